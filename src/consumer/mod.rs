@@ -1,0 +1,1 @@
+//! Kafka records in: broker connections, the wire protocol, group membership.

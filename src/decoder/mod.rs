@@ -1,0 +1,1 @@
+//! Record to event: what a record must look like to be one.

@@ -1,0 +1,2 @@
+//! Updates to Kafka, on a thread of its own.
+pub mod frame;

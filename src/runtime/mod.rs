@@ -1,0 +1,1 @@
+//! What the hot thread stands on: the ring, the driver, its core, its allocator.

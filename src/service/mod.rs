@@ -1,0 +1,1 @@
+//! What the operator sees: command line, configuration, systemd, HTTP.

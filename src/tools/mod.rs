@@ -1,0 +1,1 @@
+//! The other verbs: demo, load, replay, tap, topics.
