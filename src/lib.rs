@@ -12,28 +12,6 @@
 //!
 //! The modules stand in the order in which data flows, then what supports them.
 
-pub mod consumer;
-
-pub mod decoder;
-
 pub mod engine;
 
-pub mod publisher;
-
-pub mod recovery;
-
-pub mod runtime;
-
-pub mod service;
-
-pub mod tools;
-
 pub mod limits;
-
-pub mod metrics;
-
-pub mod pipeline;
-
-pub mod progress;
-
-pub mod queue;

@@ -14,15 +14,15 @@ pub const EFFECT_SLOTS: usize = 4;
 pub struct Event {
     /// Offset of the record in its input partition.
     pub offset: i64,
-    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The shard's
-    /// clock is made of these.
+    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
+    /// shard's clock is made of these.
     pub time_ms: i64,
     /// The player. 0 for events of the world: `tick`, `hunt_start`, `hunt_end`.
     pub player_id: u64,
     /// The player's own counter, from 1; the id of a `tick`.
     pub seq: u64,
-    /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is copied
-    /// to the updates, and never read as a clock.
+    /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is
+    /// copied to the updates, and never read as a clock.
     pub ts_us: i64,
     /// What happened.
     pub action: Action,
@@ -60,7 +60,7 @@ pub enum Action {
 pub struct Handoff {
     /// The zone that the player left.
     pub from_zone: u16,
-    /// Counts the player's crossings, from 1: a zone accepts each (player, n) once.
+    /// Grows with each of the player's crossings: a zone accepts each (player, n) once.
     pub crossing: u32,
     /// The player's score.
     pub score: u64,

@@ -4,6 +4,7 @@
 //! its readable form. The words are packed once, by the engine, and never rearranged after that, so
 //! the chain over a shard's updates is a hash over the bytes that are published.
 
+use crate::engine::change::{Change, Place};
 use crate::limits::{EVENT_UPDATES_MAX, FRAME_UPDATES_MAX};
 
 /// Bytes of one update.
@@ -73,6 +74,20 @@ impl Default for Updates {
 }
 
 impl Update {
+    /// An update about `player_id`, or about the world where that is 0.
+    pub fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
+        let payload = change.pack();
+        Update([player_id, ts_us as u64, payload.first_word(), payload.long])
+    }
+
+    /// The update that these words are. `None`: the kind, or a name's number in it, is unknown, or
+    /// bits are set that the kind does not use.
+    pub fn from_words(words: [u64; 4]) -> Option<Update> {
+        let update = Update(words);
+        let change = Change::unpack(update.payload())?;
+        (change.pack() == update.payload()).then_some(update)
+    }
+
     /// The four words, which are the update's bytes once each is written little-endian.
     pub fn words(&self) -> [u64; 4] {
         self.0
@@ -86,5 +101,71 @@ impl Update {
     /// `ts_us` of the event that caused the update.
     pub fn ts_us(&self) -> i64 {
         self.0[1] as i64
+    }
+
+    /// What changed.
+    pub fn change(&self) -> Change {
+        Change::unpack(self.payload()).expect("an update is made of a change or checked to be one")
+    }
+
+    /// The second half of the update, taken apart.
+    pub fn payload(&self) -> Payload {
+        let first = self.0[2];
+        Payload {
+            kind: first as u8,
+            code: (first >> 8) as u8,
+            short: (first >> 16) as u16,
+            word: (first >> 32) as u32,
+            long: self.0[3],
+        }
+    }
+}
+
+/// The fields of an update behind its player and time, by width. A kind gives them their meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// Number of the kind, from 1.
+    pub kind: u8,
+    /// A small number: a reason, a weapon, an item.
+    pub code: u8,
+    /// A number up to 65,535.
+    pub short: u16,
+    /// A 32-bit number.
+    pub word: u32,
+    /// A 64-bit number, or two 32-bit ones, the low half first.
+    pub long: u64,
+}
+
+impl Payload {
+    /// The bits of one part.
+    pub fn get(&self, place: Place) -> u64 {
+        match place {
+            Place::Code => self.code.into(),
+            Place::Short => self.short.into(),
+            Place::Word => self.word.into(),
+            Place::Low => self.long & u64::from(u32::MAX),
+            Place::High => self.long >> 32,
+            Place::Long => self.long,
+        }
+    }
+
+    /// Sets one part, which was 0. The bits must fit it: what is above is lost.
+    pub fn set(&mut self, place: Place, bits: u64) {
+        match place {
+            Place::Code => self.code = bits as u8,
+            Place::Short => self.short = bits as u16,
+            Place::Word => self.word = bits as u32,
+            Place::Low => self.long |= bits & u64::from(u32::MAX),
+            Place::High => self.long |= bits << 32,
+            Place::Long => self.long = bits,
+        }
+    }
+
+    /// The update's third word.
+    pub fn first_word(&self) -> u64 {
+        u64::from(self.kind)
+            | u64::from(self.code) << 8
+            | u64::from(self.short) << 16
+            | u64::from(self.word) << 32
     }
 }

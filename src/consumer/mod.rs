@@ -1,1 +1,0 @@
-//! Kafka records in: broker connections, the wire protocol, group membership.

@@ -1,1 +1,0 @@
-//! Record to event: what a record must look like to be one.

@@ -1,0 +1,148 @@
+//! The actors of a shard, and what follows from them: the index, the board, what is due.
+
+use crate::engine::actor::{Body, Pack};
+use crate::engine::index::Index;
+use crate::engine::order::{Key, Order};
+use crate::engine::table::{Identity, Table};
+
+/// All actors, by row.
+#[derive(Clone, Debug)]
+pub struct Actors {
+    bodies: Table<Body, 7>,
+    packs: Table<Pack, 16>,
+    index: Index,
+    /// Rows below `used` that are free again.
+    free: Vec<u32>,
+    used: u32,
+    /// By score, the highest first; of equal ones the one that was reached first.
+    board: Order,
+    /// By when something ends for the actor.
+    due: Order,
+    /// When that is for the first one; the largest number if there is none.
+    due_ms: u64,
+}
+
+impl Actors {
+    /// Nobody, with room for so many.
+    pub fn new(actors_max: usize) -> Actors {
+        Actors {
+            bodies: Table::new(actors_max, 1, Identity::Own),
+            packs: Table::new(actors_max, 2, Identity::Own),
+            index: Index::new(actors_max),
+            free: Vec::with_capacity(actors_max),
+            used: 0,
+            board: Order::new(actors_max),
+            due: Order::new(actors_max),
+            due_ms: u64::MAX,
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.index.count()
+    }
+
+    /// The row of a player's actor.
+    pub fn find(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.bodies.row(row).player_id)
+    }
+
+    /// The row that a player's actor most often has, or no row's number.
+    pub fn likely_row(&self, player_id: u64) -> u32 {
+        self.index.first(player_id)
+    }
+
+    /// The row of a player's actor, which may be this one.
+    pub fn find_from(&self, hint: u32, player_id: u64) -> Option<u32> {
+        let found = hint < self.used && self.bodies.row(hint).player_id == player_id;
+        if found { Some(hint) } else { self.find(player_id) }
+    }
+
+    /// Makes an actor of a player that has none.
+    pub fn add(&mut self, body: Body, pack: Pack) -> u32 {
+        assert!(body.player_id == pack.player_id && body.player_id != 0);
+        let row = self.free.pop().unwrap_or(self.used);
+        self.used = self.used.max(row + 1);
+        self.bodies.reach(row);
+        self.packs.reach(row);
+        self.board.reach(row);
+        self.due.reach(row);
+        self.bodies.write(row, body);
+        self.index.insert(body.player_id, row, |row| self.bodies.row(row).player_id);
+        self.write_pack(row, pack);
+        row
+    }
+
+    /// Removes an actor; its row is free.
+    pub fn remove(&mut self, row: u32) {
+        self.index.remove(self.body(row).player_id, row);
+        self.board.remove(row);
+        self.set_due(row, None);
+        self.bodies.write(row, Body::default());
+        self.packs.write(row, Pack::default());
+        self.free.push(row);
+    }
+
+    /// One actor's moving part.
+    pub fn body(&self, row: u32) -> &Body {
+        self.bodies.row(row)
+    }
+
+    /// One actor's carried part.
+    pub fn pack(&self, row: u32) -> &Pack {
+        self.packs.row(row)
+    }
+
+    /// Changes one actor's moving part.
+    pub fn write_body(&mut self, row: u32, body: Body) {
+        self.bodies.write(row, body);
+    }
+
+    /// Changes one actor's carried part, and with it its place on the board and when it is due.
+    pub fn write_pack(&mut self, row: u32, pack: Pack) {
+        self.packs.write(row, pack);
+        let place = place_key(&pack);
+        if self.board.key(row) != Some(place) {
+            self.board.set(row, place);
+        }
+        self.set_due(row, pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0]));
+    }
+
+    /// The actor for which something ends first, if that is by now.
+    pub fn first_due(&self, now_ms: u64) -> Option<u32> {
+        if self.due_ms > now_ms {
+            return None;
+        }
+        self.due.first().map(|(row, _)| row)
+    }
+
+    fn set_due(&mut self, row: u32, due: Option<Key>) {
+        if self.due.key(row) == due {
+            return;
+        }
+        match due {
+            Some(key) => self.due.set(row, key),
+            None => self.due.remove(row),
+        }
+        self.due_ms = self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms);
+    }
+
+    /// The board, by rows.
+    pub fn board(&self) -> &Order {
+        &self.board
+    }
+
+    /// Rows that may hold an actor.
+    pub fn rows(&self) -> u32 {
+        self.used
+    }
+
+    /// Hash of all actors.
+    pub fn digest(&self) -> u64 {
+        self.bodies.digest().wrapping_add(self.packs.digest().rotate_left(32))
+    }
+}
+
+fn place_key(pack: &Pack) -> Key {
+    [u64::MAX - pack.score, pack.scored_ordinal, pack.player_id]
+}

@@ -1,0 +1,474 @@
+//! What an update says: the readable form of its second half, and the one table of all kinds.
+
+use crate::engine::event::ItemStack;
+use crate::engine::refusal::{ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause};
+use crate::engine::update::Payload;
+
+/// A kind of update as others see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Its fields, in the order in which they are written.
+    pub fields: &'static [Field],
+}
+
+/// One field of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Which part of the payload it is.
+    pub place: Place,
+    /// How it is written.
+    pub form: Form,
+    /// The names that its numbers stand for, if its form is [`Form::Name`].
+    pub names: &'static [&'static str],
+}
+
+/// Parts of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `code`.
+    Code,
+    /// `short`.
+    Short,
+    /// `word`.
+    Word,
+    /// The first half of `long`.
+    Low,
+    /// The second half of `long`.
+    High,
+    /// `long`.
+    Long,
+}
+
+/// Ways to write a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An unsigned number.
+    Number,
+    /// A signed 32-bit number.
+    Signed,
+    /// One of the field's names.
+    Name,
+    /// `true` or `false`.
+    Flag,
+    /// A zone, stored as one more; left out where there is none.
+    Zone,
+    /// A player; left out where there is none.
+    Player,
+    /// Four pairs of item and count.
+    Items,
+}
+
+/// A type that a field can have: its bits, and back.
+trait Packed: Sized {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn to_bits(self) -> u64;
+
+    /// `None`: the bits are no value of the type.
+    fn from_bits(bits: u64) -> Option<Self>;
+}
+
+macro_rules! packed_numbers {
+    ($($type:ty),*) => {$(
+        impl Packed for $type {
+            fn to_bits(self) -> u64 {
+                self.into()
+            }
+
+            fn from_bits(bits: u64) -> Option<$type> {
+                <$type>::try_from(bits).ok()
+            }
+        }
+    )*};
+}
+
+macro_rules! packed_names {
+    ($($type:ty),*) => {$(
+        impl Packed for $type {
+            const NAMES: &'static [&'static str] = <$type>::NAMES;
+
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+
+            fn from_bits(bits: u64) -> Option<$type> {
+                <$type>::from_code(u8::try_from(bits).ok()?)
+            }
+        }
+    )*};
+}
+
+packed_numbers!(u8, u16, u32, u64);
+packed_names!(ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause);
+
+impl Packed for bool {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+
+    fn from_bits(bits: u64) -> Option<bool> {
+        (bits < 2).then_some(bits == 1)
+    }
+}
+
+impl Packed for i32 {
+    fn to_bits(self) -> u64 {
+        (self as u32).into()
+    }
+
+    fn from_bits(bits: u64) -> Option<i32> {
+        u32::try_from(bits).ok().map(|bits| bits as i32)
+    }
+}
+
+impl Packed for Option<u16> {
+    fn to_bits(self) -> u64 {
+        self.map_or(0, |zone| u64::from(zone) + 1)
+    }
+
+    fn from_bits(bits: u64) -> Option<Option<u16>> {
+        match bits.checked_sub(1) {
+            None => Some(None),
+            Some(zone) => u16::try_from(zone).ok().map(Some),
+        }
+    }
+}
+
+impl Packed for Option<u64> {
+    fn to_bits(self) -> u64 {
+        self.unwrap_or(0)
+    }
+
+    fn from_bits(bits: u64) -> Option<Option<u64>> {
+        Some(Some(bits).filter(|id| *id != 0))
+    }
+}
+
+impl Packed for [ItemStack; 4] {
+    fn to_bits(self) -> u64 {
+        self.iter()
+            .rev()
+            .fold(0, |bits, stack| bits << 16 | u64::from(stack.count) << 8 | u64::from(stack.item))
+    }
+
+    fn from_bits(bits: u64) -> Option<[ItemStack; 4]> {
+        let bytes = bits.to_le_bytes();
+        Some(std::array::from_fn(|slot| ItemStack {
+            item: bytes[slot * 2],
+            count: bytes[slot * 2 + 1],
+        }))
+    }
+}
+
+macro_rules! changes {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident = $number:literal $name:literal {
+            $($(#[$of:meta])* $field:ident: $type:ty = $place:ident $form:ident $key:literal,)*
+        },
+    )*) => {
+        /// What changed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Change {
+            $($(#[$doc])* $variant { $($(#[$of])* $field: $type,)* },)*
+        }
+
+        /// The kinds, in the order of their numbers, from 1.
+        pub const KINDS: &[Kind] = &[$(Kind {
+            name: $name,
+            fields: &[$(Field {
+                name: $key,
+                place: Place::$place,
+                form: Form::$form,
+                names: <$type as Packed>::NAMES,
+            },)*],
+        },)*];
+
+        const NUMBERS: &[usize] = &[$($number,)*];
+
+        impl Change {
+            /// The fields by width.
+            pub fn pack(self) -> Payload {
+                let mut payload = Payload::default();
+                match self {
+                    $(Change::$variant { $($field,)* } => {
+                        payload.kind = $number;
+                        $(payload.set(Place::$place, $field.to_bits());)*
+                    })*
+                }
+                payload
+            }
+
+            /// The change that these fields are. `None`: the kind, or a value, is unknown.
+            pub fn unpack(payload: Payload) -> Option<Change> {
+                Some(match payload.kind {
+                    $($number => Change::$variant {
+                        $($field: Packed::from_bits(payload.get(Place::$place))?,)*
+                    },)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+const _: () = {
+    let mut at = 0;
+    while at < NUMBERS.len() {
+        assert!(NUMBERS[at] == at + 1);
+        at += 1;
+    }
+};
+
+changes! {
+    /// The rules turned an event down.
+    Refused = 1 "refused" {
+        /// Why.
+        refusal: Refusal = Code Name "reason",
+        /// What was asked for.
+        action: ActionKind = Short Name "action",
+        /// The event's `seq`.
+        seq: u64 = Long Number "seq",
+    },
+    /// A player entered the zone.
+    Joined = 2 "joined" {
+        /// Full health.
+        health: u16 = Short Number "health",
+        /// Where, in cm.
+        x: i32 = Low Signed "x",
+        /// Where, in cm.
+        y: i32 = High Signed "y",
+    },
+    /// A player entered from another zone.
+    Arrived = 3 "arrived" {
+        /// The zone that it left.
+        from_zone: u16 = Short Number "from_zone",
+        /// Number of the crossing.
+        crossing: u32 = Word Number "crossing",
+        /// Where, in cm.
+        x: i32 = Low Signed "x",
+        /// Where, in cm.
+        y: i32 = High Signed "y",
+    },
+    /// A player left the zone, for good or for `to_zone`.
+    Left = 4 "left" {
+        /// The zone it goes to.
+        to_zone: Option<u16> = Word Zone "to_zone",
+        /// The last `seq` that was applied.
+        seq: u64 = Long Number "seq",
+    },
+    /// An actor stands elsewhere.
+    Moved = 5 "moved" {
+        /// Number of the tile, row by row.
+        tile: u32 = Word Number "tile",
+        /// Where, in cm.
+        x: i32 = Low Signed "x",
+        /// Where, in cm.
+        y: i32 = High Signed "y",
+    },
+    /// An actor looks elsewhere.
+    Rotated = 6 "rotated" {
+        /// Centidegrees.
+        heading: u16 = Short Number "heading",
+    },
+    /// An actor fired.
+    Shot = 7 "shot" {
+        /// The weapon.
+        weapon: u8 = Code Number "weapon",
+        /// Centidegrees.
+        heading: u16 = Short Number "heading",
+        /// Way to the target; the weapon's range or the way to a wall where there is none.
+        distance_cm: u32 = Word Number "distance_cm",
+        /// Who was hit.
+        target: Option<u64> = Long Player "target",
+    },
+    /// An actor lost health.
+    Damaged = 8 "damaged" {
+        /// By which weapon.
+        weapon: u8 = Code Number "weapon",
+        /// How much, after shields.
+        damage: u16 = Short Number "damage",
+        /// What is left.
+        health: u32 = Word Number "health",
+        /// Who fired.
+        by: u64 = Long Player "by",
+    },
+    /// An actor has no health left.
+    Downed = 9 "downed" {
+        /// By which weapon.
+        weapon: u8 = Code Number "weapon",
+        /// Time until it stands up again.
+        respawn_ms: u32 = Word Number "respawn_ms",
+        /// Who fired.
+        by: u64 = Long Player "by",
+    },
+    /// A downed actor is back, elsewhere.
+    Respawned = 10 "respawned" {
+        /// Full health.
+        health: u16 = Short Number "health",
+        /// Number of the tile.
+        tile: u32 = Word Number "tile",
+        /// Where, in cm.
+        x: i32 = Low Signed "x",
+        /// Where, in cm.
+        y: i32 = High Signed "y",
+    },
+    /// An item gave health back.
+    Healed = 11 "healed" {
+        /// How much.
+        gained: u16 = Short Number "gained",
+        /// What it is now.
+        health: u32 = Word Number "health",
+    },
+    /// A score changed.
+    Scored = 12 "scored" {
+        /// What for.
+        cause: ScoreCause = Code Name "cause",
+        /// How many more.
+        points: u32 = Word Number "points",
+        /// What it is now.
+        score: u64 = Long Number "score",
+    },
+    /// A hunt began.
+    HuntStarted = 13 "hunt_started" {
+        /// How many will be laid.
+        treasures: u16 = Short Number "treasures",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// Length of its window.
+        duration_ms: u32 = Low Number "duration_ms",
+    },
+    /// A treasure lies in the middle of a tile.
+    TreasureLaid = 14 "treasure_laid" {
+        /// Number within the hunt.
+        treasure: u16 = Short Number "treasure",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// Where, in cm.
+        x: i32 = Low Signed "x",
+        /// Where, in cm.
+        y: i32 = High Signed "y",
+    },
+    /// A treasure was opened, which ends it.
+    Looted = 15 "looted" {
+        /// Whether an effect raised the points.
+        doubled: bool = Code Flag "doubled",
+        /// Number within the hunt.
+        treasure: u16 = Short Number "treasure",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// What it was worth.
+        points: u32 = Low Number "points",
+        /// Time since the hunt began.
+        elapsed_ms: u32 = High Number "elapsed_ms",
+    },
+    /// A finisher of a hunt, told when the hunt is over, in the order of the ranks.
+    Finished = 16 "finished" {
+        /// Treasures that the player opened.
+        found: u16 = Short Number "found",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// 1 is first.
+        rank: u32 = Low Number "rank",
+        /// Time from the hunt's start to the player's finish.
+        elapsed_ms: u32 = High Number "elapsed_ms",
+    },
+    /// A hunt is over; its finishers follow.
+    HuntEnded = 17 "hunt_ended" {
+        /// Why.
+        cause: HuntEndCause = Code Name "cause",
+        /// Treasures that were opened.
+        opened: u16 = Short Number "opened",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// How many finished.
+        finishers: u32 = Low Number "finishers",
+        /// Time since it began.
+        elapsed_ms: u32 = High Number "elapsed_ms",
+    },
+    /// An actor has more of an item.
+    ItemGained = 18 "item_gained" {
+        /// The item.
+        item: u8 = Code Number "item",
+        /// How many more.
+        gained: u16 = Short Number "gained",
+        /// How many now.
+        held: u32 = Word Number "held",
+    },
+    /// An item found no room in the inventory.
+    ItemLost = 19 "item_lost" {
+        /// The item.
+        item: u8 = Code Number "item",
+        /// How many.
+        lost: u16 = Short Number "lost",
+    },
+    /// An actor used an item.
+    ItemUsed = 20 "item_used" {
+        /// The item.
+        item: u8 = Code Number "item",
+        /// How many are left.
+        held: u32 = Word Number "held",
+    },
+    /// An effect began, or lasts longer now.
+    EffectStarted = 21 "effect_started" {
+        /// Which.
+        effect: Effect = Code Name "effect",
+        /// How long from now.
+        lasts_ms: u32 = Word Number "lasts_ms",
+    },
+    /// An effect is over.
+    EffectEnded = 22 "effect_ended" {
+        /// Which.
+        effect: Effect = Code Name "effect",
+    },
+    /// The way to the nearest unopened treasure of a hunt.
+    PathHint = 23 "path_hint" {
+        /// The next step, or stale.
+        hint: Hint = Code Name "hint",
+        /// The hunt.
+        hunt: u32 = Word Number "hunt",
+        /// Steps from tile to tile; 0 when stale.
+        distance_tiles: u32 = Low Number "distance_tiles",
+    },
+    /// First of nine parts of what a player carries to another zone.
+    Handoff = 24 "handoff" {
+        /// The zone that it goes to.
+        to_zone: u16 = Short Number "to_zone",
+        /// Number of the crossing, which a zone accepts once.
+        crossing: u32 = Word Number "crossing",
+        /// The last `seq` that was applied.
+        last_seq: u64 = Long Number "last_seq",
+    },
+    /// Where the player enters the other zone.
+    HandoffPlace = 25 "handoff_place" {
+        /// In cm, on the other zone's map.
+        x: i32 = Low Signed "x",
+        /// In cm, on the other zone's map.
+        y: i32 = High Signed "y",
+    },
+    /// The score that the player carries.
+    HandoffScore = 26 "handoff_score" {
+        /// All of it.
+        score: u64 = Long Number "score",
+    },
+    /// Half of the inventory that the player carries.
+    HandoffItems = 27 "handoff_items" {
+        /// 0 or 4.
+        first_slot: u8 = Code Number "first_slot",
+        /// Item and count of four slots.
+        items: [ItemStack; 4] = Long Items "items",
+    },
+    /// One effect slot that the player carries.
+    HandoffEffect = 28 "handoff_effect" {
+        /// 0..=3.
+        slot: u8 = Code Number "slot",
+        /// 1 + the effect's number; 0 is none.
+        effect: u8 = Short Number "effect",
+        /// How long it still lasts.
+        left_ms: u32 = Word Number "left_ms",
+    },
+}

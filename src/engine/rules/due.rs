@@ -1,0 +1,68 @@
+//! What ends by time: effects, and waiting for a respawn.
+//!
+//! Nothing happens between events. What was due before an event happens before it, a bounded number
+//! of actors at a time, the earliest first and of equal ones the lowest player id.
+
+use crate::engine::change::Change;
+use crate::engine::mix;
+use crate::engine::refusal::Effect;
+use crate::engine::{Shard, Tell};
+use crate::limits::{DUE_ACTORS_PER_EVENT, RESPAWN_TRIES};
+
+impl Shard {
+    pub(crate) fn settle_due(&mut self, tell: &mut Tell) {
+        for _ in 0..DUE_ACTORS_PER_EVENT {
+            match self.actors.first_due(self.clock.now_ms()) {
+                Some(row) => self.settle(row, tell),
+                None => return,
+            }
+        }
+    }
+
+    /// Ends what is over for one actor.
+    pub(crate) fn settle(&mut self, row: u32, tell: &mut Tell) {
+        let now_ms = self.clock.now_ms();
+        let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
+        if pack.next_due_ms().is_none_or(|at_ms| at_ms > now_ms) {
+            return;
+        }
+        for effect in Effect::ALL {
+            let until_ms = &mut pack.effects_until_ms[*effect as usize];
+            if *until_ms != 0 && *until_ms <= now_ms {
+                *until_ms = 0;
+                body.effects &= !(1 << *effect as u8);
+                tell.push(body.player_id, Change::EffectEnded { effect: *effect });
+            }
+        }
+        if pack.respawn_at_ms != 0 && pack.respawn_at_ms <= now_ms {
+            pack.respawn_at_ms = 0;
+            body.health = self.rules.actors.health;
+            let (tile, x, y) = self.respawn_place(row);
+            let from = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+            self.tiles.exit(from, row);
+            self.tiles.enter(tile, row);
+            (body.x, body.y) = (x, y);
+            let health = body.health;
+            tell.push(body.player_id, Change::Respawned { health, tile, x, y });
+        }
+        self.actors.write_body(row, body);
+        self.actors.write_pack(row, pack);
+    }
+
+    /// A free tile somewhere on the map, by chance; where the actor lies if none is found soon.
+    fn respawn_place(&self, row: u32) -> (u32, i32, i32) {
+        let body = self.actors.body(row);
+        let ordinal = self.clock.records();
+        for attempt in 0..RESPAWN_TRIES {
+            let seed = body.player_id.wrapping_add(attempt);
+            let chance = mix::chance(seed, self.partition, ordinal);
+            let tile = mix::below(chance, self.tiles.count().into()) as u32;
+            if self.check_free(tile).is_ok() {
+                let (x, y) = self.tiles.middle(tile);
+                return (tile, x, y);
+            }
+        }
+        let here = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+        (here, body.x, body.y)
+    }
+}

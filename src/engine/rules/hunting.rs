@@ -1,0 +1,254 @@
+//! Hunts: their start, their end, and the work between that is spread over events.
+
+use crate::engine::change::Change;
+use crate::engine::hunt::{Hunt, Phase, Treasure, row};
+use crate::engine::mix;
+use crate::engine::refusal::{Hint, HuntEndCause, Refusal, ScoreCause};
+use crate::engine::table::Table;
+use crate::engine::tiles::TreasureKey;
+use crate::engine::{Outcome, Shard, Tell};
+use crate::limits::{
+    HUNT_UPDATES_PER_EVENT, HUNTS_MAX, LAYING_TRIES, PATH_STEPS_PER_EVENT, PATH_STEPS_PER_TICK,
+};
+
+impl Shard {
+    /// The numbers of hunts count up, so one that is not above the highest came before.
+    pub(crate) fn on_hunt_start(
+        &mut self,
+        start: Hunt,
+        duration_ms: u32,
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
+        if start.hunt <= self.hunts.last_hunt {
+            return Ok(Outcome::NoOp);
+        }
+        self.hunts.last_hunt = start.hunt;
+        if !(1..=self.rules.hunts.treasures_max).contains(&start.treasures) {
+            return Err(Refusal::TreasuresOutOfRange);
+        }
+        if !(1..=self.rules.hunts.duration_ms_max).contains(&duration_ms) {
+            return Err(Refusal::DurationOutOfRange);
+        }
+        let free = (0..HUNTS_MAX).find(|slot| self.hunts.hunt(*slot).phase == Phase::Free);
+        let slot = free.ok_or(Refusal::HuntsFull)?;
+        let started_ms = self.clock.now_ms();
+        let ends_ms = started_ms + u64::from(duration_ms);
+        let begun = Hunt { phase: Phase::Laying, started_ms, ends_ms, ..start };
+        self.hunts.write(slot, begun);
+        let Hunt { hunt, treasures, .. } = begun;
+        tell.push(0, Change::HuntStarted { hunt, treasures, duration_ms });
+        Ok(Outcome::Applied)
+    }
+
+    pub(crate) fn on_hunt_end(&mut self, hunt: u32, tell: &mut Tell) -> Result<Outcome, Refusal> {
+        match self.hunts.find(hunt) {
+            Some(slot) => {
+                self.close(slot, HuntEndCause::CalledOff, tell);
+                Ok(Outcome::Applied)
+            }
+            None if hunt <= self.hunts.last_hunt => Ok(Outcome::NoOp),
+            None => Err(Refusal::UnknownHunt),
+        }
+    }
+
+    /// Ends the hunts whose window is over.
+    pub(crate) fn end_due_hunts(&mut self, tell: &mut Tell) {
+        if self.hunts.due_ms() > self.clock.now_ms() {
+            return;
+        }
+        for slot in 0..HUNTS_MAX {
+            let hunt = self.hunts.hunt(slot);
+            if hunt.running() && hunt.ends_ms <= self.clock.now_ms() {
+                self.close(slot, HuntEndCause::TimeUp, tell);
+            }
+        }
+    }
+
+    pub(crate) fn close(&mut self, slot: usize, cause: HuntEndCause, tell: &mut Tell) {
+        let hunt = *self.hunts.hunt(slot);
+        let elapsed_ms = self.elapsed_ms(&hunt);
+        let Hunt { hunt: number, opened, finishers, .. } = hunt;
+        let finishers = finishers.into();
+        tell.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
+        self.hunts.paths[slot].stop();
+        self.hunts.write(slot, Hunt { phase: Phase::Closing, swept: 0, told: 0, ..hunt });
+    }
+
+    pub(crate) fn elapsed_ms(&self, hunt: &Hunt) -> u32 {
+        u32::try_from(self.clock.now_ms() - hunt.started_ms).unwrap_or(u32::MAX)
+    }
+
+    /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
+    /// none waits for another one's end.
+    pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
+        if !self.hunts.any_busy() {
+            return;
+        }
+        let mut updates_left = HUNT_UPDATES_PER_EVENT;
+        let mut steps_left = if tick { PATH_STEPS_PER_TICK } else { PATH_STEPS_PER_EVENT };
+        let first = self.clock.records() as usize;
+        for turn in 0..HUNTS_MAX {
+            let slot = (first + turn) % HUNTS_MAX;
+            if !self.hunts.is_busy(slot) {
+                continue;
+            }
+            match self.hunts.hunt(slot).phase {
+                Phase::Free => self.hunts.rest(slot),
+                Phase::Laying => {
+                    self.lay(slot, &mut updates_left, tell);
+                    self.prepare_path(slot, &mut steps_left);
+                }
+                Phase::Open if self.hunts.hunt(slot).all_found() => {
+                    self.close(slot, HuntEndCause::AllFound, tell);
+                }
+                Phase::Open => self.search_paths(slot, &mut steps_left),
+                Phase::Closing => {
+                    self.tell_finishers(slot, &mut updates_left, tell);
+                    self.sweep(slot, &mut steps_left);
+                }
+            }
+        }
+    }
+
+    /// Lays treasures by the hunt's seed. One for which no free tile is found soon is left out.
+    fn lay(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
+        let mut hunt = *self.hunts.hunt(slot);
+        while hunt.tried < hunt.treasures && *updates_left > 0 {
+            *updates_left -= 1;
+            let treasure = hunt.tried;
+            hunt.tried += 1;
+            let Some(tile) = self.free_tile(&hunt, treasure) else {
+                self.hunts.write_treasure(slot, treasure, Treasure::Nowhere);
+                continue;
+            };
+            hunt.laid += 1;
+            self.hunts.write_treasure(slot, treasure, Treasure::Lies(tile));
+            self.tiles.lay(tile, Some(TreasureKey { slot: slot as u8, number: treasure }));
+            let (x, y) = self.tiles.middle(tile);
+            tell.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
+        }
+        self.hunts.write(slot, hunt);
+    }
+
+    fn free_tile(&self, hunt: &Hunt, treasure: u16) -> Option<u32> {
+        (0..LAYING_TRIES).find_map(|attempt| {
+            let ordinal = u64::from(treasure) << 32 | attempt;
+            let chance = mix::chance(hunt.seed, self.partition, ordinal);
+            let tile = mix::below(chance, self.tiles.count().into()) as u32;
+            let free = !self.tiles.is_wall(tile) && self.tiles.treasure(tile).is_none();
+            free.then_some(tile)
+        })
+    }
+
+    /// Makes the path cache ready while treasures are laid, then tells it where they lie.
+    fn prepare_path(&mut self, slot: usize, steps_left: &mut u32) {
+        while *steps_left > 0 && self.prepare_some(slot) {
+            *steps_left -= 1;
+        }
+        let mut hunt = *self.hunts.hunt(slot);
+        if hunt.tried < hunt.treasures || !self.hunts.paths[slot].is_prepared(&self.tiles) {
+            return;
+        }
+        while hunt.swept < hunt.treasures && *steps_left > 0 {
+            *steps_left -= 1;
+            if let Treasure::Lies(tile) = self.hunts.treasure(slot, hunt.swept) {
+                self.hunts.paths[slot].seed(tile, hunt.swept);
+            }
+            hunt.swept += 1;
+        }
+        if hunt.swept == hunt.treasures {
+            hunt.phase = Phase::Open;
+        }
+        self.hunts.write(slot, hunt);
+    }
+
+    /// Making a tile ready is an eighth of the work that a step of the search is.
+    fn prepare_some(&mut self, slot: usize) -> bool {
+        let path = &mut self.hunts.paths[slot];
+        (0..8).fold(false, |some, _| path.prepare(&self.tiles) || some)
+    }
+
+    fn wipe_some(&mut self, slot: usize) -> bool {
+        let path = &mut self.hunts.paths[slot];
+        (0..8).fold(false, |some, _| path.wipe() || some)
+    }
+
+    fn search_paths(&mut self, slot: usize, steps_left: &mut u32) {
+        while *steps_left > 0 {
+            let treasures = &self.hunts.treasures;
+            let lies = |number| lies(treasures, slot, number);
+            if !self.hunts.paths[slot].step(&self.tiles, lies) {
+                self.hunts.rest(slot);
+                return;
+            }
+            *steps_left -= 1;
+        }
+    }
+
+    /// The hint for a tile: about the running hunt with the lowest number.
+    pub(crate) fn hint(&self, tile: u32) -> Option<(usize, Hint, u16)> {
+        let running = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
+        let slot = running.min_by_key(|slot| self.hunts.hunt(*slot).hunt)?;
+        if self.hunts.hunt(slot).phase == Phase::Laying {
+            return Some((slot, Hint::Stale, 0));
+        }
+        let lies = |number| lies(&self.hunts.treasures, slot, number);
+        let (hint, distance) = self.hunts.paths[slot].hint(&self.tiles, tile, lies);
+        Some((slot, hint, distance))
+    }
+
+    /// Tells finishers in the order of their ranks and pays the prizes to those who are here.
+    fn tell_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
+        let mut hunt = *self.hunts.hunt(slot);
+        while hunt.told < hunt.finishers && *updates_left >= 2 {
+            let finisher = self.hunts.finisher(slot, hunt.told);
+            let prize = self.rules.hunts.prizes.get(usize::from(hunt.told)).copied().unwrap_or(0);
+            self.hunts.remove_finisher(slot, hunt.told);
+            hunt.told += 1;
+            *updates_left -= 1;
+            tell.push(
+                finisher.player_id,
+                Change::Finished {
+                    found: finisher.found,
+                    hunt: hunt.hunt,
+                    rank: hunt.told.into(),
+                    elapsed_ms: finisher.elapsed_ms,
+                },
+            );
+            let here = self.actors.find(finisher.player_id).filter(|_| prize > 0);
+            if let Some(row) = here {
+                *updates_left -= 1;
+                let mut pack = *self.actors.pack(row);
+                self.add_score(&mut pack, ScoreCause::Prize, prize.into(), tell);
+                self.actors.write_pack(row, pack);
+            }
+        }
+        self.hunts.write(slot, hunt);
+    }
+
+    /// Takes away what was not opened; the slot is free when all is told and taken away.
+    fn sweep(&mut self, slot: usize, steps_left: &mut u32) {
+        let mut hunt = *self.hunts.hunt(slot);
+        for _ in 0..HUNT_UPDATES_PER_EVENT {
+            if hunt.swept == hunt.tried {
+                break;
+            }
+            if let Treasure::Lies(tile) = self.hunts.treasure(slot, hunt.swept) {
+                self.tiles.lay(tile, None);
+            }
+            self.hunts.write_treasure(slot, hunt.swept, Treasure::Nowhere);
+            hunt.swept += 1;
+        }
+        while *steps_left > 0 && self.wipe_some(slot) {
+            *steps_left -= 1;
+        }
+        let told = hunt.swept == hunt.tried && hunt.told == hunt.finishers;
+        let done = told && self.hunts.paths[slot].is_wiped();
+        let after = if done { Hunt::default() } else { hunt };
+        self.hunts.write(slot, after);
+    }
+}
+
+fn lies(treasures: &Table<Treasure, 1>, slot: usize, number: u16) -> bool {
+    matches!(treasures.row(row(slot, number)), Treasure::Lies(_))
+}

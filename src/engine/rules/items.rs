@@ -1,0 +1,85 @@
+//! Items and effects.
+//!
+//! An actor has each effect at most once. Another item of the same kind makes it last longer, up to
+//! a limit; different effects run side by side.
+
+use crate::engine::actor::{Body, Pack};
+use crate::engine::change::Change;
+use crate::engine::refusal::{Effect, Refusal};
+use crate::engine::rules::{ItemUse, inventory};
+use crate::engine::{Shard, Tell};
+
+impl Shard {
+    pub(crate) fn on_use(
+        &mut self,
+        row: u32,
+        body: &mut Body,
+        item: u8,
+        tell: &mut Tell,
+    ) -> Result<(), Refusal> {
+        let does = self.rules.item(item).ok_or(Refusal::UnknownItem)?.does;
+        let mut pack = *self.actors.pack(row);
+        let held = inventory::take(&mut pack.items, item).ok_or(Refusal::ItemNotHeld)?;
+        let useless = match does {
+            ItemUse::Start(effect) => self.effect_until(&pack, effect, u32::MAX).is_none(),
+            ItemUse::Heal(_) => body.health == self.rules.actors.health,
+        };
+        if useless {
+            return Err(Refusal::ItemUseless);
+        }
+        tell.push(body.player_id, Change::ItemUsed { item, held });
+        match does {
+            ItemUse::Start(effect) => {
+                let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
+                self.start_effect(body, &mut pack, effect, lasts_ms, tell);
+                if effect == Effect::Compass {
+                    let tile = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+                    let hint = self.read_compass(body, tile);
+                    hint.into_iter().for_each(|hint| tell.push(body.player_id, hint));
+                }
+            }
+            ItemUse::Heal(health) => {
+                let gained = health.min(self.rules.actors.health - body.health);
+                body.health += gained;
+                let health = body.health.into();
+                tell.push(body.player_id, Change::Healed { gained, health });
+            }
+        }
+        self.actors.write_pack(row, pack);
+        Ok(())
+    }
+
+    /// When an effect would end if it were given so much more time; `None`: no later than it ends
+    /// anyway.
+    fn effect_until(&self, pack: &Pack, effect: Effect, lasts_ms: u32) -> Option<u64> {
+        let now_ms = self.clock.now_ms();
+        let until_ms = pack.effects_until_ms[effect as usize];
+        let latest_ms = now_ms + u64::from(self.rules.effects[effect as usize].lasts_ms_max);
+        let added_ms = (until_ms.max(now_ms) + u64::from(lasts_ms)).min(latest_ms);
+        (added_ms > until_ms.max(now_ms)).then_some(added_ms)
+    }
+
+    /// Starts an effect, or makes it last longer. The caller writes both rows.
+    pub(crate) fn start_effect(
+        &self,
+        body: &mut Body,
+        pack: &mut Pack,
+        effect: Effect,
+        lasts_ms: u32,
+        tell: &mut Tell,
+    ) {
+        let Some(until_ms) = self.effect_until(pack, effect, lasts_ms) else {
+            return;
+        };
+        pack.effects_until_ms[effect as usize] = until_ms;
+        body.effects |= 1 << effect as u8;
+        let lasts_ms = (until_ms - self.clock.now_ms()) as u32;
+        tell.push(body.player_id, Change::EffectStarted { effect, lasts_ms });
+    }
+
+    /// The strength of an effect that an actor has now; `None`: it has not, or not any more.
+    pub(crate) fn strength(&self, pack: &Pack, effect: Effect) -> Option<u32> {
+        let active = pack.effects_until_ms[effect as usize] > self.clock.now_ms();
+        active.then(|| self.rules.effects[effect as usize].percent)
+    }
+}

@@ -1,0 +1,248 @@
+//! Entering and leaving a zone.
+
+use crate::engine::actor::{Body, Pack};
+use crate::engine::change::Change;
+use crate::engine::crossing::{Crossing, Tombstone};
+use crate::engine::event::{EFFECT_SLOTS, Handoff, ItemStack};
+use crate::engine::refusal::{Effect, Refusal, ScoreCause};
+use crate::engine::rules::inventory;
+use crate::engine::{Outcome, Shard, Tell};
+
+/// Crossings count on from a player's `seq` where nothing else is known of it, so that a player who
+/// left for good and came back elsewhere does not use a number again. This much is left to count.
+const CROSSING_START_MAX: u64 = u32::MAX as u64 / 2;
+
+/// Tiles that an arrival looks at, from where it wants to stand, before it is sent back.
+const ARRIVAL_TILES: u32 = 64;
+
+impl Shard {
+    pub(crate) fn on_join(
+        &mut self,
+        player_id: u64,
+        seq: u64,
+        x: i32,
+        y: i32,
+        tell: &mut Tell,
+    ) -> Result<(), Refusal> {
+        if self.actors.count() == self.rules.actors.count_max {
+            return Err(Refusal::ZoneFull);
+        }
+        let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
+        self.check_free(tile)?;
+        let known = self.tombstones.take(player_id).unwrap_or_default();
+        let start = seq.min(CROSSING_START_MAX) as u32;
+        let known = Tombstone { seq, crossing_sent: known.crossing_sent.max(start), ..known };
+        self.enter(player_id, known, (x, y), tile);
+        tell.push(player_id, Change::Joined { health: self.rules.actors.health, x, y });
+        Ok(())
+    }
+
+    /// Makes an actor with nothing in hand, on a tile that was checked.
+    fn enter(&mut self, player_id: u64, known: Tombstone, (x, y): (i32, i32), tile: u32) -> u32 {
+        let body = Body {
+            player_id,
+            seq: known.seq,
+            x,
+            y,
+            allowance: self.rules.world.allowance_max(100),
+            health: self.rules.actors.health,
+            allowance_at_ms: self.clock.now_ms(),
+            ..Body::default()
+        };
+        let pack = Pack {
+            player_id,
+            scored_ordinal: self.clock.records(),
+            scored_at_ms: self.clock.now_ms(),
+            crossing_sent: known.crossing_sent,
+            crossing_accepted: known.crossing_accepted,
+            ..Pack::default()
+        };
+        let row = self.actors.add(body, pack);
+        self.tiles.enter(tile, row);
+        row
+    }
+
+    pub(crate) fn check_free(&self, tile: u32) -> Result<(), Refusal> {
+        if self.tiles.is_wall(tile) {
+            return Err(Refusal::Wall);
+        }
+        if self.tiles.actors_on(tile) >= self.rules.actors.per_tile_max {
+            return Err(Refusal::TileFull);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_leave(
+        &mut self,
+        row: u32,
+        body: Body,
+        to_zone: Option<u16>,
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
+        let refused = match to_zone {
+            Some(zone) if zone == self.partition => Some(Refusal::SameZone),
+            // Who is down would stand up unhurt on the other side.
+            Some(_) if body.downed() => Some(Refusal::Downed),
+            _ => None,
+        };
+        if let Some(refusal) = refused {
+            self.actors.write_body(row, body);
+            return Err(refusal);
+        }
+        let pack = *self.actors.pack(row);
+        let crossing_sent = match to_zone {
+            Some(_) => pack.crossing_sent.max(pack.crossing_accepted).saturating_add(1),
+            None => pack.crossing_sent,
+        };
+        let tile = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+        self.tiles.exit(tile, row);
+        self.actors.remove(row);
+        self.tombstones.put(Tombstone {
+            player_id: body.player_id,
+            seq: body.seq,
+            crossing_sent,
+            crossing_accepted: pack.crossing_accepted,
+        });
+        tell.push(body.player_id, Change::Left { to_zone, seq: body.seq });
+        if let Some(to_zone) = to_zone {
+            let (x, y) = self.opposite(body.x, body.y);
+            let handoff = self.handoff_of(&body, &pack, crossing_sent);
+            tell.crossing(body.player_id, &Crossing { to_zone, x, y, handoff });
+        }
+        Ok(Outcome::Applied)
+    }
+
+    fn handoff_of(&self, body: &Body, pack: &Pack, crossing: u32) -> Handoff {
+        let now_ms = self.clock.now_ms();
+        let left_ms = pack.effects_until_ms.map(|until_ms| until_ms.saturating_sub(now_ms) as u32);
+        Handoff {
+            from_zone: self.partition,
+            crossing,
+            score: pack.score,
+            last_seq: body.seq,
+            items: pack.items,
+            effects: std::array::from_fn(|slot| if left_ms[slot] > 0 { slot as u8 + 1 } else { 0 }),
+            effects_left_ms: left_ms,
+        }
+    }
+
+    /// Zones lie side by side: who leaves over the nearest edge enters at the opposite one.
+    fn opposite(&self, x: i32, y: i32) -> (i32, i32) {
+        let far = self.tiles.side_cm() - 1;
+        let nearest = x.min(y).min(far - x).min(far - y);
+        if nearest == x.min(far - x) { (far - x, y) } else { (x, far - y) }
+    }
+
+    /// A player arrives with what it carries. Each crossing is accepted once, and never refused:
+    /// what arrives has been taken out of another zone, so it stays here or goes back.
+    pub(crate) fn on_arrive(
+        &mut self,
+        player_id: u64,
+        at: (i32, i32),
+        handoff: &Handoff,
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
+        if player_id == 0 {
+            return Err(Refusal::NoPlayer);
+        }
+        let here = self.actors.find(player_id);
+        let known = match here {
+            Some(row) => self.known_of(row),
+            None => self.tombstones.find(player_id).copied().unwrap_or_default(),
+        };
+        if handoff.crossing <= known.crossing_accepted {
+            return Ok(Outcome::NoOp);
+        }
+        let known = Tombstone {
+            player_id,
+            seq: known.seq.max(handoff.last_seq),
+            crossing_sent: known.crossing_sent.max(handoff.crossing),
+            crossing_accepted: handoff.crossing,
+        };
+        match (here, self.arrival_tile(at)) {
+            // It joined before its luggage came.
+            (Some(row), _) => self.unpack(row, known, handoff, tell),
+            (None, Some((tile, x, y))) => {
+                self.tombstones.take(player_id);
+                let row = self.enter(player_id, known, (x, y), tile);
+                let (from_zone, crossing) = (handoff.from_zone, handoff.crossing);
+                tell.push(player_id, Change::Arrived { from_zone, crossing, x, y });
+                self.unpack(row, known, handoff, tell);
+            }
+            (None, None) => self.send_back(known, at, handoff, tell),
+        }
+        Ok(Outcome::Applied)
+    }
+
+    fn known_of(&self, row: u32) -> Tombstone {
+        let (body, pack) = (self.actors.body(row), self.actors.pack(row));
+        Tombstone {
+            player_id: body.player_id,
+            seq: body.seq,
+            crossing_sent: pack.crossing_sent,
+            crossing_accepted: pack.crossing_accepted,
+        }
+    }
+
+    /// A free tile at, or near, where an arrival wants to stand, and the position on it.
+    fn arrival_tile(&self, (x, y): (i32, i32)) -> Option<(u32, i32, i32)> {
+        if self.actors.count() == self.rules.actors.count_max {
+            return None;
+        }
+        let far = self.tiles.side_cm() - 1;
+        let (x, y) = (x.clamp(0, far), y.clamp(0, far));
+        let wanted = self.tiles.at(x, y).expect("clamped to the map");
+        if self.check_free(wanted).is_ok() {
+            return Some((wanted, x, y));
+        }
+        let near = (1..ARRIVAL_TILES).map(|step| (wanted + step) % self.tiles.count());
+        let tile = near.into_iter().find(|tile| self.check_free(*tile).is_ok())?;
+        let (x, y) = self.tiles.middle(tile);
+        Some((tile, x, y))
+    }
+
+    /// Gives an actor what was carried for it.
+    fn unpack(&mut self, row: u32, known: Tombstone, handoff: &Handoff, tell: &mut Tell) {
+        let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
+        body.seq = known.seq;
+        pack.crossing_sent = known.crossing_sent;
+        pack.crossing_accepted = known.crossing_accepted;
+        for stack in handoff.items.into_iter().filter(|stack| stack.count > 0) {
+            self.put_items(&mut pack, stack, tell);
+        }
+        for slot in 0..EFFECT_SLOTS {
+            let left_ms = handoff.effects_left_ms[slot];
+            let effect = handoff.effects[slot].checked_sub(1);
+            if let Some(effect) = effect.and_then(Effect::from_code) {
+                self.start_effect(&mut body, &mut pack, effect, left_ms, tell);
+            }
+        }
+        self.actors.write_body(row, body);
+        self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, tell);
+        self.actors.write_pack(row, pack);
+    }
+
+    pub(crate) fn put_items(&self, pack: &mut Pack, stack: ItemStack, tell: &mut Tell) {
+        let stack_max = self.rules.item(stack.item).map_or(u8::MAX, |item| item.stack_max);
+        let player_id = pack.player_id;
+        let (held, lost) = inventory::put(&mut pack.items, stack, stack_max);
+        let gained = u16::from(stack.count - lost);
+        if gained > 0 {
+            tell.push(player_id, Change::ItemGained { item: stack.item, gained, held });
+        }
+        if lost > 0 {
+            tell.push(player_id, Change::ItemLost { item: stack.item, lost: lost.into() });
+        }
+    }
+
+    /// There is no room: the player goes back to where it came from, with a crossing of its own.
+    fn send_back(&mut self, known: Tombstone, at: (i32, i32), handoff: &Handoff, tell: &mut Tell) {
+        let crossing = known.crossing_sent.saturating_add(1);
+        self.tombstones.put(Tombstone { crossing_sent: crossing, ..known });
+        let far = self.tiles.side_cm() - 1;
+        let (x, y) = self.opposite(at.0.clamp(0, far), at.1.clamp(0, far));
+        let to_zone = handoff.from_zone;
+        let handoff = Handoff { from_zone: self.partition, crossing, ..*handoff };
+        tell.crossing(known.player_id, &Crossing { to_zone, x, y, handoff });
+    }
+}

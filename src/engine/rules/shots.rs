@@ -1,0 +1,114 @@
+//! Shooting.
+//!
+//! A shot flies straight over the tiles until a wall, the map's edge or the weapon's range ends it.
+//! It hits on the first tile on its way where somebody stands close enough to the line: there the
+//! one nearest along the line, of equal ones the lowest player id. Who is down is not hit. Shots do
+//! not cross zones.
+
+use crate::engine::actor::Body;
+use crate::engine::change::Change;
+use crate::engine::refusal::{Effect, Refusal, ScoreCause};
+use crate::engine::rules::Weapon;
+use crate::engine::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
+use crate::engine::{Shard, Tell};
+
+/// Where a shot ended.
+struct Flight {
+    distance_cm: u32,
+    target: Option<u32>,
+}
+
+impl Shard {
+    pub(crate) fn on_shoot(
+        &mut self,
+        row: u32,
+        body: &mut Body,
+        weapon: u8,
+        heading: Option<u16>,
+        tell: &mut Tell,
+    ) -> Result<(), Refusal> {
+        let known = self.rules.weapons.get(usize::from(weapon));
+        let rules = *known.ok_or(Refusal::UnknownWeapon)?;
+        let heading = heading.unwrap_or(body.heading);
+        if heading >= HEADINGS {
+            return Err(Refusal::HeadingOutOfRange);
+        }
+        if body.ready_at_ms > self.clock.now_ms() {
+            return Err(Refusal::Reloading);
+        }
+        body.ready_at_ms = self.clock.now_ms() + u64::from(rules.reload_ms);
+        body.heading = heading;
+        let Flight { distance_cm, target } = self.fly(row, body, &rules, heading);
+        let target_id = target.map(|target| self.actors.body(target).player_id);
+        let shot = Change::Shot { weapon, heading, distance_cm, target: target_id };
+        tell.push(body.player_id, shot);
+        if let Some(target) = target {
+            self.hit(row, target, weapon, &rules, tell);
+        }
+        Ok(())
+    }
+
+    fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> Flight {
+        let (way_x, way_y) = along(heading, weapon.range_cm);
+        for tile in Walk::new(&self.tiles, body.x, body.y, way_x, way_y) {
+            if self.tiles.is_clear(tile) {
+                continue;
+            }
+            if self.tiles.is_wall(tile) {
+                let (x, y) = self.tiles.middle(tile);
+                let distance_cm = distance_cm(x - body.x, y - body.y).min(weapon.range_cm);
+                return Flight { distance_cm, target: None };
+            }
+            let hits = self.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
+                let other = self.actors.body(actor);
+                let way = way_along(body, other, (way_x, way_y), weapon)?;
+                Some((way, other.player_id, actor))
+            });
+            if let Some((_, _, target)) = hits.min() {
+                let other = self.actors.body(target);
+                let distance_cm = distance_cm(other.x - body.x, other.y - body.y);
+                return Flight { distance_cm, target: Some(target) };
+            }
+        }
+        Flight { distance_cm: weapon.range_cm, target: None }
+    }
+
+    fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, tell: &mut Tell) {
+        let (mut other, mut pack) = (*self.actors.body(target), *self.actors.pack(target));
+        let by = self.actors.body(row).player_id;
+        let percent = self.strength(&pack, Effect::Shield).unwrap_or(100);
+        let damage = (u32::from(rules.damage) * percent / 100).min(other.health.into()) as u16;
+        other.health -= damage;
+        let health = other.health.into();
+        tell.push(other.player_id, Change::Damaged { weapon, damage, health, by });
+        let downed = other.downed();
+        if downed {
+            let respawn_ms = self.rules.actors.respawn_ms;
+            pack.respawn_at_ms = self.clock.now_ms() + u64::from(respawn_ms);
+            tell.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
+            self.actors.write_pack(target, pack);
+        }
+        self.actors.write_body(target, other);
+        if downed {
+            let mut shooter = *self.actors.pack(row);
+            let points = self.rules.actors.downed_points.into();
+            self.add_score(&mut shooter, ScoreCause::Downed, points, tell);
+            self.actors.write_pack(row, shooter);
+        }
+    }
+}
+
+/// How far along the line another actor stands, in cm times the line's length; `None`: the shot
+/// passes it.
+fn way_along(body: &Body, other: &Body, way: (i32, i32), weapon: &Weapon) -> Option<i64> {
+    if other.downed() {
+        return None;
+    }
+    let (x, y) = (i64::from(other.x - body.x), i64::from(other.y - body.y));
+    let (way_x, way_y) = (i64::from(way.0), i64::from(way.1));
+    let along = x * way_x + y * way_y;
+    let beside = (x * way_y - y * way_x).abs();
+    let ahead = (0..=square_cm(way.0, way.1) as i64).contains(&along);
+    let close = beside <= i64::from(weapon.radius_cm) * i64::from(weapon.range_cm);
+    (ahead && close).then_some(along)
+}

@@ -1,0 +1,139 @@
+//! A shard's state as bytes, and back.
+//!
+//! Little-endian words: what the rows say, and nothing that follows from them. The bytes end with
+//! the digest, so what is read back is what was written, or an error.
+
+use crate::engine::Shard;
+use crate::engine::actor::{Body, Pack};
+use crate::engine::clock::Clock;
+use crate::engine::crossing::Tombstones;
+use crate::engine::hunt::Hunts;
+use crate::engine::refusal::Effect;
+use crate::engine::rules::Rules;
+use crate::engine::table::Row;
+use std::sync::Arc;
+
+/// First word of an encoded state: its name and the format's version.
+const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x01");
+
+/// Why bytes are no state to go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// They are not an encoded state of this format.
+    Malformed,
+    /// They were written under other rules.
+    OtherRules {
+        /// Hash of the rules that they were written under.
+        hash: u32,
+    },
+}
+
+impl std::fmt::Display for StateError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StateError::Malformed => {
+                write!(out, "the state is damaged or of another version; use an older snapshot")
+            }
+            StateError::OtherRules { hash } => {
+                write!(out, "the state was written under the rules {hash:08x}; start with those")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// Words that are read from bytes.
+pub struct Words<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Words<'a> {
+    /// The words of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Words<'a> {
+        Words { left: bytes }
+    }
+
+    /// Several words; `None`: there are not so many.
+    pub fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
+        let mut words = [0; COUNT];
+        for word in &mut words {
+            *word = self.word()?;
+        }
+        Some(words)
+    }
+
+    /// The next word; `None`: there is none.
+    pub fn word(&mut self) -> Option<u64> {
+        let (word, left) = self.left.split_first_chunk()?;
+        self.left = left;
+        Some(u64::from_le_bytes(*word))
+    }
+}
+
+impl Shard {
+    /// Appends the whole state.
+    pub fn encode_state(&self, out: &mut Vec<u8>) {
+        let mut words = vec![FORMAT, self.rules.hash().into(), self.partition.into()];
+        words.extend(self.clock.to_words());
+        words.extend([self.last_tick, self.actors.count().into()]);
+        for row in 0..self.actors.rows() {
+            if self.actors.body(row).player_id != 0 {
+                words.extend(self.actors.body(row).to_words());
+                words.extend(self.actors.pack(row).to_words());
+            }
+        }
+        self.tombstones.encode(&mut words);
+        self.hunts.encode(&mut words);
+        words.push(self.digest());
+        out.reserve(words.len() * 8);
+        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// The shard whose state these bytes are.
+    pub fn decode_state(bytes: &[u8], rules: Arc<Rules>) -> Result<Shard, StateError> {
+        let words = &mut Words::new(bytes);
+        let [format, hash] = words.take().ok_or(StateError::Malformed)?;
+        if format != FORMAT {
+            return Err(StateError::Malformed);
+        }
+        if hash != u64::from(rules.hash()) {
+            return Err(StateError::OtherRules { hash: hash as u32 });
+        }
+        Shard::decode_words(words, rules).ok_or(StateError::Malformed)
+    }
+
+    fn decode_words(words: &mut Words, rules: Arc<Rules>) -> Option<Shard> {
+        let partition = u16::try_from(words.word()?).ok()?;
+        let mut shard = Shard::new(partition, rules);
+        shard.clock = Clock::from_words(&words.take()?);
+        shard.last_tick = words.word()?;
+        for _ in 0..words.word()? {
+            let body = Body::from_words(words.take()?)?;
+            let pack = Pack::from_words(words.take()?)?;
+            shard.check_actor(&body, &pack)?;
+            let tile = shard.tiles.at(body.x, body.y)?;
+            let row = shard.actors.add(body, pack);
+            shard.tiles.enter(tile, row);
+        }
+        shard.tombstones = Tombstones::decode(words)?;
+        shard.hunts = Hunts::decode(&mut shard.tiles, words)?;
+        let digest = words.word()?;
+        (digest == shard.digest() && words.word().is_none()).then_some(shard)
+    }
+
+    fn check_actor(&self, body: &Body, pack: &Pack) -> Option<()> {
+        let mut effects = Effect::ALL
+            .iter()
+            .map(|effect| body.has(*effect) == (pack.effects_until_ms[*effect as usize] != 0));
+        let valid = body.player_id != 0
+            && body.player_id == pack.player_id
+            && self.actors.count() < self.rules.actors.count_max
+            && self.actors.find(body.player_id).is_none()
+            && body.health <= self.rules.actors.health
+            && body.downed() == (pack.respawn_at_ms != 0)
+            && body.allowance_at_ms <= self.clock.now_ms()
+            && effects.all(|agrees| agrees);
+        valid.then_some(())
+    }
+}

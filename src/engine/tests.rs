@@ -1,0 +1,302 @@
+//! Random games, checked after every event against models that are too simple to be wrong.
+
+use super::*;
+use crate::engine::event::{Handoff, ItemStack};
+use crate::engine::hunt::Treasure;
+use crate::engine::refusal::Hint;
+use crate::limits::{EVENT_UPDATES_MAX, HUNTS_MAX};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The usual rules on a small map with some walls, made so that much happens soon.
+fn small_rules() -> Rules {
+    let mut rules = rules::tests::sample();
+    rules.world.tiles_per_side = 16;
+    rules.world.walls = vec![0x0000_1ff0_0000_0404, 0x8080_0000_7f00_0000, 0, 0x3c3c];
+    rules.actors.count_max = 12;
+    rules.actors.per_tile_max = 3;
+    rules.actors.respawn_ms = 300;
+    rules.hunts.finish_treasures = 2;
+    rules.weapons[0].damage = 60;
+    rules.weapons[0].reload_ms = 50;
+    rules
+}
+
+fn handoff() -> impl Strategy<Value = Handoff> {
+    let items = prop::array::uniform8((0u8..8, 0u8..4));
+    let effects = (prop::array::uniform4(0u8..6), prop::array::uniform4(0u32..5000));
+    (0u16..3, 0u32..40, 0u64..500, 0u64..60, items, effects).prop_map(
+        |(from_zone, crossing, score, last_seq, items, (effects, effects_left_ms))| Handoff {
+            from_zone,
+            crossing,
+            score,
+            last_seq,
+            items: items.map(|(item, count)| ItemStack { item, count }),
+            effects,
+            effects_left_ms,
+        },
+    )
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let place = || (-300i32..17_000, -300i32..17_000);
+    let hunt_start = (1u32..40, any::<u64>(), 0u16..200, 1u32..4000).prop_map(
+        |(hunt, seed, treasures, duration_ms)| Action::HuntStart {
+            hunt,
+            seed,
+            treasures,
+            duration_ms,
+        },
+    );
+    let shoot = (0u8..4, prop::option::of(0u16..36_000));
+    prop_oneof![
+        6 => place().prop_map(|(x, y)| Action::Join { x, y }),
+        2 => (place(), handoff()).prop_map(|((x, y), handoff)| Action::Arrive { x, y, handoff }),
+        1 => prop::option::of(0u16..3).prop_map(|to_zone| Action::Leave { to_zone }),
+        12 => place().prop_map(|(x, y)| Action::Move { x, y }),
+        2 => (0u16..36_100).prop_map(|heading| Action::Rotate { heading }),
+        8 => shoot.prop_map(|(weapon, heading)| Action::Shoot { weapon, heading }),
+        12 => prop::option::weighted(0.2, 0u32..8).prop_map(|hunt| Action::Loot { hunt }),
+        4 => (0u8..7).prop_map(|item| Action::Use { item }),
+        6 => Just(Action::Tick),
+        3 => hunt_start,
+        1 => (0u32..40).prop_map(|hunt| Action::HuntEnd { hunt }),
+    ]
+}
+
+/// Any events at all, most of them such that something happens.
+fn events(count: usize) -> impl Strategy<Value = Vec<Event>> {
+    let step = (0u64..16, 0u64..4, 0i64..120, action());
+    prop::collection::vec(step, 1..count).prop_map(|steps| {
+        let (mut time_ms, mut seqs, mut ticks) = (1_000, BTreeMap::new(), 0);
+        let mut events = Vec::new();
+        for (offset, (player_id, step, passed_ms, action)) in (0..).zip(steps) {
+            time_ms += passed_ms;
+            ticks += 1;
+            let counted = seqs.entry(player_id).or_insert(0u64);
+            *counted += step.min(1);
+            let seq = if action == Action::Tick { ticks } else { *counted };
+            let ts_us = time_ms * 1000 - 7;
+            events.push(Event { offset, time_ms, player_id, seq, ts_us, action });
+        }
+        events
+    })
+}
+
+fn play(shard: &mut Shard, events: &[Event]) -> Vec<Update> {
+    let mut told = Vec::new();
+    for event in events {
+        let mut updates = Updates::new();
+        shard.apply(event, &mut updates);
+        told.extend_from_slice(updates.as_slice());
+    }
+    told
+}
+
+fn new_shard() -> Shard {
+    Shard::new(1, Arc::new(small_rules()))
+}
+
+fn check(shard: &Shard) {
+    check_tiles(shard);
+    check_board(shard);
+    check_treasures(shard);
+    for slot in 0..HUNTS_MAX {
+        check_paths(shard, slot);
+    }
+}
+
+fn check_tiles(shard: &Shard) {
+    let mut standing = BTreeMap::<u32, Vec<u32>>::new();
+    for row in (0..shard.actors.rows()).filter(|row| shard.actors.body(*row).player_id != 0) {
+        let body = shard.actors.body(row);
+        let tile = shard.tiles.at(body.x, body.y).expect("an actor stands on the map");
+        assert!(!shard.tiles.is_wall(tile));
+        standing.entry(tile).or_default().push(row);
+    }
+    for tile in 0..shard.tiles.count() {
+        let mut listed: Vec<u32> = shard.tiles.actors(tile).collect();
+        listed.sort_unstable();
+        assert_eq!(listed.len(), usize::from(shard.tiles.actors_on(tile)));
+        assert_eq!(listed, standing.remove(&tile).unwrap_or_default());
+    }
+}
+
+fn check_board(shard: &Shard) {
+    let rows = (0..shard.actors.rows()).map(|row| shard.actors.pack(row));
+    let mut sorted: Vec<_> = rows
+        .filter(|pack| pack.player_id != 0)
+        .map(|pack| (u64::MAX - pack.score, pack.scored_ordinal, pack.player_id))
+        .collect();
+    sorted.sort_unstable();
+    let sorted: Vec<u64> = sorted.into_iter().map(|(.., player_id)| player_id).collect();
+    let board: Vec<u64> = shard.standings(1, u32::MAX).map(|place| place.player_id).collect();
+    assert_eq!(board, sorted);
+    for (at, player_id) in sorted.iter().enumerate() {
+        assert_eq!(shard.standing(*player_id).unwrap().rank as usize, at + 1);
+        let around = shard.standings_around(*player_id, 1).unwrap();
+        let page = &sorted[at.saturating_sub(1)..(at + 2).min(sorted.len())];
+        assert!(around.iter().map(|place| place.player_id).eq(page.iter().copied()));
+    }
+}
+
+fn check_treasures(shard: &Shard) {
+    let mut lying = 0;
+    for slot in 0..HUNTS_MAX {
+        let hunt = shard.hunts.hunt(slot);
+        let treasures = (0..hunt.tried).map(|number| shard.hunts.treasure(slot, number));
+        let treasures: Vec<Treasure> = treasures.collect();
+        let opened = treasures.iter().filter(|treasure| **treasure == Treasure::Opened).count();
+        if hunt.running() {
+            assert_eq!(opened, usize::from(hunt.opened));
+        }
+        for (number, treasure) in treasures.iter().enumerate() {
+            if let Treasure::Lies(tile) = treasure {
+                let key = shard.tiles.treasure(*tile).expect("what lies is on its tile");
+                assert_eq!((usize::from(key.slot), usize::from(key.number)), (slot, number));
+                lying += 1;
+            }
+        }
+    }
+    let on_tiles = (0..shard.tiles.count()).filter(|tile| shard.tiles.treasure(*tile).is_some());
+    assert_eq!(on_tiles.count(), lying);
+}
+
+/// Distance from every tile to the nearest treasure that lies, by a plain search.
+fn distances(shard: &Shard, slot: usize) -> BTreeMap<u32, u16> {
+    let mut found = BTreeMap::new();
+    let mut queue = VecDeque::new();
+    for number in 0..shard.hunts.hunt(slot).tried {
+        if let Treasure::Lies(tile) = shard.hunts.treasure(slot, number) {
+            found.insert(tile, 0);
+            queue.push_back(tile);
+        }
+    }
+    while let Some(tile) = queue.pop_front() {
+        for near in near(shard, tile) {
+            if !shard.tiles.is_wall(near) && !found.contains_key(&near) {
+                found.insert(near, found[&tile] + 1);
+                queue.push_back(near);
+            }
+        }
+    }
+    found
+}
+
+fn near(shard: &Shard, tile: u32) -> Vec<u32> {
+    let (column, row) = shard.tiles.place(tile);
+    let steps = [(1, 0), (0, 1), (-1, 0), (0, -1)];
+    steps.iter().filter_map(|(x, y)| shard.tiles.numbered(column + x, row + y)).collect()
+}
+
+/// Every hint is exact, or it says that it is stale. Returns how many tiles were exact.
+fn check_paths(shard: &Shard, slot: usize) -> usize {
+    if shard.hunts.hunt(slot).phase != hunt::Phase::Open {
+        return 0;
+    }
+    let distances = distances(shard, slot);
+    let lies = |number| matches!(shard.hunts.treasure(slot, number), Treasure::Lies(_));
+    let mut exact = 0;
+    for tile in 0..shard.tiles.count() {
+        let (hint, distance) = shard.hunts.paths[slot].hint(&shard.tiles, tile, lies);
+        let (column, row) = shard.tiles.place(tile);
+        let (x, y) = match hint {
+            Hint::Stale => continue,
+            Hint::Here => (0, 0),
+            Hint::East => (1, 0),
+            Hint::North => (0, 1),
+            Hint::West => (-1, 0),
+            Hint::South => (0, -1),
+        };
+        exact += 1;
+        assert_eq!(distances[&tile], distance);
+        let next = shard.tiles.numbered(column + x, row + y).expect("a hint stays on the map");
+        let left = if hint == Hint::Here { 0 } else { distance - 1 };
+        assert_eq!(distances[&next], left);
+    }
+    exact
+}
+
+fn tick(id: u64) -> Event {
+    Event { offset: 0, time_ms: 9, player_id: 0, seq: id, ts_us: 0, action: Action::Tick }
+}
+
+#[test]
+fn when_nothing_is_opened_for_a_while_every_way_is_known() {
+    let mut shard = new_shard();
+    let action = Action::HuntStart { hunt: 1, seed: 3, treasures: 30, duration_ms: 1000 };
+    play(&mut shard, &[Event { action, ..tick(1) }]);
+    play(&mut shard, &(1..20).map(tick).collect::<Vec<_>>());
+    let all = distances(&shard, 0).len();
+    assert_eq!(check_paths(&shard, 0), all);
+    assert!(all > 200);
+}
+
+#[test]
+fn a_hunt_that_is_over_leaves_nothing_behind() {
+    let mut shard = new_shard();
+    let action = Action::HuntStart { hunt: 1, seed: 3, treasures: 30, duration_ms: 1000 };
+    play(&mut shard, &[Event { action, ..tick(1) }]);
+    play(&mut shard, &(1..20).map(tick).collect::<Vec<_>>());
+    play(&mut shard, &[Event { action: Action::HuntEnd { hunt: 1 }, ..tick(2) }]);
+    play(&mut shard, &(20..40).map(tick).collect::<Vec<_>>());
+    let mut fresh = hunt::Hunts::new(shard.tiles.count());
+    fresh.last_hunt = 1;
+    assert_eq!(shard.hunts.digest(), fresh.digest());
+    check(&shard);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_happens_the_models_agree_and_one_event_makes_few_updates(events in events(200)) {
+        let mut shard = new_shard();
+        for event in &events {
+            let mut updates = Updates::new();
+            let outcome = shard.apply(event, &mut updates);
+            prop_assert!(updates.len() <= EVENT_UPDATES_MAX);
+            for update in updates.as_slice() {
+                prop_assert_eq!(Update::from_words(update.words()), Some(*update));
+            }
+            let refused = updates.as_slice().iter().filter(|update| {
+                matches!(update.change(), Change::Refused { .. })
+            });
+            let refusals = usize::from(matches!(outcome, Outcome::Refused(_)));
+            prop_assert_eq!(refused.count(), refusals);
+            check(&shard);
+        }
+    }
+
+    /// Reading a state back computes every hash anew, so this also shows that the digest that is
+    /// kept from event to event is the digest of what is there.
+    #[test]
+    fn a_run_that_is_split_by_its_encoded_state_goes_on_the_same(
+        events in events(200), split: prop::sample::Index,
+    ) {
+        let (before, after) = events.split_at(split.index(events.len()));
+        let mut whole = new_shard();
+        play(&mut whole, before);
+        let mut bytes = Vec::new();
+        whole.encode_state(&mut bytes);
+        let mut restored = Shard::decode_state(&bytes, whole.rules.clone()).unwrap();
+        prop_assert_eq!(restored.digest(), whole.digest());
+        prop_assert_eq!(play(&mut restored, after), play(&mut whole, after));
+        prop_assert_eq!(restored.digest(), whole.digest());
+    }
+
+    #[test]
+    fn a_state_with_a_changed_bit_or_a_missing_end_is_not_read(
+        events in events(60), at: prop::sample::Index, bit in 0u8..8, cut: prop::sample::Index,
+    ) {
+        let mut shard = new_shard();
+        play(&mut shard, &events);
+        let mut bytes = Vec::new();
+        shard.encode_state(&mut bytes);
+        let short = &bytes[..cut.index(bytes.len())];
+        prop_assert!(Shard::decode_state(short, shard.rules.clone()).is_err());
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Shard::decode_state(&bytes, shard.rules.clone()).is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! The grid: who stands where, where walls are, where treasures lie.
+//!
+//! All of it follows from the actors, the treasures and the rules, so it is layout, not state: the
+//! order of a tile's list decides nothing.
+
+use crate::engine::chunks::Chunks;
+use crate::engine::rules::World;
+use crate::limits::{HUNTS_MAX, TREASURES_MAX};
+
+/// The zone's tiles.
+#[derive(Clone, Debug)]
+pub struct Tiles {
+    tile_shift: u32,
+    side_shift: u32,
+    tiles: Vec<Tile>,
+    /// Where walls stand, where somebody does, where a treasure lies: a bit a tile, so that what
+    /// looks over many tiles finds them all in the nearest cache.
+    walls: Bits,
+    occupied: Bits,
+    treasures: Bits,
+    /// By actor: the next one on its tile, plus one; 0 is none.
+    links: Chunks<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tile {
+    /// First actor that stands here, plus one; 0 is none.
+    first: u32,
+    actors: u16,
+    /// The treasure that lies here, if one does.
+    treasure: PackedKey,
+}
+
+/// A treasure's slot above its number.
+#[derive(Clone, Copy, Debug, Default)]
+struct PackedKey(u16);
+
+const NUMBER_BITS: u32 = TREASURES_MAX.trailing_zeros();
+const _: () = assert!(TREASURES_MAX.is_power_of_two() && HUNTS_MAX << NUMBER_BITS <= 1 << 16);
+
+/// A bit for each tile.
+#[derive(Clone, Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn none(tiles: u32) -> Bits {
+        Bits(vec![0; tiles.div_ceil(64) as usize])
+    }
+
+    fn has(&self, tile: u32) -> bool {
+        self.0[tile as usize / 64] >> (tile % 64) & 1 == 1
+    }
+
+    fn set(&mut self, tile: u32, bit: bool) {
+        let word = &mut self.0[tile as usize / 64];
+        *word = *word & !(1 << (tile % 64)) | u64::from(bit) << (tile % 64);
+    }
+}
+
+/// A treasure among those of all running hunts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreasureKey {
+    /// The hunt's slot.
+    pub slot: u8,
+    /// Number within the hunt.
+    pub number: u16,
+}
+
+impl Tiles {
+    /// The empty map of these rules.
+    pub fn new(world: &World, actors_max: usize) -> Tiles {
+        let mut walls = Bits::none(world.tiles());
+        walls.0.iter_mut().zip(&world.walls).for_each(|(word, wall)| *word = *wall);
+        Tiles {
+            tile_shift: world.tile_cm.trailing_zeros(),
+            side_shift: world.tiles_per_side.trailing_zeros(),
+            tiles: vec![Tile::default(); world.tiles() as usize],
+            walls,
+            occupied: Bits::none(world.tiles()),
+            treasures: Bits::none(world.tiles()),
+            links: Chunks::new(actors_max),
+        }
+    }
+
+    /// Tiles in all.
+    pub fn count(&self) -> u32 {
+        self.tiles.len() as u32
+    }
+
+    /// Side of the zone in cm.
+    pub fn side_cm(&self) -> i32 {
+        1 << (self.tile_shift + self.side_shift)
+    }
+
+    /// Side of a tile in cm.
+    pub fn tile_cm(&self) -> i32 {
+        1 << self.tile_shift
+    }
+
+    /// Tiles along a side.
+    pub fn side(&self) -> i32 {
+        1 << self.side_shift
+    }
+
+    /// The tile at a position; `None`: it is off the map.
+    pub fn at(&self, x: i32, y: i32) -> Option<u32> {
+        self.numbered(x >> self.tile_shift, y >> self.tile_shift)
+    }
+
+    /// The tile in this column and row; `None`: it is off the map.
+    pub fn numbered(&self, column: i32, row: i32) -> Option<u32> {
+        let inside = (column | row) as u32 & !(self.side() as u32 - 1) == 0;
+        inside.then(|| (row as u32) << self.side_shift | column as u32)
+    }
+
+    /// Column and row of a tile.
+    pub fn place(&self, tile: u32) -> (i32, i32) {
+        ((tile & (self.side() as u32 - 1)) as i32, (tile >> self.side_shift) as i32)
+    }
+
+    /// The middle of a tile, in cm.
+    pub fn middle(&self, tile: u32) -> (i32, i32) {
+        let (column, row) = self.place(tile);
+        let half = self.tile_cm() / 2;
+        ((column << self.tile_shift) + half, (row << self.tile_shift) + half)
+    }
+
+    /// Whether a wall stands there.
+    pub fn is_wall(&self, tile: u32) -> bool {
+        self.walls.has(tile)
+    }
+
+    /// Whether neither a wall nor anybody stands there.
+    pub fn is_clear(&self, tile: u32) -> bool {
+        !self.walls.has(tile) && !self.occupied.has(tile)
+    }
+
+    /// How many actors stand there.
+    pub fn actors_on(&self, tile: u32) -> u16 {
+        self.tiles[tile as usize].actors
+    }
+
+    /// The actors that stand there, in no order that means anything.
+    pub fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut entry = self.tiles[tile as usize].first;
+        std::iter::from_fn(move || {
+            let actor = entry.checked_sub(1)?;
+            entry = self.links[actor];
+            Some(actor)
+        })
+    }
+
+    /// An actor comes to stand on a tile.
+    pub fn enter(&mut self, tile: u32, actor: u32) {
+        self.links.reach(actor);
+        self.occupied.set(tile, true);
+        let tile = &mut self.tiles[tile as usize];
+        self.links[actor] = tile.first;
+        tile.first = actor + 1;
+        tile.actors += 1;
+    }
+
+    /// An actor that stands on a tile goes.
+    pub fn exit(&mut self, number: u32, actor: u32) {
+        let tile = &mut self.tiles[number as usize];
+        let after = self.links[actor];
+        tile.actors -= 1;
+        self.occupied.set(number, tile.actors > 0);
+        if tile.first == actor + 1 {
+            tile.first = after;
+            return;
+        }
+        let mut before = tile.first - 1;
+        while self.links[before] != actor + 1 {
+            before = self.links[before] - 1;
+        }
+        self.links[before] = after;
+    }
+
+    /// The treasure that lies there.
+    pub fn treasure(&self, tile: u32) -> Option<TreasureKey> {
+        if !self.treasures.has(tile) {
+            return None;
+        }
+        let PackedKey(key) = self.tiles[tile as usize].treasure;
+        Some(TreasureKey { slot: (key >> NUMBER_BITS) as u8, number: key % TREASURES_MAX as u16 })
+    }
+
+    /// The tiles with treasures among those that a square around a position touches, which reaches
+    /// so far to each side.
+    pub fn treasures_around(&self, x: i32, y: i32, reach: i32) -> impl Iterator<Item = u32> + '_ {
+        let clamped = |at: i32| at.clamp(0, self.side_cm() - 1) >> self.tile_shift;
+        let (first, last) = (clamped(x - reach) as u32, clamped(x + reach) as u32);
+        let rows = clamped(y - reach) as u32..=clamped(y + reach) as u32;
+        rows.flat_map(move |row| {
+            let base = row << self.side_shift;
+            (base + first..base + last + 1).filter(|tile| self.treasures.has(*tile))
+        })
+    }
+
+    /// Lays a treasure there, or takes it away.
+    pub fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
+        self.treasures.set(tile, treasure.is_some());
+        if let Some(TreasureKey { slot, number }) = treasure {
+            self.tiles[tile as usize].treasure = PackedKey(u16::from(slot) << NUMBER_BITS | number);
+        }
+    }
+}

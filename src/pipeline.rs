@@ -1,1 +1,0 @@
-//! The whole daemon on one screen.

@@ -1,2 +1,0 @@
-//! Updates to Kafka, on a thread of its own.
-pub mod frame;

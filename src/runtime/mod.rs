@@ -1,1 +1,0 @@
-//! What the hot thread stands on: the ring, the driver, its core, its allocator.

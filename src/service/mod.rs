@@ -1,1 +1,0 @@
-//! What the operator sees: command line, configuration, systemd, HTTP.

@@ -1,1 +1,0 @@
-//! The other verbs: demo, load, replay, tap, topics.
