@@ -1,0 +1,242 @@
+//! The second tier: any JSON to an event, by simd-json. It alone decides what is valid.
+//!
+//! The record is copied to a padded scratch buffer first. simd-json wants the padding, and writes
+//! unescaped strings over its input; the record itself stays as it was, for the dead letter.
+
+use super::Origin;
+use super::fields::{Field, Fields, Kind};
+use super::quantity::{Integer, centimetres};
+use super::reject::Reject;
+use crate::engine::event::{Event, Handoff, ItemStack};
+use crate::limits::{JSON_DEPTH_MAX, RECORD_BYTES_MAX};
+use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
+use std::slice;
+
+/// The simd-json decoder with the memory that it reuses.
+pub struct JsonDecoder {
+    scratch: Box<[u8]>,
+    buffers: Buffers,
+    tape: Tape<'static>,
+}
+
+impl JsonDecoder {
+    /// A decoder whose buffers have the size that the worst record needs, so that decoding never
+    /// allocates.
+    pub fn new() -> JsonDecoder {
+        let mut decoder = JsonDecoder {
+            scratch: vec![0; RECORD_BYTES_MAX + INPUT_PADDING].into_boxed_slice(),
+            buffers: Buffers::with_max_depth(RECORD_BYTES_MAX, JSON_DEPTH_MAX),
+            tape: Tape(Vec::new()),
+        };
+        // simd-json sizes its buffers by the number of structural characters. No record has more
+        // of them than this one, which is refused for its depth.
+        let refused = decoder.parse(&[b'['; RECORD_BYTES_MAX], |_| ());
+        assert!(refused.is_err_and(|error| *error.error() == ErrorType::DepthLimitExceeded));
+        decoder
+    }
+
+    /// The event in the bytes of a record, or why there is none.
+    pub fn decode(&mut self, origin: Origin, value: &[u8]) -> Result<Event, Reject> {
+        if value.is_empty() {
+            return Err(Reject::EmptyValue);
+        }
+        if value.len() > RECORD_BYTES_MAX {
+            return Err(Reject::TooLong);
+        }
+        match self.parse(value, read_fields) {
+            Ok(fields) => fields?.event(origin),
+            Err(error) => Err(self.reject(value, &error)),
+        }
+    }
+
+    /// Parses `value` and gives `read` the result, a tape of nodes in the order of the document.
+    fn parse<T>(
+        &mut self,
+        value: &[u8],
+        read: impl FnOnce(&[Node<'_>]) -> T,
+    ) -> Result<T, simd_json::Error> {
+        self.scratch[..value.len()].copy_from_slice(value);
+        let mut tape = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
+        let parsed = fill_tape_padded(&mut self.scratch, value.len(), &mut self.buffers, &mut tape);
+        let result = parsed.map(|()| read(&tape.0));
+        self.tape = tape.reset();
+        result
+    }
+
+    fn reject(&mut self, value: &[u8], error: &simd_json::Error) -> Reject {
+        match error.error() {
+            ErrorType::InvalidUtf8 => Reject::NotUtf8,
+            ErrorType::DepthLimitExceeded => Reject::TooDeep,
+            ErrorType::InvalidNumber => Reject::InvalidNumber,
+            ErrorType::TrailingData => Reject::TrailingBytes,
+            ErrorType::InternalError if self.ends_at(value, error.index()) => Reject::TrailingBytes,
+            _ => Reject::InvalidJson,
+        }
+    }
+
+    /// Whether a whole document ends at `index`, a place where the parser gave up: it has one error
+    /// for a value that cannot begin so and for a document that goes on after its last bracket.
+    fn ends_at(&mut self, value: &[u8], index: usize) -> bool {
+        let bracket = matches!(value.get(index), Some(b'}' | b']'));
+        bracket && self.parse(&value[..=index], |_| ()).is_ok()
+    }
+}
+
+impl Default for JsonDecoder {
+    fn default() -> JsonDecoder {
+        JsonDecoder::new()
+    }
+}
+
+type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
+
+fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
+    let mut nodes = nodes.iter();
+    let &Node::Object { len, .. } = next(&mut nodes) else {
+        return Err(Reject::NotAnObject);
+    };
+    let mut fields = Fields::default();
+    for _ in 0..len {
+        match Field::named(key(&mut nodes)) {
+            Some(field) => {
+                fields.claim(field)?;
+                read_field(field, &mut nodes, &mut fields)?;
+            }
+            None => skip(&mut nodes),
+        }
+    }
+    Ok(fields)
+}
+
+fn read_field(field: Field, nodes: &mut Nodes<'_, '_>, fields: &mut Fields) -> Result<(), Reject> {
+    match (field, next(nodes)) {
+        (Field::Type, Node::String(name)) => {
+            fields.set_kind(Kind::named(name.as_bytes()).ok_or(Reject::UnknownType)?);
+        }
+        (Field::PlayerId, Node::String(digits)) => {
+            fields.set_integer(field, decimal(digits)?.into())?;
+        }
+        (Field::X | Field::Y, Node::Static(StaticNode::F64(value))) => {
+            fields.set_position(field, centimetres(*value).ok_or(Reject::OutOfRange)?);
+        }
+        (Field::Handoff, &Node::Object { len, .. }) => {
+            fields.set_handoff(read_handoff(len, nodes)?);
+        }
+        (Field::Type | Field::Handoff, _) => return Err(Reject::WrongType),
+        (_, node) => fields.set_integer(field, integer(node)?)?,
+    }
+    Ok(())
+}
+
+/// The number that a string of digits spells: no sign, no blank, no leading zero.
+fn decimal(digits: &str) -> Result<u64, Reject> {
+    let canonical = !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits.len() == 1 || !digits.starts_with('0'));
+    if !canonical {
+        return Err(Reject::WrongType);
+    }
+    digits.parse().map_err(|_| Reject::OutOfRange)
+}
+
+fn read_handoff(len: usize, nodes: &mut Nodes<'_, '_>) -> Result<Handoff, Reject> {
+    const KEYS: [&[u8]; 6] =
+        [b"from_zone", b"crossing", b"score", b"last_seq", b"items", b"effects"];
+    const REQUIRED: u8 = 0b1111;
+    let mut handoff = Handoff::default();
+    let mut present = 0u8;
+    for _ in 0..len {
+        let name = key(nodes);
+        let Some(index) = KEYS.iter().position(|known| *known == name) else {
+            skip(nodes);
+            continue;
+        };
+        if present & (1 << index) != 0 {
+            return Err(Reject::DuplicateField);
+        }
+        present |= 1 << index;
+        match index {
+            0 => handoff.from_zone = number(nodes, 0, u16::MAX.into())? as u16,
+            1 => handoff.crossing = number(nodes, 1, u32::MAX.into())? as u32,
+            2 => handoff.score = number(nodes, 0, u64::MAX)?,
+            3 => handoff.last_seq = number(nodes, 0, u64::MAX)?,
+            4 => read_items(nodes, &mut handoff)?,
+            _ => read_effects(nodes, &mut handoff)?,
+        }
+    }
+    if present & REQUIRED == REQUIRED { Ok(handoff) } else { Err(Reject::MissingField) }
+}
+
+/// `[[item, count], ...]`: the slots of an inventory from the first on.
+fn read_items(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
+    let stacks = array(nodes)?;
+    let slots = handoff.items.get_mut(..stacks).ok_or(Reject::OutOfRange)?;
+    for slot in slots {
+        pair(nodes)?;
+        let item = number(nodes, 0, u8::MAX.into())? as u8;
+        let count = number(nodes, 1, u8::MAX.into())? as u8;
+        *slot = ItemStack { item, count };
+    }
+    Ok(())
+}
+
+/// `[[effect, left_ms], ...]`: the active effects from the first slot on.
+fn read_effects(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
+    let effects = array(nodes)?;
+    if effects > handoff.effects.len() {
+        return Err(Reject::OutOfRange);
+    }
+    for slot in 0..effects {
+        pair(nodes)?;
+        handoff.effects[slot] = number(nodes, 1, u8::MAX.into())? as u8;
+        handoff.effects_left_ms[slot] = number(nodes, 0, u32::MAX.into())? as u32;
+    }
+    Ok(())
+}
+
+fn next<'a, 'v>(nodes: &mut Nodes<'a, 'v>) -> &'a Node<'v> {
+    nodes.next().expect("a tape holds every node that its objects and arrays announce")
+}
+
+fn key<'v>(nodes: &mut Nodes<'_, 'v>) -> &'v [u8] {
+    match next(nodes) {
+        Node::String(key) => key.as_bytes(),
+        node => unreachable!("an object's key is a string, not {node:?}"),
+    }
+}
+
+fn skip(nodes: &mut Nodes<'_, '_>) {
+    if let &Node::Object { count, .. } | &Node::Array { count, .. } = next(nodes)
+        && count > 0
+    {
+        nodes.nth(count - 1);
+    }
+}
+
+fn integer(node: &Node<'_>) -> Result<Integer, Reject> {
+    match *node {
+        Node::Static(StaticNode::U64(value)) => Ok(value.into()),
+        Node::Static(StaticNode::I64(value)) => Ok(value.into()),
+        _ => Err(Reject::WrongType),
+    }
+}
+
+/// A whole number from `least` to `most`.
+fn number(nodes: &mut Nodes<'_, '_>, least: u64, most: u64) -> Result<u64, Reject> {
+    match integer(next(nodes))?.to_u64() {
+        Some(value) if least <= value && value <= most => Ok(value),
+        _ => Err(Reject::OutOfRange),
+    }
+}
+
+/// How many elements the array has that must come next.
+fn array(nodes: &mut Nodes<'_, '_>) -> Result<usize, Reject> {
+    match next(nodes) {
+        &Node::Array { len, .. } => Ok(len),
+        _ => Err(Reject::WrongType),
+    }
+}
+
+fn pair(nodes: &mut Nodes<'_, '_>) -> Result<(), Reject> {
+    if array(nodes)? == 2 { Ok(()) } else { Err(Reject::WrongType) }
+}

@@ -1,0 +1,331 @@
+//! The first tier: a record that is laid out as an earlier one, read without parsing JSON.
+//!
+//! A producer writes the same keys in the same order with the same spacing again and again. A
+//! layout is what such records have in common, the bytes between their values; it is learnt from
+//! a record that the second tier has accepted. A record that has these very bytes, with a plain
+//! value of the right kind in each gap, differs from the accepted one in nothing but those values,
+//! so it is valid too. Whatever surprises is left to the second tier: nothing is rejected here.
+
+use super::Origin;
+use super::digits::{after_plain_number, position, unsigned, word};
+use super::fields::{Field, FieldSet, Fields, Kind};
+use crate::engine::event::Event;
+use crate::limits::{LAYOUT_SEGMENTS_MAX, LAYOUTS_MAX, RECORD_BYTES_MAX};
+
+/// Bytes of the shortest record worth a look: no event is shorter.
+const RECORD_BYTES_MIN: usize = 16;
+
+/// Of a full list, the layouts at the end that new ones replace, in turn.
+const PROBATION: usize = 4;
+const _: () = assert!(PROBATION < LAYOUTS_MAX);
+
+/// Hits of a layout at which the hits of all are halved.
+const HITS_MAX: u32 = 1 << 16;
+
+/// Most records in a row that are not looked at, while looking at them has taught nothing.
+const PAUSE_MAX: u32 = 64;
+
+/// The layouts of recent records, the ones that match most often first.
+pub struct Layouts {
+    list: Vec<Layout>,
+    /// Counts the layouts that took an older one's place.
+    replaced: usize,
+    /// Records to learn nothing from, and how many they were last time.
+    pause: u32,
+    last_pause: u32,
+}
+
+impl Layouts {
+    /// No layouts, and the memory for all that will be remembered.
+    pub fn new() -> Layouts {
+        let list = Vec::with_capacity(LAYOUTS_MAX);
+        Layouts { list, replaced: 0, pause: 0, last_pause: 0 }
+    }
+
+    /// The event in a record of a known layout. `None` says nothing about the record.
+    pub fn read(&mut self, origin: Origin, value: &[u8]) -> Option<Event> {
+        if value.len() < RECORD_BYTES_MIN || value.len() > RECORD_BYTES_MAX {
+            return None;
+        }
+        let head = word(&value[8..]);
+        let tail = word(&value[value.len() - 8..]);
+        for index in 0..self.list.len() {
+            let layout = &self.list[index];
+            let differs =
+                (head & layout.head_mask ^ layout.head) | (tail & layout.tail_mask ^ layout.tail);
+            if differs == 0
+                && let Some(event) = layout.read(origin, value)
+            {
+                self.count_hit(index);
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Remembers the layout of a record that is an event, if it is one of plain values.
+    ///
+    /// Records that are all different must neither push out the layouts in use nor cost much: a
+    /// full list forgets one of its last few, and while that brings no hit, ever fewer are tried.
+    pub fn learn(&mut self, value: &[u8]) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        self.last_pause = (2 * self.last_pause + 1).min(PAUSE_MAX);
+        self.pause = self.last_pause;
+        let Some(layout) = Layout::of(value) else {
+            return;
+        };
+        if self.list.iter().any(|known| known.has_texts_of(&layout)) {
+            return;
+        }
+        if self.list.len() < LAYOUTS_MAX {
+            self.list.push(layout);
+        } else {
+            self.list[LAYOUTS_MAX - 1 - self.replaced % PROBATION] = layout;
+            self.replaced = self.replaced.wrapping_add(1);
+        }
+    }
+
+    /// Keeps the list in the order of hits; old hits fade, so that the order follows the times.
+    #[inline]
+    fn count_hit(&mut self, index: usize) {
+        let hits = self.list[index].hits + 1;
+        self.list[index].hits = hits;
+        if hits == 1 {
+            self.pause = 0;
+            self.last_pause = 0;
+        }
+        if index > 0 && hits > self.list[index - 1].hits {
+            self.list.swap(index - 1, index);
+        }
+        if hits == HITS_MAX {
+            self.list.iter_mut().for_each(|layout| layout.hits /= 2);
+        }
+    }
+}
+
+impl Default for Layouts {
+    fn default() -> Layouts {
+        Layouts::new()
+    }
+}
+
+/// What stands between two texts of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// The digits of a known field. The quotes of a player's id are part of the texts around it.
+    Digits,
+    /// A position, with or without a fraction.
+    Position,
+    /// The value of an unknown field.
+    Unknown,
+    /// Nothing: the text goes on, or the record ends.
+    Nothing,
+}
+
+/// A text of at most 16 bytes and the value after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// The text's first eight bytes, or as many as there are, and which bits they take.
+    first: u64,
+    mask: u64,
+    /// The text's last eight bytes, if there are as many; some may be among the first.
+    last: u64,
+    text_bytes: u8,
+    slot: Slot,
+    /// The known field in a slot of digits or a position.
+    field: Field,
+}
+
+/// Bytes of the longest text of one segment: two words.
+const TEXT_BYTES_MAX: usize = 16;
+
+impl Segment {
+    fn new(text: &[u8], slot: Slot, field: Field) -> Segment {
+        assert!(text.len() <= TEXT_BYTES_MAX);
+        let mask = first_bytes(text.len());
+        let last = text.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        Segment { first: word(text), mask, last, text_bytes: text.len() as u8, slot, field }
+    }
+
+    /// What follows the text, which must come first.
+    #[inline(always)]
+    fn after_text<'v>(&self, bytes: &'v [u8]) -> Option<&'v [u8]> {
+        if word(bytes) & self.mask != self.first {
+            return None;
+        }
+        let (text, rest) = bytes.split_at_checked(self.text_bytes.into())?;
+        match text.last_chunk() {
+            Some(last) if u64::from_le_bytes(*last) != self.last => None,
+            _ => Some(rest),
+        }
+    }
+}
+
+/// The bytes that records have in common, and the values between them.
+struct Layout {
+    /// Records that had this layout, until the count is halved.
+    hits: u32,
+    kind: Option<Kind>,
+    present: FieldSet,
+    /// The record's second eight bytes, as far as they stand before the first value, and which bits
+    /// they take: with the tail, enough to pass over most other layouts.
+    head: u64,
+    head_mask: u64,
+    /// The record's last eight bytes, as far as they stand after the last value, likewise.
+    tail: u64,
+    tail_mask: u64,
+    segments: [Segment; LAYOUT_SEGMENTS_MAX],
+    segment_count: usize,
+}
+
+impl Layout {
+    /// The layout of a record that is known to be an event.
+    fn of(value: &[u8]) -> Option<Layout> {
+        if value.len() < RECORD_BYTES_MIN || value.contains(&b'\\') {
+            return None;
+        }
+        let mut layout = Layout {
+            hits: 0,
+            kind: None,
+            present: FieldSet::default(),
+            head: 0,
+            head_mask: 0,
+            tail: 0,
+            tail_mask: 0,
+            segments: [Segment::new(b"", Slot::Nothing, Field::Type); LAYOUT_SEGMENTS_MAX],
+            segment_count: 0,
+        };
+        let mut text = value;
+        let mut rest = past(b'{', value)?;
+        loop {
+            let key = past(b'"', rest)?;
+            let key_bytes = key.iter().position(|byte| *byte == b'"')?;
+            rest = without_blanks(past(b':', &key[key_bytes + 1..])?);
+            rest = layout.add_field(&key[..key_bytes], rest, &mut text)?;
+            match past(b',', rest) {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        past(b'}', rest)?;
+        layout.add_segments(text, Slot::Nothing, Field::Type)?;
+        let first_text_bytes = layout.segments[0].text_bytes;
+        layout.head_mask = first_bytes(usize::from(first_text_bytes).saturating_sub(8));
+        layout.head = word(&value[8..]) & layout.head_mask;
+        layout.tail_mask = !first_bytes(8 - text.len().min(8));
+        layout.tail = word(&value[value.len() - 8..]) & layout.tail_mask;
+        Some(layout)
+    }
+
+    /// Adds the field whose value comes first in `bytes`, and gives what is left of them. `text` is
+    /// all that comes after the value before, and is left as all that comes after this one.
+    fn add_field<'v>(
+        &mut self,
+        key: &[u8],
+        bytes: &'v [u8],
+        text: &mut &'v [u8],
+    ) -> Option<&'v [u8]> {
+        let field = Field::named(key);
+        if let Some(field) = field {
+            self.present.insert(field);
+        }
+        let (slot, start, rest) = match field {
+            Some(Field::Type) => {
+                let rest = after_plain_value(bytes)?;
+                let quoted = &bytes[..bytes.len() - rest.len()];
+                self.kind = Kind::named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
+                return Some(rest);
+            }
+            Some(Field::Handoff) => return None,
+            Some(Field::PlayerId) if bytes.starts_with(b"\"") => {
+                let digits = &bytes[1..];
+                (Slot::Digits, digits, unsigned(digits)?.1)
+            }
+            Some(Field::X | Field::Y) => (Slot::Position, bytes, position(bytes)?.1),
+            Some(_) => (Slot::Digits, bytes, unsigned(bytes)?.1),
+            None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
+        };
+        let before = &text[..text.len() - start.len()];
+        self.add_segments(before, slot, field.unwrap_or(Field::Type))?;
+        *text = rest;
+        // The quote after a player's digits.
+        rest.get(bytes.len() - start.len()..)
+    }
+
+    fn add_segments(&mut self, mut text: &[u8], slot: Slot, field: Field) -> Option<()> {
+        while text.len() > TEXT_BYTES_MAX {
+            let (first, rest) = text.split_at(TEXT_BYTES_MAX);
+            self.add_segment(Segment::new(first, Slot::Nothing, Field::Type))?;
+            text = rest;
+        }
+        self.add_segment(Segment::new(text, slot, field))
+    }
+
+    fn add_segment(&mut self, segment: Segment) -> Option<()> {
+        *self.segments.get_mut(self.segment_count)? = segment;
+        self.segment_count += 1;
+        Some(())
+    }
+
+    fn has_texts_of(&self, other: &Layout) -> bool {
+        self.segments[..self.segment_count] == other.segments[..other.segment_count]
+    }
+
+    #[inline]
+    fn read(&self, origin: Origin, value: &[u8]) -> Option<Event> {
+        let mut fields = Fields::of(self.kind?, self.present);
+        let mut rest = value;
+        for segment in &self.segments[..self.segment_count] {
+            rest = segment.after_text(rest)?;
+            rest = match segment.slot {
+                Slot::Digits => {
+                    let (number, rest) = unsigned(rest)?;
+                    fields.set_integer(segment.field, number.into()).ok()?;
+                    rest
+                }
+                Slot::Position => {
+                    let (centimetres, rest) = position(rest)?;
+                    fields.set_position(segment.field, centimetres);
+                    rest
+                }
+                Slot::Unknown => after_plain_value(rest)?,
+                Slot::Nothing => rest,
+            };
+        }
+        if rest.is_empty() { fields.event(origin).ok() } else { None }
+    }
+}
+
+/// The bits of a word's first `bytes` bytes.
+#[inline]
+fn first_bytes(bytes: usize) -> u64 {
+    if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
+}
+
+fn without_blanks(bytes: &[u8]) -> &[u8] {
+    let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    &bytes[bytes.iter().take_while(is_blank).count()..]
+}
+
+/// What follows `byte`, which must come first but for blanks.
+fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
+    without_blanks(bytes).strip_prefix(&[byte])
+}
+
+/// What follows a plain value: a number, a word, or an ASCII string without escapes.
+fn after_plain_value(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [b'"', text @ ..] => {
+            let is_plain = |byte: &u8| matches!(byte, b' '..=0x7f) && !matches!(byte, b'"' | b'\\');
+            let end = text.iter().position(|byte| !is_plain(byte))?;
+            text[end..].strip_prefix(b"\"")
+        }
+        [b't', ..] => bytes.strip_prefix(b"true"),
+        [b'f', ..] => bytes.strip_prefix(b"false"),
+        [b'n', ..] => bytes.strip_prefix(b"null"),
+        _ => after_plain_number(bytes),
+    }
+}

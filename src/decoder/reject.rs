@@ -1,0 +1,108 @@
+//! Every reason for which a record is not an event.
+
+/// Why a record is no event. The record goes to the dead-letter topic and the stream goes on.
+///
+/// Where several reasons hold, the first one in this list that can be seen decides: the value as a
+/// whole, then its JSON, then its fields in the order in which they stand, then what is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u8)]
+pub enum Reject {
+    /// A tombstone.
+    #[error("the record has no value, and a tombstone is not an event")]
+    NullValue,
+    /// A value of no bytes.
+    #[error("the record's value is empty")]
+    EmptyValue,
+    /// More bytes than [`crate::limits::RECORD_BYTES_MAX`].
+    #[error("the record is longer than 16384 bytes")]
+    TooLong,
+    /// Bytes that are not UTF-8.
+    #[error("the record is not valid UTF-8")]
+    NotUtf8,
+    /// Brackets nested deeper than [`crate::limits::JSON_DEPTH_MAX`].
+    #[error("the record's JSON is nested deeper than 8 levels")]
+    TooDeep,
+    /// A number, in any field, that is malformed or too large for 64 bits or a double.
+    #[error("a number is malformed, or fits no 64-bit integer and no finite double")]
+    InvalidNumber,
+    /// Bytes after the end of the document.
+    #[error("more bytes follow the end of the record's JSON")]
+    TrailingBytes,
+    /// Any other breach of the JSON grammar.
+    #[error("the record is not valid JSON")]
+    InvalidJson,
+    /// JSON, but an array or a scalar.
+    #[error("the record's JSON is not an object")]
+    NotAnObject,
+    /// A known field that stands twice in one object.
+    #[error("a known field stands twice")]
+    DuplicateField,
+    /// A known field whose value has another JSON type than the field, `null` included.
+    #[error("a field's value has the wrong type")]
+    WrongType,
+    /// A known field whose value has the right type and is beyond the field's range.
+    #[error("a field's value is out of its range")]
+    OutOfRange,
+    /// A `type` that is none of the known ones.
+    #[error("the event's type is unknown")]
+    UnknownType,
+    /// A field that every event, or this type of event, must have.
+    #[error("a field that this type of event requires is missing")]
+    MissingField,
+}
+
+impl Reject {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Reject; 14] = [
+        Reject::NullValue,
+        Reject::EmptyValue,
+        Reject::TooLong,
+        Reject::NotUtf8,
+        Reject::TooDeep,
+        Reject::InvalidNumber,
+        Reject::TrailingBytes,
+        Reject::InvalidJson,
+        Reject::NotAnObject,
+        Reject::DuplicateField,
+        Reject::WrongType,
+        Reject::OutOfRange,
+        Reject::UnknownType,
+        Reject::MissingField,
+    ];
+
+    /// The name in metrics and dead letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reject::NullValue => "null_value",
+            Reject::EmptyValue => "empty_value",
+            Reject::TooLong => "too_long",
+            Reject::NotUtf8 => "not_utf8",
+            Reject::TooDeep => "too_deep",
+            Reject::InvalidNumber => "invalid_number",
+            Reject::TrailingBytes => "trailing_bytes",
+            Reject::InvalidJson => "invalid_json",
+            Reject::NotAnObject => "not_an_object",
+            Reject::DuplicateField => "duplicate_field",
+            Reject::WrongType => "wrong_type",
+            Reject::OutOfRange => "out_of_range",
+            Reject::UnknownType => "unknown_type",
+            Reject::MissingField => "missing_field",
+        }
+    }
+}
+
+// The sentences above spell these two bounds out.
+const _: () = assert!(crate::limits::RECORD_BYTES_MAX == 16_384);
+const _: () = assert!(crate::limits::JSON_DEPTH_MAX == 8);
+
+#[cfg(test)]
+mod tests {
+    use super::Reject;
+
+    #[test]
+    fn the_list_of_all_rejects_is_in_the_order_of_their_numbers() {
+        for (number, reject) in Reject::ALL.into_iter().enumerate() {
+            assert_eq!(reject as usize, number);
+        }
+    }
+}

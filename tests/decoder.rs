@@ -1,0 +1,180 @@
+//! What the decoder makes of each kind of record: the golden corpus, and records too long for it.
+
+use huntd::decoder::{Decoder, Origin, reject::Reject};
+use huntd::engine::event::{Action, Event};
+use huntd::limits::RECORD_BYTES_MAX;
+use std::collections::BTreeSet;
+
+const ORIGIN: Origin = Origin { offset: 7, time_ms: 1000 };
+
+const MOVE: &str = r#"{"type":"move","player_id":42,"seq":7,"ts_us":1,"x":120350.5,"y":-4}"#;
+
+struct Case {
+    name: &'static str,
+    record: Vec<u8>,
+    expected: &'static str,
+}
+
+/// The cases of a corpus file: three lines each, set apart by empty lines.
+fn cases(file: &'static str) -> Vec<Case> {
+    let lines: Vec<&str> = file.lines().skip_while(|line| !line.starts_with("# ")).collect();
+    let cases = lines.chunks(4).map(|case| Case {
+        name: case[0].strip_prefix("# ").expect("a case begins with its name"),
+        record: percent_decoded(case[1]),
+        expected: case[2],
+    });
+    cases.collect()
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).expect("two hexadecimal digits after %"));
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    bytes
+}
+
+fn outcome(result: Result<Event, Reject>) -> String {
+    match result {
+        Ok(event) => format!("{event:?}"),
+        Err(reject) => reject.name().to_owned(),
+    }
+}
+
+/// Whatever was decoded before, so that a layout learnt from one case meets all the others.
+fn assert_corpus(file: &'static str) {
+    let mut decoder = Decoder::new();
+    let cases = cases(file);
+    let mut wrong = String::new();
+    for case in cases.iter().chain(&cases) {
+        let found = outcome(decoder.decode(ORIGIN, Some(&case.record)));
+        if found != case.expected {
+            wrong += &format!("{}:\n  {}\n  {}\n", case.name, case.expected, found);
+        }
+    }
+    assert!(wrong.is_empty(), "expected and found:\n{wrong}");
+}
+
+#[test]
+fn every_accepted_record_of_the_corpus_gives_its_event() {
+    assert_corpus(include_str!("corpus/accepted.txt"));
+}
+
+#[test]
+fn every_refused_record_of_the_corpus_gives_its_reject() {
+    assert_corpus(include_str!("corpus/refused.txt"));
+}
+
+#[test]
+fn the_corpus_names_no_case_twice_and_holds_every_reject_but_those_of_the_whole_value() {
+    let refused = cases(include_str!("corpus/refused.txt"));
+    let accepted = cases(include_str!("corpus/accepted.txt"));
+    let names: BTreeSet<_> = refused.iter().chain(&accepted).map(|case| case.name).collect();
+    assert_eq!(names.len(), refused.len() + accepted.len());
+    let rejects: BTreeSet<_> = refused.iter().map(|case| case.expected).collect();
+    for reject in Reject::ALL {
+        let of_value = [Reject::NullValue, Reject::EmptyValue, Reject::TooLong].contains(&reject);
+        assert_eq!(rejects.contains(reject.name()), !of_value, "{}", reject.name());
+    }
+}
+
+#[test]
+fn a_null_value_and_an_empty_value_are_rejects_of_their_own() {
+    let mut decoder = Decoder::new();
+    assert_eq!(decoder.decode(ORIGIN, None), Err(Reject::NullValue));
+    assert_eq!(decoder.decode(ORIGIN, Some(b"")), Err(Reject::EmptyValue));
+}
+
+#[test]
+fn an_event_carries_the_offset_and_the_timestamp_of_its_record() {
+    let origin = Origin { offset: i64::MAX, time_ms: -1 };
+    let event = Decoder::new().decode(origin, Some(MOVE.as_bytes())).expect("a valid record");
+    let action = Action::Move { x: 120_351, y: -4 };
+    let expected = Event { offset: i64::MAX, time_ms: -1, player_id: 42, seq: 7, ts_us: 1, action };
+    assert_eq!(event, expected);
+}
+
+#[test]
+fn a_record_cut_at_any_byte_is_rejected_and_does_not_disturb_the_next_one() {
+    let mut decoder = Decoder::new();
+    let whole = decoder.decode(ORIGIN, Some(MOVE.as_bytes())).expect("a valid record");
+    for length in 0..MOVE.len() {
+        let cut = decoder.decode(ORIGIN, Some(&MOVE.as_bytes()[..length]));
+        assert!(cut.is_err(), "{length} bytes gave {cut:?}");
+        assert_eq!(decoder.decode(ORIGIN, Some(MOVE.as_bytes())), Ok(whole));
+    }
+}
+
+#[test]
+fn a_record_with_any_one_byte_changed_to_any_other_never_panics() {
+    let mut decoder = Decoder::new();
+    let mut accepted = 0u32;
+    for at in 0..MOVE.len() {
+        for byte in 0..=u8::MAX {
+            let mut record = MOVE.as_bytes().to_vec();
+            record[at] = byte;
+            accepted += u32::from(decoder.decode(ORIGIN, Some(&record)).is_ok());
+        }
+    }
+    assert!(accepted > MOVE.len() as u32, "{accepted} accepted");
+}
+
+#[test]
+fn a_record_of_the_largest_size_is_an_event_and_one_byte_more_is_too_long() {
+    let mut decoder = Decoder::new();
+    let mut record = MOVE.as_bytes().to_vec();
+    record.resize(RECORD_BYTES_MAX, b' ');
+    assert!(decoder.decode(ORIGIN, Some(&record)).is_ok());
+    record.push(b' ');
+    assert_eq!(decoder.decode(ORIGIN, Some(&record)), Err(Reject::TooLong));
+}
+
+#[test]
+fn the_largest_record_may_be_one_string_and_one_byte_of_it_can_spoil_it() {
+    let mut decoder = Decoder::new();
+    let head = MOVE.strip_suffix('}').expect("an object").to_owned() + r#","name":""#;
+    let text_bytes = RECORD_BYTES_MAX - head.len() - 2;
+    for (text, expected) in [
+        ("a", None),
+        (r"\n", None),
+        ("\u{e9}", None),
+        (r"\ud83d", Some(Reject::InvalidJson)),
+        ("\n", Some(Reject::InvalidJson)),
+    ] {
+        let padding = "a".repeat(text_bytes % text.len());
+        let filled = text.repeat(text_bytes / text.len());
+        let record = format!("{head}{filled}{padding}\"}}");
+        assert_eq!(record.len(), RECORD_BYTES_MAX);
+        let result = decoder.decode(ORIGIN, Some(record.as_bytes()));
+        assert_eq!(result.err(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn a_field_may_stand_after_thousands_of_unknown_ones() {
+    let unknown = "\"a\":1,".repeat(2000);
+    let record = MOVE.replace("\"x\"", &format!("{unknown}\"x\""));
+    let result = Decoder::new().decode(ORIGIN, Some(record.as_bytes()));
+    assert!(matches!(result, Ok(Event { action: Action::Move { x: 120_351, y: -4 }, .. })));
+}
+
+#[test]
+fn brackets_that_open_or_close_without_end_are_rejected() {
+    let mut decoder = Decoder::new();
+    for (record, expected) in [
+        ("[".repeat(RECORD_BYTES_MAX), Reject::TooDeep),
+        ("{".repeat(RECORD_BYTES_MAX), Reject::InvalidJson),
+        ("]".repeat(RECORD_BYTES_MAX), Reject::InvalidJson),
+        ("{}".repeat(RECORD_BYTES_MAX / 2), Reject::TrailingBytes),
+        ("{\"a\":".repeat(9), Reject::TooDeep),
+        ("\"".repeat(RECORD_BYTES_MAX), Reject::TrailingBytes),
+        ("\\".repeat(RECORD_BYTES_MAX), Reject::InvalidJson),
+        ("-".repeat(RECORD_BYTES_MAX), Reject::InvalidNumber),
+        ("9".repeat(RECORD_BYTES_MAX), Reject::InvalidNumber),
+    ] {
+        let result = decoder.decode(ORIGIN, Some(record.as_bytes()));
+        assert_eq!(result, Err(expected), "{}...", &record[..8]);
+    }
+}
