@@ -16,4 +16,12 @@ pub mod decoder;
 
 pub mod engine;
 
+pub mod runtime;
+
 pub mod limits;
+
+pub mod metrics;
+
+pub mod progress;
+
+pub mod queue;

@@ -1,0 +1,123 @@
+//! Per shard, how far each stage is.
+//!
+//! Each number has one writer, the stage it is named after, so that readers on other threads need
+//! no lock. Offsets are exclusive: the next one that the stage has not seen.
+
+use crate::limits::SHARDS_MAX;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// The progress of all shards, by partition number.
+pub struct Progress {
+    shards: Box<[ShardProgress]>,
+}
+
+impl Progress {
+    /// Nothing has happened yet.
+    pub fn new() -> Progress {
+        Progress { shards: (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect() }
+    }
+
+    /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when
+    /// they are assigned.
+    pub fn shard(&self, partition: i32) -> &ShardProgress {
+        &self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
+    }
+
+    /// All shards that are owned now, with their partitions.
+    pub fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
+        (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.generation.get() != 0)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new()
+    }
+}
+
+/// How far one shard is.
+#[derive(Default)]
+pub struct ShardProgress {
+    /// Which ownership within this process the numbers belong to; 0 = not owned. Control thread.
+    pub generation: Generation,
+    /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
+    /// thread; the control thread when it begins a generation.
+    pub high_watermark: Offset,
+    /// Received from the broker. Hot thread.
+    pub fetched: Offset,
+    /// Decoded and sent to the queue. Hot thread.
+    pub decoded: Offset,
+    /// Applied by the engine. Hot thread.
+    pub applied: Offset,
+    /// In a frame that was handed to the publisher. Hot thread.
+    pub published: Offset,
+    /// In a frame that the broker has acknowledged, with all dead letters before it. Publisher; the
+    /// control thread when it begins a generation, for lag tools.
+    pub acked: Offset,
+    /// Frames and dead letters handed to the publisher since the process began. Hot thread.
+    pub sent: Count,
+    /// Of these, how many are acknowledged, failed or dropped with a failed generation. The
+    /// difference is what is on its way, whatever the generation. Publisher.
+    pub settled: Count,
+    /// Number of the next update. Hot thread.
+    pub next_update: Count,
+    /// The engine's digest at `published`. Hot thread.
+    pub digest: Count,
+}
+
+impl ShardProgress {
+    /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
+    /// the log is unknown.
+    pub fn lag(&self) -> Option<i64> {
+        let end = self.high_watermark.get();
+        (end >= 0).then(|| (end - self.acked.get()).max(0))
+    }
+}
+
+/// An input offset that one thread writes and all may read.
+#[derive(Default)]
+pub struct Offset(AtomicI64);
+
+impl Offset {
+    /// The latest value.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, offset: i64) {
+        self.0.store(offset, Ordering::Release);
+    }
+}
+
+/// A 64-bit number that one thread writes and all may read.
+#[derive(Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// The latest value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+}
+
+/// An ownership's number within this process.
+#[derive(Default)]
+pub struct Generation(AtomicU32);
+
+impl Generation {
+    /// The latest value.
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, generation: u32) {
+        self.0.store(generation, Ordering::Release);
+    }
+}

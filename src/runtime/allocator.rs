@@ -1,0 +1,102 @@
+//! mimalloc, with a count of what the hot thread allocates.
+//!
+//! The hot thread must not allocate once it fetches: the count shows whether it does. Other threads
+//! pay one thread-local read an allocation.
+
+// The allocator interface is unsafe by its nature; std offers no safe one.
+#![allow(unsafe_code)]
+
+use mimalloc::MiMalloc;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+static HOT_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    // A constant initial value and no destructor: reading it never allocates, and it can be read
+    // as long as the thread runs.
+    static COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts the allocations of this thread from now on: the hot thread calls it once it is warm.
+pub fn count_this_thread() {
+    COUNTED.set(true);
+}
+
+/// Allocations, and growths of allocations, of all threads that are counted.
+pub fn hot_allocations() -> u64 {
+    HOT_ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+struct CountingAllocator;
+
+impl CountingAllocator {
+    #[inline]
+    fn count() {
+        if COUNTED.get() {
+            HOT_ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: every method hands its arguments to mimalloc unchanged, and counting neither allocates
+// nor unwinds, so mimalloc's own guarantees hold.
+unsafe impl GlobalAlloc for CountingAllocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CountingAllocator::count();
+        // SAFETY: the caller vouches for `layout`, by this method's own contract.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        CountingAllocator::count();
+        // SAFETY: the caller vouches for `layout`, by this method's own contract.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        CountingAllocator::count();
+        // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
+        unsafe { MiMalloc.realloc(block, layout, bytes) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
+        unsafe { MiMalloc.dealloc(block, layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    // One test, because the count is the whole process's.
+    #[test]
+    fn only_allocations_of_counted_threads_are_counted() {
+        let uncounted = || {
+            let before = hot_allocations();
+            black_box(Box::new(1_u64));
+            hot_allocations() - before
+        };
+        let counted = || {
+            count_this_thread();
+            let before = hot_allocations();
+            let mut list = black_box(Vec::<u64>::with_capacity(8));
+            list.reserve_exact(black_box(1024));
+            drop(list);
+            black_box(vec![0_u8; 64]);
+            hot_allocations() - before
+        };
+        assert_eq!(std::thread::spawn(uncounted).join().expect("no panic"), 0);
+        assert_eq!(std::thread::spawn(counted).join().expect("no panic"), 3);
+    }
+}

@@ -1,0 +1,17 @@
+//! What the hot thread stands on: the ring, the driver, its core, its allocator.
+
+pub mod driver;
+pub mod ring;
+pub mod allocator;
+pub mod cpu;
+
+/// What the runtime is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The core for the hot thread; `None` lets the daemon choose.
+    pub hot_core: Option<usize>,
+    /// The cores for all other threads; `None` lets the daemon choose.
+    pub helper_cores: Option<Vec<usize>>,
+    /// Entries of the ring's submission queue.
+    pub ring_entries: u32,
+}
