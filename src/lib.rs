@@ -12,6 +12,8 @@
 //!
 //! The modules stand in the order in which data flows, then what supports them.
 
+pub mod consumer;
+
 pub mod decoder;
 
 pub mod engine;

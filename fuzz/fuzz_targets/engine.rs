@@ -1,0 +1,34 @@
+//! Sequences of events, valid and not: the zone holds what it must, and a replay gives the same.
+
+#![no_main]
+
+#[path = "../../tests/engine/hostile.rs"]
+mod hostile;
+
+use hostile::{Hostile, Zone};
+use libfuzzer_sys::fuzz_target;
+
+/// Bytes that one event takes on average, so that the game is as long as the input.
+const EVENT_BYTES: usize = 16;
+
+fuzz_target!(|input: &[u8]| {
+    let mut bytes = input.iter().copied().chain(std::iter::repeat(0));
+    let below = move |bound: u64| {
+        let width = (bound.ilog2() as usize).div_ceil(8).max(1);
+        let number = bytes.by_ref().take(width);
+        number.fold(0u64, |number, byte| number << 8 | u64::from(byte)) % bound
+    };
+    let mut maker = Hostile::new(below);
+    let rules = hostile::rules(input.len() % 2 == 1);
+    let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| maker.event()).collect();
+    let (mut zone, mut again) = (Zone::new(1, &rules), Zone::new(1, &rules));
+    for (count, event) in events.iter().enumerate() {
+        zone.apply(event);
+        if count % 64 == 63 {
+            zone.check_and_restart();
+        }
+    }
+    zone.check_and_restart();
+    again.apply_ahead(&events);
+    assert_eq!(again.outcome(), zone.outcome());
+});

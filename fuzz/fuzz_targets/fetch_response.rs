@@ -1,0 +1,19 @@
+//! Fetch responses of every version: refused, or walked to their end.
+
+#![no_main]
+
+use huntd::consumer::fetch::{self, VERSION_MAX, VERSION_MIN};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    for version in VERSION_MIN..=VERSION_MAX {
+        let Ok(response) = fetch::parse(input, version, 0) else {
+            continue;
+        };
+        let mut partitions = response.partitions;
+        while let Ok(Some(partition)) = partitions.next_partition(input, "t") {
+            let _records = &input[partition.records];
+            partition.aborted.iter(input).for_each(drop);
+        }
+    }
+});

@@ -1,0 +1,93 @@
+//! The block: a pooled buffer of events of one shard, the unit that the queue carries.
+
+use crate::decoder::reject::Reject;
+use crate::engine::event::Event;
+use crate::limits::{
+    BLOCK_EVENTS_MAX, BLOCK_HEADER_BYTES_MAX, BLOCK_REJECTS_MAX, POOL_BLOCKS_MIN, SHARD_BLOCKS_MAX,
+};
+use std::cell::{Cell, RefCell};
+
+/// Events of a contiguous run of one shard's input.
+#[derive(Debug)]
+pub struct Block {
+    /// The shard's input partition.
+    pub partition: i32,
+    /// Which ownership of the partition the events were decoded for.
+    pub generation: u32,
+    /// The input offset up to which (exclusive) this block and those before it account for the
+    /// input, whether as events, rejects or records that are none.
+    pub next_offset: i64,
+    /// The events, at most [`BLOCK_EVENTS_MAX`].
+    pub events: Vec<Event>,
+    /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
+    pub rejects: Vec<Rejected>,
+}
+
+/// A record that is no valid event, on its way to the dead letters.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Offset of the record.
+    pub offset: i64,
+    /// Timestamp of the record, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Why it is no event.
+    pub reject: Reject,
+    /// The record's key, if not null.
+    pub key: Option<Vec<u8>>,
+    /// The record's value as it came, if not null.
+    pub value: Option<Vec<u8>>,
+}
+
+const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
+
+impl Block {
+    /// Whether one more record fits, be it an event or a reject.
+    pub fn has_room(&self) -> bool {
+        self.events.len() < BLOCK_EVENTS_MAX && self.rejects.len() < BLOCK_REJECTS_MAX
+    }
+}
+
+/// Empty blocks, the last used first: it is the one that is still in the cache.
+#[derive(Default)]
+pub struct BlockPool {
+    #[expect(clippy::vec_box, reason = "blocks go round as boxes and are never moved")]
+    free: RefCell<Vec<Box<Block>>>,
+    made: Cell<usize>,
+}
+
+impl BlockPool {
+    /// Makes the blocks that so many shards need when the publisher falls behind, so that none has
+    /// to be made then; of many shards, only some fall behind.
+    pub fn reserve(&self, shards: usize) {
+        let blocks = (shards * SHARD_BLOCKS_MAX).min(POOL_BLOCKS_MIN);
+        let mut free = self.free.borrow_mut();
+        free.reserve(POOL_BLOCKS_MIN);
+        while self.made.get() < blocks {
+            free.push(self.make());
+        }
+    }
+
+    fn make(&self) -> Box<Block> {
+        self.made.set(self.made.get() + 1);
+        let (events, rejects) = (Vec::with_capacity(BLOCK_EVENTS_MAX), Vec::new());
+        Box::new(Block { partition: 0, generation: 0, next_offset: 0, events, rejects })
+    }
+
+    /// An empty block for one shard, new only if none is free. Cursors bound how many are out.
+    pub fn take(&self, partition: i32, generation: u32, next_offset: i64) -> Box<Block> {
+        let block = self.free.borrow_mut().pop();
+        let mut block = block.unwrap_or_else(|| self.make());
+        assert!(block.events.is_empty() && block.rejects.is_empty());
+        block.partition = partition;
+        block.generation = generation;
+        block.next_offset = next_offset;
+        block
+    }
+
+    /// Takes a block back.
+    pub fn give(&self, mut block: Box<Block>) {
+        block.events.clear();
+        block.rejects.clear();
+        self.free.borrow_mut().push(block);
+    }
+}

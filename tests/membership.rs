@@ -1,0 +1,204 @@
+//! Group membership against a mock cluster: who has which partition, and no Fetch request.
+
+mod mock;
+
+use huntd::consumer::membership::{Membership, MembershipError, MembershipEvent};
+use huntd::consumer::{GroupProtocol, Options};
+use mock::{Cluster, brokers, wait_for};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaRespErr;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const POLL: Duration = Duration::from_millis(20);
+
+fn options(cluster: &Cluster, protocol: GroupProtocol) -> Options {
+    Options {
+        brokers: brokers(cluster),
+        client_id: "test".to_owned(),
+        input_topic: "events".to_owned(),
+        group: "hunters".to_owned(),
+        group_instance_id: None,
+        group_protocol: protocol,
+        session_timeout_ms: 6_000,
+        connections_per_broker: 1,
+        fetch_wait_ms_max: 1,
+        fetch_bytes_max: 1 << 20,
+        partition_bytes_max: 1 << 20,
+        receive_ring_bytes: 4 << 20,
+        batch_bytes_max: 1 << 20,
+        read_committed: false,
+    }
+}
+
+/// A member and what it owns, which lets go of what it is asked for.
+struct Member {
+    membership: Membership,
+    owned: BTreeSet<i32>,
+    assigned: bool,
+    revocations: usize,
+}
+
+impl Member {
+    fn join(options: &Options) -> Member {
+        let membership = Membership::join(options).expect("the topic is there");
+        Member { membership, owned: BTreeSet::new(), assigned: false, revocations: 0 }
+    }
+
+    fn turn(&mut self) {
+        match self.membership.poll(POLL) {
+            None => {}
+            Some(MembershipEvent::Assigned(partitions)) => {
+                self.assigned = true;
+                self.owned.extend(partitions);
+            }
+            Some(MembershipEvent::Revoked(partitions)) => {
+                self.revocations += 1;
+                // The group waits for the answer, however long letting go takes.
+                for _ in 0..5 {
+                    assert_eq!(self.membership.poll(POLL), None);
+                }
+                self.owned.retain(|partition| !partitions.contains(partition));
+                self.membership.release();
+            }
+            Some(MembershipEvent::Lost(partitions)) => {
+                self.owned.retain(|partition| !partitions.contains(partition));
+            }
+            Some(MembershipEvent::Error(error)) => panic!("{error}"),
+        }
+    }
+}
+
+/// Lets all members turn until they own these numbers of partitions.
+fn settle(members: &mut [&mut Member], counts: &[usize]) {
+    wait_for("the group to settle", || {
+        members.iter_mut().for_each(|member| member.turn());
+        let all_assigned = members.iter().all(|member| member.assigned);
+        let mut owned: Vec<usize> = members.iter().map(|member| member.owned.len()).collect();
+        owned.sort_unstable();
+        all_assigned && owned == counts
+    });
+    let all: BTreeSet<i32> = members.iter().flat_map(|member| member.owned.clone()).collect();
+    assert_eq!(all, (0..4).collect());
+}
+
+fn shares_the_partitions(protocol: GroupProtocol) {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let options = options(&cluster, protocol);
+    let mut first = Member::join(&options);
+    assert_eq!(first.membership.partitions(), 4);
+    settle(&mut [&mut first], &[4]);
+    let mut second = Member::join(&options);
+    settle(&mut [&mut first, &mut second], &[2, 2]);
+    assert_eq!(first.revocations, 1);
+    drop(second);
+    settle(&mut [&mut first], &[4]);
+    wait_for("statistics", || {
+        first.turn();
+        first.membership.fetch_requests().is_some()
+    });
+    assert_eq!(first.membership.fetch_requests(), Some(0));
+}
+
+#[test]
+fn a_classic_group_shares_the_partitions_and_sends_no_fetch_request() {
+    shares_the_partitions(GroupProtocol::Classic);
+}
+
+#[test]
+fn a_group_of_the_new_protocol_shares_the_partitions_and_sends_no_fetch_request() {
+    shares_the_partitions(GroupProtocol::Consumer);
+}
+
+#[test]
+fn statistics_would_show_fetch_requests() {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let mut list = TopicPartitionList::new();
+    list.add_partition("events", 0);
+    let consumer: BaseConsumer<CountFetches> = ClientConfig::new()
+        .set("bootstrap.servers", cluster.bootstrap_servers())
+        .set("group.id", "fetching")
+        .set("statistics.interval.ms", "100")
+        .create_with_context(CountFetches::default())
+        .expect("a consumer");
+    consumer.assign(&list).expect("an assignment");
+    wait_for("a Fetch request", || {
+        assert!(consumer.poll(POLL).is_none(), "the topic is empty");
+        consumer.context().0.load(std::sync::atomic::Ordering::Relaxed) > 0
+    });
+}
+
+#[derive(Default)]
+struct CountFetches(std::sync::atomic::AtomicI64);
+
+impl rdkafka::ClientContext for CountFetches {
+    fn stats(&self, statistics: rdkafka::Statistics) {
+        let fetches = statistics.brokers.values().filter_map(|broker| broker.req.get("Fetch"));
+        self.0.store(fetches.sum(), std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl rdkafka::consumer::ConsumerContext for CountFetches {}
+
+#[test]
+fn a_member_without_a_partition_stands_by() {
+    let cluster = mock::cluster(&[("events", 1)]);
+    let options = options(&cluster, GroupProtocol::Classic);
+    let mut first = Member::join(&options);
+    let mut second = Member::join(&options);
+    wait_for("both members to be taken in", || {
+        first.turn();
+        second.turn();
+        first.assigned && second.assigned && first.owned.len() + second.owned.len() == 1
+    });
+}
+
+#[test]
+fn committed_offsets_are_read_back() {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let options = options(&cluster, GroupProtocol::Classic);
+    let mut member = Member::join(&options);
+    settle(&mut [&mut member], &[4]);
+    assert!(member.membership.commit_and_wait(&[(0, 17), (3, 4)], mock::PATIENCE));
+    assert!(member.membership.commit_and_wait(&[(0, 18)], mock::PATIENCE));
+    drop(member);
+
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", cluster.bootstrap_servers())
+        .set("group.id", "hunters")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition("events", 0);
+    list.add_partition("events", 3);
+    let committed = consumer.committed_offsets(list, mock::PATIENCE).expect("offsets");
+    let offsets: Vec<Option<i64>> =
+        committed.elements().iter().map(|element| element.offset().to_raw()).collect();
+    assert_eq!(offsets, [Some(18), Some(4)]);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_sentence() {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let mut options = options(&cluster, GroupProtocol::Classic);
+    let missing = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    cluster.topic_error("events", missing).expect("the mock's topic");
+    let error = Membership::join(&options).err().expect("the topic is missing");
+    assert_eq!(error, MembershipError::TopicMissing("events".to_owned()));
+    assert!(error.is_final());
+
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.topic_error("events", denied).expect("the mock's topic");
+    let error = Membership::join(&options).err().expect("the topic is not ours to read");
+    assert_eq!(error, MembershipError::NotAuthorised("the topic `events`".to_owned()));
+
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = closed.local_addr().expect("its address").to_string();
+    drop(closed);
+    options.brokers = vec![address.clone()];
+    let error = Membership::join(&options).err().expect("nobody listens");
+    assert_eq!(error, MembershipError::Unreachable(address));
+    assert!(!error.is_final());
+}
