@@ -18,6 +18,10 @@ pub mod decoder;
 
 pub mod engine;
 
+pub mod publisher;
+
+pub mod recovery;
+
 pub mod runtime;
 
 pub mod limits;

@@ -1,0 +1,205 @@
+//! The framer: cuts one shard's updates into frames, on the hot thread.
+//!
+//! It numbers the updates, continues the chain over them, and holds back what an earlier owner has
+//! published already: a replay makes the same updates again, and the chain proves that it did.
+
+use crate::engine::update::Updates;
+use crate::limits::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX};
+use crate::publisher::frame::{Chain, Frame, FrameHeader, FrameKind};
+use std::time::{Duration, Instant};
+
+const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
+
+/// What an owner of a shard's output must know to continue it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ownership {
+    /// Input and output partition.
+    pub partition: i32,
+    /// Which ownership of the partition within this process.
+    pub generation: u32,
+    /// Epoch of the fence that this owner wrote.
+    pub epoch: u64,
+    /// Id of that fence.
+    pub fence_id: u128,
+    /// Hash of the rules.
+    pub ruleset: u32,
+    /// Updates below this number are published already.
+    pub published: u64,
+    /// The chain after them.
+    pub published_chain: Chain,
+    /// Input offset that they account for: by then a replay has made them all.
+    pub published_offset: i64,
+    /// Where the shard's input begins.
+    pub start_offset: i64,
+}
+
+/// Cuts one shard's updates into frames.
+pub struct Framer {
+    ownership: Ownership,
+    /// Number of the first update in `frame`.
+    next_update: u64,
+    /// The chain up to there.
+    chain: Chain,
+    frame: Option<Box<Frame>>,
+    /// Input offset that the updates in `frame` account for.
+    next_offset: i64,
+    /// Input offset that the last frame sent accounts for.
+    sent_offset: i64,
+    sent_at: Instant,
+    /// When the fence is repeated next.
+    fence_at: Instant,
+}
+
+/// What became of the updates that were collected.
+pub enum Sealed {
+    /// Nothing is to be sent now.
+    Nothing,
+    /// A frame for the publisher.
+    Frame(Box<Frame>),
+    /// The replay made other updates than those that are published: it must not go on.
+    Diverged {
+        /// Number of the update at which the chains differ.
+        at: u64,
+    },
+}
+
+impl Framer {
+    /// A framer for a shard whose replay begins with update 0.
+    pub fn new(ownership: Ownership, now: Instant) -> Framer {
+        let start = ownership.start_offset;
+        Framer {
+            ownership,
+            next_update: 0,
+            chain: Chain::default(),
+            frame: None,
+            next_offset: start,
+            sent_offset: start,
+            sent_at: now,
+            fence_at: now + FENCE_EVERY,
+        }
+    }
+
+    /// Where the next updates go, if they fit; `None` asks for [`Framer::seal`], then for
+    /// [`Framer::supply`].
+    pub fn updates(&mut self) -> Option<&mut Updates> {
+        let updates = &mut self.frame.as_mut()?.updates;
+        updates.has_room().then_some(updates)
+    }
+
+    /// Whether a frame is at hand to put updates in.
+    pub fn has_frame(&self) -> bool {
+        self.frame.is_some()
+    }
+
+    /// Gives the framer an empty frame.
+    pub fn supply(&mut self, frame: Box<Frame>) {
+        assert!(self.frame.is_none() && frame.updates.is_empty());
+        self.frame = Some(frame);
+    }
+
+    /// Takes the frame away, with what it holds: the shard is given up.
+    pub fn abandon(&mut self) -> Option<Box<Frame>> {
+        self.frame.take()
+    }
+
+    /// The input up to `next_offset` (exclusive) is accounted for.
+    pub fn advance(&mut self, next_offset: i64) {
+        assert!(self.next_offset <= next_offset);
+        self.next_offset = next_offset;
+    }
+
+    /// Number of the next update to be made after those that were sealed.
+    pub fn next_update(&self) -> u64 {
+        self.next_update
+    }
+
+    /// Input offset that is accounted for.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+
+    /// Whether the shard makes updates that are published already.
+    pub fn is_replaying(&self) -> bool {
+        self.next_update < self.ownership.published
+    }
+
+    /// Whether the replay has passed all input that the published updates came from, and made
+    /// fewer.
+    pub fn has_fallen_short(&self) -> bool {
+        let passed = self.ownership.published_offset <= self.next_offset;
+        self.is_replaying() && passed && !self.is_dirty()
+    }
+
+    /// Whether updates wait to be sent.
+    pub fn is_dirty(&self) -> bool {
+        self.frame.as_ref().is_some_and(|frame| !frame.updates.is_empty())
+    }
+
+    /// When a frame without updates is due, if the input has moved since the last one.
+    pub fn silence_ends_at(&self) -> Option<Instant> {
+        let moved = self.sent_offset < self.next_offset && !self.is_replaying();
+        moved.then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
+    }
+
+    /// Ends the frame: numbers and chains its updates, and holds back those that are published.
+    ///
+    /// `even_empty` makes a frame without updates, to tell how far the input is.
+    pub fn seal(&mut self, now: Instant, even_empty: bool) -> Sealed {
+        let Some(frame) = self.frame.as_mut() else { return Sealed::Nothing };
+        let first = self.next_update;
+        let published = self.ownership.published;
+        for update in frame.updates.as_slice() {
+            if self.next_update == published && self.chain != self.ownership.published_chain {
+                return Sealed::Diverged { at: published };
+            }
+            self.chain = self.chain.with(update);
+            self.next_update += 1;
+        }
+        if self.next_update == published && self.chain != self.ownership.published_chain {
+            return Sealed::Diverged { at: published };
+        }
+        let suppressed = self.next_update.min(published).saturating_sub(first);
+        frame.updates.discard_first(usize::try_from(suppressed).expect("within one frame"));
+        let silent = even_empty && self.next_update >= published;
+        if frame.updates.is_empty() && !(silent && self.sent_offset < self.next_offset) {
+            return Sealed::Nothing;
+        }
+        let first_update = first + suppressed;
+        self.send(FrameKind::Updates, first_update, now).map_or(Sealed::Nothing, Sealed::Frame)
+    }
+
+    /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
+    /// it is not yet where it says that it is.
+    pub fn is_fence_due(&self, now: Instant) -> bool {
+        self.fence_at <= now && !self.is_replaying() && !self.is_dirty()
+    }
+
+    /// The fence again, with where the shard stands; `None` without a frame to write it to.
+    pub fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
+        assert!(!self.is_dirty());
+        let fence = self.send(FrameKind::Fence, self.next_update, now)?;
+        self.fence_at = now + FENCE_EVERY;
+        Some(fence)
+    }
+
+    fn send(&mut self, kind: FrameKind, first_update: u64, now: Instant) -> Option<Box<Frame>> {
+        let mut frame = self.frame.take()?;
+        frame.partition = self.ownership.partition;
+        frame.generation = self.ownership.generation;
+        frame.header = FrameHeader {
+            kind,
+            epoch: self.ownership.epoch,
+            first_update,
+            count: u32::try_from(frame.updates.len()).expect("a frame's updates are few"),
+            next_offset: self.next_offset,
+            ruleset: self.ownership.ruleset,
+            chain: self.chain,
+            fence_id: if kind == FrameKind::Fence { self.ownership.fence_id } else { 0 },
+        };
+        self.sent_at = now;
+        if kind == FrameKind::Updates {
+            self.sent_offset = self.next_offset;
+        }
+        Some(frame)
+    }
+}

@@ -1,0 +1,401 @@
+//! Updates to Kafka, on a thread of its own.
+//!
+//! Frames and dead letters come from the hot thread in order and leave in that order, shard by
+//! shard. What the broker has acknowledged becomes progress; what it never will becomes a
+//! [`DeliveryFailure`], after which the shard is acquired again: nothing is sent twice from memory.
+
+pub mod bell;
+pub mod dead_letter;
+pub mod encode;
+pub mod frame;
+pub mod framer;
+pub mod ledger;
+pub mod producer;
+pub mod update_json;
+
+use crate::limits::{
+    PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
+};
+use crate::metrics::{Counter, Metrics};
+use crate::progress::Progress;
+use crate::queue;
+use bell::Bell;
+use dead_letter::DeadLetter;
+use frame::{Format, Frame};
+use ledger::{Ledger, Receipt};
+use producer::{Delivery, Failure, Producer, ProducerError, SendError};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What the publisher is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Brokers to ask first, `host:port`.
+    pub brokers: Vec<String>,
+    /// How the daemon names itself to brokers.
+    pub client_id: String,
+    /// The topic that the records came from; dead letters name it.
+    pub input_topic: String,
+    /// The topic for frames; it has as many partitions as the input topic.
+    pub output_topic: String,
+    /// The topic for records that are no events.
+    pub dead_letter_topic: String,
+    /// How frames are encoded.
+    pub format: Format,
+    /// Microseconds that a frame may wait for others to share its batch.
+    pub linger_us: u32,
+    /// Frames of one shard that may wait for their acknowledgement.
+    pub frames_per_shard: usize,
+    /// KiB of encoded frames that may wait for the broker, over all shards.
+    pub queue_kbytes_max: usize,
+}
+
+/// What the hot thread hands over.
+pub enum Outgoing {
+    /// Updates, a fence or a skip.
+    Frame(Box<Frame>),
+    /// A record that is no event. It comes before the frame that covers its offset.
+    DeadLetter(Box<DeadLetter>),
+}
+
+/// A frame or dead letter that the broker does not have and will not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryFailure {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that has failed; it sends nothing more.
+    pub generation: u32,
+    /// What happened.
+    pub sentence: String,
+    /// Sending it again would fail again: only the operator can help.
+    pub is_final: bool,
+}
+
+/// Why the publisher has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum PublisherError {
+    /// There is no producer.
+    #[error(transparent)]
+    Producer(#[from] ProducerError),
+    /// The publisher cannot sleep.
+    #[error("cannot wait for frames: {0}; the file descriptor limit may be reached")]
+    Bell(#[source] io::Error),
+    /// The end has come, and the broker has not acknowledged everything.
+    #[error(
+        "{0} frames or dead letters were not acknowledged in time; the next start publishes them"
+    )]
+    NotFlushed(usize),
+}
+
+/// The publisher's ends of all that it shares with other threads.
+pub struct Ends {
+    /// Frames and dead letters to send. Its end is the publisher's end.
+    pub inbox: queue::Receiver<Outgoing>,
+    /// Takes sent frames back, empty or not.
+    pub free_frames: queue::Sender<Box<Frame>>,
+    /// Takes failures, one a shard and generation.
+    pub failures: queue::Sender<DeliveryFailure>,
+    /// Rung after the inbox was filled.
+    pub bell: Arc<Bell>,
+}
+
+/// Publishes until the inbox has ended and everything is acknowledged, or that takes too long.
+pub fn run(
+    options: Options,
+    ends: Ends,
+    progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
+) -> Result<(), PublisherError> {
+    let mut publisher = Publisher::new(options, ends, progress, metrics)?;
+    loop {
+        let inbox = publisher.send_batch();
+        publisher.reap(Duration::ZERO)?;
+        match inbox {
+            Inbox::Full => {}
+            Inbox::Empty => publisher.sleep()?,
+            Inbox::Stuck => publisher.wait_for_room()?,
+            Inbox::Ended => return publisher.finish(),
+        }
+    }
+}
+
+/// How the inbox was found.
+enum Inbox {
+    /// There may be more.
+    Full,
+    /// There was no more.
+    Empty,
+    /// librdkafka's buffer is full; what came next is held.
+    Stuck,
+    /// There will be no more.
+    Ended,
+}
+
+struct Publisher {
+    options: Options,
+    ends: Ends,
+    progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
+    producer: Producer<Sent>,
+    ledger: Ledger,
+    /// Taken from the inbox, and not taken by librdkafka yet.
+    held: Option<Outgoing>,
+    /// Failures that the queue had no room for.
+    unreported: VecDeque<DeliveryFailure>,
+    /// The frame that is being encoded.
+    bytes: Vec<u8>,
+    /// Set once nobody sends any more.
+    flush_end: Option<Instant>,
+}
+
+/// What is remembered of a frame or dead letter until its delivery is reported.
+struct Sent {
+    receipt: Receipt,
+    /// `None` for a dead letter.
+    frame: Option<SentFrame>,
+}
+
+struct SentFrame {
+    /// `ts_us` of the newest update.
+    newest_us: Option<i64>,
+}
+
+impl Publisher {
+    fn new(
+        options: Options,
+        ends: Ends,
+        progress: Arc<Progress>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Publisher, PublisherError> {
+        let producer = Producer::new(&options)?;
+        Ok(Publisher {
+            options,
+            ends,
+            progress,
+            metrics,
+            producer,
+            ledger: Ledger::new(),
+            held: None,
+            unreported: VecDeque::new(),
+            bytes: Vec::new(),
+            flush_end: None,
+        })
+    }
+
+    /// Sends what waits in the inbox, a bounded number.
+    fn send_batch(&mut self) -> Inbox {
+        for _ in 0..PUBLISHER_BATCH_MAX {
+            let outgoing = match self.held.take() {
+                Some(outgoing) => outgoing,
+                None => match self.receive() {
+                    Poll::Ready(Some(outgoing)) => outgoing,
+                    Poll::Ready(None) => return Inbox::Ended,
+                    Poll::Pending => return Inbox::Empty,
+                },
+            };
+            self.held = self.send(outgoing);
+            if self.held.is_some() {
+                return Inbox::Stuck;
+            }
+        }
+        Inbox::Full
+    }
+
+    /// The queue's own waker is not used: the bell wakes this thread.
+    fn receive(&mut self) -> Poll<Option<Outgoing>> {
+        self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Sends one item, or drops it with its failed generation. What comes back has to wait.
+    fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        let (partition, generation) = match &outgoing {
+            Outgoing::Frame(frame) => (frame.partition, frame.generation),
+            Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
+        };
+        if !self.ledger.admits(partition, generation) {
+            self.give_back(outgoing);
+            return None;
+        }
+        let receipt = self.ledger.receipt(partition);
+        match self.produce(&outgoing, receipt) {
+            Ok(next_offset) => {
+                self.ledger.sent(receipt, next_offset);
+                if let Outgoing::Frame(frame) = outgoing {
+                    self.recycle(frame);
+                }
+                None
+            }
+            Err(SendError::Full) => Some(outgoing),
+            Err(SendError::Refused(failure)) => {
+                self.fail(partition, generation, failure);
+                self.give_back(outgoing);
+                None
+            }
+        }
+    }
+
+    /// Hands one item to librdkafka, which copies it. A frame's `next_offset`, if it was one.
+    fn produce(&mut self, outgoing: &Outgoing, receipt: Receipt) -> Result<Option<i64>, SendError> {
+        match outgoing {
+            Outgoing::Frame(frame) => {
+                let updates = frame.updates.as_slice();
+                self.bytes.clear();
+                encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
+                let newest_us = updates.last().map(|update| update.ts_us());
+                let sent = Sent { receipt, frame: Some(SentFrame { newest_us }) };
+                let topic = &self.options.output_topic;
+                self.producer.send_frame(topic, frame.partition, &self.bytes, sent)?;
+                Ok(Some(frame.header.next_offset))
+            }
+            Outgoing::DeadLetter(letter) => {
+                let Options { dead_letter_topic, input_topic, .. } = &self.options;
+                let sent = Sent { receipt, frame: None };
+                self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Handles all deliveries that are known, waiting at most so long for the first.
+    fn reap(&mut self, wait_max: Duration) -> Result<(), PublisherError> {
+        let mut wait = wait_max;
+        loop {
+            self.producer.poll(wait);
+            wait = Duration::ZERO;
+            let mut reported = false;
+            if let Some(sentence) = self.producer.fatal_error() {
+                self.replace_producer(&sentence)?;
+            }
+            let now_us = now_us();
+            while let Some(delivery) = self.producer.next_delivery() {
+                reported = true;
+                self.settle(delivery, now_us);
+            }
+            if !reported {
+                break;
+            }
+        }
+        self.report_failures();
+        Ok(())
+    }
+
+    fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
+        let Sent { receipt, frame } = delivery.receipt;
+        self.count_settled(receipt.partition);
+        if let Some(failure) = delivery.failure {
+            self.metrics.add(Counter::DeliveriesFailed, 1);
+            self.fail(receipt.partition, receipt.generation, failure);
+            return;
+        }
+        match frame {
+            Some(frame) => {
+                self.metrics.add(Counter::FramesAcked, 1);
+                if let Some(newest_us) = frame.newest_us {
+                    self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
+                }
+            }
+            None => self.metrics.add(Counter::DeadLettersAcked, 1),
+        }
+        if let Some(acked) = self.ledger.acked(receipt) {
+            self.progress.shard(receipt.partition).acked.set(acked);
+        }
+    }
+
+    /// A fatal error has made the producer useless: all that it still had is lost for its shards.
+    fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
+        for (partition, generation) in self.ledger.waiting() {
+            let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
+            self.fail(partition, generation, failure);
+        }
+        let old = std::mem::replace(&mut self.producer, Producer::new(&self.options)?);
+        let now_us = now_us();
+        for delivery in old.abandon() {
+            self.settle(delivery, now_us);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, partition: i32, generation: u32, failure: Failure) {
+        if self.ledger.failed(partition, generation) {
+            let Failure { sentence, is_too_large: is_final } = failure;
+            let failure = DeliveryFailure { partition, generation, sentence, is_final };
+            self.unreported.push_back(failure);
+        }
+    }
+
+    fn report_failures(&mut self) {
+        while let Some(failure) = self.unreported.pop_front() {
+            if let Err(failure) = self.ends.failures.try_send(failure) {
+                self.unreported.push_front(failure);
+                return;
+            }
+        }
+    }
+
+    /// What was not sent counts as settled, so that quotas add up.
+    fn give_back(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Frame(frame) => {
+                self.count_settled(frame.partition);
+                self.recycle(frame);
+            }
+            Outgoing::DeadLetter(letter) => self.count_settled(letter.partition),
+        }
+    }
+
+    fn count_settled(&self, partition: i32) {
+        let settled = &self.progress.shard(partition).settled;
+        settled.set(settled.get() + 1);
+    }
+
+    /// The queue holds all frames there are, so it takes this one unless the hot thread is gone.
+    fn recycle(&mut self, frame: Box<Frame>) {
+        drop(self.ends.free_frames.try_send(frame));
+    }
+
+    /// Sleeps until the bell rings; briefly while deliveries are due, for nothing rings for them.
+    fn sleep(&mut self) -> Result<(), PublisherError> {
+        let due = self.producer.outstanding() > 0 || !self.unreported.is_empty();
+        let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
+        let inbox = &self.ends.inbox;
+        let slept = self.ends.bell.sleep(Duration::from_millis(wait_ms), || !inbox.is_empty());
+        slept.map_err(PublisherError::Bell)
+    }
+
+    /// Waits until the broker has taken something, forever while the daemon runs: that is the
+    /// backpressure. At the daemon's end it is bounded.
+    fn wait_for_room(&mut self) -> Result<(), PublisherError> {
+        if self.ends.inbox.senders_gone() && Instant::now() >= self.flush_end() {
+            let unsent = self.ends.inbox.len() + 1;
+            return Err(PublisherError::NotFlushed(self.producer.outstanding() + unsent));
+        }
+        self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))
+    }
+
+    /// When waiting for acknowledgements is over; the time begins with the first call.
+    fn flush_end(&mut self) -> Instant {
+        let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
+        *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max)
+    }
+
+    /// Waits for the last acknowledgements.
+    fn finish(mut self) -> Result<(), PublisherError> {
+        let end = self.flush_end();
+        while self.producer.outstanding() > 0 {
+            if Instant::now() >= end {
+                return Err(PublisherError::NotFlushed(self.producer.outstanding()));
+            }
+            self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))?;
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds since the Unix epoch.
+fn now_us() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64)
+}

@@ -1,0 +1,247 @@
+//! The door to librdkafka's idempotent producer.
+//!
+//! A frame that is lost in the middle of a shard's stream is a gap that no reader closes, and two
+//! that change places are a gap and a duplicate. So the settings that decide about retries and
+//! order are not the operator's: they are pinned here and checked against what librdkafka took.
+
+use crate::limits::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, RECONNECT_MS_MAX};
+use crate::publisher::Options;
+use crate::publisher::dead_letter::DeadLetter;
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The most that librdkafka takes for `message.max.bytes`.
+const RECORD_BYTES_MAX: usize = 1_000_000_000;
+
+/// Settings that the protocol stands on.
+const PINNED: &[(&str, &str)] = &[
+    // Retries are appended once and in order (KIP-98).
+    ("enable.idempotence", "true"),
+    ("max.in.flight.requests.per.connection", "5"),
+    // Acknowledged means: on all in-sync replicas.
+    ("request.required.acks", "-1"),
+    // A frame never times out: giving one up while later ones succeed would leave a gap.
+    ("message.timeout.ms", "0"),
+    ("message.send.max.retries", "2147483647"),
+    ("queuing.strategy", "fifo"),
+    // The engine gathers updates into frames, so waiting here would only add latency.
+    ("queue.buffering.max.ms", "0"),
+    ("delivery.report.only.error", "false"),
+    // One failed partition must fail alone; its shard is acquired again.
+    ("enable.gapless.guarantee", "false"),
+];
+
+/// A producer for frames and dead letters, whose deliveries each carry a `T`.
+pub struct Producer<T: Send + Sync + 'static> {
+    client: BaseProducer<Reports<T>>,
+    deliveries: mpsc::Receiver<Delivery<T>>,
+    outstanding: usize,
+}
+
+/// What became of one frame or dead letter.
+pub struct Delivery<T> {
+    /// What the sender gave along.
+    pub receipt: T,
+    /// Why it failed, or nothing: the broker has it.
+    pub failure: Option<Failure>,
+}
+
+/// Why something was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In words.
+    pub sentence: String,
+    /// It is larger than the topic or the producer's buffer takes: no retry helps.
+    pub is_too_large: bool,
+}
+
+/// Why something was not taken for sending.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The buffer is full. Once deliveries were reported, the same record can be sent.
+    Full,
+    /// It can never be sent, for this reason.
+    Refused(Failure),
+}
+
+/// The producer could not be made: wrong settings, or no resources.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot create the Kafka producer: {0}; check `brokers` and the process limits")]
+pub struct ProducerError(String);
+
+impl<T: Send + Sync + 'static> Producer<T> {
+    /// Starts the producer. It connects by itself, and again whenever it has to.
+    pub fn new(options: &Options) -> Result<Producer<T>, ProducerError> {
+        let config = config(options);
+        check_pinned(&config)?;
+        let (sender, deliveries) = mpsc::channel();
+        let reports = Reports { deliveries: sender, troubled: AtomicBool::new(false) };
+        let client = config
+            .create_with_context(reports)
+            .map_err(|error: KafkaError| ProducerError(error.to_string()))?;
+        Ok(Producer { client, deliveries, outstanding: 0 })
+    }
+
+    /// Takes a copy of an encoded frame for one partition of the output topic.
+    pub fn send_frame(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        bytes: &[u8],
+        receipt: T,
+    ) -> Result<(), SendError> {
+        let record: BaseRecord<'_, (), [u8], Box<T>> =
+            BaseRecord::with_opaque_to(topic, Box::new(receipt))
+                .partition(partition)
+                .payload(bytes);
+        let sent = self.client.send(record).map_err(|(error, _)| refusal(&error));
+        self.count(sent)
+    }
+
+    /// Takes a copy of a dead letter. Its partition follows from its key.
+    pub fn send_dead_letter(
+        &mut self,
+        topic: &str,
+        input_topic: &str,
+        letter: &DeadLetter,
+        receipt: T,
+    ) -> Result<(), SendError> {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in letter.headers(input_topic) {
+            headers = headers.insert(Header { key, value: Some(&value) });
+        }
+        let key = letter.place(input_topic);
+        let mut record: BaseRecord<'_, str, [u8], Box<T>> =
+            BaseRecord::with_opaque_to(topic, Box::new(receipt)).key(key.as_str()).headers(headers);
+        record.payload = letter.value.as_deref();
+        let sent = self.client.send(record).map_err(|(error, _)| refusal(&error));
+        self.count(sent)
+    }
+
+    fn count(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+        if sent.is_ok() {
+            self.outstanding += 1;
+        }
+        sent
+    }
+
+    /// Lets librdkafka report, waiting at most so long for the first report.
+    pub fn poll(&self, wait_max: Duration) {
+        self.client.poll(wait_max);
+    }
+
+    /// The next delivery that [`Producer::poll`] has met.
+    pub fn next_delivery(&mut self) -> Option<Delivery<T>> {
+        let delivery = self.deliveries.try_recv().ok()?;
+        self.outstanding -= 1;
+        Some(delivery)
+    }
+
+    /// Frames and dead letters whose delivery was not reported yet.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Gives up everything that is not delivered yet: what became of all of it.
+    pub fn abandon(self) -> Vec<Delivery<T>> {
+        self.client.purge(PurgeConfig::default().queue().inflight());
+        let mut deliveries = Vec::with_capacity(self.outstanding);
+        let end = Instant::now() + Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
+        while deliveries.len() < self.outstanding && Instant::now() < end {
+            self.client.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
+            deliveries.extend(self.deliveries.try_iter());
+        }
+        deliveries
+    }
+
+    /// Why the producer is of no use any more, if it is: a new one must take its place.
+    pub fn fatal_error(&self) -> Option<String> {
+        if !self.client.context().troubled.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let (_, sentence) = self.client.client().fatal_error()?;
+        Some(format!("the Kafka producer cannot go on: {sentence}"))
+    }
+}
+
+/// librdkafka's callbacks. They run inside [`Producer::poll`], on the publisher's thread.
+struct Reports<T> {
+    deliveries: mpsc::Sender<Delivery<T>>,
+    /// An error was reported since somebody asked; it may have been a fatal one.
+    troubled: AtomicBool,
+}
+
+impl<T: Send + Sync + 'static> ClientContext for Reports<T> {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.troubled.store(true, Ordering::Relaxed);
+        tracing::debug!(%error, reason, "the Kafka producer reports trouble");
+    }
+}
+
+impl<T: Send + Sync + 'static> ProducerContext for Reports<T> {
+    type DeliveryOpaque = Box<T>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<T>) {
+        let failure = result.as_ref().err().map(|(error, _)| failure(error));
+        let delivery = Delivery { receipt: *receipt, failure };
+        // The other end is gone only while the producer itself is being dropped.
+        drop(self.deliveries.send(delivery));
+    }
+}
+
+fn config(options: &Options) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", &options.client_id)
+        .set("queue.buffering.max.messages", "0")
+        .set("queue.buffering.max.kbytes", options.queue_kbytes_max.to_string())
+        // A dead letter may be larger than any frame: the topic's limit is what counts, and the
+        // buffer.
+        .set("message.max.bytes", record_bytes_max(options).to_string())
+        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string())
+        .set("retry.backoff.ms", "10")
+        .set("retry.backoff.max.ms", RECONNECT_MS_MAX.to_string())
+        .set("socket.nagle.disable", "true")
+        .set("socket.keepalive.enable", "true");
+    for (name, value) in PINNED {
+        config.set(*name, *value);
+    }
+    config
+}
+
+/// A record beyond the buffer would wait for room for ever.
+fn record_bytes_max(options: &Options) -> usize {
+    (options.queue_kbytes_max * 1024).min(RECORD_BYTES_MAX)
+}
+
+/// librdkafka adjusts settings that contradict each other; what it took must be what was meant.
+fn check_pinned(config: &ClientConfig) -> Result<(), ProducerError> {
+    let native = config.create_native_config().map_err(|error| ProducerError(error.to_string()))?;
+    for (name, value) in PINNED {
+        let taken = native.get(name).map_err(|error| ProducerError(error.to_string()))?;
+        assert_eq!(&taken, value, "librdkafka took another value for {name}");
+    }
+    Ok(())
+}
+
+fn refusal(error: &KafkaError) -> SendError {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::QueueFull) => SendError::Full,
+        _ => SendError::Refused(failure(error)),
+    }
+}
+
+fn failure(error: &KafkaError) -> Failure {
+    let code = error.rdkafka_error_code();
+    let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
+    Failure { sentence: error.to_string(), is_too_large }
+}

@@ -1,0 +1,306 @@
+//! One update as a JSON object, and back.
+//!
+//! The object has `kind`, `player_id`, `ts_us`, then the fields of the kind, always in the order of
+//! the table and without white space: one update has one form, and only that form is read back.
+//! Player ids are strings, and so is any number beyond 2^53, which JavaScript and jq would lose. A
+//! field that has no value is left out.
+
+use crate::engine::change::{Field, Form, KINDS};
+use crate::engine::update::{Payload, Update};
+
+/// Numbers above this are written as strings.
+const NUMBER_MAX: u64 = 1 << 53;
+
+/// Appends the update's JSON object.
+pub fn write(update: &Update, out: &mut Vec<u8>) {
+    let payload = update.payload();
+    let kind = &KINDS[usize::from(payload.kind) - 1];
+    out.extend_from_slice(b"{\"kind\":\"");
+    out.extend_from_slice(kind.name.as_bytes());
+    out.extend_from_slice(b"\",\"player_id\":\"");
+    write_digits(update.player_id(), out);
+    out.extend_from_slice(b"\",\"ts_us\":");
+    write_signed(update.ts_us(), out);
+    for field in kind.fields {
+        write_field(field, &payload, out);
+    }
+    out.push(b'}');
+}
+
+fn write_field(field: &Field, payload: &Payload, out: &mut Vec<u8>) {
+    let value = payload.get(field.place);
+    if value == 0 && matches!(field.form, Form::Zone | Form::Player) {
+        return;
+    }
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(field.name.as_bytes());
+    out.extend_from_slice(b"\":");
+    match field.form {
+        Form::Number => write_number(value, out),
+        Form::Signed => write_signed(i64::from(value as u32 as i32), out),
+        Form::Name => {
+            out.push(b'"');
+            out.extend_from_slice(field.names[value as usize].as_bytes());
+            out.push(b'"');
+        }
+        Form::Flag => out.extend_from_slice(if value == 0 { b"false" } else { b"true" }),
+        Form::Zone => write_digits(value - 1, out),
+        Form::Player => {
+            out.push(b'"');
+            write_digits(value, out);
+            out.push(b'"');
+        }
+        Form::Items => write_items(value, out),
+    }
+}
+
+fn write_items(value: u64, out: &mut Vec<u8>) {
+    for (slot, pair) in value.to_le_bytes().chunks_exact(2).enumerate() {
+        out.extend_from_slice(if slot == 0 { b"[[" } else { b",[" });
+        write_digits(u64::from(pair[0]), out);
+        out.push(b',');
+        write_digits(u64::from(pair[1]), out);
+        out.push(b']');
+    }
+    out.push(b']');
+}
+
+fn write_digits(value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn write_number(value: u64, out: &mut Vec<u8>) {
+    if value <= NUMBER_MAX {
+        write_digits(value, out);
+    } else {
+        out.push(b'"');
+        write_digits(value, out);
+        out.push(b'"');
+    }
+}
+
+fn write_signed(value: i64, out: &mut Vec<u8>) {
+    let quote = value.unsigned_abs() > NUMBER_MAX;
+    if quote {
+        out.push(b'"');
+    }
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    if quote {
+        out.push(b'"');
+    }
+}
+
+/// Reads the object that `input` begins with and moves `input` behind it. `None`: it is not one
+/// that [`write`] makes, and `input` is anywhere.
+pub fn read(input: &mut &[u8]) -> Option<Update> {
+    skip(input, b"{\"kind\":\"")?;
+    let name = until(input, b'"')?;
+    let number = KINDS.iter().position(|kind| kind.name.as_bytes() == name)?;
+    skip(input, b",\"player_id\":\"")?;
+    let player_id = read_digits(input)?;
+    skip(input, b"\",\"ts_us\":")?;
+    let ts_us = read_signed(input)?;
+    let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
+    for field in KINDS[number].fields {
+        let value = read_field(field, input)?;
+        payload.set(field.place, value);
+        if payload.get(field.place) != value {
+            return None;
+        }
+    }
+    skip(input, b"}")?;
+    Update::from_words([player_id, ts_us as u64, payload.first_word(), payload.long])
+}
+
+fn read_field(field: &Field, input: &mut &[u8]) -> Option<u64> {
+    let mut rest = *input;
+    let here = skip(&mut rest, b",\"")
+        .and_then(|()| skip(&mut rest, field.name.as_bytes()))
+        .and_then(|()| skip(&mut rest, b"\":"));
+    if here.is_none() && matches!(field.form, Form::Zone | Form::Player) {
+        return Some(0);
+    }
+    here?;
+    *input = rest;
+    match field.form {
+        Form::Number => read_number(input),
+        Form::Signed => Some(u64::from(i32::try_from(read_signed(input)?).ok()? as u32)),
+        Form::Name => {
+            skip(input, b"\"")?;
+            let name = until(input, b'"')?;
+            field.names.iter().position(|known| known.as_bytes() == name).map(|at| at as u64)
+        }
+        Form::Flag => match skip(input, b"true") {
+            Some(()) => Some(1),
+            None => skip(input, b"false").map(|()| 0),
+        },
+        Form::Zone => read_digits(input)?.checked_add(1),
+        Form::Player => {
+            skip(input, b"\"")?;
+            let id = read_digits(input)?;
+            skip(input, b"\"")?;
+            Some(id).filter(|id| *id != 0)
+        }
+        Form::Items => read_items(input),
+    }
+}
+
+fn read_items(input: &mut &[u8]) -> Option<u64> {
+    let mut bytes = [0; 8];
+    for (slot, pair) in bytes.chunks_exact_mut(2).enumerate() {
+        skip(input, if slot == 0 { b"[[" } else { b",[" })?;
+        pair[0] = u8::try_from(read_digits(input)?).ok()?;
+        skip(input, b",")?;
+        pair[1] = u8::try_from(read_digits(input)?).ok()?;
+        skip(input, b"]")?;
+    }
+    skip(input, b"]")?;
+    Some(u64::from_le_bytes(bytes))
+}
+
+fn read_number(input: &mut &[u8]) -> Option<u64> {
+    if skip(input, b"\"").is_some() {
+        let value = read_digits(input)?;
+        skip(input, b"\"")?;
+        return Some(value).filter(|value| *value > NUMBER_MAX);
+    }
+    read_digits(input).filter(|value| *value <= NUMBER_MAX)
+}
+
+fn read_signed(input: &mut &[u8]) -> Option<i64> {
+    let quoted = skip(input, b"\"").is_some();
+    let negative = skip(input, b"-").is_some();
+    let size = read_digits(input)?;
+    if quoted {
+        skip(input, b"\"")?;
+    }
+    if quoted != (size > NUMBER_MAX) || (negative && size == 0) {
+        return None;
+    }
+    if negative { 0i64.checked_sub_unsigned(size) } else { i64::try_from(size).ok() }
+}
+
+/// Decimal digits without a leading zero.
+fn read_digits(input: &mut &[u8]) -> Option<u64> {
+    let length = input.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = input.split_at(length);
+    if digits.is_empty() || (digits[0] == b'0' && length > 1) {
+        return None;
+    }
+    *input = rest;
+    digits
+        .iter()
+        .try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+fn skip(input: &mut &[u8], expected: &[u8]) -> Option<()> {
+    *input = input.strip_prefix(expected)?;
+    Some(())
+}
+
+fn until<'a>(input: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
+    let length = input.iter().position(|byte| *byte == end)?;
+    let found = &input[..length];
+    *input = &input[length + 1..];
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::change::{Change, Place};
+    use crate::engine::refusal::ScoreCause;
+    use crate::limits::UPDATE_JSON_BYTES_MAX;
+    use proptest::prelude::*;
+
+    /// The kind with each field at its longest.
+    fn longest(number: usize) -> Update {
+        let kind = &KINDS[number];
+        let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
+        for field in kind.fields {
+            let longest_name = |at: &usize| field.names[*at].len();
+            let value = match (field.form, field.place) {
+                (Form::Signed, _) => u64::from(i32::MIN as u32),
+                (Form::Name, _) => (0..field.names.len()).max_by_key(longest_name).unwrap() as u64,
+                (Form::Flag, _) => 0,
+                (Form::Zone, _) => u64::from(u16::MAX) + 1,
+                (_, Place::Code) => u64::from(u8::MAX),
+                (_, Place::Short) if kind.name == "handoff_effect" => u64::from(u8::MAX),
+                (_, Place::Short) => u64::from(u16::MAX),
+                (_, Place::Word | Place::Low | Place::High) => u64::from(u32::MAX),
+                (_, Place::Long) => u64::MAX,
+            };
+            payload.set(field.place, value);
+        }
+        let words = [u64::MAX, i64::MIN as u64, payload.first_word(), payload.long];
+        Update::from_words(words).expect("the longest update is an update")
+    }
+
+    fn json(update: &Update) -> String {
+        let mut out = Vec::new();
+        write(update, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_longest_json_of_every_kind_keeps_its_bound_and_reads_back() {
+        for number in 0..KINDS.len() {
+            let update = longest(number);
+            let text = json(&update);
+            assert!(text.len() <= UPDATE_JSON_BYTES_MAX, "{} bytes: {text}", text.len());
+            let mut input = text.as_bytes();
+            assert_eq!(read(&mut input), Some(update), "{text}");
+            assert!(input.is_empty());
+            assert_eq!(Update::new(u64::MAX, i64::MIN, update.change()), update);
+            serde_json::from_str::<serde_json::Value>(&text).expect("what is written is JSON");
+        }
+    }
+
+    #[test]
+    fn a_player_id_is_a_string_and_a_score_is_one_beyond_2_to_the_53() {
+        let score = |score| {
+            json(&Update::new(7, -5, Change::Scored { cause: ScoreCause::Loot, points: 9, score }))
+        };
+        let fields = r#""cause":"loot","points":9,"score":9007199254740992"#;
+        let head = r#"{"kind":"scored","player_id":"7","ts_us":-5,"#;
+        assert_eq!(score(1 << 53), format!("{head}{fields}}}"));
+        assert!(score((1 << 53) + 1).contains(r#""score":"9007199254740993""#));
+    }
+
+    #[test]
+    fn a_field_without_a_value_is_left_out() {
+        let left = |to_zone| json(&Update::new(7, 1, Change::Left { to_zone, seq: 3 }));
+        assert!(!left(None).contains("to_zone"));
+        assert!(left(Some(0)).contains(r#""to_zone":0,"#));
+        let text = left(None);
+        let update = read(&mut text.as_bytes()).unwrap();
+        assert_eq!(update.change(), Change::Left { to_zone: None, seq: 3 });
+    }
+
+    proptest! {
+        #[test]
+        fn words_that_are_an_update_survive_json(words: [u64; 4], kind in 1u8..=KINDS.len() as u8) {
+            let words = [words[0], words[1], words[2] & !0xff | u64::from(kind), words[3]];
+            let masked = [words[0], words[1], words[2] & 0xffff_ffff_0000_03ff, words[3]];
+            for words in [words, masked] {
+                if let Some(update) = Update::from_words(words) {
+                    let text = json(&update);
+                    prop_assert_eq!(read(&mut text.as_bytes()), Some(update));
+                    prop_assert_eq!(update.words(), words);
+                }
+            }
+        }
+
+        #[test]
+        fn any_change_of_a_byte_is_refused_or_read_as_another_update(
+            number in 0..KINDS.len(), at: prop::sample::Index, byte: u8,
+        ) {
+            let update = longest(number);
+            let mut text = json(&update).into_bytes();
+            let at = at.index(text.len());
+            prop_assume!(text[at] != byte);
+            text[at] = byte;
+            prop_assert_ne!(read(&mut text.as_slice()), Some(update));
+        }
+    }
+}

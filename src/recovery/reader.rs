@@ -1,0 +1,156 @@
+//! The reader rule: which updates of an output partition count, whatever died while it was written.
+//!
+//! Every reader of frames folds them through this rule in the order of the log, the owner of the
+//! shard included, and all come to the same updates. docs/PROTOCOL.md states the rule, and
+//! docs/vectors/reader.json has histories with what a reader must make of them.
+
+use crate::engine::update::Update;
+use crate::publisher::frame::{Chain, FrameHeader, FrameKind};
+
+/// Where a reader stands in one output partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The highest epoch so far; frames of a lower one do not count any more.
+    pub epoch: u64,
+    /// Number of the next update.
+    pub next_update: u64,
+    /// The input offset up to which (exclusive) the accepted updates have come.
+    pub next_offset: i64,
+    /// The chain over all updates before `next_update`.
+    pub chain: Chain,
+}
+
+/// Folds the frames of one output partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reader {
+    position: Position,
+    fence_id: u128,
+    halted: bool,
+    /// Frames that came after missing updates. Not zero: the log has lost something, or somebody
+    /// writes to the topic who is no huntd.
+    pub gaps: u64,
+}
+
+/// What one frame means to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The updates from this one on are new. Those before it were accepted earlier.
+    Accepted {
+        /// Index of the first new update in the frame.
+        from: usize,
+    },
+    /// No updates; the input offset may have moved.
+    Progress,
+    /// A fence. It has set the epoch, or repeated it, or come too late to do either.
+    Fence,
+    /// Every replay passes over the input record at this offset.
+    Skip {
+        /// The record's input offset.
+        offset: i64,
+    },
+    /// Dropped: the writer does not own the shard any more.
+    Stale,
+    /// Dropped: everything in it was accepted earlier.
+    Duplicate,
+    /// Dropped and counted: updates before it are missing.
+    Gap {
+        /// How many.
+        missing: u64,
+    },
+    /// The updates are not those that the chain was made of. Nothing is accepted from here on.
+    Halt,
+}
+
+impl Reader {
+    /// A reader at the start of the log.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// A reader that goes on from where another one stood.
+    pub fn at(position: Position) -> Reader {
+        Reader { position, ..Reader::default() }
+    }
+
+    /// A reader that joins in the middle of the log. Only an owner's repeated fence says where the
+    /// shard stands, so at any other frame it is `None`.
+    pub fn join(header: &FrameHeader) -> Option<Reader> {
+        if header.kind != FrameKind::Fence || header.next_offset < 0 {
+            return None;
+        }
+        let FrameHeader { epoch, first_update, next_offset, chain, .. } = *header;
+        let position = Position { epoch, next_update: first_update, next_offset, chain };
+        Some(Reader { fence_id: header.fence_id, ..Reader::at(position) })
+    }
+
+    /// Where the reader stands.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The random id of the fence that has set the epoch; 0 if no fence has.
+    pub fn fence_id(&self) -> u128 {
+        self.fence_id
+    }
+
+    /// Takes the next frame of the log, with its updates.
+    pub fn fold(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
+        if self.halted {
+            return Verdict::Halt;
+        }
+        if header.kind == FrameKind::Fence {
+            self.raise(header.epoch, header.fence_id);
+            return Verdict::Fence;
+        }
+        if header.epoch < self.position.epoch {
+            return Verdict::Stale;
+        }
+        self.raise(header.epoch, 0);
+        match header.kind {
+            FrameKind::Skip => Verdict::Skip { offset: header.next_offset.saturating_sub(1) },
+            _ if updates.is_empty() => self.progress(header),
+            _ => self.accept(header, updates),
+        }
+    }
+
+    fn raise(&mut self, epoch: u64, fence_id: u128) {
+        if epoch > self.position.epoch {
+            self.position.epoch = epoch;
+            self.fence_id = fence_id;
+        }
+    }
+
+    fn progress(&mut self, header: &FrameHeader) -> Verdict {
+        if header.first_update == self.position.next_update {
+            self.advance(header.next_offset);
+        }
+        Verdict::Progress
+    }
+
+    fn accept(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
+        let next = self.position.next_update;
+        let end = header.first_update.saturating_add(updates.len() as u64);
+        if end <= next {
+            return Verdict::Duplicate;
+        }
+        if header.first_update > next {
+            self.gaps += 1;
+            return Verdict::Gap { missing: header.first_update - next };
+        }
+        let from = (next - header.first_update) as usize;
+        let chain =
+            updates[from..].iter().fold(self.position.chain, |chain, update| chain.with(update));
+        if chain != header.chain {
+            self.halted = true;
+            return Verdict::Halt;
+        }
+        self.position.chain = chain;
+        self.position.next_update = end;
+        self.advance(header.next_offset);
+        Verdict::Accepted { from }
+    }
+
+    fn advance(&mut self, next_offset: i64) {
+        self.position.next_offset = self.position.next_offset.max(next_offset);
+    }
+}

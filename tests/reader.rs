@@ -1,0 +1,236 @@
+//! Frames and the reader rule: the vectors that docs/PROTOCOL.md refers to, and random histories.
+
+mod mock;
+
+use huntd::engine::change::Change;
+use huntd::engine::update::Update;
+use huntd::limits::{FRAME_BYTES_MAX, FRAME_UPDATES_MAX};
+use huntd::publisher::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
+use huntd::publisher::frame::Format;
+use huntd::publisher::frame::{Chain, FrameHeader, FrameKind};
+use huntd::recovery::reader::{Position, Reader, Verdict};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn vectors(name: &str) -> Vec<Value> {
+    let path = format!("{}/docs/vectors/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the vectors are there");
+    let vectors: Value = serde_json::from_str(&text).expect("the vectors are JSON");
+    vectors.as_array().expect("a list").clone()
+}
+
+fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
+    vector[key].as_str().unwrap_or_else(|| panic!("`{key}` of {vector}"))
+}
+
+fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let digits = hexadecimal.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
+}
+
+fn encoded(format: Format, header: &FrameHeader, updates: &[Update]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(format, header, updates, &mut bytes);
+    bytes
+}
+
+fn verdict_name(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Accepted { from } => format!("accepted from {from}"),
+        Verdict::Progress => "progress".to_owned(),
+        Verdict::Fence => "fence".to_owned(),
+        Verdict::Skip { offset } => format!("skip {offset}"),
+        Verdict::Stale => "stale".to_owned(),
+        Verdict::Duplicate => "duplicate".to_owned(),
+        Verdict::Gap { missing } => format!("gap of {missing}"),
+        Verdict::Halt => "halt".to_owned(),
+    }
+}
+
+#[test]
+fn both_forms_of_every_frame_vector_are_the_same_frame() {
+    for vector in vectors("frames.json") {
+        let json = text(&vector, "json");
+        let binary = bytes_of(text(&vector, "binary"));
+        let (header, updates) = decode_frame(json.as_bytes()).expect("a JSON frame");
+        assert_eq!(decode_frame(&binary), Ok((header, updates.clone())), "{json}");
+        assert_eq!(encoded(Format::Json, &header, &updates), json.as_bytes());
+        assert_eq!(encoded(Format::Binary, &header, &updates), binary);
+        let free_form: Value = serde_json::from_str(json).expect("any JSON reader takes it");
+        assert_eq!(free_form["count"], updates.len());
+    }
+}
+
+#[test]
+fn every_damaged_vector_is_refused_for_its_reason() {
+    for vector in vectors("damaged.json") {
+        let bytes = match vector.get("json") {
+            Some(_) => text(&vector, "json").as_bytes().to_vec(),
+            None => bytes_of(text(&vector, "binary")),
+        };
+        let error = decode_frame(&bytes).expect_err(text(&vector, "name"));
+        assert_eq!(error.to_string(), text(&vector, "error"), "{}", text(&vector, "name"));
+    }
+}
+
+#[test]
+fn every_history_vector_gives_its_verdicts_and_its_end() {
+    for vector in vectors("reader.json") {
+        let mut reader = Reader::new();
+        for step in vector["frames"].as_array().expect("frames") {
+            let (header, updates) = decode_frame(text(step, "frame").as_bytes()).expect("a frame");
+            let verdict = reader.fold(&header, &updates);
+            assert_eq!(verdict_name(verdict), text(step, "verdict"), "{}", text(&vector, "name"));
+        }
+        let position = reader.position();
+        let end = &vector["end"];
+        assert_eq!(position.epoch, end["epoch"], "{}", text(&vector, "name"));
+        assert_eq!(position.next_update, end["next_update"], "{}", text(&vector, "name"));
+        assert_eq!(position.next_offset, end["next_offset"], "{}", text(&vector, "name"));
+        assert_eq!(format!("{:016x}", position.chain.0), text(end, "chain"));
+        assert_eq!(reader.gaps, end["gaps"], "{}", text(&vector, "name"));
+    }
+}
+
+#[test]
+fn a_full_frame_fits_its_limit_in_both_forms() {
+    let change = Change::Moved { tile: u32::MAX, x: i32::MIN, y: i32::MIN };
+    let updates = vec![Update::new(u64::MAX, i64::MIN, change); FRAME_UPDATES_MAX];
+    let header = FrameHeader {
+        kind: FrameKind::Updates,
+        epoch: u64::MAX,
+        first_update: u64::MAX - FRAME_UPDATES_MAX as u64,
+        count: FRAME_UPDATES_MAX as u32,
+        next_offset: i64::MAX,
+        ruleset: u32::MAX,
+        chain: Chain(u64::MAX),
+        fence_id: 0,
+    };
+    for format in [Format::Json, Format::Binary] {
+        let bytes = encoded(format, &header, &updates);
+        assert_eq!(decode_frame(&bytes), Ok((header, updates.clone())));
+    }
+    let too_long = vec![b'{'; FRAME_BYTES_MAX + 1];
+    assert_eq!(decode_frame(&too_long), Err(FrameError::TooLong { bytes: too_long.len() }));
+}
+
+#[test]
+fn a_reader_joins_at_a_repeated_fence_and_nowhere_else() {
+    let mut shard = mock::Shard::new(0);
+    let mut whole = Reader::new();
+    for _ in 0..5 {
+        let frame = shard.frame(3);
+        assert_eq!(Reader::join(&frame.header), None);
+        whole.fold(&frame.header, frame.updates.as_slice());
+    }
+    let raising = FrameHeader { next_offset: -1, ..shard.fence(8) };
+    assert_eq!(Reader::join(&raising), None);
+    let mut joined = Reader::join(&shard.fence(8)).expect("a repeated fence has the position");
+    assert_eq!(joined.position(), whole.position());
+    let frame = shard.frame(2);
+    let verdict = whole.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(joined.fold(&frame.header, frame.updates.as_slice()), verdict);
+    assert_eq!(Reader::at(whole.position()).position(), joined.position());
+}
+
+fn truth(number: u64) -> Update {
+    Update::new(number % 5 + 1, number as i64, Change::Rotated { heading: number as u16 })
+}
+
+fn chain_before(number: u64) -> Chain {
+    (0..number).fold(Chain::default(), |chain, number| chain.with(&truth(number)))
+}
+
+/// Frames of one shard's true updates, cut anywhere, by any owner, in any order.
+fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
+    let frame = (0..4u64, 0..30u64, 0..6u32, 0..5u8).prop_map(|(epoch, first, count, kind)| {
+        let kind = if kind == 0 { FrameKind::Fence } else { FrameKind::Updates };
+        let count = if kind == FrameKind::Fence { 0 } else { count };
+        let end = first + u64::from(count);
+        FrameHeader {
+            kind,
+            epoch,
+            first_update: first,
+            count,
+            next_offset: end as i64 * 2,
+            ruleset: 0,
+            chain: chain_before(end),
+            fence_id: u128::from(epoch),
+        }
+    });
+    prop::collection::vec(frame, 0..60)
+}
+
+/// The rule again, one update at a time: update u counts if its writer's epoch is not below any
+/// seen before, and u is the next number.
+fn naive(history: &[FrameHeader]) -> Position {
+    let mut position = Position::default();
+    for frame in history {
+        if frame.kind == FrameKind::Updates && frame.epoch < position.epoch {
+            continue;
+        }
+        position.epoch = position.epoch.max(frame.epoch);
+        if frame.kind == FrameKind::Fence {
+            continue;
+        }
+        let before = position.next_update;
+        for number in frame.first_update..frame.first_update + u64::from(frame.count) {
+            if number == position.next_update {
+                position.next_update += 1;
+            }
+        }
+        let counts = position.next_update > before
+            || (frame.count == 0 && frame.first_update == position.next_update);
+        if counts {
+            position.next_offset = position.next_offset.max(frame.next_offset);
+        }
+    }
+    position.chain = chain_before(position.next_update);
+    position
+}
+
+proptest! {
+    #[test]
+    fn any_history_folds_as_update_by_update(history in history()) {
+        let mut reader = Reader::new();
+        for header in &history {
+            let end = header.first_update + u64::from(header.count);
+            let updates: Vec<Update> = (header.first_update..end).map(truth).collect();
+            prop_assert_ne!(reader.fold(header, &updates), Verdict::Halt);
+        }
+        prop_assert_eq!(reader.position(), naive(&history));
+    }
+
+    #[test]
+    fn no_bytes_make_decoding_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        prefix in 0..3usize,
+    ) {
+        let prefixes: [&[u8]; 3] = [b"", b"HNTF\x01\x01\0\0", b"{\"kind\":\"updates\",\"epoch\":"];
+        let record = [prefixes[prefix], &bytes].concat();
+        if let Ok((header, updates)) = decode_frame(&record) {
+            prop_assert_eq!(header.count as usize, updates.len());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_or_changed_is_refused_or_another_frame(
+        cut in 0..200usize,
+        place in 0..200usize,
+        flip in 1..=255u8,
+        json in any::<bool>(),
+    ) {
+        let frame = mock::Shard::new(0).frame(3);
+        let format = if json { Format::Json } else { Format::Binary };
+        let whole = encoded(format, &frame.header, frame.updates.as_slice());
+        prop_assert!(whole.len() > HEADER_BYTES);
+        prop_assert!(decode_frame(&whole[..cut.min(whole.len() - 1)]).is_err());
+        let mut changed = whole.clone();
+        let place = place % whole.len();
+        changed[place] ^= flip;
+        if let Ok(decoded) = decode_frame(&changed) {
+            prop_assert_ne!(decoded, (frame.header, frame.updates.as_slice().to_vec()));
+        }
+    }
+}
