@@ -24,6 +24,8 @@ pub mod recovery;
 
 pub mod runtime;
 
+pub mod service;
+
 pub mod limits;
 
 pub mod metrics;

@@ -1,0 +1,32 @@
+//! What `check` finds out without the network, and says in a few lines.
+
+use super::config::Config;
+use crate::runtime::cpu::{self, CpuError, Plan};
+
+/// What `huntd run` would do on this host with this configuration. An error says why it would not
+/// start.
+pub fn offline(config: &Config) -> Result<String, CpuError> {
+    let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
+    let cores = match &plan {
+        Plan::Pinned { hot_core, helper_cores } => {
+            format!("hot core {hot_core}, helper cores {}", cpu::list(helper_cores))
+        }
+        Plan::Shared { core } => format!("only core {core} is allowed: nothing is pinned"),
+    };
+    let consumer = &config.consumer;
+    let publisher = &config.publisher;
+    Ok(format!(
+        "configuration: valid\n\
+         cores: {cores}\n\
+         topics: {} -> {} ({:?}), dead letters to {}\n\
+         group: {} through {}\n\
+         monitoring: http://{}/metrics\n",
+        consumer.input_topic,
+        publisher.output_topic,
+        publisher.format,
+        publisher.dead_letter_topic,
+        consumer.group,
+        consumer.brokers.join(", "),
+        config.service.listen,
+    ))
+}

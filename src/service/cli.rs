@@ -1,0 +1,329 @@
+//! The command line: one struct of arguments for each verb.
+
+use super::help;
+use crate::limits::{BOOTSTRAP_BROKERS_MAX, SHARDS_MAX};
+use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// The start of 2026, for events whose time nobody says.
+const BASE_MS: i64 = 1_767_225_600_000;
+
+/// The end of the year 9999.
+const TIME_MS_MAX: i64 = 253_402_300_799_999;
+
+/// Partitions that the demo's mock cluster serves well, each with a shard to acquire before it
+/// begins.
+const DEMO_PARTITIONS_MAX: u64 = 32;
+
+/// How many times one recorded match may be played in a row.
+const REPEATS_MAX: i64 = 1_000;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "huntd",
+    version,
+    about = "A single-core Kafka state engine for real-time games, on io_uring",
+    long_about = "huntd drains player events from a Kafka topic on one pinned core, applies them \
+                  to a deterministic game state, and publishes the updates to a second topic.\n\n\
+                  Try `huntd demo` first: it needs no Kafka.",
+    after_help = "Exit codes are listed in docs/OPERATIONS.md.",
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What huntd can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run the daemon.
+    #[command(long_about = help::RUN)]
+    Run(RunArgs),
+    /// Check a configuration, and the topics that it names.
+    #[command(long_about = help::CHECK)]
+    Check(CheckArgs),
+    /// Show the whole pipeline with a broker in this process, and verify what comes out.
+    #[command(long_about = help::DEMO)]
+    Demo(DemoArgs),
+    /// Produce player events to a topic.
+    #[command(long_about = help::LOAD)]
+    Load(LoadArgs),
+    /// Apply events offline: updates and digest of each shard.
+    #[command(long_about = help::REPLAY)]
+    Replay(ReplayArgs),
+    /// Print the updates of an output topic, as a reader should take them.
+    #[command(long_about = help::TAP)]
+    Tap(TapArgs),
+    /// Create the input, output and dead-letter topics, or check their settings.
+    #[command(long_about = help::TOPICS)]
+    Topics(TopicsArgs),
+}
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// The configuration; config/huntd.toml has every key.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// Arguments of `check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration to check.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Do not ask any broker.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Arguments of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Events to make, 2,000,000 without it, or to take of the match at most.
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    pub events: Option<u64>,
+    /// Events a second; 0 for as many as go through, which shows no honest latency.
+    #[arg(long, value_name = "R", default_value_t = 100_000)]
+    pub rate: u64,
+    /// Players in the world.
+    #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
+    pub players: u32,
+    /// Partitions of the topics: zones of the world.
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = demo_partitions())]
+    pub partitions: u16,
+    /// Makes a run repeatable: the same seed, the same events.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// A recorded match to play instead of made-up events.
+    #[arg(long = "match", value_name = "FILE")]
+    pub match_file: Option<PathBuf>,
+    /// How the match is recorded; without it the first line tells.
+    #[arg(long, value_name = "FORMAT", requires = "match_file")]
+    pub format: Option<MatchFormat>,
+    /// Print one JSON object as the last line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `load`.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArgs {
+    /// Brokers to ask first, as host:port, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:9092",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub brokers: Vec<String>,
+    /// The topic to produce to. It must exist: see `huntd topics`.
+    #[arg(long, value_name = "TOPIC", default_value = "hunt-events")]
+    pub topic: String,
+    /// Events to make, or to take of the match at most.
+    #[arg(long, value_name = "N")]
+    pub events: Option<u64>,
+    /// Events a second; without it as fast as the broker takes them.
+    #[arg(long, value_name = "R", value_parser = at_least_one())]
+    pub rate: Option<u64>,
+    /// Players in the made-up world.
+    #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
+    pub players: u32,
+    /// Partitions to use; without it all that the topic has.
+    #[arg(long, value_name = "K", value_parser = partitions())]
+    pub partitions: Option<u16>,
+    /// Makes a run repeatable: the same seed, the same events.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// A recorded match to play instead of made-up events.
+    #[arg(long = "match", value_name = "FILE")]
+    pub match_file: Option<PathBuf>,
+    /// How the match is recorded; without it the first line tells.
+    #[arg(long, value_name = "FORMAT", requires = "match_file")]
+    pub format: Option<MatchFormat>,
+    /// How many times the match is played, with other players and at a later time each time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
+    pub repeat: u32,
+    /// Timestamp of the first event, in milliseconds since the Unix epoch; without it such that
+    /// the last one is not in the future.
+    #[arg(long, value_name = "MS", value_parser = since_epoch())]
+    pub base_ms: Option<i64>,
+    /// How the broker stores the batches.
+    #[arg(long, value_name = "CODEC", default_value = "none")]
+    pub compression: Compression,
+}
+
+/// Arguments of `replay`.
+#[derive(Clone, Debug, Args)]
+#[command(group(ArgGroup::new("source").args(["file", "topic"]).required(true)))]
+pub struct ReplayArgs {
+    /// A recorded match, or a file of events, one a line.
+    #[arg(long, visible_alias = "match", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How the file is recorded; without it the first line tells.
+    #[arg(long, value_name = "FORMAT", requires = "file")]
+    pub format: Option<MatchFormat>,
+    /// Partitions to spread a match over, as `load` does; without it 4 for prbf2, whose maps are
+    /// larger than a zone, else 1.
+    #[arg(long, value_name = "K", value_parser = partitions())]
+    pub partitions: Option<u16>,
+    /// How many times the match is played, with other players and at a later time each time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
+    pub repeat: u32,
+    /// Timestamp of the first event, in milliseconds since the Unix epoch, as `load` says it.
+    #[arg(long, value_name = "MS", default_value_t = BASE_MS, value_parser = since_epoch())]
+    pub base_ms: i64,
+    /// A topic of events.
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+    /// Brokers to ask first, as host:port, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:9092",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub brokers: Vec<String>,
+    /// The game's rules; without it the built-in ones.
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Print every update, not only the digests.
+    #[arg(long)]
+    pub updates: bool,
+    /// Print one JSON object as the last line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tap`.
+#[derive(Clone, Debug, Args)]
+pub struct TapArgs {
+    /// Brokers to ask first, as host:port, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:9092",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub brokers: Vec<String>,
+    /// The output topic.
+    #[arg(long, value_name = "TOPIC", default_value = "hunt-updates")]
+    pub topic: String,
+    /// Where to begin: `start`, `fence` (the next one that comes), or an offset, from which on the
+    /// first fence is waited for.
+    #[arg(long, value_name = "PLACE", default_value = "fence", value_parser = parse_tap_from)]
+    pub from: TapFrom,
+    /// Only this partition.
+    #[arg(long, value_name = "K")]
+    pub partition: Option<u16>,
+    /// Print every frame's own fields instead of the updates, whether a reader takes it or not.
+    #[arg(long)]
+    pub raw: bool,
+    /// Exit after so many lines.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Exit at the present end of the topic instead of waiting for more.
+    #[arg(long)]
+    pub until_end: bool,
+}
+
+/// Arguments of `topics`.
+#[derive(Clone, Debug, Args)]
+pub struct TopicsArgs {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Partitions of topics to create: zones of the world.
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = partitions())]
+    pub partitions: u16,
+    /// Copies of each partition of topics to create.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = replicas())]
+    pub replicas: u16,
+    /// Create nothing, only check.
+    #[arg(long)]
+    pub check: bool,
+}
+
+fn partitions() -> RangedU64ValueParser<u16> {
+    RangedU64ValueParser::new().range(1..=SHARDS_MAX as u64)
+}
+
+fn demo_partitions() -> RangedU64ValueParser<u16> {
+    RangedU64ValueParser::new().range(1..=DEMO_PARTITIONS_MAX)
+}
+
+fn replicas() -> RangedU64ValueParser<u16> {
+    RangedU64ValueParser::new().range(1..=BOOTSTRAP_BROKERS_MAX as u64)
+}
+
+fn players() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+fn repeats() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=REPEATS_MAX)
+}
+
+fn since_epoch() -> RangedI64ValueParser<i64> {
+    RangedI64ValueParser::new().range(0..=TIME_MS_MAX)
+}
+
+fn at_least_one() -> RangedU64ValueParser<u64> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// How a match is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MatchFormat {
+    /// Project Reality: BF2, as its tracker records it.
+    Prbf2,
+    /// Counter-Strike: Global Offensive, as a server logs it.
+    Csgo,
+    /// Rocket League, as a replay has it.
+    RocketLeague,
+}
+
+/// How record batches are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// DEFLATE with gzip's header.
+    Gzip,
+    /// Snappy.
+    Snappy,
+    /// LZ4 frames.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// Where `tap` begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapFrom {
+    /// At the start of the log.
+    Start,
+    /// At the next fence that comes, the earliest place to join a running log.
+    Fence,
+    /// At the first fence from this offset on.
+    Offset(i64),
+}
+
+fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
+    match text {
+        "start" | "beginning" => Ok(TapFrom::Start),
+        "fence" => Ok(TapFrom::Fence),
+        _ => match text.parse() {
+            Ok(offset) if offset >= 0 => Ok(TapFrom::Offset(offset)),
+            _ => Err("say `start`, `fence` or an offset from 0 on".to_owned()),
+        },
+    }
+}

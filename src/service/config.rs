@@ -1,0 +1,427 @@
+//! The configuration: `RawConfig` as written, [`Config`] as checked.
+//!
+//! Everything that can be checked without the network is checked here, before the first socket.
+//! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
+
+use super::settings::{ConfigError, Place, Settings};
+use crate::consumer::GroupProtocol;
+use crate::publisher::frame::Format;
+use crate::{consumer, limits, publisher, runtime};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// The checked configuration, in the parts that the stages take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// For the consumer.
+    pub consumer: consumer::Options,
+    /// For the publisher.
+    pub publisher: publisher::Options,
+    /// For the hot thread.
+    pub runtime: runtime::Options,
+    /// Blocks that the queue between decoder and engine holds.
+    pub queue_blocks: usize,
+    /// The file with the game's rules; `None` takes the built-in ones.
+    pub rules_file: Option<PathBuf>,
+    /// For the service thread.
+    pub service: super::Options,
+}
+
+/// The configuration as written: one field a key, one type a section.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawConfig {
+    kafka: RawKafka,
+    fetch: RawFetch,
+    queue: RawQueue,
+    publish: RawPublish,
+    cpu: RawCpu,
+    rules: RawRules,
+    service: RawService,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawKafka {
+    brokers: Vec<String>,
+    client_id: String,
+    group: String,
+    group_instance_id: String,
+    group_protocol: String,
+    session_timeout_ms: i64,
+    input_topic: String,
+    output_topic: String,
+    dead_letter_topic: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFetch {
+    connections_per_broker: i64,
+    wait_ms_max: i64,
+    bytes_max: i64,
+    partition_bytes_max: i64,
+    receive_ring_bytes: i64,
+    batch_bytes_max: i64,
+    read_committed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawQueue {
+    blocks: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPublish {
+    format: String,
+    linger_us: i64,
+    frames_per_shard: i64,
+    queue_kbytes_max: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCpu {
+    hot_core: String,
+    helper_cores: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRules {
+    file: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawService {
+    listen: String,
+    log_format: String,
+    log_level: String,
+}
+
+/// Reads a file and the process's environment.
+pub fn load(file: &Path) -> Result<Config, ConfigError> {
+    let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
+        place: Place::File(file.display().to_string()),
+        sentence: format!("name a readable configuration file with --config: {error}"),
+    })?;
+    let variables = std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
+    parse(&file.display().to_string(), &text, variables)
+}
+
+/// The configuration that a text and some environment variables make. `file` names the text.
+pub fn parse(
+    file: &str,
+    text: &str,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Config, ConfigError> {
+    let mut settings = Settings::defaults();
+    settings.lay_file(file, text)?;
+    settings.lay_environment(variables)?;
+    let raw = RawConfig::deserialize(settings.values().clone())
+        .expect("every layer has the keys and types of the defaults, which a test parses");
+    Check { settings: &settings }.config(&raw)
+}
+
+/// The checks, with what is needed to say where a refused value is written.
+struct Check<'a> {
+    settings: &'a Settings,
+}
+
+impl Check<'_> {
+    fn config(&self, raw: &RawConfig) -> Result<Config, ConfigError> {
+        self.topics_differ(&raw.kafka)?;
+        Ok(Config {
+            consumer: self.consumer(&raw.kafka, &raw.fetch)?,
+            publisher: self.publisher(&raw.kafka, &raw.publish)?,
+            runtime: self.runtime(&raw.cpu)?,
+            queue_blocks: self.number(
+                "queue.blocks",
+                raw.queue.blocks,
+                1..=limits::QUEUE_BLOCKS_MAX,
+            )?,
+            rules_file: optional(&raw.rules.file).map(PathBuf::from),
+            service: self.service(&raw.service)?,
+        })
+    }
+
+    fn consumer(&self, kafka: &RawKafka, raw: &RawFetch) -> Result<consumer::Options, ConfigError> {
+        let options = consumer::Options {
+            brokers: self.brokers(&kafka.brokers)?,
+            client_id: self.name("kafka.client_id", &kafka.client_id)?,
+            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
+            group: self.name("kafka.group", &kafka.group)?,
+            group_instance_id: match optional(&kafka.group_instance_id) {
+                Some(name) => Some(self.name("kafka.group_instance_id", name)?),
+                None => None,
+            },
+            group_protocol: self.choice(
+                "kafka.group_protocol",
+                &kafka.group_protocol,
+                &[("classic", GroupProtocol::Classic), ("consumer", GroupProtocol::Consumer)],
+            )?,
+            session_timeout_ms: self.number(
+                "kafka.session_timeout_ms",
+                kafka.session_timeout_ms,
+                limits::SESSION_TIMEOUT_MS_MIN..=limits::SESSION_TIMEOUT_MS_MAX,
+            )?,
+            connections_per_broker: self.number(
+                "fetch.connections_per_broker",
+                raw.connections_per_broker,
+                1..=limits::CONNECTIONS_PER_BROKER_MAX,
+            )?,
+            fetch_wait_ms_max: self.number(
+                "fetch.wait_ms_max",
+                raw.wait_ms_max,
+                0..=limits::FETCH_WAIT_MS_MAX,
+            )?,
+            receive_ring_bytes: self.number(
+                "fetch.receive_ring_bytes",
+                raw.receive_ring_bytes,
+                limits::RECEIVE_RING_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX,
+            )?,
+            fetch_bytes_max: self.number(
+                "fetch.bytes_max",
+                raw.bytes_max,
+                limits::FETCH_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX / 2,
+            )?,
+            partition_bytes_max: self.number(
+                "fetch.partition_bytes_max",
+                raw.partition_bytes_max,
+                limits::FETCH_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX / 2,
+            )?,
+            batch_bytes_max: self.number(
+                "fetch.batch_bytes_max",
+                raw.batch_bytes_max,
+                limits::RING_STEP_BYTES..=limits::BATCH_BYTES_MAX,
+            )?,
+            read_committed: raw.read_committed,
+        };
+        self.receive_ring_fits(&options)?;
+        Ok(options)
+    }
+
+    fn receive_ring_fits(&self, options: &consumer::Options) -> Result<(), ConfigError> {
+        let ring = options.receive_ring_bytes;
+        if !ring.is_multiple_of(limits::RING_STEP_BYTES) {
+            let sentence = format!("= {ring}: choose a multiple of {}", limits::RING_STEP_BYTES);
+            return Err(self.error("fetch.receive_ring_bytes", sentence));
+        }
+        if options.fetch_bytes_max > ring / 2 {
+            let sentence = format!(
+                "= {}: choose at most half of fetch.receive_ring_bytes, {}",
+                options.fetch_bytes_max,
+                ring / 2
+            );
+            return Err(self.settings.error(
+                "fetch",
+                "bytes_max",
+                &["receive_ring_bytes"],
+                sentence,
+            ));
+        }
+        if options.partition_bytes_max > options.fetch_bytes_max {
+            let sentence = format!(
+                "= {}: choose at most fetch.bytes_max, {}",
+                options.partition_bytes_max, options.fetch_bytes_max
+            );
+            return Err(self.settings.error(
+                "fetch",
+                "partition_bytes_max",
+                &["bytes_max"],
+                sentence,
+            ));
+        }
+        Ok(())
+    }
+
+    fn publisher(
+        &self,
+        kafka: &RawKafka,
+        raw: &RawPublish,
+    ) -> Result<publisher::Options, ConfigError> {
+        Ok(publisher::Options {
+            brokers: self.brokers(&kafka.brokers)?,
+            client_id: self.name("kafka.client_id", &kafka.client_id)?,
+            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
+            output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
+            dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
+            format: self.choice(
+                "publish.format",
+                &raw.format,
+                &[("json", Format::Json), ("binary", Format::Binary)],
+            )?,
+            linger_us: self.number(
+                "publish.linger_us",
+                raw.linger_us,
+                0..=limits::LINGER_US_MAX,
+            )?,
+            frames_per_shard: self.number(
+                "publish.frames_per_shard",
+                raw.frames_per_shard,
+                1..=limits::SHARD_FRAMES_MAX,
+            )?,
+            queue_kbytes_max: self.number(
+                "publish.queue_kbytes_max",
+                raw.queue_kbytes_max,
+                // Less than one frame would never let any out.
+                limits::FRAME_BYTES_MAX / 1024..=limits::PUBLISH_QUEUE_KBYTES_MAX,
+            )?,
+        })
+    }
+
+    fn runtime(&self, raw: &RawCpu) -> Result<runtime::Options, ConfigError> {
+        let hot_core = match raw.hot_core.as_str() {
+            "auto" => None,
+            text => Some(text.parse().ok().filter(|core| *core < limits::CORES_MAX).ok_or_else(
+                || {
+                    let sentence = format!("= \"{text}\": write \"auto\" or one core, as in \"3\"");
+                    self.error("cpu.hot_core", sentence)
+                },
+            )?),
+        };
+        let helper_cores = match raw.helper_cores.as_str() {
+            "auto" => None,
+            text => Some(runtime::cpu::parse_list(text).ok_or_else(|| {
+                let sentence =
+                    format!("= \"{text}\": write \"auto\" or a list of cores, as in \"0-1,4\"");
+                self.error("cpu.helper_cores", sentence)
+            })?),
+        };
+        if let (Some(hot), Some(helpers)) = (hot_core, &helper_cores)
+            && helpers.contains(&hot)
+        {
+            let sentence = format!("has the hot core, {hot}: leave it out of the list");
+            return Err(self.error("cpu.helper_cores", sentence));
+        }
+        Ok(runtime::Options { hot_core, helper_cores, ring_entries: limits::RING_ENTRIES })
+    }
+
+    fn service(&self, raw: &RawService) -> Result<super::Options, ConfigError> {
+        let listen: SocketAddr = raw.listen.parse().map_err(|_| {
+            let sentence = format!(
+                "= \"{}\": write an IP address and a port, as in \"127.0.0.1:9464\"",
+                raw.listen
+            );
+            self.error("service.listen", sentence)
+        })?;
+        Ok(super::Options {
+            listen,
+            log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
+            log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
+        })
+    }
+
+    /// A number within its limits, as the type of its option.
+    fn number<T>(
+        &self,
+        path: &str,
+        written: i64,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ConfigError>
+    where
+        T: TryFrom<i64> + PartialOrd + std::fmt::Display,
+    {
+        T::try_from(written).ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            let sentence = format!("= {written}: choose {} to {}", range.start(), range.end());
+            self.error(path, sentence)
+        })
+    }
+
+    /// One of a few words.
+    fn choice<T: Copy>(
+        &self,
+        path: &str,
+        written: &str,
+        choices: &[(&str, T)],
+    ) -> Result<T, ConfigError> {
+        match choices.iter().find(|(word, _)| *word == written) {
+            Some((_, choice)) => Ok(*choice),
+            None => {
+                let words: Vec<_> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+                let sentence = format!("= \"{written}\": choose one of {}", words.join(", "));
+                Err(self.error(path, sentence))
+            }
+        }
+    }
+
+    /// A name that brokers show in logs and tools.
+    fn name(&self, path: &str, written: &str) -> Result<String, ConfigError> {
+        let printable = written.chars().all(|c| c.is_ascii_graphic());
+        if written.is_empty() || written.len() > limits::NAME_CHARS_MAX || !printable {
+            let sentence = format!(
+                "= \"{written}\": choose 1 to {} printable ASCII characters without spaces",
+                limits::NAME_CHARS_MAX
+            );
+            return Err(self.error(path, sentence));
+        }
+        Ok(written.to_owned())
+    }
+
+    /// A topic name, by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
+    fn topic(&self, path: &str, written: &str) -> Result<String, ConfigError> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let length = 1..=limits::TOPIC_NAME_CHARS_MAX;
+        let dots = matches!(written, "." | "..");
+        if !length.contains(&written.len()) || !written.chars().all(legal) || dots {
+            let sentence = format!(
+                "= \"{written}\": choose 1 to {} letters, digits, '.', '_' or '-'",
+                limits::TOPIC_NAME_CHARS_MAX
+            );
+            return Err(self.error(path, sentence));
+        }
+        Ok(written.to_owned())
+    }
+
+    fn topics_differ(&self, raw: &RawKafka) -> Result<(), ConfigError> {
+        let mut seen = BTreeSet::from([raw.input_topic.as_str()]);
+        let others =
+            [("output_topic", &raw.output_topic), ("dead_letter_topic", &raw.dead_letter_topic)];
+        for (key, topic) in others {
+            if !seen.insert(topic) {
+                let sentence = format!("= \"{topic}\": choose a topic that no other key names");
+                let related = ["input_topic", "output_topic"];
+                return Err(self.settings.error("kafka", key, &related, sentence));
+            }
+        }
+        Ok(())
+    }
+
+    fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
+        if !(1..=limits::BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
+            let sentence = format!(
+                "has {} entries: name 1 to {}",
+                written.len(),
+                limits::BOOTSTRAP_BROKERS_MAX
+            );
+            return Err(self.error("kafka.brokers", sentence));
+        }
+        for broker in written {
+            let port = broker.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none_or(|port| port == 0) || broker.contains([',', ' ', '/']) {
+                let sentence =
+                    format!("has the entry \"{broker}\": write host:port, as in \"kafka-1:9092\"");
+                return Err(self.error("kafka.brokers", sentence));
+            }
+        }
+        Ok(written.to_vec())
+    }
+
+    fn error(&self, path: &str, sentence: String) -> ConfigError {
+        let (section, key) = path.split_once('.').expect("a path is section.key");
+        self.settings.error(section, key, &[], sentence)
+    }
+}
+
+/// A text whose emptiness means "none".
+fn optional(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}

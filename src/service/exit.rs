@@ -1,0 +1,113 @@
+//! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
+
+/// How the process ended, for whoever started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// All is well.
+    Ok = 0,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The configuration is wrong.
+    Config = 3,
+    /// No broker answers.
+    KafkaUnreachable = 4,
+    /// A topic is missing or has the wrong shape.
+    TopicWrong = 5,
+    /// A broker refuses a topic or the group.
+    NotAuthorised = 6,
+    /// The kernel refuses io_uring.
+    RingUnavailable = 7,
+    /// The hot thread cannot have a core of its own.
+    CorePinning = 8,
+    /// A verification failed.
+    VerificationFailed = 9,
+    /// A shard halted and cannot go on.
+    ShardHalted = 10,
+    /// The process has no file descriptor or thread left.
+    OutOfResources = 11,
+    /// A bug.
+    Bug = 70,
+    /// A second signal ended the process before it had drained.
+    Interrupted = 130,
+}
+
+impl ExitCode {
+    /// All codes, by number.
+    pub const ALL: [ExitCode; 13] = [
+        ExitCode::Ok,
+        ExitCode::Usage,
+        ExitCode::Config,
+        ExitCode::KafkaUnreachable,
+        ExitCode::TopicWrong,
+        ExitCode::NotAuthorised,
+        ExitCode::RingUnavailable,
+        ExitCode::CorePinning,
+        ExitCode::VerificationFailed,
+        ExitCode::ShardHalted,
+        ExitCode::OutOfResources,
+        ExitCode::Bug,
+        ExitCode::Interrupted,
+    ];
+
+    /// The number that the process exits with.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What the code means and what to do, as docs/OPERATIONS.md says it.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            ExitCode::Ok => "All is well: the work is done, or a signal asked to stop.",
+            ExitCode::Usage => "The command line is wrong: see `--help`.",
+            ExitCode::Config => "The configuration is wrong: the message names file and line.",
+            ExitCode::KafkaUnreachable => {
+                "No broker answers: check `kafka.brokers` and the network."
+            }
+            ExitCode::TopicWrong => {
+                "A topic is missing or has the wrong shape: `huntd topics` creates and checks them."
+            }
+            ExitCode::NotAuthorised => {
+                "A broker refuses a topic or the group: grant the right that the message names."
+            }
+            ExitCode::RingUnavailable => {
+                "The kernel refuses io_uring: check `kernel.io_uring_disabled` and seccomp filters."
+            }
+            ExitCode::CorePinning => {
+                "The hot thread cannot have its core: check `[cpu]` and the allowed cores."
+            }
+            ExitCode::VerificationFailed => {
+                "A verification failed: events were lost, doubled or changed. Please report it."
+            }
+            ExitCode::ShardHalted => {
+                "A shard halted and cannot go on: the log names partition, offset and reason."
+            }
+            ExitCode::OutOfResources => {
+                "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."
+            }
+            ExitCode::Bug => "A bug: the message names the place. Please report it.",
+            ExitCode::Interrupted => "A second signal ended the process before it had drained.",
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> std::process::ExitCode {
+        std::process::ExitCode::from(code.number())
+    }
+}
+
+/// Makes a panic in any thread end the process with [`ExitCode::Bug`], after its message.
+///
+/// A daemon that has lost one of its threads would go on with wrong promises; the supervisor's
+/// restart goes through recovery instead. `is_contained` says, on the thread that panics, whether
+/// somebody is there to catch it.
+pub fn end_on_panic(is_contained: fn() -> bool) {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if !is_contained() {
+            std::process::exit(i32::from(ExitCode::Bug.number()));
+        }
+    }));
+}

@@ -1,0 +1,200 @@
+//! HTTP for monitoring: `/metrics`, `/livez`, `/readyz`.
+//!
+//! One request a connection, then close. Connections, bytes and time are bounded; whatever bytes
+//! come, they get an answer or a close.
+
+use super::Observed;
+use super::exposition;
+use crate::limits::{
+    HTTP_DRAIN_BYTES_MAX, HTTP_EXCHANGE_MS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX,
+};
+use async_io::{Async, Timer};
+use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
+use std::cell::Cell;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// The listening socket.
+pub struct Exporter {
+    listener: Async<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Exporter {
+    /// Listens from now on; requests wait until [`Exporter::serve`] runs.
+    pub fn bind(listen: SocketAddr) -> io::Result<Exporter> {
+        let listener = Async::<TcpListener>::bind(listen)?;
+        let address = listener.get_ref().local_addr()?;
+        Ok(Exporter { listener, address })
+    }
+
+    /// The address, with the port that a port 0 became.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves one connection after another, for ever. As many connections are served at once as
+    /// this is called.
+    pub async fn serve(&self, observed: &Observed, live: &Cell<bool>) {
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                // Out of file descriptors, most likely: others must close some first.
+                Timer::after(Duration::from_millis(100)).await;
+                continue;
+            };
+            let patience = async {
+                Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
+                Ok(())
+            };
+            // A client that breaks off is the client's matter.
+            let _ = exchange(stream, observed, live).or(patience).await;
+        }
+    }
+}
+
+/// What a request's bytes so far ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing yet: the head is incomplete.
+    More,
+    /// A page.
+    Page(Page, Method),
+    /// Something that is refused.
+    Refused(Refused),
+}
+
+/// What is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Everything that is measured, for Prometheus.
+    Metrics,
+    /// Whether the process should be left alone.
+    Live,
+    /// Whether it should get work.
+    Ready,
+}
+
+/// Whether the body is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Head and body.
+    Get,
+    /// The head alone.
+    Head,
+}
+
+/// Why a request gets no page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is no HTTP/1 request.
+    Malformed,
+    /// There is no such page.
+    NotFound,
+    /// The page cannot be written to.
+    Method,
+    /// Its head is too long.
+    TooLarge,
+}
+
+/// Reads a request's head. `bytes` are all that came so far.
+pub fn asked(bytes: &[u8]) -> Asked {
+    let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) if bytes.len() < HTTP_HEAD_BYTES_MAX => return Asked::More,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Asked::Refused(Refused::TooLarge);
+        }
+        Err(_) => return Asked::Refused(Refused::Malformed),
+    }
+    let path = request.path.unwrap_or_default();
+    let page = match path.split('?').next().unwrap_or_default() {
+        "/metrics" => Page::Metrics,
+        "/livez" => Page::Live,
+        "/readyz" => Page::Ready,
+        _ => return Asked::Refused(Refused::NotFound),
+    };
+    match request.method {
+        Some("GET") => Asked::Page(page, Method::Get),
+        Some("HEAD") => Asked::Page(page, Method::Head),
+        _ => Asked::Refused(Refused::Method),
+    }
+}
+
+/// One request and its answer.
+async fn exchange(
+    mut stream: Async<TcpStream>,
+    observed: &Observed,
+    live: &Cell<bool>,
+) -> io::Result<()> {
+    let mut head = [0; HTTP_HEAD_BYTES_MAX];
+    let mut filled = 0;
+    let asked = loop {
+        let read = stream.read(&mut head[filled..]).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        filled += read;
+        match asked(&head[..filled]) {
+            Asked::More => {}
+            asked => break asked,
+        }
+    };
+    stream.write_all(&answer(asked, observed, live.get())).await?;
+    stream.get_ref().shutdown(Shutdown::Write)?;
+    drain(&mut stream).await
+}
+
+/// Reads what the client still sends: closing with unread bytes would reset the connection and take
+/// the answer with it.
+async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
+    let mut scrap = [0; 1024];
+    let mut drained = 0;
+    while drained < HTTP_DRAIN_BYTES_MAX {
+        let read = stream.read(&mut scrap).await?;
+        if read == 0 {
+            break;
+        }
+        drained += read;
+    }
+    Ok(())
+}
+
+fn answer(asked: Asked, observed: &Observed, live: bool) -> Vec<u8> {
+    let refused = |status, sentence: &str| (status, format!("{sentence}\n"));
+    let (status, body) = match asked {
+        Asked::More => unreachable!("an answer waits for the whole head"),
+        Asked::Page(Page::Metrics, _) => ("200 OK", exposition::render(observed)),
+        Asked::Page(Page::Live, _) if live => ("200 OK", "live\n".to_owned()),
+        Asked::Page(Page::Live, _) => {
+            ("503 Service Unavailable", "the hot thread does not turn\n".to_owned())
+        }
+        Asked::Page(Page::Ready, _) => match observed.status.unready() {
+            None => ("200 OK", "ready\n".to_owned()),
+            Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
+        },
+        Asked::Refused(Refused::Malformed) => refused("400 Bad Request", "send HTTP/1.1"),
+        Asked::Refused(Refused::NotFound) => {
+            refused("404 Not Found", "ask for /metrics, /livez or /readyz")
+        }
+        Asked::Refused(Refused::Method) => refused("405 Method Not Allowed", "use GET"),
+        Asked::Refused(Refused::TooLarge) => {
+            refused("431 Request Header Fields Too Large", "send a shorter request")
+        }
+    };
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n",
+        body.len()
+    );
+    if asked == Asked::Refused(Refused::Method) {
+        answer += "Allow: GET, HEAD\r\n";
+    }
+    answer += "\r\n";
+    if !matches!(asked, Asked::Page(_, Method::Head)) {
+        answer += &body;
+    }
+    answer.into_bytes()
+}

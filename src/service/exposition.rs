@@ -1,0 +1,172 @@
+//! Everything that is measured, in Prometheus' text format 0.0.4.
+//!
+//! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
+
+use super::Observed;
+use crate::metrics::{Counter, Gauge, Histogram, Metrics, Reasons};
+use crate::progress::{Progress, ShardProgress};
+use std::fmt::Write;
+
+/// One metric family beside the plain counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// The whole name.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// What its value means.
+    pub help: &'static str,
+}
+
+/// All families but the plain counters, in the order of the page.
+pub const FAMILIES: [Family; 14] = [
+    family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
+    family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
+    family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
+    family("huntd_queue_blocks_max", "gauge", "Blocks that the queue can hold."),
+    family("huntd_connections", "gauge", "Connections to brokers that are open."),
+    family("huntd_shards_owned", "gauge", "Shards owned now."),
+    family("huntd_shards_halted", "gauge", "Shards that cannot go on without an operator."),
+    family(
+        "huntd_end_to_end_seconds",
+        "histogram",
+        "Time from the ts_us of a frame's newest event to the frame's acknowledgement.",
+    ),
+    family(
+        "huntd_progress_offset",
+        "gauge",
+        "Next input offset that a stage has not seen, by partition and stage.",
+    ),
+    family("huntd_updates_next", "gauge", "Number of a partition's next update."),
+    family(
+        "huntd_lag_records",
+        "gauge",
+        "Records in the input and in no acknowledged frame, by partition; absent while unknown.",
+    ),
+    family("huntd_ready", "gauge", "1 while the daemon should get work."),
+    family("huntd_resident_memory_bytes", "gauge", "Memory of the process that is in RAM."),
+    family("huntd_build_info", "gauge", "1, with the version as a label."),
+];
+
+const fn family(name: &'static str, kind: &'static str, help: &'static str) -> Family {
+    Family { name, kind, help }
+}
+
+/// Renders the whole page.
+pub fn render(observed: &Observed) -> String {
+    let mut page = String::with_capacity(16 * 1024);
+    for counter in Counter::ALL {
+        let name = format!("huntd_{}_total", counter.name());
+        head(&mut page, &name, "counter", counter.help());
+        line(&mut page, &name, "", observed.metrics.get(counter));
+    }
+    for family in FAMILIES {
+        head(&mut page, family.name, family.kind, family.help);
+        values(&mut page, family.name, observed);
+    }
+    page
+}
+
+fn values(page: &mut String, name: &str, observed: &Observed) {
+    let Observed { metrics, progress, status } = observed;
+    match name {
+        "huntd_refusals_total" => reasons(page, name, &metrics.refusals),
+        "huntd_rejects_total" => reasons(page, name, &metrics.rejects),
+        "huntd_queue_blocks" => line(page, name, "", metrics.gauge(Gauge::QueueBlocks)),
+        "huntd_queue_blocks_max" => line(page, name, "", metrics.gauge(Gauge::QueueBlocksMax)),
+        "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),
+        "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
+        "huntd_shards_halted" => line(page, name, "", u64::from(status.halted_shards())),
+        "huntd_end_to_end_seconds" => histogram(page, name, metrics),
+        "huntd_progress_offset" => stages(page, name, progress),
+        "huntd_updates_next" => {
+            by_partition(page, name, progress, |shard| Some(shard.next_update.get()));
+        }
+        "huntd_lag_records" => {
+            by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));
+        }
+        "huntd_ready" => line(page, name, "", u64::from(status.unready().is_none())),
+        "huntd_resident_memory_bytes" => {
+            if let Some(bytes) = resident_bytes() {
+                line(page, name, "", bytes);
+            }
+        }
+        "huntd_build_info" => {
+            line(page, name, concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        }
+        _ => unreachable!("the list of families is closed"),
+    }
+}
+
+fn head(page: &mut String, name: &str, kind: &str, help: &str) {
+    writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes it");
+}
+
+fn line(page: &mut String, name: &str, labels: &str, value: u64) {
+    writeln!(page, "{name}{labels} {value}").expect("a string takes it");
+}
+
+fn reasons(page: &mut String, name: &str, reasons: &Reasons) {
+    for (reason, count) in reasons.iter() {
+        line(page, name, &format!("{{reason=\"{reason}\"}}"), count);
+    }
+}
+
+fn by_partition(
+    page: &mut String,
+    name: &str,
+    progress: &Progress,
+    value: impl Fn(&ShardProgress) -> Option<u64>,
+) {
+    for (partition, shard) in progress.owned() {
+        if let Some(value) = value(shard) {
+            line(page, name, &format!("{{partition=\"{partition}\"}}"), value);
+        }
+    }
+}
+
+fn stages(page: &mut String, name: &str, progress: &Progress) {
+    for (partition, shard) in progress.owned() {
+        let stages = [
+            ("fetched", &shard.fetched),
+            ("decoded", &shard.decoded),
+            ("applied", &shard.applied),
+            ("published", &shard.published),
+            ("acked", &shard.acked),
+        ];
+        for (stage, offset) in stages {
+            let labels = format!("{{partition=\"{partition}\",stage=\"{stage}\"}}");
+            line(page, name, &labels, offset.get().max(0).cast_unsigned());
+        }
+    }
+}
+
+/// Cumulative buckets in seconds, the base unit. The count is the sum of the buckets that were
+/// read, so that a page agrees with itself while the writer goes on.
+fn histogram(page: &mut String, name: &str, metrics: &Metrics) {
+    let mut count = 0;
+    for (bucket, events) in metrics.end_to_end.counts().into_iter().enumerate() {
+        count += events;
+        let bound = match Histogram::upper_us(bucket) {
+            Some(us) => seconds(us),
+            None => "+Inf".to_owned(),
+        };
+        line(page, &format!("{name}_bucket"), &format!("{{le=\"{bound}\"}}"), count);
+    }
+    let sum = seconds(metrics.end_to_end.sum_us());
+    writeln!(page, "{name}_sum {sum}").expect("a string takes it");
+    line(page, &format!("{name}_count"), "", count);
+}
+
+/// Microseconds as seconds, exactly.
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// `VmRSS` of proc_pid_status(5).
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kbytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kbytes * 1024)
+}

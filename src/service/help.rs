@@ -1,0 +1,68 @@
+//! What `--help` says about each verb: what it does, what to expect, an example.
+
+/// `huntd run --help`.
+pub const RUN: &str = "\
+Run the daemon until SIGTERM or SIGINT, which make it drain and exit 0.
+
+It joins the consumer group, takes the partitions that the group gives it, and reports to systemd \
+when it was started there.
+
+Example:
+  huntd run --config /etc/huntd/huntd.toml";
+
+/// `huntd check --help`.
+pub const CHECK: &str = "\
+Check everything that would keep `huntd run` from starting, and say in one sentence what to do \
+about the first trouble.
+
+Offline: every key and the cores. Otherwise also the brokers and the topics.
+
+Example:
+  huntd check --config huntd.toml --offline";
+
+/// `huntd demo --help`.
+pub const DEMO: &str = "\
+Run load generator, daemon and verifying reader in this process, with librdkafka's mock cluster \
+between them, and end with a table of what happened. Exit 0 only if every event is accounted for.
+
+Latencies are the mock's, not a real broker's.
+
+Examples:
+  huntd demo
+  huntd demo --events 1000000 --rate 200000 --json";
+
+/// `huntd load --help`.
+pub const LOAD: &str = "\
+Produce player events to a topic: made-up ones, or a recorded match. With --rate the load is open \
+loop: events are due at their times, however slow the broker is.
+
+Examples:
+  huntd load --topic hunt-events --events 4000000
+  huntd load --topic hunt-events --match match.jsonl.zst --format prbf2 --rate 50000";
+
+/// `huntd replay --help`.
+pub const REPLAY: &str = "\
+Apply events with the daemon's own decoder and engine, without the daemon: what it prints is what \
+the daemon must publish. Take the events from a file (a recorded match, or one JSON event a line) \
+or from a topic, from its start to its present end.
+
+Examples:
+  huntd replay --file match.jsonl.zst --format prbf2 --partitions 4
+  huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
+
+/// `huntd tap --help`.
+pub const TAP: &str = "\
+Print the updates of an output topic as JSON lines, once each and in order: frames of former \
+owners and repeated frames are dropped, gaps and broken chains are reported on standard error.
+
+Example:
+  huntd tap --brokers 127.0.0.1:9092 --topic hunt-updates --from start";
+
+/// `huntd topics --help`.
+pub const TOPICS: &str = "\
+Create the input, output and dead-letter topics that a configuration names, with the settings that \
+huntd relies on; topics that exist are checked, and never changed.
+
+Examples:
+  huntd topics --config huntd.toml --partitions 12 --replicas 3
+  huntd topics --config huntd.toml --check";

@@ -1,0 +1,127 @@
+//! Log lines: to the journal when systemd started the daemon, else to standard error.
+
+use super::Options;
+use crate::limits::REPEATED_NOTICE_S;
+use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The journal under systemd, else text.
+    Auto,
+    /// One line of text each.
+    Text,
+    /// One JSON object each.
+    Json,
+    /// Fields in the journal.
+    Journald,
+}
+
+/// The words of `service.log_format`.
+pub const FORMATS: [(&str, Format); 4] = [
+    ("auto", Format::Auto),
+    ("text", Format::Text),
+    ("json", Format::Json),
+    ("journald", Format::Journald),
+];
+
+/// The words of `service.log_level`.
+pub const LEVELS: [(&str, Level); 5] = [
+    ("error", Level::ERROR),
+    ("warn", Level::WARN),
+    ("info", Level::INFO),
+    ("debug", Level::DEBUG),
+    ("trace", Level::TRACE),
+];
+
+/// Sends log lines where the options say, for the rest of the process's life. Where the journal is
+/// asked for and absent, text takes its place, with a line that says so.
+pub fn start(options: &Options) {
+    let journal = match options.log_format {
+        Format::Journald => true,
+        Format::Auto => stderr_is_the_journal(),
+        Format::Text | Format::Json => false,
+    };
+    let journal = journal.then(tracing_journald::layer);
+    let refusal = match &journal {
+        Some(Err(error)) => Some(error.to_string()),
+        _ => None,
+    };
+    let layer = match journal {
+        Some(Ok(layer)) => layer.boxed(),
+        _ if options.log_format == Format::Json => {
+            tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).boxed()
+        }
+        _ => tracing_subscriber::fmt::layer()
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr)
+            .boxed(),
+    };
+    let level = LevelFilter::from_level(options.log_level);
+    // An error means that the embedding program has a subscriber, which then serves.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(level)).try_init();
+    if let Some(refusal) = refusal {
+        tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
+    }
+}
+
+/// Whether standard error is the stream that systemd connected to the journal. The variable alone
+/// is not enough: it is inherited by children whose output goes elsewhere.
+fn stderr_is_the_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let Ok(stderr) = std::fs::metadata("/proc/self/fd/2") else {
+        return false;
+    };
+    stream == format!("{}:{}", stderr.dev(), stderr.ino())
+}
+
+/// Lets one of many equal notices through in a while, and counts the others.
+#[derive(Debug, Default)]
+pub struct Repeated {
+    last: Option<Instant>,
+    withheld: u64,
+}
+
+impl Repeated {
+    /// No notice so far.
+    pub const fn new() -> Repeated {
+        Repeated { last: None, withheld: 0 }
+    }
+
+    /// Whether to log now; if so, how many notices were withheld since the last one.
+    pub fn notice(&mut self, now: Instant) -> Option<u64> {
+        let pause = Duration::from_secs(REPEATED_NOTICE_S);
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
+            self.withheld += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_notices_are_counted_and_let_through_after_a_pause() {
+        let start = Instant::now();
+        let pause = Duration::from_secs(REPEATED_NOTICE_S);
+        let mut repeated = Repeated::new();
+        assert_eq!(repeated.notice(start), Some(0));
+        assert_eq!(repeated.notice(start + pause / 2), None);
+        assert_eq!(repeated.notice(start + pause / 2), None);
+        assert_eq!(repeated.notice(start + pause), Some(2));
+        assert_eq!(repeated.notice(start + pause + pause), Some(0));
+    }
+}

@@ -1,0 +1,148 @@
+//! What the operator sees: command line, configuration, systemd, HTTP.
+//!
+//! One thread, off the hot core, does all of it while the daemon runs: it answers HTTP, talks to
+//! systemd and waits for signals. It reads what the other threads write to [`Metrics`],
+//! [`Progress`] and [`Status`], and never waits for them.
+
+pub mod cli;
+
+pub mod help;
+
+pub mod config;
+
+pub mod settings;
+
+pub mod check;
+
+pub mod status;
+
+pub mod exporter;
+
+pub mod exposition;
+
+pub mod notify;
+
+pub mod shutdown;
+
+pub mod log;
+
+pub mod exit;
+
+use crate::limits;
+use crate::metrics::Metrics;
+use crate::progress::Progress;
+use exporter::Exporter;
+use notify::Reporter;
+use smol::channel;
+use status::Status;
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What the service thread is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where HTTP is served.
+    pub listen: SocketAddr,
+    /// How log lines look.
+    pub log_format: log::Format,
+    /// The least level that is logged.
+    pub log_level: tracing::Level,
+}
+
+/// What the service thread reads.
+#[derive(Clone)]
+pub struct Observed {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// What the daemon is doing.
+    pub status: Arc<Status>,
+}
+
+/// Why the service thread cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The HTTP address is taken or is no address of this host.
+    #[error("cannot listen on {listen}: choose another service.listen ({source})")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The process has no file descriptor or thread left.
+    #[error("cannot start the service thread: raise the limits of open files and tasks ({0})")]
+    Resources(#[source] io::Error),
+}
+
+/// The running service thread.
+pub struct Service {
+    thread: JoinHandle<()>,
+    /// Dropping it ends the thread.
+    alive: channel::Sender<()>,
+    address: SocketAddr,
+}
+
+impl Service {
+    /// Starts to serve. `stop` is called once, from the service thread, when SIGTERM or SIGINT asks
+    /// the daemon to drain; a second signal ends the process at once.
+    ///
+    /// The new thread inherits the caller's allowed cores.
+    pub fn start(
+        options: &Options,
+        observed: Observed,
+        stop: impl FnOnce() + Send + 'static,
+    ) -> Result<Service, Error> {
+        let exporter = Exporter::bind(options.listen)
+            .map_err(|source| Error::Listen { listen: options.listen, source })?;
+        let address = exporter.address();
+        let signals = shutdown::Signals::listen().map_err(Error::Resources)?;
+        let (alive, ended) = channel::bounded::<()>(1);
+        let thread = std::thread::Builder::new()
+            .name("service".to_owned())
+            .spawn(move || serve(exporter, signals, observed, stop, &ended))
+            .map_err(Error::Resources)?;
+        tracing::info!(%address, "serving /metrics, /livez and /readyz");
+        Ok(Service { thread, alive, address })
+    }
+
+    /// Where HTTP is served, with the port that a configured port 0 became.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the thread and waits for it.
+    pub fn finish(self) {
+        drop(self.alive);
+        self.thread.join().expect("a panic in any thread ends the process");
+    }
+}
+
+/// The service thread, from first to last.
+fn serve(
+    exporter: Exporter,
+    signals: shutdown::Signals,
+    observed: Observed,
+    stop: impl FnOnce() + 'static,
+    ended: &channel::Receiver<()>,
+) {
+    let live = Rc::new(Cell::new(true));
+    let exporter = Rc::new(exporter);
+    let executor = smol::LocalExecutor::new();
+    for _ in 0..limits::HTTP_CONNECTIONS_MAX {
+        let (exporter, observed, live) = (exporter.clone(), observed.clone(), live.clone());
+        executor.spawn(async move { exporter.serve(&observed, &live).await }).detach();
+    }
+    executor.spawn(signals.watch(stop)).detach();
+    executor.spawn(Reporter::run(observed, live)).detach();
+    // Nothing is ever sent: the wait ends when the other end is dropped.
+    smol::block_on(executor.run(ended.recv())).expect_err("the channel carries no message");
+    notify::stopped();
+}
+
+pub mod rules;

@@ -1,0 +1,306 @@
+//! The only place that talks to systemd: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC.
+//!
+//! The watchdog is fed only if the hot thread has turned since the last time: a stuck engine gets
+//! the daemon restarted, whatever the other threads do.
+
+use super::Observed;
+use super::status::Phase;
+use crate::limits::{DRAIN_MS_MAX, LOOK_MS_MAX, PATIENCE_MS, STATUS_MS, STUCK_MS};
+use crate::metrics::Counter;
+use futures_lite::FutureExt;
+use sd_notify::NotifyState;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What the daemon looks like at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// When.
+    pub now: Instant,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Shards that cannot go on.
+    pub halted_shards: u32,
+    /// Turns of the hot thread so far.
+    pub turns: u64,
+    /// Records taken so far, whatever became of them.
+    pub records: u64,
+    /// Shards owned.
+    pub shards: usize,
+    /// Records that are in the input and not yet in an acknowledged frame; `None` while unknown.
+    pub lag: Option<i64>,
+}
+
+/// What to tell systemd now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The daemon is ready: said once.
+    pub ready: bool,
+    /// It is stopping: said once.
+    pub stopping: bool,
+    /// It lives: said after each look that saw the hot thread turn.
+    pub watchdog: bool,
+    /// Microseconds of patience to ask for.
+    pub extend_us: Option<u32>,
+    /// The line that `systemctl status` shows.
+    pub status: Option<String>,
+}
+
+/// Turns looks into reports: what must be remembered between two of them.
+#[derive(Debug)]
+pub struct Reporter {
+    last: Look,
+    ready_said: bool,
+    draining_since: Option<Instant>,
+    turned_at: Instant,
+    status_at: Option<Instant>,
+    status_records: u64,
+}
+
+impl Reporter {
+    /// Begins with a first look, which is reported only as the start of what follows.
+    pub fn new(look: Look) -> Reporter {
+        Reporter {
+            last: look,
+            ready_said: false,
+            draining_since: None,
+            turned_at: look.now,
+            status_at: None,
+            status_records: look.records,
+        }
+    }
+
+    /// Looks at the daemon and reports to systemd, for the daemon's life. `live` is false while the
+    /// hot thread is stuck.
+    pub async fn run(observed: Observed, live: Rc<Cell<bool>>) {
+        let pause = sd_notify::watchdog_enabled()
+            .map_or(Duration::MAX, |watchdog| watchdog / 3)
+            .min(Duration::from_millis(LOOK_MS_MAX));
+        let mut reporter = Reporter::new(look(&observed));
+        loop {
+            let report = reporter.next(look(&observed));
+            let stuck = reporter.stuck();
+            if live.replace(!stuck) == stuck {
+                log_liveness(stuck);
+            }
+            send(&report);
+            let seen = (reporter.last.phase, reporter.last.halted_shards);
+            let pause = async {
+                smol::Timer::after(pause).await;
+            };
+            pause.or(observed.status.changed_from(seen)).await;
+        }
+    }
+
+    /// What to say after a look.
+    pub fn next(&mut self, look: Look) -> Report {
+        let mut report = Report::default();
+        let turned = look.turns != self.last.turns;
+        if turned {
+            self.turned_at = look.now;
+        }
+        if look.phase == Phase::Ready && !self.ready_said {
+            self.ready_said = true;
+            report.ready = true;
+        }
+        if look.phase == Phase::Draining && self.draining_since.is_none() {
+            self.draining_since = Some(look.now);
+            report.stopping = true;
+        }
+        report.watchdog = turned;
+        report.extend_us = self.patience(&look, turned);
+        let news = (look.phase, look.halted_shards) != (self.last.phase, self.last.halted_shards);
+        let since = self.status_at.map(|at| look.now.saturating_duration_since(at));
+        if news || since.is_none_or(|since| since >= Duration::from_millis(STATUS_MS)) {
+            report.status = Some(status_line(&look, look.records - self.status_records, since));
+            self.status_at = Some(look.now);
+            self.status_records = look.records;
+        }
+        self.last = look;
+        report
+    }
+
+    /// Whether the hot thread has turned once, and then no more for a while.
+    fn stuck(&self) -> bool {
+        let still = self.last.now.saturating_duration_since(self.turned_at);
+        self.last.turns > 0
+            && self.last.phase < Phase::Draining
+            && still >= Duration::from_millis(STUCK_MS)
+    }
+
+    /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
+    /// move, or a drain beyond its bound, may not.
+    fn patience(&self, look: &Look, turned: bool) -> Option<u32> {
+        let waited_for = match look.phase {
+            Phase::Ready => false,
+            Phase::Starting | Phase::Joining | Phase::Connecting => !self.ready_said,
+            Phase::Draining => self.draining_since.is_some_and(|since| {
+                let drained_for = look.now.saturating_duration_since(since);
+                drained_for < Duration::from_millis(DRAIN_MS_MAX)
+            }),
+        };
+        (waited_for && turned).then_some(PATIENCE_MS as u32 * 1000)
+    }
+}
+
+/// The daemon as it is now.
+fn look(observed: &Observed) -> Look {
+    let metrics = &observed.metrics;
+    let mut shards = 0;
+    let mut lag = Some(0);
+    for (_, shard) in observed.progress.owned() {
+        shards += 1;
+        let behind = shard.lag();
+        lag = lag.zip(behind).map(|(sum, behind)| sum + behind);
+    }
+    Look {
+        now: Instant::now(),
+        phase: observed.status.phase(),
+        halted_shards: observed.status.halted_shards(),
+        turns: metrics.get(Counter::Turns),
+        records: metrics.get(Counter::RecordsReceived),
+        shards,
+        lag,
+    }
+}
+
+/// `ready: 3 shards, 120000 records/s, 78 records behind`.
+fn status_line(look: &Look, records: u64, since: Option<Duration>) -> String {
+    let mut line = format!("huntd {}: {} shards", look.phase.words(), look.shards);
+    if let Some(since) = since.filter(|since| !since.is_zero()) {
+        let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
+        line += &format!(", {rate} records/s");
+    }
+    match look.lag {
+        Some(lag) => line += &format!(", {lag} records behind"),
+        None => line += ", lag not known yet",
+    }
+    if look.halted_shards > 0 {
+        line += &format!(", {} shards HALTED: read the log", look.halted_shards);
+    }
+    line
+}
+
+fn log_liveness(stuck: bool) {
+    if stuck {
+        tracing::error!("the hot thread has not turned for {STUCK_MS} ms; the watchdog is not fed");
+    } else {
+        tracing::warn!("the hot thread turns again");
+    }
+}
+
+fn send(report: &Report) {
+    let mut states = Vec::with_capacity(5);
+    if report.ready {
+        states.push(NotifyState::Ready);
+    }
+    if report.stopping {
+        states.push(NotifyState::Stopping);
+    }
+    if report.watchdog {
+        states.push(NotifyState::Watchdog);
+    }
+    states.extend(report.extend_us.map(NotifyState::ExtendTimeoutUsec));
+    states.extend(report.status.as_deref().map(NotifyState::Status));
+    tell(&states);
+}
+
+/// The last line, when the service thread ends.
+pub fn stopped() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
+}
+
+/// Without systemd nothing is sent. A lost message is not worth a log line a second: the journal
+/// would be gone as well.
+fn tell(states: &[NotifyState<'_>]) {
+    if !states.is_empty() {
+        let _ = sd_notify::notify(states);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: Instant, ms: u64, phase: Phase, turns: u64) -> Look {
+        let now = start + Duration::from_millis(ms);
+        Look { now, phase, halted_shards: 0, turns, records: ms, shards: 2, lag: Some(7) }
+    }
+
+    #[test]
+    fn ready_and_stopping_are_said_once() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
+        let phases = [Phase::Joining, Phase::Ready, Phase::Ready, Phase::Draining, Phase::Draining];
+        let reports = (1..).zip(phases).map(|(turn, phase)| {
+            let report = reporter.next(at(start, turn * 10, phase, turn));
+            (report.ready, report.stopping)
+        });
+        let said = [(false, false), (true, false), (false, false), (false, true), (false, false)];
+        assert_eq!(reports.collect::<Vec<_>>(), said);
+    }
+
+    #[test]
+    fn the_watchdog_is_fed_only_after_a_turn() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Ready, 5));
+        let fed: Vec<_> = (1..)
+            .zip([5, 6, 6, 6, 9])
+            .map(|(tick, turns)| reporter.next(at(start, tick, Phase::Ready, turns)).watchdog)
+            .collect();
+        assert_eq!(fed, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_hot_thread_that_turned_and_stopped_is_stuck() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
+        reporter.next(at(start, 2 * STUCK_MS, Phase::Joining, 0));
+        assert!(!reporter.stuck(), "it has not begun to turn");
+        reporter.next(at(start, 2 * STUCK_MS + 1, Phase::Ready, 1));
+        reporter.next(at(start, 3 * STUCK_MS, Phase::Ready, 1));
+        assert!(!reporter.stuck(), "it may pause for a while");
+        reporter.next(at(start, 3 * STUCK_MS + 1, Phase::Ready, 1));
+        assert!(reporter.stuck());
+        reporter.next(at(start, 3 * STUCK_MS + 2, Phase::Ready, 2));
+        assert!(!reporter.stuck(), "it turns again");
+    }
+
+    #[test]
+    fn patience_is_asked_for_while_a_start_or_a_drain_moves_and_not_for_ever() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
+        let mut extends =
+            |ms, phase, turns| reporter.next(at(start, ms, phase, turns)).extend_us.is_some();
+        assert!(extends(1, Phase::Joining, 1));
+        assert!(!extends(2, Phase::Joining, 1), "nothing moved");
+        assert!(!extends(3, Phase::Ready, 2), "the start is over");
+        assert!(!extends(4, Phase::Connecting, 3), "reconnecting is no start");
+        assert!(extends(5, Phase::Draining, 4));
+        assert!(!extends(6, Phase::Draining, 4), "nothing moved");
+        assert!(extends(4 + DRAIN_MS_MAX, Phase::Draining, 5));
+        assert!(!extends(5 + DRAIN_MS_MAX, Phase::Draining, 6), "a drain has a bound");
+    }
+
+    #[test]
+    fn the_status_line_has_rate_and_lag() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Ready, 0));
+        let first = reporter.next(at(start, 0, Phase::Ready, 0)).status;
+        assert_eq!(first.as_deref(), Some("huntd is ready: 2 shards, 7 records behind"));
+        assert_eq!(reporter.next(at(start, STATUS_MS - 1, Phase::Ready, 0)).status, None);
+        let mut look = at(start, STATUS_MS, Phase::Ready, 0);
+        look.records = 3 * STATUS_MS;
+        assert_eq!(
+            reporter.next(look).status.as_deref(),
+            Some("huntd is ready: 2 shards, 3000 records/s, 7 records behind")
+        );
+        look.lag = None;
+        look.halted_shards = 1;
+        assert_eq!(
+            reporter.next(look).status.as_deref(),
+            Some("huntd is ready: 2 shards, lag not known yet, 1 shards HALTED: read the log")
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Configuration values as written, with the place where each was written.
+//!
+//! `config/huntd.toml` is compiled in: it is the one list of keys and of their defaults. A file of
+//! the operator's is laid over it, then the environment. Each layer may only name keys that exist,
+//! with values of the default's type.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+/// Every key with its default, as text.
+pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
+
+/// Environment variables that begin like this and hold `__` override keys.
+const VARIABLE_PREFIX: &str = "HUNTD_";
+
+/// Something in the configuration that huntd cannot start with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {sentence}")]
+pub struct ConfigError {
+    /// Where it is written: file and line, or environment variable.
+    pub place: Place,
+    /// What to do about it.
+    pub sentence: String,
+}
+
+/// Where a value is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the compiled-in defaults.
+    Default,
+    /// In a file, at a line counted from 1.
+    Line(String, usize),
+    /// In a file that cannot be read as a whole.
+    File(String),
+    /// In an environment variable.
+    Variable(String),
+}
+
+impl Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Default => write!(out, "built-in defaults"),
+            Place::Line(file, line) => write!(out, "{file}:{line}"),
+            Place::File(file) => write!(out, "{file}"),
+            Place::Variable(name) => write!(out, "environment variable {name}"),
+        }
+    }
+}
+
+/// The merged values of all layers.
+#[derive(Debug)]
+pub struct Settings {
+    values: Table,
+    places: BTreeMap<(String, String), Place>,
+}
+
+impl Settings {
+    /// The defaults alone.
+    pub fn defaults() -> Settings {
+        let values = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
+        Settings { values, places: BTreeMap::new() }
+    }
+
+    /// Lays a file over the values so far. `file` is its name in errors.
+    pub fn lay_file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
+        let document = DeTable::parse(text).map_err(|error| ConfigError {
+            place: line_place(file, text, error.span().map_or(0, |span| span.start)),
+            sentence: format!("write valid TOML here: {}", error.message()),
+        })?;
+        for (section, keys) in document.get_ref() {
+            let place = line_place(file, text, section.span().start);
+            self.check_section(section.get_ref(), &place)?;
+            let DeValue::Table(keys) = keys.get_ref() else {
+                let sentence = format!("write [{}] as a section with keys", section.get_ref());
+                return Err(ConfigError { place, sentence });
+            };
+            for (key, value) in keys {
+                let place = line_place(file, text, key.span().start);
+                let value = plain(value);
+                self.lay(section.get_ref(), key.get_ref(), value, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored.
+    pub fn lay_environment(
+        &mut self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        for (name, text) in variables {
+            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
+            let Some((section, key)) = key else { continue };
+            let (section, key) = (section.to_lowercase(), key.to_lowercase());
+            let place = Place::Variable(name.clone());
+            self.check_section(&section, &place)?;
+            let default = self.default_of(&section, &key, &place)?;
+            let value = parse_like(default, &text).unwrap_or(Value::String(text));
+            self.lay(&section, &key, value, place)?;
+        }
+        Ok(())
+    }
+
+    /// All values, for the typed form.
+    pub fn values(&self) -> &Table {
+        &self.values
+    }
+
+    /// An error about the value of a key, at the place where it is written; if it is not, at the
+    /// place of a related key of the same section, which then disagrees with the default.
+    pub fn error(
+        &self,
+        section: &str,
+        key: &str,
+        related: &[&str],
+        sentence: impl Display,
+    ) -> ConfigError {
+        let place = |key: &&str| self.places.get(&(section.to_owned(), (*key).to_owned()));
+        let place = place(&key).or_else(|| related.iter().find_map(place));
+        ConfigError {
+            place: place.cloned().unwrap_or(Place::Default),
+            sentence: format!("{section}.{key} {sentence}"),
+        }
+    }
+
+    fn lay(
+        &mut self,
+        section: &str,
+        key: &str,
+        value: Value,
+        place: Place,
+    ) -> Result<(), ConfigError> {
+        let default = self.default_of(section, key, &place)?;
+        if !same_shape(default, &value) {
+            let sentence =
+                format!("write {section}.{key} as {}, as in: {key} = {default}", kind(default));
+            return Err(ConfigError { place, sentence });
+        }
+        self.places.insert((section.to_owned(), key.to_owned()), place);
+        self.values[section][key] = value;
+        Ok(())
+    }
+
+    fn check_section(&self, section: &str, place: &Place) -> Result<(), ConfigError> {
+        if self.values.contains_key(section) {
+            return Ok(());
+        }
+        let nearest = nearest(section, self.values.keys());
+        let sentence = format!("there is no section [{section}]: did you mean [{nearest}]?");
+        Err(ConfigError { place: place.clone(), sentence })
+    }
+
+    /// The value so far of a key that must exist, which has the key's type.
+    fn default_of(&self, section: &str, key: &str, place: &Place) -> Result<&Value, ConfigError> {
+        let keys = self.values[section].as_table().expect("the defaults hold sections only");
+        keys.get(key).ok_or_else(|| {
+            let nearest = nearest(key, keys.keys());
+            let sentence = format!("there is no key {section}.{key}: did you mean {nearest}?");
+            ConfigError { place: place.clone(), sentence }
+        })
+    }
+}
+
+/// The place of a byte of a file.
+fn line_place(file: &str, text: &str, offset: usize) -> Place {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    Place::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// The existing name that a wrong one most resembles.
+fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a String>) -> &'a str {
+    names
+        .max_by(|a, b| {
+            let likeness = |name: &str| strsim::jaro_winkler(wrong, name);
+            likeness(a).total_cmp(&likeness(b))
+        })
+        .expect("the defaults leave no section empty")
+}
+
+/// A value without its place. Kinds that no key has stay strings, and fail the shape check.
+fn plain(value: &Spanned<DeValue<'_>>) -> Value {
+    match value.get_ref() {
+        DeValue::String(text) => Value::String(text.clone().into_owned()),
+        DeValue::Boolean(truth) => Value::Boolean(*truth),
+        DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
+            .map_or_else(|_| Value::Float(f64::INFINITY), Value::Integer),
+        DeValue::Float(_) | DeValue::Datetime(_) => Value::Float(f64::NAN),
+        DeValue::Array(items) => Value::Array(items.iter().map(plain).collect()),
+        DeValue::Table(_) => Value::Table(Table::new()),
+    }
+}
+
+/// The text of an environment variable as a value of the default's type, if it is one.
+fn parse_like(default: &Value, text: &str) -> Option<Value> {
+    match default {
+        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+        Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
+        Value::Array(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a value may stand where the default stands.
+fn same_shape(default: &Value, value: &Value) -> bool {
+    match (default, value) {
+        (Value::Array(_), Value::Array(items)) => items.iter().all(Value::is_str),
+        _ => default.same_type(value),
+    }
+}
+
+/// What a value like this one is called.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "a whole number",
+        Value::Boolean(_) => "true or false",
+        Value::Array(_) => "a list of texts",
+        _ => "a text in quotes",
+    }
+}

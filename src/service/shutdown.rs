@@ -1,0 +1,32 @@
+//! Signals: the first SIGTERM or SIGINT asks the daemon to drain, a second one ends it at once.
+
+use super::exit::ExitCode;
+use futures_lite::StreamExt;
+use std::io;
+
+/// SIGTERM and SIGINT, caught from now on.
+pub struct Signals {
+    caught: async_signal::Signals,
+}
+
+impl Signals {
+    /// Begins to catch the signals: none of them ends the process by itself any more.
+    pub fn listen() -> io::Result<Signals> {
+        use async_signal::Signal::{Int, Term};
+        Ok(Signals { caught: async_signal::Signals::new([Term, Int])? })
+    }
+
+    /// Calls `stop` at the first signal, exits at the second.
+    pub async fn watch(mut self, stop: impl FnOnce()) {
+        self.next().await;
+        tracing::info!("asked to stop: draining; a second signal ends huntd at once");
+        stop();
+        self.next().await;
+        std::process::exit(i32::from(ExitCode::Interrupted.number()));
+    }
+
+    async fn next(&mut self) {
+        // A failed read of the signal pipe is no signal, and the stream never ends.
+        while !matches!(self.caught.next().await, Some(Ok(_))) {}
+    }
+}

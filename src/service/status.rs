@@ -1,0 +1,99 @@
+//! What the daemon is doing, for systemd and for `/readyz`.
+
+use atomic_waker::AtomicWaker;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::task::Poll;
+
+/// A part of the daemon's life, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// Threads and rings are being made.
+    Starting,
+    /// The consumer group has not let the daemon in yet.
+    Joining,
+    /// It is in the group, and has no connection to the brokers yet.
+    Connecting,
+    /// Joined and connected, be it as a standby with no partition.
+    Ready,
+    /// It takes nothing new, and finishes what it has.
+    Draining,
+}
+
+impl Phase {
+    const ALL: [Phase; 5] =
+        [Phase::Starting, Phase::Joining, Phase::Connecting, Phase::Ready, Phase::Draining];
+
+    /// The phase in words, to end a sentence that begins with "huntd".
+    pub fn words(self) -> &'static str {
+        match self {
+            Phase::Starting => "is starting",
+            Phase::Joining => "waits to join the consumer group",
+            Phase::Connecting => "waits for connections to the brokers",
+            Phase::Ready => "is ready",
+            Phase::Draining => "is draining",
+        }
+    }
+}
+
+/// The phase, written by the pipeline and read by the service thread.
+#[derive(Default)]
+pub struct Status {
+    phase: AtomicU8,
+    halted_shards: AtomicU32,
+    changed: AtomicWaker,
+}
+
+impl Status {
+    /// A daemon that is starting.
+    pub fn new() -> Status {
+        Status::default()
+    }
+
+    /// The phase now.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::Acquire))]
+    }
+
+    /// A new phase. Draining is final: a late "joined" from another thread does not undo it.
+    pub fn enter(&self, phase: Phase) {
+        let draining = Phase::Draining as u8;
+        let _ = self.phase.try_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now != draining).then_some(phase as u8)
+        });
+        self.changed.wake();
+    }
+
+    /// Shards that cannot go on without an operator.
+    pub fn halted_shards(&self) -> u32 {
+        self.halted_shards.load(Ordering::Acquire)
+    }
+
+    /// A new number of halted shards.
+    pub fn set_halted_shards(&self, count: u32) {
+        self.halted_shards.store(count, Ordering::Release);
+        self.changed.wake();
+    }
+
+    /// Why the daemon should get no work, or nothing if it should.
+    pub fn unready(&self) -> Option<String> {
+        match (self.phase(), self.halted_shards()) {
+            (Phase::Ready, 0) => None,
+            (Phase::Ready, halted) => Some(format!("{halted} shards have halted: read the log")),
+            (phase, _) => Some(format!("huntd {}", phase.words())),
+        }
+    }
+
+    /// Waits until something is different from `seen`. One task may wait.
+    pub async fn changed_from(&self, seen: (Phase, u32)) {
+        poll_fn(|context| {
+            self.changed.register(context.waker());
+            match (self.phase(), self.halted_shards()) == seen {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,93 @@
+//! Crossing from one zone to another.
+
+use crate::script::{Game, check, rules};
+use huntd::engine::crossing::{Crossing, HANDOFF_PARTS};
+use huntd::engine::event::Action;
+
+#[test]
+fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
+    let mut west = Game::of_zone(1, rules());
+    west.check(
+        "7 arrive x=16000 y=3000 from_zone=9 crossing=4 last_seq=20 score=700 item=2 count=3 \
+           effect=3 left_ms=5000
+         > 7 arrived from_zone=9 crossing=4 x=16000 y=3000
+         > 7 item_gained item=2 gained=3 held=3
+         > 7 effect_started effect=compass lasts_ms=5000
+         > 7 scored cause=arrival points=700 score=700
+         wait 1000
+         7 leave to_zone=1 seq=21
+         > 7 refused reason=same_zone action=leave seq=21",
+    );
+    let updates = west.play("7 leave to_zone=2 seq=22");
+    let parts: &[_; HANDOFF_PARTS] = updates[1..].try_into().unwrap();
+    let (player_id, crossing) = Crossing::from_updates(1, parts).unwrap();
+    assert_eq!((player_id, crossing.to_zone), (7, 2));
+    let mut east = Game::of_zone(2, rules());
+    let Crossing { x, y, handoff, .. } = crossing;
+    let arrived = east.apply(7, 0, Action::Arrive { x, y, handoff });
+    let told: Vec<String> = arrived.iter().map(crate::script::sentence).collect();
+    assert_eq!(
+        told,
+        [
+            "7 arrived from_zone=1 crossing=5 x=383 y=3000",
+            "7 item_gained item=2 gained=3 held=3",
+            "7 effect_started effect=compass lasts_ms=4000",
+            "7 scored cause=arrival points=700 score=700",
+        ]
+    );
+    assert_eq!(east.apply(7, 0, Action::Arrive { x, y, handoff }), []);
+    east.check(
+        "7 rotate heading=5 seq=22
+         7 rotate heading=5 seq=23
+         > 7 rotated heading=5",
+    );
+}
+
+#[test]
+fn luggage_that_comes_after_its_player_is_added() {
+    check(
+        "7 join x=0 y=0 seq=30
+         > 7 joined health=100 x=0 y=0
+         7 arrive x=99 y=99 crossing=3 last_seq=20 score=70 item=1 count=4
+         > 7 item_gained item=1 gained=4 held=4
+         > 7 scored cause=arrival points=70 score=70
+         7 arrive x=99 y=99 crossing=3 last_seq=20 score=70 item=1 count=4
+         7 move x=1 y=0 seq=30
+         7 move x=1 y=0 seq=31
+         > 7 moved tile=0 x=1 y=0",
+    );
+}
+
+#[test]
+fn an_arrival_at_a_full_tile_or_a_wall_or_off_the_map_stands_nearby() {
+    let mut rules = rules();
+    rules.actors.per_tile_max = 1;
+    rules.world.walls = vec![0b10, 0, 0, 0];
+    Game::new(rules).check(
+        "1 join x=0 y=0
+         > 1 joined health=100 x=0 y=0
+         2 arrive x=-5 y=3 crossing=1
+         > 2 arrived from_zone=0 crossing=1 x=2560 y=512",
+    );
+}
+
+#[test]
+fn an_arrival_at_a_full_zone_goes_back_with_all_it_has_and_only_once() {
+    let mut rules = rules();
+    rules.actors.count_max = 1;
+    Game::of_zone(4, rules).check(
+        "1 join x=0 y=0
+         > 1 joined health=100 x=0 y=0
+         2 arrive x=0 y=50 from_zone=6 crossing=8 last_seq=11 score=5 item=3 count=2
+         > 2 handoff to_zone=6 crossing=9 last_seq=11
+         > 2 handoff_place x=16383 y=50
+         > 2 handoff_score score=5
+         > 2 handoff_items first_slot=0 items=[[3,2],[0,0],[0,0],[0,0]]
+         > 2 handoff_items first_slot=4 items=[[0,0],[0,0],[0,0],[0,0]]
+         > 2 handoff_effect slot=0 effect=0 left_ms=0
+         > 2 handoff_effect slot=1 effect=0 left_ms=0
+         > 2 handoff_effect slot=2 effect=0 left_ms=0
+         > 2 handoff_effect slot=3 effect=0 left_ms=0
+         2 arrive x=0 y=50 from_zone=6 crossing=8 last_seq=11 score=5 item=3 count=2",
+    );
+}

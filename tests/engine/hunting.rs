@@ -1,0 +1,190 @@
+//! Hunts: their start, treasures, finishers and end.
+
+use crate::script::{Game, check, rules, sentence};
+use huntd::engine::change::Change;
+
+/// Rules by which every treasure is worth 100 points and holds nothing else, within arm's reach.
+fn plain() -> huntd::engine::rules::Rules {
+    let mut rules = rules();
+    rules.points.truncate(1);
+    rules.finds.truncate(1);
+    rules.hunts.finish_treasures = 2;
+    rules
+}
+
+#[test]
+fn a_hunt_needs_treasures_a_duration_and_a_number_above_the_last() {
+    check(
+        "0 hunt_start hunt=5 seed=1 treasures=0 duration_ms=1000
+         > 0 refused reason=treasures_out_of_range action=hunt_start seq=1
+         0 hunt_start hunt=6 seed=1 treasures=4097 duration_ms=1000
+         > 0 refused reason=treasures_out_of_range action=hunt_start seq=2
+         0 hunt_start hunt=7 seed=1 treasures=1 duration_ms=0
+         > 0 refused reason=duration_out_of_range action=hunt_start seq=3
+         # A refused number is used up.
+         0 hunt_start hunt=7 seed=1 treasures=1 duration_ms=1000
+         0 hunt_end hunt=7
+         0 hunt_end hunt=8
+         > 0 refused reason=unknown_hunt action=hunt_end seq=6",
+    );
+}
+
+#[test]
+fn treasures_are_laid_by_the_seed_alone() {
+    let laid = |players: u64| {
+        let mut game = Game::new(plain());
+        for player in 1..=players {
+            game.play(&format!("{player} join x=5000 y=5000"));
+        }
+        let start = "0 hunt_start hunt=1 seed=77 treasures=40 duration_ms=60000";
+        let mut updates = game.play(start);
+        updates.extend(game.wait(0));
+        let laid = |change: &Change| matches!(change, Change::TreasureLaid { .. });
+        updates.iter().map(|update| update.change()).filter(laid).collect::<Vec<_>>()
+    };
+    assert_eq!(laid(0).len(), 40);
+    assert_eq!(laid(0), laid(9));
+    let mut places: Vec<String> = laid(0).iter().map(|change| format!("{change:?}")).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), 40);
+}
+
+#[test]
+fn a_hunt_from_its_start_to_its_prizes() {
+    Game::new(plain()).check(
+        "1 join x=7000 y=3584
+         > 1 joined health=100 x=7000 y=3584
+         1 loot
+         > 1 refused reason=nothing_in_reach action=loot seq=2
+         0 hunt_start hunt=3 seed=9 treasures=3 duration_ms=60000
+         > 0 hunt_started treasures=3 hunt=3 duration_ms=60000
+         > 0 treasure_laid treasure=0 hunt=3 x=7680 y=3584
+         > 0 treasure_laid treasure=1 hunt=3 x=13824 y=9728
+         > 0 treasure_laid treasure=2 hunt=3 x=4608 y=7680
+         wait 1500
+         1 loot hunt=2
+         > 1 refused reason=unknown_hunt action=loot seq=3
+         1 loot hunt=3
+         > 1 looted doubled=false treasure=0 hunt=3 points=100 elapsed_ms=1500
+         > 1 scored cause=loot points=100 score=100
+         # A treasure opens once.
+         1 loot
+         > 1 refused reason=nothing_in_reach action=loot seq=5
+         1 move x=4608 y=7680
+         > 1 moved tile=116 x=4608 y=7680
+         wait 500
+         1 loot
+         > 1 looted doubled=false treasure=2 hunt=3 points=100 elapsed_ms=2000
+         > 1 scored cause=loot points=100 score=200
+         2 join x=13824 y=9728
+         > 2 joined health=100 x=13824 y=9728
+         # The last treasure ends the hunt; one find does not make a finisher here.
+         2 loot
+         > 2 looted doubled=false treasure=1 hunt=3 points=100 elapsed_ms=2000
+         > 2 scored cause=loot points=100 score=100
+         > 0 hunt_ended cause=all_found opened=3 hunt=3 finishers=1 elapsed_ms=2000
+         > 1 finished found=2 hunt=3 rank=1 elapsed_ms=2000
+         > 1 scored cause=prize points=1000 score=1200
+         0 hunt_end hunt=3",
+    );
+}
+
+#[test]
+fn what_is_not_found_in_time_is_gone() {
+    Game::new(plain()).check(
+        "1 join x=7000 y=3584
+         > 1 joined health=100 x=7000 y=3584
+         0 hunt_start hunt=3 seed=9 treasures=1 duration_ms=2000
+         > 0 hunt_started treasures=1 hunt=3 duration_ms=2000
+         > 0 treasure_laid treasure=0 hunt=3 x=7680 y=3584
+         wait 1999
+         wait 1
+         > 0 hunt_ended cause=time_up opened=0 hunt=3 finishers=0 elapsed_ms=2000
+         1 loot
+         > 1 refused reason=nothing_in_reach action=loot seq=2",
+    );
+}
+
+#[test]
+fn a_hunt_that_is_called_off_still_tells_its_finishers() {
+    let mut rules = plain();
+    rules.hunts.finish_treasures = 1;
+    Game::new(rules).check(
+        "1 join x=7000 y=3584
+         > 1 joined health=100 x=7000 y=3584
+         0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=2000
+         > 0 hunt_started treasures=2 hunt=3 duration_ms=2000
+         > 0 treasure_laid treasure=0 hunt=3 x=7680 y=3584
+         > 0 treasure_laid treasure=1 hunt=3 x=13824 y=9728
+         1 loot
+         > 1 looted doubled=false treasure=0 hunt=3 points=100 elapsed_ms=0
+         > 1 scored cause=loot points=100 score=100
+         # A finisher that left is told, but has no use for a prize.
+         1 leave
+         > 1 left seq=3
+         0 hunt_end hunt=3
+         > 0 hunt_ended cause=called_off opened=1 hunt=3 finishers=1 elapsed_ms=0
+         > 1 finished found=1 hunt=3 rank=1 elapsed_ms=0",
+    );
+}
+
+#[test]
+fn a_compass_points_the_way_and_never_the_wrong_one() {
+    let mut game = Game::new(plain());
+    game.play("1 arrive x=500 y=3584 crossing=1 item=3 count=2");
+    game.check(
+        "0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=60000
+         > 0 hunt_started treasures=2 hunt=3 duration_ms=60000
+         > 0 treasure_laid treasure=0 hunt=3 x=7680 y=3584
+         > 0 treasure_laid treasure=1 hunt=3 x=13824 y=9728
+         1 use item=3
+         > 1 item_used item=3 held=1
+         > 1 effect_started effect=compass lasts_ms=60000
+         > 1 path_hint hint=stale hunt=3 distance_tiles=0
+         # Some events later the paths are known.
+         wait 0
+         1 move x=1500 y=3584
+         > 1 moved tile=49 x=1500 y=3584
+         > 1 path_hint hint=east hunt=3 distance_tiles=6
+         1 move x=1600 y=3584
+         > 1 moved tile=49 x=1600 y=3584
+         2 join x=7600 y=3584
+         > 2 joined health=100 x=7600 y=3584
+         2 loot
+         > 2 looted doubled=false treasure=0 hunt=3 points=100 elapsed_ms=0
+         > 2 scored cause=loot points=100 score=100
+         # The treasure it led to is open: the way is not known until it is searched again.
+         1 move x=2500 y=3584
+         > 1 moved tile=50 x=2500 y=3584
+         > 1 path_hint hint=stale hunt=3 distance_tiles=0
+         1 move x=3500 y=3584
+         > 1 moved tile=51 x=3500 y=3584
+         wait 0
+         1 move x=4500 y=3584
+         > 1 moved tile=52 x=4500 y=3584
+         > 1 path_hint hint=east hunt=3 distance_tiles=15",
+    );
+}
+
+#[test]
+fn four_hunts_at_once_and_no_more() {
+    let mut game = Game::new(plain());
+    for hunt in 1..=4 {
+        let line = format!("0 hunt_start hunt={hunt} seed=1 treasures=1 duration_ms=1000");
+        let updates = game.play(&line);
+        assert!(sentence(&updates[0]).starts_with("0 hunt_started"));
+    }
+    game.check(
+        "0 hunt_start hunt=5 seed=1 treasures=1 duration_ms=1000
+         > 0 refused reason=hunts_full action=hunt_start seq=5",
+    );
+    let ended = game
+        .wait(1000)
+        .iter()
+        .filter(|update| matches!(update.change(), Change::HuntEnded { elapsed_ms: 1000, .. }))
+        .count();
+    assert_eq!(ended, 4);
+    let updates = game.play("0 hunt_start hunt=6 seed=1 treasures=1 duration_ms=1000");
+    assert!(sentence(&updates[0]).starts_with("0 hunt_started"));
+}

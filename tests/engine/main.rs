@@ -1,0 +1,10 @@
+//! The game's rules as scripts: events in, updates out, one file a rule.
+
+mod crossing;
+mod documents;
+mod hunting;
+mod items;
+mod moving;
+mod presence;
+mod script;
+mod shooting;

@@ -1,0 +1,167 @@
+//! Plays a script of events and compares every update with what the script says.
+//!
+//! A line is an event, `player action key=value ...`; the lines below it that begin with `>` are
+//! the updates that it causes, `player kind key=value ...`, as their JSON has them. No such line:
+//! no update. `seq` counts by itself; `seq=3` sets it. `wait 500` lets that many milliseconds pass.
+//! `# ...` is a remark.
+
+use huntd::engine::Shard;
+use huntd::engine::change::KINDS;
+use huntd::engine::event::{Action, Event, Handoff};
+use huntd::engine::rules::Rules;
+use huntd::engine::update::{Update, Updates};
+use huntd::publisher::update_json;
+use huntd::service::rules::built_in;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// A zone that scripts are played in.
+pub(crate) struct Game {
+    pub(crate) shard: Shard,
+    time_ms: i64,
+    seqs: BTreeMap<u64, u64>,
+    ticks: u64,
+}
+
+/// The rules that the scripts are written for: the built-in ones on a small map.
+pub(crate) fn rules() -> Rules {
+    let mut rules = built_in();
+    rules.world.tiles_per_side = 16;
+    rules
+}
+
+/// Plays a script by the usual rules.
+pub(crate) fn check(script: &str) {
+    Game::new(rules()).check(script);
+}
+
+impl Game {
+    pub(crate) fn new(rules: Rules) -> Game {
+        Game::of_zone(0, rules)
+    }
+
+    pub(crate) fn of_zone(partition: u16, rules: Rules) -> Game {
+        let shard = Shard::new(partition, Arc::new(rules));
+        let mut game = Game { shard, time_ms: 1_000_000, seqs: BTreeMap::new(), ticks: 0 };
+        game.wait(0);
+        game
+    }
+
+    /// Applies one event at the game's time.
+    pub(crate) fn apply(&mut self, player_id: u64, seq: u64, action: Action) -> Vec<Update> {
+        let mut updates = Updates::new();
+        let time_ms = self.time_ms;
+        let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 5, action };
+        self.shard.apply(&event, &mut updates);
+        updates.as_slice().to_vec()
+    }
+
+    /// Lets time pass: eight ticks, which is what the shard's clock needs to believe it.
+    pub(crate) fn wait(&mut self, ms: i64) -> Vec<Update> {
+        self.time_ms += ms;
+        let mut updates = Vec::new();
+        for _ in 0..8 {
+            self.ticks += 1;
+            updates.extend(self.apply(0, self.ticks, Action::Tick));
+        }
+        updates
+    }
+
+    pub(crate) fn check(&mut self, script: &str) {
+        let mut played = String::new();
+        let lines = script.lines().map(str::trim);
+        let wanted: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        for line in wanted.iter().filter(|line| !line.starts_with('>')) {
+            writeln!(played, "{line}").unwrap();
+            if line.starts_with('#') {
+                continue;
+            }
+            for update in self.play(line) {
+                writeln!(played, "> {}", sentence(&update)).unwrap();
+            }
+        }
+        let wanted = wanted.iter().map(|line| format!("{line}\n")).collect::<String>();
+        assert!(played == wanted, "played:\n{played}\nwanted:\n{wanted}");
+    }
+
+    /// Plays one line.
+    pub(crate) fn play(&mut self, line: &str) -> Vec<Update> {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap();
+        let second = words.next().unwrap();
+        if first == "wait" {
+            return self.wait(second.parse().unwrap());
+        }
+        let player_id = first.parse().unwrap();
+        let fields: BTreeMap<&str, i64> = words
+            .map(|word| word.split_once('=').unwrap())
+            .map(|(key, value)| (key, value.parse().unwrap()))
+            .collect();
+        let counted = self.seqs.entry(player_id).or_default();
+        let seq = fields.get("seq").map_or(*counted + 1, |seq| *seq as u64);
+        *counted = seq.max(*counted);
+        self.apply(player_id, seq, action(second, &fields))
+    }
+}
+
+fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
+    let get = |key: &str| *fields.get(key).unwrap_or_else(|| panic!("{name} needs {key}"));
+    let (x, y) = (|| get("x") as i32, || get("y") as i32);
+    match name {
+        "join" => Action::Join { x: x(), y: y() },
+        "leave" => Action::Leave { to_zone: fields.get("to_zone").map(|zone| *zone as u16) },
+        "move" => Action::Move { x: x(), y: y() },
+        "rotate" => Action::Rotate { heading: get("heading") as u16 },
+        "shoot" => Action::Shoot {
+            weapon: get("weapon") as u8,
+            heading: fields.get("heading").map(|heading| *heading as u16),
+        },
+        "loot" => Action::Loot { hunt: fields.get("hunt").map(|hunt| *hunt as u32) },
+        "use" => Action::Use { item: get("item") as u8 },
+        "tick" => Action::Tick,
+        "hunt_start" => Action::HuntStart {
+            hunt: get("hunt") as u32,
+            seed: get("seed") as u64,
+            treasures: get("treasures") as u16,
+            duration_ms: get("duration_ms") as u32,
+        },
+        "hunt_end" => Action::HuntEnd { hunt: get("hunt") as u32 },
+        "arrive" => Action::Arrive { x: x(), y: y(), handoff: handoff(fields) },
+        other => panic!("no such action: {other}"),
+    }
+}
+
+/// A hand-off with up to one item and one effect: `item`, `count`, `effect`, `left_ms`.
+fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
+    let get = |key| fields.get(key).copied().unwrap_or(0);
+    let mut handoff = Handoff {
+        from_zone: get("from_zone") as u16,
+        crossing: get("crossing") as u32,
+        score: get("score") as u64,
+        last_seq: get("last_seq") as u64,
+        ..Handoff::default()
+    };
+    handoff.items[0].item = get("item") as u8;
+    handoff.items[0].count = get("count") as u8;
+    handoff.effects[0] = get("effect") as u8;
+    handoff.effects_left_ms[0] = get("left_ms") as u32;
+    handoff
+}
+
+/// An update as the scripts write it.
+pub(crate) fn sentence(update: &Update) -> String {
+    let mut bytes = Vec::new();
+    update_json::write(update, &mut bytes);
+    let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let text = |value: &serde_json::Value| value.to_string().replace('"', "");
+    let mut out = format!("{} {}", text(&json["player_id"]), text(&json["kind"]));
+    let payload = update.payload();
+    let kind = &KINDS[usize::from(payload.kind) - 1];
+    for field in kind.fields {
+        if let Some(value) = json.get(field.name) {
+            write!(out, " {}={}", field.name, text(value)).unwrap();
+        }
+    }
+    out
+}

@@ -1,0 +1,353 @@
+//! What must hold for any game: replays, interleavings and batches give the same, and what crosses
+//! from zone to zone is neither lost nor doubled. The engine's own tests check its inside.
+
+use huntd::engine::change::Change;
+use huntd::engine::crossing::{Crossing, HANDOFF_PARTS};
+use huntd::engine::event::{Action, Event, Handoff, ItemStack};
+use huntd::engine::refusal::Refusal;
+use huntd::engine::rules::Rules;
+use huntd::engine::update::{Update, Updates};
+use huntd::engine::{Outcome, Shard};
+use huntd::publisher::frame::Chain;
+use huntd::service::rules::built_in;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+fn rules() -> Rules {
+    let mut rules = built_in();
+    rules.world.tiles_per_side = 16;
+    rules.actors.count_max = 20;
+    rules.actors.per_tile_max = 2;
+    rules.actors.respawn_ms = 500;
+    rules.hunts.finish_treasures = 1;
+    rules.weapons[0].damage = 55;
+    rules.weapons[0].reload_ms = 60;
+    rules
+}
+
+/// A seeded generator for the long games; a failing one tells its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// A game in which players know the map, walk at a fair speed and stand where treasures are.
+struct Producer {
+    random: Random,
+    places: BTreeMap<u64, (i32, i32)>,
+    seqs: BTreeMap<u64, u64>,
+    time_ms: i64,
+    count: i64,
+    hunts: u32,
+}
+
+impl Producer {
+    fn new(seed: u64) -> Producer {
+        let random = Random(seed.wrapping_mul(2) + 1);
+        let (places, seqs) = (BTreeMap::new(), BTreeMap::new());
+        Producer { random, places, seqs, time_ms: 1_000_000, count: 0, hunts: 0 }
+    }
+
+    fn event(&mut self) -> Event {
+        self.count += 1;
+        self.time_ms += self.random.below(40) as i64;
+        let player_id = self.random.below(24);
+        let action = self.action(player_id);
+        let counted = self.seqs.entry(player_id).or_default();
+        // Some events come twice, and some a little late.
+        *counted += u64::from(self.random.below(30) > 0);
+        let seq = if action == Action::Tick { self.count as u64 } else { *counted };
+        let time_ms = self.time_ms - self.random.below(20) as i64;
+        Event { offset: self.count, time_ms, player_id, seq, ts_us: self.count, action }
+    }
+
+    fn action(&mut self, player_id: u64) -> Action {
+        let Random(_) = self.random;
+        let (x, y) = *self.places.entry(player_id).or_insert((8000, 8000));
+        let step = |random: &mut Random| random.below(1601) as i32 - 800;
+        let near = (x + step(&mut self.random), y + step(&mut self.random));
+        match self.random.below(100) {
+            0..5 => {
+                self.places.insert(player_id, near);
+                Action::Join { x: near.0, y: near.1 }
+            }
+            5..40 => {
+                self.places.insert(player_id, (near.0.clamp(-9, 16_390), near.1.clamp(-9, 16_390)));
+                Action::Move { x: near.0, y: near.1 }
+            }
+            40..45 => Action::Rotate { heading: self.random.below(36_050) as u16 },
+            45..60 => Action::Shoot {
+                weapon: self.random.below(4) as u8,
+                heading: Some(self.random.below(36_050) as u16),
+            },
+            60..80 => {
+                let hunt = Some(self.hunts).filter(|_| self.random.below(4) == 0);
+                Action::Loot { hunt }
+            }
+            80..88 => Action::Use { item: self.random.below(7) as u8 },
+            88..95 => Action::Tick,
+            95 => {
+                self.hunts += 1;
+                Action::HuntStart {
+                    hunt: self.hunts - self.random.below(2) as u32,
+                    seed: self.random.0,
+                    treasures: [60, 60, 200, 0, 5000][self.random.below(5) as usize],
+                    duration_ms: [3000, 9000, 0][self.random.below(3) as usize],
+                }
+            }
+            96 => Action::HuntEnd { hunt: self.random.below(u64::from(self.hunts) + 2) as u32 },
+            97 => Action::Leave { to_zone: None },
+            98 => Action::Leave { to_zone: Some(self.random.below(3) as u16) },
+            _ => Action::Arrive { x, y, handoff: self.handoff() },
+        }
+    }
+
+    fn handoff(&mut self) -> Handoff {
+        let mut handoff = Handoff {
+            from_zone: 7,
+            crossing: 1 + self.random.below(1000) as u32,
+            score: self.random.below(300),
+            ..Handoff::default()
+        };
+        for stack in &mut handoff.items {
+            let count = self.random.below(9) as u8;
+            *stack = ItemStack { item: 1 + self.random.below(5) as u8, count };
+        }
+        handoff
+    }
+}
+
+fn apply(shard: &mut Shard, event: &Event) -> (Outcome, Vec<Update>) {
+    let mut updates = Updates::new();
+    let outcome = shard.apply(event, &mut updates);
+    (outcome, updates.as_slice().to_vec())
+}
+
+fn kind(update: &Update) -> u8 {
+    update.payload().kind
+}
+
+/// A long game reaches every kind of update and every refusal, so the other long games do too.
+#[test]
+fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
+    let play = || {
+        let mut shard = Shard::new(1, Arc::new(rules()));
+        let mut producer = Producer::new(11);
+        let (mut chain, mut kinds, mut refusals) = (Chain::default(), BTreeSet::new(), [0; 3]);
+        let mut reasons = BTreeSet::new();
+        for _ in 0..60_000 {
+            let (outcome, updates) = apply(&mut shard, &producer.event());
+            match outcome {
+                Outcome::Applied => refusals[0] += 1,
+                Outcome::NoOp => refusals[1] += 1,
+                Outcome::Refused(refusal) => {
+                    refusals[2] += 1;
+                    reasons.insert(refusal.name());
+                }
+            }
+            kinds.extend(updates.iter().map(kind));
+            chain = updates.iter().fold(chain, |chain, update| chain.with(update));
+        }
+        (chain, shard.digest(), kinds, reasons, refusals)
+    };
+    let (chain, digest, kinds, reasons, outcomes) = play();
+    let all: BTreeSet<u8> = (1..=huntd::engine::change::KINDS.len() as u8).collect();
+    let missing: Vec<_> = all
+        .difference(&kinds)
+        .map(|kind| huntd::engine::change::KINDS[usize::from(*kind) - 1].name)
+        .collect();
+    assert!(missing.is_empty(), "never told: {missing:?}");
+    // Walls are not on this map.
+    let known: BTreeSet<_> =
+        Refusal::NAMES.iter().copied().filter(|name| *name != "wall").collect();
+    assert_eq!(reasons, known);
+    assert!(outcomes.iter().all(|count| *count > 1000), "{outcomes:?}");
+    let (same_chain, same_digest, ..) = play();
+    assert_eq!((same_chain, same_digest), (chain, digest));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn any_interleaving_of_two_zones_gives_each_the_same(seed: u64, turns: [u64; 16]) {
+        let rules = Arc::new(rules());
+        let streams: Vec<Vec<Event>> = (0..2)
+            .map(|zone| {
+                let mut producer = Producer::new(seed ^ zone);
+                (0..1000).map(|_| producer.event()).collect()
+            })
+            .collect();
+        let shard = |zone: usize| Shard::new(zone as u16, rules.clone());
+        let mut alone = [shard(0), shard(1)];
+        let mut mixed = [shard(0), shard(1)];
+        for zone in 0..2 {
+            streams[zone].iter().for_each(|event| drop(apply(&mut alone[zone], event)));
+        }
+        let mut next = [0, 0];
+        for turn in 0.. {
+            if next == [1000, 1000] {
+                break;
+            }
+            let wanted = (turns[turn / 64 % 16] >> (turn % 64) & 1) as usize;
+            let zone = if next[wanted] < 1000 { wanted } else { 1 - wanted };
+            apply(&mut mixed[zone], &streams[zone][next[zone]]);
+            next[zone] += 1;
+        }
+        for zone in 0..2 {
+            prop_assert_eq!(mixed[zone].digest(), alone[zone].digest());
+        }
+    }
+
+    #[test]
+    fn any_batching_gives_the_same_updates(seed: u64, sizes: [u8; 8]) {
+        let mut producer = Producer::new(seed);
+        let events: Vec<Event> = (0..2000).map(|_| producer.event()).collect();
+        let mut one_by_one = Shard::new(3, Arc::new(rules()));
+        let told: Vec<Update> =
+            events.iter().flat_map(|event| apply(&mut one_by_one, event).1).collect();
+        let mut batched = Shard::new(3, Arc::new(rules()));
+        let (mut all, mut updates, mut at) = (Vec::new(), Updates::new(), 0);
+        for size in sizes.iter().cycle() {
+            let batch = &events[at..(at + 1 + usize::from(*size)).min(events.len())];
+            for event in batch {
+                if !updates.has_room() {
+                    all.extend_from_slice(updates.as_slice());
+                    updates.clear();
+                }
+                batched.apply(event, &mut updates);
+            }
+            all.extend_from_slice(updates.as_slice());
+            updates.clear();
+            at += batch.len();
+            if at == events.len() {
+                break;
+            }
+        }
+        prop_assert_eq!(all, told);
+        prop_assert_eq!(batched.digest(), one_by_one.digest());
+    }
+}
+
+/// Two zones, and the crossings between them, which may come late and more than once.
+struct World {
+    zones: [Shard; 2],
+    /// Crossings in the order in which they were told, with their player.
+    crossings: Vec<(u64, Crossing)>,
+    /// By player: how many of its crossings have arrived.
+    arrived: BTreeMap<u64, usize>,
+    seqs: BTreeMap<u64, u64>,
+    time_ms: i64,
+    /// Items that are in the world, by what was told of them.
+    items: i64,
+}
+
+const PLAYERS: std::ops::Range<u64> = 1..5;
+
+impl World {
+    fn new() -> World {
+        let mut rules = rules();
+        rules.actors.count_max = 3;
+        let rules = Arc::new(rules);
+        World {
+            zones: [Shard::new(0, rules.clone()), Shard::new(1, rules)],
+            crossings: Vec::new(),
+            arrived: BTreeMap::new(),
+            seqs: BTreeMap::new(),
+            time_ms: 0,
+            items: 0,
+        }
+    }
+
+    fn act(&mut self, zone: usize, player_id: u64, action: Action) {
+        self.time_ms += 30;
+        let seq = self.seqs.entry(player_id).or_default();
+        *seq += 1;
+        let (seq, time_ms) = (*seq, self.time_ms);
+        let held = self.held_by(zone, player_id);
+        let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 0, action };
+        let (_, updates) = apply(&mut self.zones[zone], &event);
+        for (at, update) in updates.iter().enumerate() {
+            match update.change() {
+                Change::ItemUsed { .. } => self.items -= 1,
+                Change::ItemLost { lost, .. } => self.items -= i64::from(lost),
+                // Who leaves for good leaves its things to nobody.
+                Change::Left { to_zone: None, .. } => self.items -= held,
+                Change::Handoff { .. } => {
+                    let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
+                    self.crossings.extend(Crossing::from_updates(zone as u16, parts));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Brings in a player's next crossing, or an older one once more.
+    fn deliver(&mut self, player_id: u64, again: Option<usize>) {
+        let mine = self.crossings.iter().filter(|(player, _)| *player == player_id);
+        let mine: Vec<Crossing> = mine.map(|(_, crossing)| *crossing).collect();
+        let arrived = self.arrived.entry(player_id).or_default();
+        let number = again.map_or(*arrived, |again| again % (*arrived + 1));
+        let Some(Crossing { to_zone, x, y, handoff }) = mine.get(number).copied() else {
+            return;
+        };
+        *arrived = (*arrived).max(number + 1);
+        self.act(to_zone.into(), player_id, Action::Arrive { x, y, handoff });
+    }
+
+    fn held_by(&self, zone: usize, player_id: u64) -> i64 {
+        let items = self.zones[zone].inventory(player_id);
+        items.map_or(0, |items| items.iter().map(|stack| i64::from(stack.count)).sum())
+    }
+
+    fn items_there(&self) -> i64 {
+        let held = PLAYERS.flat_map(|player| [self.held_by(0, player), self.held_by(1, player)]);
+        let on_the_way = PLAYERS.flat_map(|player| {
+            let mine = self.crossings.iter().filter(move |(of, _)| *of == player);
+            mine.skip(self.arrived.get(&player).copied().unwrap_or(0))
+        });
+        let carried = on_the_way.flat_map(|(_, crossing)| crossing.handoff.items);
+        held.sum::<i64>() + carried.map(|stack| i64::from(stack.count)).sum::<i64>()
+    }
+
+    /// A player comes from far away with five things.
+    fn come(&mut self, player_id: u64, to_zone: u16) {
+        let mut handoff = Handoff { from_zone: 1 - to_zone, crossing: 1, ..Handoff::default() };
+        handoff.items[0] = ItemStack { item: 1, count: 3 };
+        handoff.items[5] = ItemStack { item: 4, count: 2 };
+        self.items += 5;
+        self.crossings.push((player_id, Crossing { to_zone, x: 70, y: 900, handoff }));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn items_are_conserved_over_two_zones_whatever_comes_late_or_twice(
+        steps in prop::collection::vec((0u8..12, PLAYERS, 0usize..2, 0usize..9), 1..150),
+    ) {
+        let mut world = World::new();
+        for player in PLAYERS {
+            world.come(player, (player % 2) as u16);
+        }
+        for (what, player, zone, again) in steps {
+            match what {
+                0..3 => world.act(zone, player, Action::Leave { to_zone: Some(1 - zone as u16) }),
+                3..7 => world.deliver(player, None),
+                7..9 => world.deliver(player, Some(again)),
+                9 => world.act(zone, player, Action::Join { x: 3000, y: 3000 }),
+                10 => world.act(zone, player, Action::Use { item: 1 + 3 * (again % 2) as u8 }),
+                _ => world.act(zone, player, Action::Leave { to_zone: None }),
+            }
+            prop_assert_eq!(world.items_there(), world.items);
+        }
+    }
+}
