@@ -26,10 +26,24 @@ pub mod runtime;
 
 pub mod service;
 
+pub mod tools;
+
 pub mod limits;
 
 pub mod metrics;
 
+pub mod failure;
+
+pub mod pipeline;
+
+pub mod control;
+
+pub mod hot;
+
 pub mod progress;
 
 pub mod queue;
+
+pub mod wiring;
+
+pub mod world;

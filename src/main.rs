@@ -1,2 +1,33 @@
-//! The command line's entry.
-fn main() {}
+//! The command line's entry: a verb in, an exit code out.
+
+use clap::Parser;
+use huntd::service::cli::{Cli, Verb};
+use huntd::service::exit::{self, ExitCode};
+use huntd::tools::{demo, load, replay, run, tap, topics};
+use huntd::world;
+use std::io::Write;
+
+fn main() -> std::process::ExitCode {
+    exit::end_on_panic(world::is_engine_at_work);
+    let done = match Cli::parse().verb {
+        Verb::Run(args) => run::run(&args),
+        Verb::Check(args) => run::check(&args),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Load(args) => load::run(&args),
+        Verb::Replay(args) => replay::run(&args),
+        Verb::Tap(args) => tap::run(&args),
+        Verb::Topics(args) => topics::run(&args),
+    };
+    let code = match done {
+        Ok(()) => ExitCode::Ok,
+        Err(error) => {
+            let code = error.exit_code();
+            if code != ExitCode::Ok {
+                // Without a standard error nobody can be told.
+                let _ = writeln!(std::io::stderr(), "huntd: {error}");
+            }
+            code
+        }
+    };
+    code.into()
+}

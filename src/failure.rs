@@ -1,0 +1,65 @@
+//! Why the daemon could not start, or has ended, and which exit code tells it.
+
+use crate::consumer::membership::MembershipError;
+use crate::control::ControlError;
+use crate::publisher::PublisherError;
+use crate::recovery::tail_error::TailError;
+use crate::runtime::cpu::CpuError;
+use crate::runtime::ring::RingError;
+use crate::service;
+use crate::service::exit::ExitCode;
+
+/// Why the daemon could not start, or has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No broker's name is known.
+    #[error("none of the brokers {0} can be resolved: check kafka.brokers and the name service")]
+    UnknownBrokers(String),
+    /// The cores.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// io_uring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The service thread.
+    #[error(transparent)]
+    Service(#[from] service::Error),
+    /// The control thread.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The publisher.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+}
+
+impl Failure {
+    /// What the process exits with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
+            Failure::Cpu(_) => ExitCode::CorePinning,
+            Failure::Ring(RingError::NoDescriptors(_)) => ExitCode::OutOfResources,
+            Failure::Ring(_) => ExitCode::RingUnavailable,
+            Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
+            Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
+            Failure::Publisher(_) => ExitCode::KafkaUnreachable,
+            Failure::Control(ControlError::TooManyPartitions(_)) => ExitCode::TopicWrong,
+            Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
+            Failure::Control(ControlError::Membership(error)) => match error {
+                MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
+                MembershipError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                MembershipError::InstanceTaken(_) | MembershipError::Refused(_) => ExitCode::Config,
+                MembershipError::Unreachable(_) | MembershipError::Passing(_) => {
+                    ExitCode::KafkaUnreachable
+                }
+            },
+            Failure::Control(ControlError::Tail(error)) => match error {
+                TailError::TopicMissing(_) | TailError::PartitionsDiffer { .. } => {
+                    ExitCode::TopicWrong
+                }
+                TailError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                _ => ExitCode::KafkaUnreachable,
+            },
+        }
+    }
+}

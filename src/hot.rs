@@ -1,0 +1,113 @@
+//! The hot thread: the stages of an event's path, joined in one future on one core.
+
+use crate::consumer::addresses::Addresses;
+use crate::consumer::block::{Block, BlockPool};
+use crate::consumer::cursor::Cursors;
+use crate::consumer::fetching::{Fetching, Shared};
+use crate::consumer::metadata::Table;
+use crate::consumer::{self, Report, Resolved};
+use crate::limits::FRAMES_MAX;
+use crate::metrics::{Counter, Gauge, Metrics};
+use crate::progress::Progress;
+use crate::publisher::Outgoing;
+use crate::publisher::bell::Bell;
+use crate::publisher::frame::Frame;
+use crate::queue::{self, Receiver, Sender};
+use crate::runtime::allocator;
+use crate::runtime::driver::Driver;
+use crate::runtime::ring::RingError;
+use crate::world::{Command, Notice, Tools, World};
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the hot thread is given.
+pub struct Ends {
+    /// What the operator chose for the fetch path.
+    pub consumer: consumer::Options,
+    /// Addresses of the brokers to ask first.
+    pub bootstrap: Vec<SocketAddr>,
+    /// Blocks that the queue holds.
+    pub queue_blocks: usize,
+    /// How long updates may wait for more.
+    pub linger: Duration,
+    /// Frames and dead letters of one shard that may be unacknowledged.
+    pub frames_per_shard: u64,
+    /// From the control thread.
+    pub commands: Receiver<Command>,
+    /// To the control thread.
+    pub notices: Sender<Notice>,
+    /// To the control thread.
+    pub reports: Sender<Report>,
+    /// From the control thread.
+    pub resolved: Receiver<Resolved>,
+    /// To the publisher.
+    pub outbox: Sender<Outgoing>,
+    /// From the publisher.
+    pub free_frames: Receiver<Box<Frame>>,
+    /// Wakes the publisher.
+    pub bell: Arc<Bell>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Runs the event path until the control thread ends it.
+pub fn run(driver: &Rc<Driver>, ends: Ends) -> Result<(), RingError> {
+    let metrics = ends.metrics.clone();
+    metrics.set_gauge(Gauge::QueueBlocksMax, ends.queue_blocks as u64);
+    let (block_sender, block_receiver) = queue::bounded::<Box<Block>>(ends.queue_blocks);
+    let cursors = Cursors::new();
+    let pool = Rc::new(BlockPool::default());
+    let bell_handle = Rc::new(ends.bell.as_fd().try_clone_to_owned()?);
+    let shared = Rc::new(Shared {
+        driver: driver.clone(),
+        options: ends.consumer,
+        bootstrap: ends.bootstrap,
+        cursors: cursors.clone(),
+        pool: pool.clone(),
+        table: RefCell::new(Table::new()),
+        addresses: RefCell::new(Addresses::default()),
+        reports: ends.reports,
+        progress: ends.progress.clone(),
+        metrics: ends.metrics.clone(),
+    });
+    let world = World::new(Tools {
+        driver: driver.clone(),
+        cursors,
+        pool,
+        commands: ends.commands,
+        notices: ends.notices,
+        free_frames: ends.free_frames,
+        spare_frames: Vec::with_capacity(FRAMES_MAX),
+        outbox: ends.outbox,
+        bell: ends.bell,
+        bell_handle,
+        frames_per_shard: ends.frames_per_shard,
+        linger: ends.linger,
+        progress: ends.progress,
+        metrics: ends.metrics,
+    });
+    let mut fetching = Some(Box::pin(Fetching::new(shared, block_sender, ends.resolved)));
+    let mut world = pin!(world.run(block_receiver));
+    let root = poll_fn(|context| {
+        // Once the fetch path has ended it is dropped, and the queue with it: the world drains what
+        // is left and ends too.
+        if fetching.as_mut().is_some_and(|stage| stage.as_mut().poll(context).is_ready()) {
+            fetching = None;
+        }
+        world.as_mut().poll(context)
+    });
+    allocator::count_this_thread();
+    driver.run(root, |driver| {
+        metrics.take_over(Counter::Turns, driver.turns());
+        metrics.take_over(Counter::RingEnters, driver.ring().enters());
+        metrics.take_over(Counter::HotAllocations, allocator::hot_allocations());
+    })
+}

@@ -1,0 +1,128 @@
+//! The whole daemon on one screen: threads are started last to first, and end first to last.
+//!
+//! ```text
+//! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
+//!    ▲                        │ notices                                              │
+//!    └────────────────────────┴───────────────── failed deliveries ◄─────────────────┘
+//! ```
+
+use crate::control::{Control, ControlError};
+use crate::decoder::reject::Reject;
+use crate::engine::refusal::Refusal;
+use crate::engine::rules::Rules;
+use crate::failure::Failure;
+use crate::limits::PARK_MS_MAX;
+use crate::metrics::Metrics;
+use crate::progress::Progress;
+use crate::publisher::PublisherError;
+use crate::runtime::cpu::{self, Plan};
+use crate::runtime::driver::Driver;
+use crate::service::config::Config;
+use crate::service::status::Status;
+use crate::service::{self, Observed, Service};
+use crate::wiring::{Wiring, tail_options};
+use crate::{hot, publisher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A running daemon.
+pub struct Daemon {
+    /// What can be seen of it from outside.
+    pub observed: Observed,
+    stop: Arc<AtomicBool>,
+    service: Service,
+    publisher: JoinHandle<Result<(), PublisherError>>,
+    control: JoinHandle<Result<(), ControlError>>,
+    hot: JoinHandle<Result<(), Failure>>,
+}
+
+/// Runs the daemon until a signal ends it.
+pub fn run(config: Config, rules: Arc<Rules>) -> Result<(), Failure> {
+    Daemon::start(config, rules)?.wait()
+}
+
+impl Daemon {
+    /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
+    /// off the hot core; the hot thread is pinned to it last.
+    pub fn start(config: Config, rules: Arc<Rules>) -> Result<Daemon, Failure> {
+        let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
+        cpu::restrict_process(&plan)?;
+        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
+        let observed = Observed {
+            metrics: Arc::new(metrics),
+            progress: Arc::new(Progress::new()),
+            status: Arc::new(Status::new()),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let wiring = Wiring::new(&config, &rules, &observed, &stop)?;
+
+        let asked = stop.clone();
+        let stop_daemon = move || asked.store(true, Ordering::Release);
+        let service = Service::start(&config.service, observed.clone(), stop_daemon)?;
+        let Observed { metrics, progress, .. } = observed.clone();
+        let (options, ends) = (config.publisher.clone(), wiring.publisher);
+        let publisher =
+            spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
+        let tail = tail_options(&config, &rules);
+        let (options, ends) = (config.consumer, wiring.control);
+        let control = spawn("control", &stop, move || Control::join(&options, tail, ends)?.run())?;
+        let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
+        let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
+        Ok(Daemon { observed, stop, service, publisher, control, hot })
+    }
+
+    /// Asks the daemon to drain and end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether a thread that only ends with the daemon has ended.
+    pub fn has_ended(&self) -> bool {
+        self.control.is_finished() || self.hot.is_finished() || self.publisher.is_finished()
+    }
+
+    /// Waits until the daemon has ended, first to last: the control thread has released the shards,
+    /// so the hot thread ends; its last frames are published; then nobody needs the service thread.
+    pub fn wait(self) -> Result<(), Failure> {
+        let control = joined(self.control);
+        let hot = joined(self.hot);
+        let publisher = joined(self.publisher);
+        self.service.finish();
+        hot?;
+        publisher?;
+        Ok(control?)
+    }
+}
+
+/// The hot thread: the ring is made on it, and it is pinned when all others are there.
+fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::Ends) -> Result<(), Failure> {
+    let driver = Driver::new(ring_entries, Duration::from_millis(PARK_MS_MAX))?;
+    if let Plan::Pinned { helper_cores, .. } = plan {
+        driver.ring().confine_workers(helper_cores)?;
+    }
+    cpu::pin_this_thread(plan)?;
+    cpu::verify(plan, cpu::this_task())?;
+    Ok(hot::run(&driver, ends)?)
+}
+
+/// Starts one of the daemon's threads. However it ends, the others have to end too.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    stop: &Arc<AtomicBool>,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Failure> {
+    let stop = stop.clone();
+    let whole = move || {
+        let result = run();
+        stop.store(true, Ordering::Release);
+        result
+    };
+    let started = thread::Builder::new().name(name.to_owned()).spawn(whole);
+    started.map_err(|error| Failure::Service(service::Error::Resources(error)))
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().expect("a panic outside the engine ends the process")
+}

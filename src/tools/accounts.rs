@@ -1,0 +1,178 @@
+//! Applies records with the daemon's own decoder and engine, and keeps account of every one.
+//!
+//! `replay` prints the accounts; `demo` compares what the daemon published with them.
+
+use super::source::Record;
+use crate::decoder::{Decoder, Origin};
+use crate::engine::change::Change;
+use crate::engine::rules::Rules;
+use crate::engine::update::{Update, Updates};
+use crate::engine::{Outcome, Shard};
+use crate::publisher::frame::Chain;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What became of one shard's records: events = applied + refusals + no-ops + rejects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Account {
+    /// Records in all.
+    pub events: u64,
+    /// Events that changed something.
+    pub applied: u64,
+    /// Events that the rules turned down.
+    pub refusals: u64,
+    /// The same by reason.
+    pub refusals_by_reason: BTreeMap<&'static str, u64>,
+    /// Events that were repeated or older.
+    pub no_ops: u64,
+    /// Records that are no events.
+    pub rejects: u64,
+    /// The same by reason.
+    pub rejects_by_reason: BTreeMap<&'static str, u64>,
+    /// Updates in all.
+    pub updates: u64,
+    /// Hunts that began.
+    pub hunts: u64,
+    /// Hunts that came to their end.
+    pub hunts_ended: u64,
+    /// Treasures that were opened.
+    pub treasures: u64,
+    /// Hash over all updates.
+    #[serde(serialize_with = "as_hex")]
+    pub chain: u64,
+    /// Hash of the state after the last record.
+    #[serde(serialize_with = "as_hex")]
+    pub digest: u64,
+}
+
+fn as_hex<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:016x}"))
+}
+
+impl Account {
+    /// Counts another shard's records as well. Hashes of several shards are folded, in the order of
+    /// the shards.
+    pub fn add(&mut self, other: &Account) {
+        self.events += other.events;
+        self.applied += other.applied;
+        self.refusals += other.refusals;
+        self.no_ops += other.no_ops;
+        self.rejects += other.rejects;
+        self.updates += other.updates;
+        self.hunts += other.hunts;
+        self.hunts_ended += other.hunts_ended;
+        self.treasures += other.treasures;
+        for (reason, count) in &other.refusals_by_reason {
+            *self.refusals_by_reason.entry(reason).or_default() += count;
+        }
+        for (reason, count) in &other.rejects_by_reason {
+            *self.rejects_by_reason.entry(reason).or_default() += count;
+        }
+        self.chain = fold(self.chain, other.chain);
+        self.digest = fold(self.digest, other.digest);
+    }
+}
+
+/// One hash from many, which depends on their order.
+pub fn fold(hash: u64, next: u64) -> u64 {
+    let product = u128::from(hash ^ next ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The shards of all partitions, without the daemon around them.
+pub struct OfflineShards {
+    rules: Arc<Rules>,
+    decoder: Decoder,
+    shards: BTreeMap<u16, Played>,
+    updates: Updates,
+}
+
+struct Played {
+    shard: Shard,
+    account: Account,
+    chain: Chain,
+}
+
+impl OfflineShards {
+    /// No shard has seen anything yet.
+    pub fn new(rules: Arc<Rules>) -> OfflineShards {
+        OfflineShards {
+            rules,
+            decoder: Decoder::new(),
+            shards: BTreeMap::new(),
+            updates: Updates::new(),
+        }
+    }
+
+    /// Applies the next record of its partition: the number of the first update that it caused, and
+    /// the updates.
+    pub fn apply(&mut self, record: &Record<'_>) -> (u64, &[Update]) {
+        let Record { partition, offset, time_ms, value } = *record;
+        let rules = &self.rules;
+        let played =
+            self.shards.entry(partition).or_insert_with(|| Played::new(partition, rules.clone()));
+        let first_update = played.account.updates;
+        played.account.events += 1;
+        self.updates.clear();
+        match self.decoder.decode(Origin { offset, time_ms }, value) {
+            Err(reject) => {
+                played.account.rejects += 1;
+                *played.account.rejects_by_reason.entry(reject.name()).or_default() += 1;
+            }
+            Ok(event) => match played.shard.apply(&event, &mut self.updates) {
+                Outcome::Applied => played.account.applied += 1,
+                Outcome::NoOp => played.account.no_ops += 1,
+                Outcome::Refused(refusal) => {
+                    played.account.refusals += 1;
+                    *played.account.refusals_by_reason.entry(refusal.name()).or_default() += 1;
+                }
+            },
+        }
+        played.count_updates(self.updates.as_slice());
+        (first_update, self.updates.as_slice())
+    }
+
+    /// The account of every shard that had a record.
+    pub fn accounts(&self) -> BTreeMap<u16, Account> {
+        self.shards.iter().map(|(partition, played)| (*partition, played.account())).collect()
+    }
+
+    /// The account of one shard; that of a new one if it had no record.
+    pub fn account(&self, partition: u16) -> Account {
+        let new = || Played::new(partition, self.rules.clone()).account();
+        self.shards.get(&partition).map_or_else(new, Played::account)
+    }
+
+    /// The account of all shards together.
+    pub fn total(&self) -> Account {
+        let mut total = Account::default();
+        for account in self.accounts().values() {
+            total.add(account);
+        }
+        total
+    }
+}
+
+impl Played {
+    fn new(partition: u16, rules: Arc<Rules>) -> Played {
+        let shard = Shard::new(partition, rules);
+        Played { shard, account: Account::default(), chain: Chain::default() }
+    }
+
+    fn account(&self) -> Account {
+        Account { chain: self.chain.0, digest: self.shard.digest(), ..self.account.clone() }
+    }
+
+    fn count_updates(&mut self, updates: &[Update]) {
+        self.account.updates += updates.len() as u64;
+        for update in updates {
+            self.chain = self.chain.with(update);
+            match update.change() {
+                Change::HuntStarted { .. } => self.account.hunts += 1,
+                Change::HuntEnded { .. } => self.account.hunts_ended += 1,
+                Change::Looted { .. } => self.account.treasures += 1,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `huntd demo`: the whole pipeline in one process, with librdkafka's mock cluster as the broker,
+//! and a reader that believes nothing.
+//!
+//! ```text
+//! generator ─► events topic ─► daemon ─► updates topic ─► verifying reader
+//!     ▲                                                       │ covered input offsets
+//!     └───────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The mock keeps 5 MiB a partition and drops the oldest records silently, so the generator never
+//! runs further ahead than [`flight::UNREAD_EVENTS_MAX`].
+
+mod daemon;
+mod flight;
+mod generator;
+mod report;
+mod verifier;
+mod winners;
+
+use super::accounts::OfflineShards;
+use super::failure::ToolError;
+use super::load::EventSender;
+use super::matches::{MatchOptions, format_of};
+use super::pace::Pace;
+use super::progress_bar::ProgressBar;
+use super::source::Source;
+use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use crate::service::cli::{Compression, DemoArgs};
+use crate::service::config::{self, Config};
+use daemon::Daemon;
+use flight::Flight;
+use rdkafka::error::KafkaError;
+use rdkafka::mocking::MockCluster;
+use report::Report;
+use verifier::Verifier;
+use winners::Winners;
+
+const INPUT_TOPIC: &str = "hunt-events";
+const OUTPUT_TOPIC: &str = "hunt-updates";
+const DEAD_LETTER_TOPIC: &str = "hunt-dead-letters";
+
+/// Milliseconds that events, and then frames, may wait for others to share their batch. The mock
+/// cluster gives one batch a partition for each Fetch, so that small batches make a queue there.
+const LINGER_MS: u32 = 5;
+
+/// Timestamp of the first event. A fixed one, so that the same seed gives the same digest.
+const BASE_MS: i64 = 1_767_225_600_000;
+
+/// Runs the demo and prints its table. `Ok` only if every event is accounted for.
+pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
+    let mock = |error: KafkaError| ToolError::Unreachable(format!("mock cluster: {error}"));
+    let cluster = MockCluster::new(1).map_err(mock)?;
+    let partitions = i32::from(args.partitions);
+    for topic in [INPUT_TOPIC, OUTPUT_TOPIC, DEAD_LETTER_TOPIC] {
+        cluster.create_topic(topic, partitions, 1).map_err(mock)?;
+    }
+    let brokers = vec![cluster.bootstrap_servers()];
+    let config = demo_config(&brokers)?;
+    let rules = super::rules(config.rules_file.as_deref())?;
+
+    let mut daemon = Daemon::start(config, rules.clone())?;
+    let measured = measure(args, &brokers, &daemon);
+    // If the daemon failed, that is why nothing was measured.
+    daemon.stop()?;
+    let measured = measured?;
+
+    let mut offline = OfflineShards::new(rules);
+
+    let mut winners = Winners::default();
+    let mut source = open_source(args)?;
+    while let Some(record) = source.next_record()? {
+        let (_, updates) = offline.apply(&record);
+        winners.tell(updates);
+    }
+    winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;
+    Report::new(&measured, &daemon, &offline).print(args.json)
+}
+
+/// What the run itself showed.
+struct Measured {
+    flight: Flight,
+    verifier: Verifier,
+}
+
+fn measure(args: &DemoArgs, brokers: &[String], daemon: &Daemon) -> Result<Measured, ToolError> {
+    let flight = Flight::new(args.partitions);
+    // The sender has its connections by the time the daemon is ready: start-up is no latency.
+    let sender = EventSender::connect(brokers, INPUT_TOPIC, Compression::None, LINGER_MS)?;
+    let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
+    verifier.wait_for_owner(daemon)?;
+    let source = open_source(args)?;
+    let expected = source.events_expected();
+    let bar = ProgressBar::start(expected);
+    let pace = Pace::start(paced(args));
+    std::thread::scope(|scope| {
+        let generator = std::thread::Builder::new()
+            .name("generator".to_owned())
+            .spawn_scoped(scope, || generator::run(source, sender, &pace, &flight))
+            .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
+        let verified = verifier.run(&flight, &pace, daemon, &bar);
+        flight.stop();
+        let generated = generator.join().expect("a panic ends the process");
+        bar.finish();
+        // The generator's trouble is the cause if there is any.
+        generated.and(verified)
+    })?;
+    Ok(Measured { flight, verifier })
+}
+
+/// The events, from their first one: the same whenever it is called.
+fn open_source(args: &DemoArgs) -> Result<Source, ToolError> {
+    if let Some(file) = &args.match_file {
+        let options = MatchOptions {
+            format: format_of(file, args.format)?,
+            file: file.clone(),
+            zones: args.partitions,
+            repeat: 1,
+            base_ms: BASE_MS,
+        };
+        return Ok(Source::open_match(options, args.events)?);
+    }
+    let options = SyntheticOptions {
+        seed: args.seed,
+        players: args.players,
+        zones: args.partitions,
+        rate: paced(args).unwrap_or(RATE_UNPACED),
+        base_us: BASE_MS * 1000,
+    };
+    Ok(Source::synthetic(options, args.events.unwrap_or(EVENTS_DEFAULT)))
+}
+
+fn paced(args: &DemoArgs) -> Option<u64> {
+    (args.rate > 0).then_some(args.rate)
+}
+
+/// Events to make when nobody says how many.
+const EVENTS_DEFAULT: u64 = 2_000_000;
+
+fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
+    let text = format!(
+        "[kafka]\n\
+         brokers = [\"{}\"]\n\
+         group = \"huntd-demo\"\n\
+         input_topic = \"{INPUT_TOPIC}\"\n\
+         output_topic = \"{OUTPUT_TOPIC}\"\n\
+         dead_letter_topic = \"{DEAD_LETTER_TOPIC}\"\n\
+         [fetch]\n\
+         wait_ms_max = 1\n\
+         [publish]\n\
+         linger_us = {}\n\
+         [service]\n\
+         listen = \"127.0.0.1:0\"\n\
+         log_level = \"warn\"\n",
+        brokers.join("\", \""),
+        LINGER_MS * 1000
+    );
+    let parsed = config::parse("the demo's configuration", &text, std::iter::empty());
+    parsed.map_err(|error| ToolError::Config(error.to_string()))
+}

@@ -1,0 +1,166 @@
+//! What the demo shows at its end, and whether the accounts close.
+
+use super::Measured;
+use super::daemon::Daemon;
+use crate::metrics::Counter;
+use crate::tools::accounts::{Account, OfflineShards, fold};
+use crate::tools::failure::ToolError;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The accounts of a run. Everything that can differ from the offline replay is here.
+pub(super) struct Report {
+    counted: Counted,
+    lost: u64,
+    duplicated: u64,
+    events_per_second: f64,
+    latency_us: BTreeMap<&'static str, u64>,
+    hot_allocations: u64,
+    digest: u64,
+    /// A sentence for everything that is not as it must be.
+    problems: Vec<String>,
+}
+
+/// What became of the events: by the daemon's own counters, or by the offline replay.
+#[derive(Debug, PartialEq, Eq)]
+struct Counted {
+    events: u64,
+    updates: u64,
+    refusals: u64,
+    no_ops: u64,
+    rejects: u64,
+}
+
+impl Report {
+    /// Compares what the reader saw and the daemon counted with an offline replay of the events.
+    pub(super) fn new(measured: &Measured, daemon: &Daemon, offline: &OfflineShards) -> Report {
+        let Measured { flight, verifier } = measured;
+        let counter = |counter| daemon.metrics.get(counter);
+        let counted = Counted {
+            events: counter(Counter::EventsApplied)
+                + counter(Counter::EventsRefused)
+                + counter(Counter::EventsNoOp)
+                + counter(Counter::RecordsRejected),
+            updates: verifier.positions().map(|(_, position)| position.next_update).sum(),
+            refusals: counter(Counter::EventsRefused),
+            no_ops: counter(Counter::EventsNoOp),
+            rejects: counter(Counter::RecordsRejected),
+        };
+        let mut problems = Vec::new();
+        let total = offline.total();
+        let expected = Counted::of(&total);
+        if counted != expected {
+            problems.push(format!("counted {counted:?}, and the replay {expected:?}"));
+        }
+        let mut digest = 0;
+        for (partition, position) in verifier.positions() {
+            let account = offline.account(partition);
+            let progress = daemon.progress.shard(partition.into());
+            digest = fold(digest, progress.digest.get());
+            for (what, seen, wanted) in [
+                ("events", position.next_offset as u64, account.events),
+                ("updates", position.next_update, account.updates),
+                ("chain", position.chain.0, account.chain),
+                ("digest", progress.digest.get(), account.digest),
+            ] {
+                if seen != wanted {
+                    problems.push(format!(
+                        "partition {partition}: {what} {seen:x}, and {wanted:x} in the replay"
+                    ));
+                }
+            }
+        }
+        let histogram = &verifier.latency_us;
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Report {
+            lost: flight.uncovered(),
+            duplicated: verifier.duplicated,
+            events_per_second: histogram.len() as f64 / verifier.elapsed.as_secs_f64().max(1e-9),
+            latency_us: BTreeMap::from([
+                ("p50", at(0.5)),
+                ("p95", at(0.95)),
+                ("p99", at(0.99)),
+                ("p999", at(0.999)),
+                ("max", histogram.max()),
+            ]),
+            hot_allocations: counter(Counter::HotAllocations),
+            digest,
+            counted,
+            problems,
+        }
+    }
+
+    /// Prints the table, and the JSON object if asked for. `Err` if anything is not as it must be.
+    pub(super) fn print(&self, json: bool) -> Result<(), ToolError> {
+        let mut out = std::io::stdout().lock();
+        self.write_table(&mut out)?;
+        if json {
+            writeln!(out, "{}", self.json())?;
+        }
+        let mut problems = self.problems.clone();
+        if self.lost > 0 {
+            problems.push(format!("{} events are covered by no frame", self.lost));
+        }
+        if self.duplicated > 0 {
+            problems.push(format!("{} updates were published twice", self.duplicated));
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(ToolError::VerificationFailed(problems.join("; ")))
+        }
+    }
+
+    fn write_table(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let Counted { events, updates, refusals, no_ops, rejects } = self.counted;
+        for (what, number) in [
+            ("events", events),
+            ("updates", updates),
+            ("refusals", refusals),
+            ("no-ops", no_ops),
+            ("rejects", rejects),
+            ("lost", self.lost),
+            ("duplicated", self.duplicated),
+            ("events/s", self.events_per_second as u64),
+            ("hot-thread allocations", self.hot_allocations),
+        ] {
+            writeln!(out, "{what:<26}{number:>16}")?;
+        }
+        for (what, key) in
+            [("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max")]
+        {
+            let milliseconds = self.latency_us[key] as f64 / 1000.0;
+            writeln!(out, "latency {what:<18}{milliseconds:>13.2} ms  (mock broker)")?;
+        }
+        writeln!(out, "{:<26}{:016x}", "digest", self.digest)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Counted { events, updates, refusals, no_ops, rejects } = self.counted;
+        serde_json::json!({
+            "events": events,
+            "updates": updates,
+            "refusals": refusals,
+            "no_ops": no_ops,
+            "rejects": rejects,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "events_per_second": self.events_per_second.round(),
+            "latency_us": self.latency_us,
+            "hot_allocations": self.hot_allocations,
+            "digest": format!("{:016x}", self.digest),
+        })
+    }
+}
+
+impl Counted {
+    fn of(account: &Account) -> Counted {
+        Counted {
+            events: account.events,
+            updates: account.updates,
+            refusals: account.refusals,
+            no_ops: account.no_ops,
+            rejects: account.rejects,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Reads what the daemon publishes, by the reader rule, and takes the times.
+
+use super::daemon::Daemon;
+use super::flight::Flight;
+use crate::publisher::encode::decode_frame;
+use crate::publisher::frame::FrameKind;
+use crate::recovery::reader::{Position, Reader, Verdict};
+use crate::tools::failure::ToolError;
+use crate::tools::kafka::{Read, TopicReader};
+use crate::tools::pace::Pace;
+use crate::tools::progress_bar::ProgressBar;
+use hdrhistogram::Histogram;
+use rdkafka::message::Message;
+use std::time::{Duration, Instant};
+
+/// How long the mock may hold an answer back; new records do not cut this short there.
+const FETCH_WAIT_MS: u32 = 1;
+
+/// The longest wait for the daemon to join the group and own every partition.
+const OWNER_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest silence before the rest counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Largest latency that is told apart.
+const LATENCY_US_MAX: u64 = 120_000_000;
+
+/// A reader of all output partitions.
+pub(super) struct Verifier {
+    topic: TopicReader,
+    readers: Vec<Reader>,
+    fenced: Vec<bool>,
+    /// Time from when an event was due to when an accepted frame covered it.
+    pub(super) latency_us: Histogram<u64>,
+    /// Updates that stood in the topic twice.
+    pub(super) duplicated: u64,
+    /// Time from the first event to the last frame.
+    pub(super) elapsed: Duration,
+}
+
+impl Verifier {
+    /// Begins at the start of every output partition.
+    pub(super) fn connect(
+        brokers: &[String],
+        output_topic: &str,
+        partitions: u16,
+    ) -> Result<Verifier, ToolError> {
+        let topic = TopicReader::connect(brokers, "demo", output_topic, FETCH_WAIT_MS)?;
+        let places: Vec<(u16, i64)> = (0..partitions).map(|partition| (partition, 0)).collect();
+        topic.start(&places)?;
+        let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
+        Ok(Verifier {
+            topic,
+            readers: (0..partitions).map(|_| Reader::new()).collect(),
+            fenced: vec![false; usize::from(partitions)],
+            latency_us: latency_us.expect("the bounds and the digits are fine"),
+            duplicated: 0,
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// Waits until the daemon has fenced every partition.
+    pub(super) fn wait_for_owner(&mut self, daemon: &Daemon) -> Result<(), ToolError> {
+        let nothing = Flight::new(self.readers.len() as u16);
+        let pace = Pace::start(None);
+        while self.fenced.contains(&false) {
+            if daemon.has_ended() {
+                return Err(ToolError::VerificationFailed("the daemon has ended".to_owned()));
+            }
+            if pace.elapsed() > OWNER_WAIT {
+                let missing = self.fenced.iter().filter(|fenced| !**fenced).count();
+                return Err(ToolError::VerificationFailed(format!(
+                    "the daemon has not taken {missing} of the partitions within {} s",
+                    OWNER_WAIT.as_secs()
+                )));
+            }
+            self.read(&nothing, &pace)?;
+        }
+        Ok(())
+    }
+
+    /// Reads until every event is covered, or nothing comes any more.
+    pub(super) fn run(
+        &mut self,
+        flight: &Flight,
+        pace: &Pace,
+        daemon: &Daemon,
+        bar: &ProgressBar,
+    ) -> Result<(), ToolError> {
+        let mut heard = Instant::now();
+        while !flight.is_complete() && !flight.is_stopped() {
+            if self.read(flight, pace)? {
+                heard = Instant::now();
+                self.elapsed = pace.elapsed();
+                bar.set(self.latency_us.len());
+            } else {
+                // What is missing then is lost; the report says so.
+                if daemon.has_ended() || heard.elapsed() > SILENCE_MAX {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one frame, if one comes: whether it covered anything new.
+    fn read(&mut self, flight: &Flight, pace: &Pace) -> Result<bool, ToolError> {
+        let Read::Message(message) = self.topic.next(Duration::from_millis(10))? else {
+            return Ok(false);
+        };
+        let partition = message.partition() as u16;
+        let wrong = |what: &str| {
+            ToolError::VerificationFailed(format!(
+                "output partition {partition}, offset {}: {what}",
+                message.offset()
+            ))
+        };
+        let (header, updates) = decode_frame(message.payload().unwrap_or_default())
+            .map_err(|error| wrong(&error.to_string()))?;
+        let reader = &mut self.readers[usize::from(partition)];
+        match reader.fold(&header, &updates) {
+            Verdict::Accepted { from } => self.duplicated += from as u64,
+            Verdict::Duplicate => self.duplicated += updates.len() as u64,
+            Verdict::Gap { missing } => return Err(wrong(&format!("{missing} updates miss"))),
+            Verdict::Halt => return Err(wrong("the chain does not match the updates")),
+            Verdict::Fence | Verdict::Progress | Verdict::Skip { .. } | Verdict::Stale => {}
+        }
+        if header.kind == FrameKind::Fence && header.epoch > 0 {
+            self.fenced[usize::from(partition)] = true;
+        }
+        let next_offset = reader.position().next_offset;
+        let now_us = pace.elapsed().as_micros() as u64;
+        let before = self.latency_us.len();
+        flight.cover(partition, next_offset, |due_us| {
+            self.latency_us.saturating_record(now_us.saturating_sub(due_us).max(1));
+        });
+        Ok(self.latency_us.len() > before)
+    }
+
+    /// Where the reader of each partition stands.
+    pub(super) fn positions(&self) -> impl Iterator<Item = (u16, Position)> {
+        (0..).zip(self.readers.iter().map(Reader::position))
+    }
+}

@@ -1,0 +1,72 @@
+//! Who won: the players with the highest scores, and when they had them.
+
+use crate::engine::change::Change;
+use crate::engine::update::Update;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Players that the table shows.
+const SHOWN: usize = 5;
+
+/// The latest score of every player that has one.
+#[derive(Default)]
+pub(super) struct Winners {
+    players: BTreeMap<u64, Standing>,
+}
+
+/// A score, and the time of the update that told it.
+#[derive(Clone, Copy)]
+struct Standing {
+    score: u64,
+    ts_us: i64,
+}
+
+impl Winners {
+    /// Takes updates in the order of their shard.
+    pub(super) fn tell(&mut self, updates: &[Update]) {
+        for update in updates {
+            if let Change::Scored { score, .. } = update.change() {
+                let standing = Standing { score, ts_us: update.ts_us() };
+                self.players.insert(update.player_id(), standing);
+            }
+        }
+    }
+
+    /// Prints the best, with the time since `start_us`. Who had a score first comes first.
+    pub(super) fn write(&self, out: &mut impl Write, start_us: i64) -> std::io::Result<()> {
+        let mut best: Vec<(u64, Standing)> =
+            self.players.iter().map(|(player, standing)| (*player, *standing)).collect();
+        best.sort_by_key(|(player, standing)| (Reverse(standing.score), standing.ts_us, *player));
+        for (rank, (player, Standing { score, ts_us })) in (1..).zip(best.iter().take(SHOWN)) {
+            let seconds = (ts_us - start_us) as f64 / 1e6;
+            writeln!(out, "{rank}. player {player}   {score:>8} points after {seconds:.1} s")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Winners;
+    use crate::engine::change::Change;
+    use crate::engine::refusal::ScoreCause;
+    use crate::engine::update::Update;
+
+    #[test]
+    fn the_latest_score_counts_and_ties_go_to_the_earlier() {
+        let scored = |player, ts_us, score| {
+            Update::new(player, ts_us, Change::Scored { cause: ScoreCause::Loot, points: 1, score })
+        };
+        let mut winners = Winners::default();
+        winners.tell(&[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
+        winners.tell(&[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
+        let mut text = Vec::new();
+        winners.write(&mut text, 500_000).expect("memory takes what is written");
+        let text = String::from_utf8(text).expect("the table is text");
+        let players: Vec<&str> =
+            text.lines().map(|line| line.split_whitespace().nth(2).unwrap_or_default()).collect();
+        assert_eq!(players, ["8", "7", "9"]);
+        assert!(text.contains("350 points after 1.0 s"), "{text}");
+    }
+}

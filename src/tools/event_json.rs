@@ -1,0 +1,72 @@
+//! An event as the JSON record that a game server would write.
+//!
+//! `load`, `replay` and `demo` all write events here, so that the same event is the same bytes
+//! wherever it is sent.
+
+use crate::engine::event::Action;
+
+/// Appends one event. The world's events have no player, and those with an id of their own no
+/// `seq`: 0 leaves the field out. Key order and spacing are always the same: producers write their
+/// records with one piece of code too, and the decoder is quickest on what it saw before.
+pub fn write_event(out: &mut Vec<u8>, player_id: u64, seq: u64, ts_us: i64, action: &Action) {
+    out.extend_from_slice(type_member(action));
+    if player_id != 0 {
+        write_member(out, b",\"player_id\":", player_id);
+    }
+    if seq != 0 {
+        write_member(out, b",\"seq\":", seq);
+    }
+    write_member(out, b",\"ts_us\":", ts_us);
+    write_fields(out, action);
+    out.push(b'}');
+}
+
+fn type_member(action: &Action) -> &'static [u8] {
+    match action {
+        Action::Join { .. } | Action::Arrive { .. } => b"{\"type\":\"join\"",
+        Action::Leave { .. } => b"{\"type\":\"leave\"",
+        Action::Move { .. } => b"{\"type\":\"move\"",
+        Action::Rotate { .. } => b"{\"type\":\"rotate\"",
+        Action::Shoot { .. } => b"{\"type\":\"shoot\"",
+        Action::Loot { .. } => b"{\"type\":\"loot\"",
+        Action::Use { .. } => b"{\"type\":\"use\"",
+        Action::Tick => b"{\"type\":\"tick\"",
+        Action::HuntStart { .. } => b"{\"type\":\"hunt_start\"",
+        Action::HuntEnd { .. } => b"{\"type\":\"hunt_end\"",
+    }
+}
+
+fn write_fields(out: &mut Vec<u8>, action: &Action) {
+    match *action {
+        Action::Join { x, y } | Action::Move { x, y } => {
+            write_member(out, b",\"x\":", x);
+            write_member(out, b",\"y\":", y);
+        }
+        Action::Arrive { .. } => unreachable!("hand-offs are written by the zone that was left"),
+        Action::Leave { to_zone: Some(zone) } => write_member(out, b",\"to_zone\":", zone),
+        Action::Leave { to_zone: None } => {}
+        Action::Rotate { heading } => write_member(out, b",\"heading\":", heading),
+        Action::Shoot { weapon, heading } => {
+            write_member(out, b",\"weapon\":", weapon);
+            if let Some(heading) = heading {
+                write_member(out, b",\"heading\":", heading);
+            }
+        }
+        Action::Loot { hunt: Some(hunt) } => write_member(out, b",\"hunt\":", hunt),
+        Action::Loot { hunt: None } => {}
+        Action::Use { item } => write_member(out, b",\"item\":", item),
+        Action::Tick => {}
+        Action::HuntStart { hunt, seed, treasures, duration_ms } => {
+            write_member(out, b",\"hunt\":", hunt);
+            write_member(out, b",\"seed\":", seed);
+            write_member(out, b",\"treasures\":", treasures);
+            write_member(out, b",\"duration_ms\":", duration_ms);
+        }
+        Action::HuntEnd { hunt } => write_member(out, b",\"hunt\":", hunt),
+    }
+}
+
+fn write_member(out: &mut Vec<u8>, name: &[u8], value: impl itoa::Integer) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}

@@ -1,0 +1,99 @@
+//! Why a tool ends without having done its work.
+
+use super::source::SourceError;
+use crate::failure::Failure;
+use crate::service::exit::ExitCode;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use std::io;
+
+/// One sentence that says what to do, and the exit code that goes with it.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// A file of events gives no more.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The arguments do not fit each other, or the file.
+    #[error("{0}")]
+    Usage(String),
+    /// The configuration or the rules are wrong.
+    #[error("{0}")]
+    Config(String),
+    /// No broker answers, or none for long enough.
+    #[error("the brokers do not answer: {0}; check their addresses and the network")]
+    Unreachable(String),
+    /// A topic does not exist.
+    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
+    TopicMissing(String),
+    /// A topic is not as it has to be.
+    #[error("{0}")]
+    TopicWrong(String),
+    /// The broker refuses.
+    #[error("not authorised for `{0}`; grant its READ, WRITE and DESCRIBE to this user")]
+    NotAuthorised(String),
+    /// What came out is not what went in.
+    #[error("{0}")]
+    VerificationFailed(String),
+    /// The daemon inside the tool ended by itself.
+    #[error("{sentence}")]
+    Daemon {
+        /// The daemon's own sentence.
+        sentence: String,
+        /// The daemon's own exit code.
+        code: ExitCode,
+    },
+    /// Standard output takes no more.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl From<Failure> for ToolError {
+    fn from(failure: Failure) -> ToolError {
+        ToolError::Daemon { sentence: failure.to_string(), code: failure.exit_code() }
+    }
+}
+
+impl ToolError {
+    /// The exit code that tells a script the same.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            ToolError::Source(_) | ToolError::Usage(_) => ExitCode::Usage,
+            ToolError::Config(_) => ExitCode::Config,
+            ToolError::Unreachable(_) => ExitCode::KafkaUnreachable,
+            ToolError::TopicMissing(_) | ToolError::TopicWrong(_) => ExitCode::TopicWrong,
+            ToolError::NotAuthorised(_) => ExitCode::NotAuthorised,
+            ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
+            ToolError::Daemon { code, .. } => *code,
+            // Whoever closes the pipe, as `head` does, has seen enough.
+            ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
+            ToolError::Output(_) => ExitCode::Usage,
+        }
+    }
+
+    /// What librdkafka says about a topic, as something to do.
+    pub fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                ToolError::TopicMissing(topic.to_owned())
+            }
+            Some(
+                RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed,
+            ) => ToolError::NotAuthorised(topic.to_owned()),
+            Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
+                "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
+            )),
+            Some(RDKafkaErrorCode::InvalidRecord | RDKafkaErrorCode::InvalidTimestamp) => {
+                ToolError::TopicWrong(format!(
+                    "`{topic}` refuses the records, most likely for their timestamps; give \
+                     --base-ms a time that is not in the future"
+                ))
+            }
+            Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::PolicyViolation) => {
+                ToolError::TopicWrong(format!(
+                    "`{topic}` refuses the records: {error}; check its settings with `huntd topics`"
+                ))
+            }
+            _ => ToolError::Unreachable(error.to_string()),
+        }
+    }
+}

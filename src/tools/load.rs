@@ -1,0 +1,249 @@
+//! `huntd load`: events into a topic, made up or from a recorded match.
+
+use super::failure::ToolError;
+use super::kafka;
+use super::matches::{MatchOptions, format_of};
+use super::pace::Pace;
+use super::progress_bar::ProgressBar;
+use super::source::{Record, Source};
+use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use crate::service::cli::{Compression, LoadArgs};
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Events that are made when nobody says how many.
+const EVENTS_DEFAULT: u64 = 1_000_000;
+
+/// The longest wait for the leaders of the topic's partitions.
+const METADATA_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest wait for the last acknowledgements; librdkafka gives up on a record before that.
+const FLUSH_WAIT: Duration = Duration::from_secs(70);
+
+/// How long an event of a paced load may wait for its batch: it is latency.
+const LINGER_MS_PACED: u32 = 1;
+
+/// How long an event may wait for its batch when only the rate counts.
+const LINGER_MS_UNPACED: u32 = 20;
+
+/// Pause before the first event of a paced load: librdkafka has its connections and its producer id
+/// by then, so that the first events are not late.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sends the events that the arguments ask for, and says what it did.
+pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
+    let partitions = kafka::topic_partitions(&args.brokers, &args.topic)?;
+    let zones = args.partitions.unwrap_or(partitions);
+    if zones > partitions {
+        return Err(ToolError::TopicWrong(format!(
+            "`{}` has {partitions} partitions and --partitions asks for {zones}; use a topic with \
+             more, or ask for fewer",
+            args.topic
+        )));
+    }
+    let now_us = now_us() + if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
+    let base_ms = match &args.match_file {
+        Some(_) => args.base_ms.unwrap_or(MatchOptions::base_ms_before(now_us / 1000, args.repeat)),
+        None => args.base_ms.unwrap_or(now_us / 1000),
+    };
+    let mut source = open_source(args, zones, base_ms)?;
+    let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
+    let codec = args.compression;
+    let mut sender = EventSender::connect(&args.brokers, &args.topic, codec, linger_ms)?;
+    let bar = ProgressBar::start(source.events_expected());
+    if args.rate.is_some() {
+        std::thread::sleep(CONNECT_PAUSE);
+    }
+    let pace = Pace::start(args.rate);
+    while let Some(record) = source.next_record()? {
+        while let Some(wait) = pace.wait(sender.sent) {
+            sender.serve();
+            std::thread::sleep(wait);
+        }
+        sender.send(&record)?;
+        bar.show(sender.sent);
+    }
+    sender.flush()?;
+    bar.finish();
+    let seconds = pace.elapsed().as_secs_f64();
+    let per_second = sender.sent as f64 / seconds.max(1e-9);
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{} events in {zones} partitions of {} in {seconds:.1} s, {per_second:.0} events/s",
+        sender.sent, args.topic
+    )?;
+    if let Some(file) = &args.match_file {
+        writeln!(
+            out,
+            "the same without a broker: huntd replay --file {} --partitions {zones} --repeat {} \
+             --base-ms {base_ms}",
+            file.display(),
+            args.repeat
+        )?;
+    }
+    Ok(())
+}
+
+fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, ToolError> {
+    if let Some(file) = &args.match_file {
+        let options = MatchOptions {
+            file: file.clone(),
+            format: format_of(file, args.format)?,
+            zones,
+            repeat: args.repeat,
+            base_ms,
+        };
+        return Ok(Source::open_match(options, args.events)?);
+    }
+    let options = SyntheticOptions {
+        seed: args.seed,
+        players: args.players,
+        zones,
+        rate: args.rate.unwrap_or(RATE_UNPACED),
+        base_us: base_ms * 1000,
+    };
+    Ok(Source::synthetic(options, args.events.unwrap_or(EVENTS_DEFAULT)))
+}
+
+/// Microseconds since the Unix epoch, now.
+pub fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("the clock is past 1970").as_micros() as i64
+}
+
+/// Sends records to one topic: idempotent, in order, acknowledged by all in-sync replicas.
+pub struct EventSender {
+    producer: BaseProducer<Reports>,
+    topic: String,
+    /// Records that librdkafka has taken.
+    pub sent: u64,
+}
+
+/// What the brokers say about the records.
+#[derive(Default)]
+struct Reports {
+    failed: AtomicU64,
+    first_failure: Mutex<Option<KafkaError>>,
+}
+
+impl ClientContext for Reports {}
+
+impl ProducerContext for Reports {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = result {
+            let mut first = self.first_failure.lock().expect("no holder of this lock panics");
+            first.get_or_insert_with(|| error.clone());
+            self.failed.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl EventSender {
+    /// Connects. An event may wait `linger_ms` for others to share its batch.
+    pub fn connect(
+        brokers: &[String],
+        topic: &str,
+        compression: Compression,
+        linger_ms: u32,
+    ) -> Result<EventSender, ToolError> {
+        let config = producer_config(brokers, compression, linger_ms);
+        let producer: Result<BaseProducer<Reports>, KafkaError> =
+            config.create_with_context(Reports::default());
+        let producer = producer.map_err(|error| {
+            ToolError::Usage(format!("librdkafka does not take the settings: {error}"))
+        })?;
+        let known = producer.client().fetch_metadata(Some(topic), METADATA_WAIT);
+        known.map_err(|error| ToolError::of_topic(topic, &error))?;
+        Ok(EventSender { producer, topic: topic.to_owned(), sent: 0 })
+    }
+
+    /// Hands one record over, waiting while the buffer is full.
+    pub fn send(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+        loop {
+            let mut message: BaseRecord<'_, (), [u8]> = BaseRecord::to(&self.topic)
+                .partition(record.partition.into())
+                .timestamp(record.time_ms);
+            message.payload = record.value;
+            match self.producer.send(message) {
+                Ok(()) => break,
+                Err((error, _)) if is_full(&error) => {
+                    self.producer.poll(Duration::from_millis(10));
+                    self.check()?;
+                }
+                Err((error, _)) => return Err(ToolError::of_topic(&self.topic, &error)),
+            }
+        }
+        self.sent += 1;
+        if self.sent.is_multiple_of(1024) {
+            self.serve();
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the brokers' reports.
+    pub fn serve(&self) {
+        self.producer.poll(Duration::ZERO);
+    }
+
+    /// Waits until every record is acknowledged.
+    pub fn flush(&self) -> Result<(), ToolError> {
+        let flushed = self.producer.flush(FLUSH_WAIT);
+        self.check()?;
+        flushed.map_err(|error| ToolError::of_topic(&self.topic, &error))
+    }
+
+    fn check(&self) -> Result<(), ToolError> {
+        let reports = self.producer.context();
+        let failed = reports.failed.load(Ordering::Acquire);
+        if failed == 0 {
+            return Ok(());
+        }
+        let first = reports.first_failure.lock().expect("no holder of this lock panics").clone();
+        let first = first.expect("it is there before the count");
+        Err(match ToolError::of_topic(&self.topic, &first) {
+            ToolError::Unreachable(reason) => ToolError::Unreachable(format!(
+                "{failed} records were not delivered, the first because of `{reason}`"
+            )),
+            other => other,
+        })
+    }
+}
+
+fn is_full(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
+}
+
+fn producer_config(brokers: &[String], compression: Compression, linger_ms: u32) -> ClientConfig {
+    let mut config = kafka::client_config(brokers, "load");
+    config
+        .set("enable.idempotence", "true")
+        .set("compression.codec", codec_name(compression))
+        .set("linger.ms", linger_ms.to_string())
+        .set("batch.num.messages", "10000")
+        .set("batch.size", "1000000")
+        .set("queue.buffering.max.messages", "500000")
+        .set("queue.buffering.max.kbytes", "262144")
+        .set("delivery.report.only.error", "true")
+        .set("message.timeout.ms", "60000");
+    config
+}
+
+fn codec_name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::None => "none",
+        Compression::Gzip => "gzip",
+        Compression::Snappy => "snappy",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    }
+}

@@ -1,0 +1,236 @@
+//! Recorded matches of three games as events.
+//!
+//! A match is a file of JSON lines, one record a line, plain or compressed with zstd. Reading is a
+//! stream: a match may be longer than memory, and may be played many times over.
+
+pub mod csgo;
+pub mod grid;
+pub mod prbf2;
+pub mod rocket_league;
+pub mod stage;
+
+use super::source::{Record, SourceError};
+use crate::engine::event::Action;
+use crate::service::cli::MatchFormat;
+use clap::ValueEnum;
+use grid::Grid;
+use serde::Deserialize;
+use stage::{REPETITION_MS, Stage};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// The game that somebody names, else the one that the recording's first line gives away. A first
+/// line that gives away another game is an error: its adapter would find nothing.
+pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
+    let mut line = Vec::new();
+    let read = open_lines(file)?.take(FIRST_LINE_BYTES_MAX).read_until(b'\n', &mut line);
+    if read.map_err(|source| SourceError::read(file, source))? == 0 {
+        return Err(SourceError::Empty(file.to_owned()));
+    }
+    match (named, format_of_line(&line)) {
+        (Some(named), Some(found)) if named != found => {
+            let found = found.to_possible_value().expect("no format is hidden");
+            let found = found.get_name().to_owned();
+            Err(SourceError::OtherFormat { file: file.to_owned(), found })
+        }
+        (Some(format), _) | (None, Some(format)) => Ok(format),
+        (None, None) => Err(SourceError::UnknownFormat(file.to_owned())),
+    }
+}
+
+/// The fewest zones that hold a map of the game, under the built-in rules.
+pub fn zones_of(format: MatchFormat) -> u16 {
+    match format {
+        MatchFormat::Prbf2 => 4,
+        MatchFormat::Csgo | MatchFormat::RocketLeague => 1,
+    }
+}
+
+fn format_of_line(line: &[u8]) -> Option<MatchFormat> {
+    #[derive(Deserialize)]
+    struct First {
+        sec_per_tick: Option<f64>,
+        fps: Option<f64>,
+        time: Option<String>,
+    }
+    let first: First = serde_json::from_slice(line).ok()?;
+    match first {
+        First { sec_per_tick: Some(_), .. } => Some(MatchFormat::Prbf2),
+        First { fps: Some(_), .. } => Some(MatchFormat::RocketLeague),
+        First { time: Some(_), .. } => Some(MatchFormat::Csgo),
+        _ => None,
+    }
+}
+
+/// Bytes of a recording's first line that are looked at.
+const FIRST_LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What decides the events of a match: the same options give the same events, byte for byte.
+#[derive(Clone, Debug)]
+pub struct MatchOptions {
+    /// The recording: `.jsonl`, or `.jsonl.zst`.
+    pub file: PathBuf,
+    /// The game.
+    pub format: MatchFormat,
+    /// Zones that the map is cut into, one partition each.
+    pub zones: u16,
+    /// How many times the match is played, with other players each time.
+    pub repeat: u32,
+    /// Timestamp of the recording's start, in milliseconds since the Unix epoch.
+    pub base_ms: i64,
+}
+
+impl MatchOptions {
+    /// A start so long ago that the last repetition has ended by `now_ms`: brokers refuse records
+    /// from the future.
+    pub fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
+        (now_ms - i64::from(repeat) * REPETITION_MS) / 1000 * 1000
+    }
+}
+
+/// The events of a match, one after the other.
+pub struct MatchEvents {
+    options: MatchOptions,
+    adapter: Adapter,
+    stage: Stage,
+    lines: Box<dyn BufRead + Send>,
+    line: String,
+    line_number: u64,
+    repetitions_left: u32,
+}
+
+enum Adapter {
+    Prbf2(prbf2::Adapter),
+    Csgo(csgo::Adapter),
+    RocketLeague(rocket_league::Adapter),
+}
+
+impl MatchEvents {
+    /// Opens a recording.
+    pub fn open(options: MatchOptions) -> Result<MatchEvents, SourceError> {
+        let half_cm = match options.format {
+            MatchFormat::Prbf2 => prbf2::MAP_HALF_CM,
+            MatchFormat::Csgo => csgo::MAP_HALF_CM,
+            MatchFormat::RocketLeague => rocket_league::MAP_HALF_CM,
+        };
+        let grid = Grid::new(half_cm, options.zones);
+        Ok(MatchEvents {
+            adapter: Adapter::new(options.format),
+            stage: Stage::new(grid, options.base_ms),
+            lines: open_lines(&options.file)?,
+            line: String::new(),
+            line_number: 0,
+            repetitions_left: options.repeat,
+            options,
+        })
+    }
+
+    /// The next event, or nothing after the last.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+        while !self.stage.has_waiting() && self.repetitions_left > 0 {
+            self.stage.forget_taken();
+            self.read_line()?;
+        }
+        Ok(self.stage.take())
+    }
+
+    fn read_line(&mut self) -> Result<(), SourceError> {
+        self.line.clear();
+        self.line_number += 1;
+        let read = self.lines.read_line(&mut self.line);
+        let read = read.map_err(|source| SourceError::read(&self.options.file, source))?;
+        if read == 0 {
+            return self.end_repetition();
+        }
+        self.adapter.read(&self.line, &mut self.stage).map_err(|source| SourceError::Line {
+            file: self.options.file.clone(),
+            line: self.line_number,
+            source,
+        })
+    }
+
+    fn end_repetition(&mut self) -> Result<(), SourceError> {
+        self.stage.end_match();
+        self.repetitions_left -= 1;
+        if self.repetitions_left > 0 {
+            self.adapter = Adapter::new(self.options.format);
+            self.lines = open_lines(&self.options.file)?;
+            self.line_number = 0;
+        }
+        Ok(())
+    }
+
+    /// How often a player that stood nowhere did something, which made no event.
+    pub fn records_unused(&self) -> u64 {
+        self.stage.records_unused()
+    }
+}
+
+impl Adapter {
+    fn new(format: MatchFormat) -> Adapter {
+        match format {
+            MatchFormat::Prbf2 => Adapter::Prbf2(prbf2::Adapter::default()),
+            MatchFormat::Csgo => Adapter::Csgo(csgo::Adapter::default()),
+            MatchFormat::RocketLeague => Adapter::RocketLeague(rocket_league::Adapter::default()),
+        }
+    }
+
+    fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+        match self {
+            Adapter::Prbf2(adapter) => adapter.read(line, stage),
+            Adapter::Csgo(adapter) => adapter.read(line, stage),
+            Adapter::RocketLeague(adapter) => adapter.read(line, stage),
+        }
+    }
+}
+
+fn open_lines(path: &Path) -> Result<Box<dyn BufRead + Send>, SourceError> {
+    let file = File::open(path).map_err(|source| SourceError::read(path, source))?;
+    if path.extension().is_some_and(|extension| extension == "zst") {
+        let decoder = zstd::Decoder::new(file);
+        let decoder = decoder.map_err(|source| SourceError::read(path, source))?;
+        Ok(Box::new(BufReader::new(decoder)))
+    } else {
+        Ok(Box::new(BufReader::new(file)))
+    }
+}
+
+/// The number of a pseudonym such as `p036` or `bot13`: people and bots do not share numbers.
+fn player_number(name: &str) -> Option<u64> {
+    const BOTS_FIRST: u64 = 100_000;
+    let (first, digits) = match name.strip_prefix("bot") {
+        Some(digits) => (BOTS_FIRST, digits),
+        None => (0, name.strip_prefix('p')?),
+    };
+    let number: u64 = digits.parse().ok()?;
+    (number < BOTS_FIRST).then_some(first + number)
+}
+
+/// A weapon's number from its name in the recording: games have hundreds of weapons, the rules a
+/// few, so that names are spread over them by a hash (FNV-1a).
+fn weapon_number(name: &str) -> u8 {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash % u32::from(super::WEAPONS)) as u8
+}
+
+/// Degrees of any size and sign as a heading in centidegrees.
+fn heading(degrees: f64) -> u16 {
+    ((degrees * 100.0).round() as i64).rem_euclid(36_000) as u16
+}
+
+/// The heading from one position to another: 0 along x, growing towards y.
+fn heading_between(from: (f64, f64), to: (f64, f64)) -> Option<u16> {
+    let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+    (dx != 0.0 || dy != 0.0).then(|| heading(dy.atan2(dx).to_degrees()))
+}
+
+/// A shot of a weapon that the recording names.
+fn shot(weapon: &str, heading: Option<u16>) -> Action {
+    Action::Shoot { weapon: weapon_number(weapon), heading }
+}
+
+#[cfg(test)]
+mod tests;

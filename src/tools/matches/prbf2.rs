@@ -1,0 +1,118 @@
+//! Project Reality: Battlefield 2. Positions are `[x, height, z]` in metres, `yaw` in degrees.
+//!
+//! `player_update` is a difference: a field that did not change since the player's last record is
+//! absent. Whether a player is alive is therefore remembered here.
+
+use super::stage::Stage;
+use super::{heading, player_number, shot};
+use crate::engine::event::Action;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The maps are 4 km wide at most.
+pub const MAP_HALF_CM: i64 = 204_800;
+
+/// Heights that mean that the player is not on the map: before the first spawn, and while waiting
+/// for the next one.
+const HEIGHTS_UNSPAWNED: [f64; 2] = [-2.0, 5000.0];
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    ts_ms: i64,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    player: Option<Cow<'a, str>>,
+    alive: Option<bool>,
+    pos: Option<[f64; 3]>,
+    yaw: Option<f64>,
+    #[serde(borrow)]
+    kit: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    item: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    weapon: Option<Cow<'a, str>>,
+}
+
+/// What the differences are differences to.
+#[derive(Default)]
+pub struct Adapter {
+    players: BTreeMap<u64, Known>,
+}
+
+/// The latest of one player. Absent fields of the recording mean "as before".
+#[derive(Default)]
+struct Known {
+    alive: bool,
+    kit: String,
+    /// The change of `kit` that a `kit_allocated` record has announced is the same pick-up.
+    kit_announced: bool,
+    position: Option<(i64, i64)>,
+}
+
+impl Adapter {
+    /// Reads one record of the recording.
+    pub fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+        let line: Line<'_> = serde_json::from_str(line)?;
+        stage.set_time(line.ts_ms);
+        let Some(player) = line.player.as_deref().and_then(player_number) else {
+            return Ok(());
+        };
+        match &*line.kind {
+            "player_update" => self.update(player, &line, stage),
+            "player_remove" => {
+                self.players.remove(&player);
+                stage.leave(player);
+            }
+            "proj_add" => {
+                let weapon = line.item.as_deref().unwrap_or_default();
+                stage.act(player, shot(weapon, line.yaw.map(heading)));
+            }
+            "kill" => {
+                let weapon = line.weapon.as_deref().unwrap_or_default();
+                stage.act(player, shot(weapon, None));
+            }
+            "kit_allocated" => {
+                self.players.entry(player).or_default().kit_announced = true;
+                stage.act(player, Action::Loot { hunt: None });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, player: u64, line: &Line<'_>, stage: &mut Stage) {
+        let known = self.players.entry(player).or_default();
+        let was_alive = known.alive;
+        known.alive = line.alive.unwrap_or(was_alive);
+        if let Some([x, height, z]) = line.pos {
+            let spawned = !HEIGHTS_UNSPAWNED.contains(&height);
+            known.position = spawned.then(|| (centimetres(x), centimetres(z)));
+        }
+        match (known.alive, known.position) {
+            (true, Some((x, y))) if !was_alive => stage.respawn(player, x, y),
+            (true, Some((x, y))) if line.pos.is_some() => stage.see(player, x, y),
+            (true, Some(_)) => {}
+            _ => stage.leave(player),
+        }
+        if let Some(yaw) = line.yaw
+            && stage.is_present(player)
+        {
+            stage.act(player, Action::Rotate { heading: heading(yaw) });
+        }
+        if let Some(kit) = line.kit.as_deref()
+            && known.kit != kit
+        {
+            known.kit = kit.to_owned();
+            let announced = std::mem::take(&mut known.kit_announced);
+            if was_alive && known.alive && !announced {
+                stage.act(player, Action::Loot { hunt: None });
+            }
+        }
+    }
+}
+
+fn centimetres(metres: f64) -> i64 {
+    (metres * 100.0).round() as i64
+}

@@ -1,0 +1,72 @@
+//! Rocket League. Positions are `[x, y, height]` in units of 1 cm, `rot` is `[yaw, pitch, roll]` in
+//! degrees, both at 30 Hz.
+
+use super::stage::Stage;
+use super::{heading, heading_between, player_number, shot};
+use crate::engine::event::Action;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The field is 8,192 by 10,240 units, and the goals are behind it.
+pub const MAP_HALF_CM: i64 = 8_192;
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    ts_ms: i64,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    player: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    victim: Option<Cow<'a, str>>,
+    pos: Option<[f64; 3]>,
+    rot: Option<[f64; 3]>,
+}
+
+/// Where each car was last, for the direction of a demolition.
+#[derive(Default)]
+pub struct Adapter {
+    cars: BTreeMap<u64, (f64, f64)>,
+}
+
+impl Adapter {
+    /// Reads one record of the recording.
+    pub fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+        let line: Line<'_> = serde_json::from_str(line)?;
+        stage.set_time(line.ts_ms);
+        let Some(player) = line.player.as_deref().and_then(player_number) else {
+            return Ok(());
+        };
+        match &*line.kind {
+            "car_state" => self.drive(player, &line, stage),
+            "car_gone" => {
+                self.cars.remove(&player);
+                stage.leave(player);
+            }
+            "boost_pickup" => stage.act(player, Action::Loot { hunt: None }),
+            "demolish" => {
+                let victim = line.victim.as_deref().and_then(player_number);
+                let from = self.cars.get(&player);
+                let to = victim.and_then(|victim| self.cars.get(&victim));
+                let direction = from.zip(to).and_then(|(from, to)| heading_between(*from, *to));
+                stage.act(player, shot("bumper", direction));
+                if let Some(victim) = victim {
+                    stage.leave(victim);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn drive(&mut self, player: u64, line: &Line<'_>, stage: &mut Stage) {
+        if let Some([x, y, _]) = line.pos {
+            self.cars.insert(player, (x, y));
+            stage.see(player, x.round() as i64, y.round() as i64);
+        }
+        if let Some([yaw, _, _]) = line.rot {
+            stage.act(player, Action::Rotate { heading: heading(yaw) });
+        }
+    }
+}

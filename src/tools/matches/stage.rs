@@ -1,0 +1,287 @@
+//! Who stands where during a recorded match, and the events that follow from it.
+//!
+//! The adapters of the three games only say what a recording says: this player is here, turns,
+//! fires, is gone. The stage turns that into events: joins and leaves, zones, each player's `seq`,
+//! the partition's offsets and timestamps, and the world's own events. `docs/MATCHES.md` has the
+//! decisions and their reasons.
+
+use super::grid::Grid;
+use crate::engine::event::Action;
+use crate::tools::PLAYER_ID_FIRST;
+use crate::tools::event_json::write_event;
+use crate::tools::source::Record;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Player ids between two repetitions of a match.
+const PLAYER_IDS_PER_REPETITION: u64 = 1_000_000;
+
+/// Milliseconds of record time between the starts of two repetitions; longer than any match.
+pub const REPETITION_MS: i64 = 2 * 3600 * 1000;
+
+/// Milliseconds between two ticks of a zone.
+const TICK_MS: i64 = 1000;
+
+/// Milliseconds between the starts of two hunts of a zone.
+const HUNT_EVERY_MS: i64 = 600_000;
+
+/// Milliseconds that a hunt lasts: there are times without one.
+const HUNT_MS: u32 = 480_000;
+
+/// Treasures that a hunt lays in a zone: so many that players find some, though they do not know of
+/// them.
+const HUNT_TREASURES: u16 = 4096;
+
+/// Hunt ids of one repetition: one every ten minutes of two hours, with room to spare.
+const HUNTS_PER_REPETITION: u32 = 100;
+
+/// Speed that a player is thought to walk at. The rules allow a quarter more: their clock lags some
+/// records behind.
+const WALK_CM_PER_S: i64 = 2_000;
+
+/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, but for
+/// the same margin.
+const WALK_BURST_MS: i64 = 1_800;
+
+/// The way that a player may go in one burst, in thousandths of a centimetre.
+const WALK_ALLOWANCE_MAX: i64 = WALK_CM_PER_S * WALK_BURST_MS;
+
+/// The events of a match, made from what its adapter sees.
+pub struct Stage {
+    grid: Grid,
+    base_ms: i64,
+    repetition: u32,
+    time_ms: i64,
+    tick_ms_next: i64,
+    hunt_ms_next: i64,
+    /// By the recording's own numbers; in order, so that the leaves at the end are.
+    players: BTreeMap<u64, Player>,
+    offset_next: Vec<i64>,
+    text: Vec<u8>,
+    waiting: Vec<Waiting>,
+    taken: usize,
+    records_unused: u64,
+}
+
+#[derive(Default)]
+struct Player {
+    seq: u64,
+    place: Option<Place>,
+}
+
+/// Where a player stands, in map centimetres from the map's corner.
+#[derive(Clone, Copy)]
+struct Place {
+    x: i64,
+    y: i64,
+    zone: u16,
+    time_ms: i64,
+    /// How far the player may go now, in thousandths of a centimetre. It grows with time, and steps
+    /// use it up.
+    allowance: i64,
+}
+
+impl Place {
+    /// The other place with what is left of the allowance; nothing if it is too far to walk.
+    fn walk_to(&self, to: Place) -> Option<Place> {
+        let grown = self.allowance + (to.time_ms - self.time_ms) * WALK_CM_PER_S;
+        let (dx, dy) = (to.x - self.x, to.y - self.y);
+        let way_cm = (dx * dx + dy * dy).isqrt() + 1;
+        let allowance = grown.min(WALK_ALLOWANCE_MAX) - way_cm * 1000;
+        let stood = dx == 0 && dy == 0;
+        (stood || allowance >= 0).then_some(Place { allowance: allowance.max(0), ..to })
+    }
+}
+
+/// An event that nobody has taken yet.
+struct Waiting {
+    partition: u16,
+    offset: i64,
+    time_ms: i64,
+    text: Range<usize>,
+}
+
+impl Stage {
+    /// An empty stage. Records begin at `base_ms`, milliseconds since the Unix epoch.
+    pub fn new(grid: Grid, base_ms: i64) -> Stage {
+        let zones = usize::from(grid.zones());
+        Stage {
+            grid,
+            base_ms,
+            repetition: 0,
+            time_ms: base_ms,
+            tick_ms_next: base_ms,
+            hunt_ms_next: base_ms,
+            players: BTreeMap::new(),
+            offset_next: vec![0; zones],
+            text: Vec::new(),
+            waiting: Vec::new(),
+            taken: 0,
+            records_unused: 0,
+        }
+    }
+
+    /// Sets the time of what comes next, in milliseconds since the recording began, and emits the
+    /// world's events that are due before it. Time never runs backwards.
+    pub fn set_time(&mut self, ts_ms: i64) {
+        let start_ms = self.start_ms();
+        let time_ms = start_ms + ts_ms.clamp(0, REPETITION_MS - 1);
+        while self.tick_ms_next <= time_ms {
+            self.time_ms = self.time_ms.max(self.tick_ms_next);
+            if self.hunt_ms_next <= self.tick_ms_next {
+                self.start_hunts(start_ms);
+                self.hunt_ms_next += HUNT_EVERY_MS;
+            }
+            let tick = (self.tick_ms_next / TICK_MS) as u64;
+            self.emit_world(tick, Action::Tick);
+            self.tick_ms_next += TICK_MS;
+        }
+        self.time_ms = self.time_ms.max(time_ms);
+    }
+
+    fn start_ms(&self) -> i64 {
+        self.base_ms + i64::from(self.repetition) * REPETITION_MS
+    }
+
+    fn start_hunts(&mut self, start_ms: i64) {
+        let hunt_of_match = ((self.hunt_ms_next - start_ms) / HUNT_EVERY_MS) as u32;
+        let hunt = 1 + self.repetition * HUNTS_PER_REPETITION + hunt_of_match;
+        let (seed, treasures) = (u64::from(hunt), HUNT_TREASURES);
+        let action = Action::HuntStart { hunt, seed, treasures, duration_ms: HUNT_MS };
+        self.emit_world(0, action);
+    }
+
+    fn emit_world(&mut self, seq: u64, action: Action) {
+        for zone in 0..self.grid.zones() {
+            self.emit(zone, 0, seq, action);
+        }
+    }
+
+    /// The player is seen at a position of the map, in centimetres from its middle. It joins if it
+    /// was away, moves if it can have walked there, else leaves and joins anew.
+    pub fn see(&mut self, player: u64, x: i64, y: i64) {
+        let Some((x, y, zone)) = self.grid.place(x, y) else {
+            self.leave(player);
+            return;
+        };
+        let here = Place { x, y, zone, time_ms: self.time_ms, allowance: WALK_ALLOWANCE_MAX };
+        let from = self.players.entry(player).or_default().place;
+        let walked = from.and_then(|from| from.walk_to(here));
+        match from {
+            None => self.join(player, here),
+            Some(_) if walked.is_none() => {
+                self.leave(player);
+                self.join(player, here);
+            }
+            Some(from) if from.zone != zone => {
+                self.emit_player(player, from.zone, Action::Leave { to_zone: Some(zone) });
+                self.join(player, here);
+            }
+            Some(_) => {
+                self.put(player, walked.unwrap_or(here));
+                let (x, y) = self.grid.within_zone(zone, x, y);
+                self.emit_player(player, zone, Action::Move { x, y });
+            }
+        }
+    }
+
+    /// The player starts anew at a position, wherever it was before.
+    pub fn respawn(&mut self, player: u64, x: i64, y: i64) {
+        self.leave(player);
+        self.see(player, x, y);
+    }
+
+    fn join(&mut self, player: u64, here: Place) {
+        self.put(player, here);
+        let (x, y) = self.grid.within_zone(here.zone, here.x, here.y);
+        self.emit_player(player, here.zone, Action::Join { x, y });
+    }
+
+    fn put(&mut self, player: u64, here: Place) {
+        self.players.entry(player).or_default().place = Some(here);
+    }
+
+    /// The player is gone, for good or until it is seen again.
+    pub fn leave(&mut self, player: u64) {
+        let place = self.players.get_mut(&player).and_then(|known| known.place.take());
+        if let Some(place) = place {
+            self.emit_player(player, place.zone, Action::Leave { to_zone: None });
+        }
+    }
+
+    /// The player does something where it stands. What a player does who stands nowhere is unused.
+    pub fn act(&mut self, player: u64, action: Action) {
+        match self.players.get(&player).and_then(|known| known.place) {
+            Some(place) => self.emit_player(player, place.zone, action),
+            None => self.records_unused += 1,
+        }
+    }
+
+    /// Whether the player stands somewhere now.
+    pub fn is_present(&self, player: u64) -> bool {
+        self.players.get(&player).is_some_and(|known| known.place.is_some())
+    }
+
+    /// Everybody leaves, and the next repetition begins, with other players at a later time.
+    pub fn end_match(&mut self) {
+        let present: Vec<u64> = self.players.keys().copied().collect();
+        for player in present {
+            self.leave(player);
+        }
+        self.players.clear();
+        self.repetition += 1;
+        self.tick_ms_next = self.start_ms();
+        self.hunt_ms_next = self.start_ms();
+    }
+
+    fn emit_player(&mut self, player: u64, zone: u16, action: Action) {
+        let known = self.players.entry(player).or_default();
+        known.seq += 1;
+        let seq = known.seq;
+        let shift = u64::from(self.repetition) * PLAYER_IDS_PER_REPETITION;
+        self.emit(zone, PLAYER_ID_FIRST + shift + player, seq, action);
+    }
+
+    fn emit(&mut self, zone: u16, player_id: u64, seq: u64, action: Action) {
+        let start = self.text.len();
+        write_event(&mut self.text, player_id, seq, self.time_ms * 1000, &action);
+        let offset = &mut self.offset_next[usize::from(zone)];
+        self.waiting.push(Waiting {
+            partition: zone,
+            offset: *offset,
+            time_ms: self.time_ms,
+            text: start..self.text.len(),
+        });
+        *offset += 1;
+    }
+
+    /// The next event, in the order they were made.
+    pub fn take(&mut self) -> Option<Record<'_>> {
+        let next = self.waiting.get(self.taken)?;
+        self.taken += 1;
+        Some(Record {
+            partition: next.partition,
+            offset: next.offset,
+            time_ms: next.time_ms,
+            value: Some(&self.text[next.text.clone()]),
+        })
+    }
+
+    /// Makes room for further events, once all have been taken.
+    pub fn forget_taken(&mut self) {
+        assert!(!self.has_waiting());
+        self.waiting.clear();
+        self.text.clear();
+        self.taken = 0;
+    }
+
+    /// Whether [`Stage::take`] would give an event.
+    pub fn has_waiting(&self) -> bool {
+        self.taken < self.waiting.len()
+    }
+
+    /// How often a player that stood nowhere did something, which made no event.
+    pub fn records_unused(&self) -> u64 {
+        self.records_unused
+    }
+}

@@ -1,0 +1,211 @@
+//! What the adapters decide, on recordings made up here.
+
+use super::{MatchEvents, MatchOptions, heading, player_number};
+use crate::service::cli::MatchFormat;
+use crate::tools::PLAYER_ID_FIRST;
+use std::fmt::Write;
+
+/// The events of a recording, one a line: partition, player, seq, and the event without its time.
+fn play(format: MatchFormat, zones: u16, repeat: u32, lines: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("match.jsonl");
+    std::fs::write(&file, lines.join("\n")).expect("the recording can be written");
+    let options = MatchOptions { file, format, zones, repeat, base_ms: 1_000_000 };
+    let mut events = MatchEvents::open(options).expect("the recording is there");
+    let mut text = String::new();
+    while let Some(record) = events.next_record().expect("the recording is fine") {
+        let value = record.value.expect("an event has a value");
+        let value: serde_json::Value = serde_json::from_slice(value).expect("an event is JSON");
+        assert_eq!(value["ts_us"], record.time_ms * 1000);
+        let Some(player) = value["player_id"].as_u64() else {
+            continue;
+        };
+        let _ = write!(
+            text,
+            "{} {} {} {}",
+            record.partition,
+            player - PLAYER_ID_FIRST,
+            value["seq"],
+            value["type"].as_str().expect("an event has a type")
+        );
+        for field in ["x", "y", "heading", "weapon", "to_zone"] {
+            if let Some(number) = value[field].as_i64() {
+                let _ = write!(text, " {field}={number}");
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn a_player_of_prbf2_joins_when_it_spawns_and_leaves_when_it_dies() {
+    let lines = [
+        concat!(
+            r#"{"ts_ms":0,"type":"player_update","player":"p001","alive":false,"pos":[-1,"#,
+            r#"-2,-3],"yaw":0,"kit":""}"#
+        ),
+        r#"{"ts_ms":100,"type":"player_update","player":"p001","pos":[10,5,10]}"#,
+        concat!(
+            r#"{"ts_ms":200,"type":"player_update","player":"p001","alive":true,"pos":[10,"#,
+            r#"5,20],"yaw":-90,"kit":"medic"}"#
+        ),
+        r#"{"ts_ms":300,"type":"player_update","player":"p001","pos":[11,5,20],"yaw":450}"#,
+        r#"{"ts_ms":400,"type":"player_update","player":"p001","ping":7}"#,
+        r#"{"ts_ms":500,"type":"player_update","player":"p001","alive":false,"yaw":3}"#,
+        r#"{"ts_ms":600,"type":"player_update","player":"p001","pos":[12,5000,20]}"#,
+        r#"{"ts_ms":700,"type":"player_update","player":"p001","alive":true,"pos":[2000,5,2000]}"#,
+    ];
+    let expected = "\
+0 1 1 join x=205800 y=206800
+0 1 2 rotate heading=27000
+0 1 3 move x=205900 y=206800
+0 1 4 rotate heading=9000
+0 1 5 leave
+0 1 6 join x=404800 y=404800
+0 1 7 leave
+";
+    assert_eq!(play(MatchFormat::Prbf2, 1, 1, &lines), expected);
+}
+
+#[test]
+fn a_kit_of_prbf2_is_one_loot_whether_announced_or_changed() {
+    let lines = [
+        r#"{"ts_ms":0,"type":"kit_allocated","player":"p002","item":"medic"}"#,
+        concat!(
+            r#"{"ts_ms":100,"type":"player_update","player":"p002","alive":true,"pos":[0,"#,
+            r#"5,0],"kit":"a"}"#
+        ),
+        r#"{"ts_ms":200,"type":"kit_allocated","player":"p002","item":"sniper"}"#,
+        r#"{"ts_ms":300,"type":"player_update","player":"p002","kit":"b"}"#,
+        r#"{"ts_ms":400,"type":"player_update","player":"p002","kit":"c"}"#,
+    ];
+    let expected = "\
+0 2 1 join x=204800 y=204800
+0 2 2 loot
+0 2 3 loot
+0 2 4 leave
+";
+    assert_eq!(play(MatchFormat::Prbf2, 1, 1, &lines), expected);
+}
+
+#[test]
+fn a_jump_is_a_leave_and_a_join_and_a_crossing_names_the_zone() {
+    let lines = [
+        r#"{"ts_ms":0,"type":"player_update","player":"p003","alive":true,"pos":[-10,5,-1000]}"#,
+        r#"{"ts_ms":300,"type":"player_update","player":"p003","pos":[10,5,-1000]}"#,
+        r#"{"ts_ms":600,"type":"player_update","player":"p003","pos":[10,5,1000]}"#,
+        r#"{"ts_ms":900,"type":"player_update","player":"p003","pos":[10,5,2500]}"#,
+        r#"{"ts_ms":950,"type":"player_remove","player":"p003"}"#,
+    ];
+    let expected = "\
+0 3 1 join x=203800 y=104800
+0 3 2 leave to_zone=1
+1 3 3 join x=1000 y=104800
+1 3 4 leave
+3 3 5 join x=1000 y=100000
+3 3 6 leave
+";
+    assert_eq!(play(MatchFormat::Prbf2, 4, 1, &lines), expected);
+}
+
+#[test]
+fn a_player_of_csgo_is_placed_by_its_first_shot_of_a_round() {
+    let lines = [
+        r#"{"ts_ms":0,"type":"world","event":"Round_Start"}"#,
+        r#"{"ts_ms":0,"type":"purchase","player":"bot06","item":"ak47"}"#,
+        concat!(
+            r#"{"ts_ms":1000,"type":"attack","player":"bot06","pos":[0,0,9],"#,
+            r#""target":"p04","target_pos":[0,100,9],"item":"ak47"}"#
+        ),
+        r#"{"ts_ms":2000,"type":"purchase","player":"p04","item":"ak47"}"#,
+        r#"{"ts_ms":3000,"type":"world","event":"Round_Start"}"#,
+        r#"{"ts_ms":3000,"type":"throw","player":"p04","item":"decoy","pos":[0,110,9]}"#,
+    ];
+    let text = play(MatchFormat::Csgo, 1, 1, &lines);
+    let kinds: Vec<&str> = text.lines().collect();
+    assert_eq!(kinds.len(), 9, "{text}");
+    assert_eq!(kinds[0], "0 100006 1 join x=7804 y=7804");
+    assert_eq!(kinds[1], "0 4 1 join x=7804 y=7995");
+    assert!(kinds[2].starts_with("0 100006 2 shoot heading=9000 weapon="), "{text}");
+    assert_eq!(kinds[3..6], ["0 4 2 loot", "0 4 3 leave", "0 4 4 join x=7804 y=8014"]);
+    assert!(kinds[6].starts_with("0 4 5 shoot weapon="), "{text}");
+    assert_eq!(kinds[7..], ["0 4 6 leave", "0 100006 3 leave"]);
+}
+
+#[test]
+fn a_car_of_rocket_league_leaves_when_it_is_gone_or_demolished() {
+    let lines = [
+        concat!(
+            r#"{"ts_ms":0,"type":"car_state","player":"p1","pos":[0.4,0.6,17.0],"#,
+            r#""rot":[45.04,0.5,0.0]}"#
+        ),
+        concat!(
+            r#"{"ts_ms":0,"type":"car_state","player":"p2","pos":[-100.0,0.6,17.0],"#,
+            r#""rot":[0.0,0.5,0.0]}"#
+        ),
+        r#"{"ts_ms":33,"type":"demolish","player":"p1","victim":"p2"}"#,
+        r#"{"ts_ms":40,"type":"boost_pickup","player":"p1","pad":"x"}"#,
+        r#"{"ts_ms":66,"type":"car_gone","player":"p1"}"#,
+        r#"{"ts_ms":66,"type":"boost_pickup","player":"p1","pad":"x"}"#,
+    ];
+    let text = play(MatchFormat::RocketLeague, 1, 1, &lines);
+    let kinds: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        kinds[..4],
+        [
+            "0 1 1 join x=8192 y=8193",
+            "0 1 2 rotate heading=4504",
+            "0 2 1 join x=8092 y=8193",
+            "0 2 2 rotate heading=0"
+        ]
+    );
+    assert!(kinds[4].starts_with("0 1 3 shoot heading=18000 weapon="), "{text}");
+    assert_eq!(kinds[5..], ["0 2 3 leave", "0 1 4 loot", "0 1 5 leave"]);
+}
+
+#[test]
+fn a_repeated_match_has_other_players_at_later_times() {
+    let lines = [r#"{"ts_ms":0,"type":"car_state","player":"p1","pos":[0,0,0]}"#];
+    let text = play(MatchFormat::RocketLeague, 1, 2, &lines);
+    let expected = "\
+0 1 1 join x=8192 y=8192
+0 1 2 leave
+0 1000001 1 join x=8192 y=8192
+0 1000001 2 leave
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_line_of_another_game_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("match.jsonl");
+    std::fs::write(&file, "{\"ts_ms\":0,\"type\":\"x\"}\n[]\n").expect("it can be written");
+    let options =
+        MatchOptions { file, format: MatchFormat::Csgo, zones: 1, repeat: 1, base_ms: 1_000_000 };
+    let mut events = MatchEvents::open(options).expect("the recording is there");
+    let error = loop {
+        match events.next_record() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the second line is no record"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("line 2 of "), "{error}");
+}
+
+#[test]
+fn people_and_bots_have_numbers_of_their_own() {
+    assert_eq!(player_number("p036"), Some(36));
+    assert_eq!(player_number("bot13"), Some(100_013));
+    assert_eq!(player_number("world"), None);
+    assert_eq!(player_number("p999999"), None);
+}
+
+#[test]
+fn degrees_of_any_size_are_headings() {
+    for (degrees, expected) in [(0.0, 0), (-90.0, 27_000), (450.0, 9_000), (359.999, 0)] {
+        assert_eq!(heading(degrees), expected, "{degrees}");
+    }
+}

@@ -1,0 +1,40 @@
+//! A bar on standard error while a tool works; nothing where that is no terminal.
+
+use indicatif::{ProgressDrawTarget, ProgressStyle};
+
+/// Events between two looks at the bar: drawing costs more than an event.
+const EVENTS_BETWEEN: u64 = 4096;
+
+/// The bar, with the rate.
+pub struct ProgressBar(indicatif::ProgressBar);
+
+impl ProgressBar {
+    /// A bar for so many events, or one without an end if nobody knows.
+    pub fn start(events: Option<u64>) -> ProgressBar {
+        let target = ProgressDrawTarget::stderr_with_hz(10);
+        let bar = indicatif::ProgressBar::with_draw_target(events, target);
+        let template = match events {
+            Some(_) => "{wide_bar} {human_pos}/{human_len} events {per_sec} {eta} left {msg}",
+            None => "{spinner} {human_pos} events {per_sec} {msg}",
+        };
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        ProgressBar(bar)
+    }
+
+    /// Shows how many there were.
+    pub fn show(&self, events: u64) {
+        if events.is_multiple_of(EVENTS_BETWEEN) {
+            self.0.set_position(events);
+        }
+    }
+
+    /// Shows how many there were, right now.
+    pub fn set(&self, events: u64) {
+        self.0.set_position(events);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

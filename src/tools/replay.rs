@@ -1,0 +1,189 @@
+//! `huntd replay`: events to updates and digests, without the daemon.
+
+use super::accounts::{Account, OfflineShards};
+use super::failure::ToolError;
+use super::kafka::{self, Read, TopicReader};
+use super::matches::{MatchOptions, format_of, zones_of};
+use super::progress_bar::ProgressBar;
+use super::source::{Record, Source, SourceError};
+use super::tap::write_update;
+use crate::engine::update::Update;
+use crate::service::cli::ReplayArgs;
+use rdkafka::message::{Message, Timestamp};
+use std::io::{BufWriter, StdoutLock, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a broker may hold an answer back; the end of a partition is told by then.
+const FETCH_WAIT_MS: u32 = 100;
+
+/// Applies a file's or a topic's events and prints what became of them.
+pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
+    let mut play = Play {
+        shards: OfflineShards::new(super::rules(args.rules.as_deref())?),
+        out: BufWriter::new(std::io::stdout().lock()),
+        line: Vec::new(),
+        print_updates: args.updates,
+        bar: ProgressBar::start(None),
+        events: 0,
+    };
+    match (&args.file, &args.topic) {
+        (Some(file), _) => play.file(file, args)?,
+        (None, Some(topic)) => play.topic(&args.brokers, topic)?,
+        (None, None) => {
+            return Err(ToolError::Usage("say what to replay: --file or --topic".into()));
+        }
+    }
+    play.bar.finish();
+    play.report(args.json)
+}
+
+struct Play<'a> {
+    shards: OfflineShards,
+    out: BufWriter<StdoutLock<'a>>,
+    line: Vec<u8>,
+    print_updates: bool,
+    bar: ProgressBar,
+    events: u64,
+}
+
+impl Play<'_> {
+    fn file(&mut self, file: &Path, args: &ReplayArgs) -> Result<(), ToolError> {
+        let mut source = match format_of(file, args.format) {
+            Ok(format) => {
+                let zones = args.partitions.unwrap_or(zones_of(format));
+                let file = file.to_owned();
+                let (repeat, base_ms) = (args.repeat, args.base_ms);
+                let options = MatchOptions { file, format, zones, repeat, base_ms };
+                Source::open_match(options, None)?
+            }
+            Err(SourceError::UnknownFormat(_)) => Source::open_lines(file)?,
+            Err(other) => return Err(other.into()),
+        };
+        while let Some(record) = source.next_record()? {
+            self.apply(&record)?;
+        }
+        Ok(())
+    }
+
+    fn topic(&mut self, brokers: &[String], topic: &str) -> Result<(), ToolError> {
+        let partitions = kafka::topic_partitions(brokers, topic)?;
+        let reader = TopicReader::connect(brokers, "replay", topic, FETCH_WAIT_MS)?;
+        let mut places = Vec::new();
+        let mut ends = Vec::new();
+        for partition in 0..partitions {
+            let (start, end) = reader.bounds(partition)?;
+            if start > 0 {
+                return Err(ToolError::TopicWrong(format!(
+                    "partition {partition} of `{topic}` begins at offset {start}, so what came \
+                     before is gone; a state can only be replayed from its first event"
+                )));
+            }
+            places.push((partition, 0));
+            ends.push(end);
+        }
+        reader.start(&places)?;
+        let mut reading = ends.iter().filter(|end| **end > 0).count();
+        while reading > 0 {
+            match reader.next(Duration::from_secs(1))? {
+                Read::Message(message) => {
+                    let partition = message.partition() as u16;
+                    let end = &mut ends[usize::from(partition)];
+                    // What was appended since the start is for the next replay.
+                    if message.offset() < *end {
+                        self.apply(&record_of(partition, &message))?;
+                    }
+                    if message.offset() + 1 >= *end && *end > 0 {
+                        *end = 0;
+                        reading -= 1;
+                    }
+                }
+                Read::End(partition) => {
+                    // The last records before the end may be marks that no reader sees.
+                    let end = &mut ends[usize::from(partition)];
+                    if *end > 0 {
+                        *end = 0;
+                        reading -= 1;
+                    }
+                }
+                Read::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+        let (first_update, updates) = self.shards.apply(record);
+        if self.print_updates {
+            for (number, update) in (first_update..).zip(updates) {
+                print(&mut self.out, &mut self.line, record.partition, number, update)?;
+            }
+        }
+        self.events += 1;
+        self.bar.show(self.events);
+        Ok(())
+    }
+
+    fn report(&mut self, json: bool) -> Result<(), ToolError> {
+        let accounts = self.shards.accounts();
+        let total = self.shards.total();
+        if json {
+            let report = serde_json::json!({ "total": total, "partitions": accounts });
+            writeln!(self.out, "{report}")?;
+        } else {
+            for (partition, account) in &accounts {
+                write_account(&mut self.out, &format!("partition {partition}"), account)?;
+            }
+            write_account(&mut self.out, "total", &total)?;
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+}
+
+fn print(
+    out: &mut impl Write,
+    line: &mut Vec<u8>,
+    partition: u16,
+    number: u64,
+    update: &Update,
+) -> Result<(), ToolError> {
+    line.clear();
+    write_update(line, partition, number, update);
+    out.write_all(line)?;
+    Ok(())
+}
+
+fn record_of<'a>(partition: u16, message: &'a impl Message) -> Record<'a> {
+    let time_ms = match message.timestamp() {
+        Timestamp::CreateTime(time_ms) | Timestamp::LogAppendTime(time_ms) => time_ms,
+        Timestamp::NotAvailable => -1,
+    };
+    Record { partition, offset: message.offset(), time_ms, value: message.payload() }
+}
+
+/// Prints one account, a line a number.
+pub fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io::Result<()> {
+    writeln!(out, "{name}")?;
+    for (what, count) in [
+        ("events", account.events),
+        ("applied", account.applied),
+        ("updates", account.updates),
+        ("hunts", account.hunts),
+        ("hunts ended", account.hunts_ended),
+        ("treasures", account.treasures),
+        ("no-ops", account.no_ops),
+        ("refusals", account.refusals),
+    ] {
+        writeln!(out, "  {what:<12}{count:>14}")?;
+    }
+    for (reason, count) in &account.refusals_by_reason {
+        writeln!(out, "    {reason:<20}{count:>14}")?;
+    }
+    writeln!(out, "  {:<12}{:>14}", "rejects", account.rejects)?;
+    for (reason, count) in &account.rejects_by_reason {
+        writeln!(out, "    {reason:<20}{count:>14}")?;
+    }
+    writeln!(out, "  chain       {:016x}", account.chain)?;
+    writeln!(out, "  digest      {:016x}", account.digest)
+}

@@ -1,0 +1,36 @@
+//! `run` and `check`: the daemon itself, and whether it would start.
+
+use super::failure::ToolError;
+use super::{rules, topics};
+use crate::failure::Failure;
+use crate::pipeline;
+use crate::service::cli::{CheckArgs, RunArgs, TopicsArgs};
+use crate::service::config::{self, Config};
+use crate::service::{check, log};
+use std::io::Write;
+use std::path::Path;
+
+/// Runs the daemon until a signal ends it.
+pub fn run(args: &RunArgs) -> Result<(), ToolError> {
+    let config = load(&args.config)?;
+    log::start(&config.service);
+    let rules = rules(config.rules_file.as_deref())?;
+    Ok(pipeline::run(config, rules)?)
+}
+
+/// Says what `run` would do, or why it would not start.
+pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
+    let config = load(&args.config)?;
+    rules(config.rules_file.as_deref())?;
+    let summary = check::offline(&config).map_err(Failure::Cpu)?;
+    std::io::stdout().write_all(summary.as_bytes())?;
+    if args.offline {
+        return Ok(());
+    }
+    let config = args.config.clone();
+    topics::run(&TopicsArgs { config, partitions: 1, replicas: 1, check: true })
+}
+
+fn load(file: &Path) -> Result<Config, ToolError> {
+    config::load(file).map_err(|error| ToolError::Config(error.to_string()))
+}

@@ -1,0 +1,249 @@
+//! Where the tools' events come from: a recorded match, the generator, a file of events.
+//!
+//! Each source gives records as Kafka will store them, so that `load`, which sends them, and
+//! `replay`, which applies them at once, cannot disagree about what an event is.
+
+use super::matches::{MatchEvents, MatchOptions};
+use super::synthetic::{Synthetic, SyntheticOptions};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// One record as the input topic holds it, when it is loaded into an empty topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The partition, which is the zone.
+    pub partition: u16,
+    /// The place in the partition, from 0.
+    pub offset: i64,
+    /// The record's timestamp, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// The event's JSON; `None` is Kafka's null value.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A source of records, up to so many.
+pub struct Source {
+    kind: Kind,
+    left: u64,
+    events_expected: Option<u64>,
+}
+
+enum Kind {
+    Match(Box<MatchEvents>),
+    Synthetic(Box<Synthetic>),
+    Lines(Box<EventLines>),
+}
+
+impl Source {
+    /// The generator's first `events` events.
+    pub fn synthetic(options: SyntheticOptions, events: u64) -> Source {
+        let kind = Kind::Synthetic(Box::new(Synthetic::new(options)));
+        Source { kind, left: events, events_expected: Some(events) }
+    }
+
+    /// A recorded match, or its first `events_max` events.
+    pub fn open_match(
+        options: MatchOptions,
+        events_max: Option<u64>,
+    ) -> Result<Source, SourceError> {
+        let kind = Kind::Match(Box::new(MatchEvents::open(options)?));
+        Ok(Source { kind, left: events_max.unwrap_or(u64::MAX), events_expected: events_max })
+    }
+
+    /// A file of events.
+    pub fn open_lines(file: &Path) -> Result<Source, SourceError> {
+        let kind = Kind::Lines(Box::new(EventLines::open(file)?));
+        Ok(Source { kind, left: u64::MAX, events_expected: None })
+    }
+
+    /// How many records there will be, if that is known.
+    pub fn events_expected(&self) -> Option<u64> {
+        self.events_expected
+    }
+
+    /// The next record, or nothing after the last.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        match &mut self.kind {
+            Kind::Match(events) => events.next_record(),
+            Kind::Synthetic(generator) => Ok(Some(generator.next_record())),
+            Kind::Lines(lines) => lines.next_record(),
+        }
+    }
+}
+
+/// Why a source gives no more records.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {}: {source}; check the path and its permissions", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file's content ends early or is not what its name says.
+    #[error("{} is cut short or damaged: {source}; copy it again", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// The decompressor's reason.
+        source: std::io::Error,
+    },
+    /// The file holds nothing.
+    #[error("{} is empty; write events or a recording to it first", .0.display())]
+    Empty(PathBuf),
+    /// The first line belongs to another game than the one that was named.
+    #[error("{} is a recording of `{found}`; leave --format out", file.display())]
+    OtherFormat {
+        /// The file.
+        file: PathBuf,
+        /// The game, as `--format` names it.
+        found: String,
+    },
+    /// A line of a recording is not a record of its game.
+    #[error("line {line} of {} is no record of the game: {source}; check --format", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: u64,
+        /// The parser's reason.
+        source: serde_json::Error,
+    },
+    /// Nobody says what the recording is of, and its first line does not tell.
+    #[error("cannot tell what {} is a recording of; say it with --format", .0.display())]
+    UnknownFormat(PathBuf),
+    /// A line of a file of events has no partition or timestamp.
+    #[error(
+        "line {line} of {} is neither a JSON object nor `partition<TAB>time_ms<TAB>value`",
+        file.display()
+    )]
+    Tabs {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: u64,
+    },
+}
+
+impl SourceError {
+    /// The file cannot be opened or read.
+    pub fn read(file: &Path, source: std::io::Error) -> SourceError {
+        let file = file.to_owned();
+        match source.kind() {
+            // What the system cannot give has kinds of its own: these are the content's.
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
+                SourceError::Damaged { file, source }
+            }
+            _ => SourceError::Read { file, source },
+        }
+    }
+}
+
+/// A file of events, one a line: either the event's JSON, which goes to partition 0 with `ts_us`
+/// as its timestamp, or `partition<TAB>time_ms<TAB>value`, which `kcat -f '%p\t%T\t%s\n'` writes.
+pub struct EventLines {
+    file: PathBuf,
+    lines: BufReader<File>,
+    line: Vec<u8>,
+    line_number: u64,
+    offset_next: Vec<i64>,
+    time_ms: i64,
+}
+
+impl EventLines {
+    /// Opens a file of events.
+    pub fn open(file: &Path) -> Result<EventLines, SourceError> {
+        let lines = File::open(file).map_err(|source| SourceError::read(file, source))?;
+        Ok(EventLines {
+            file: file.to_owned(),
+            lines: BufReader::new(lines),
+            line: Vec::new(),
+            line_number: 0,
+            offset_next: vec![0; usize::from(u16::MAX) + 1],
+            time_ms: 0,
+        })
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+        self.line.clear();
+        self.line_number += 1;
+        let read = self.lines.read_until(b'\n', &mut self.line);
+        if read.map_err(|source| SourceError::read(&self.file, source))? == 0 {
+            return Ok(None);
+        }
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        let (partition, time_ms, value) = if self.line.first() == Some(&b'{') {
+            (0, time_of(&self.line).unwrap_or(self.time_ms), &self.line[..])
+        } else {
+            let tabs = || SourceError::Tabs { file: self.file.clone(), line: self.line_number };
+            split_tabs(&self.line).ok_or_else(tabs)?
+        };
+        self.time_ms = time_ms;
+        let offset_next = &mut self.offset_next[usize::from(partition)];
+        let offset = *offset_next;
+        *offset_next += 1;
+        Ok(Some(Record { partition, offset, time_ms, value: Some(value) }))
+    }
+}
+
+fn time_of(event: &[u8]) -> Option<i64> {
+    #[derive(serde::Deserialize)]
+    struct Time {
+        ts_us: i64,
+    }
+    let time: Time = serde_json::from_slice(event).ok()?;
+    Some(time.ts_us / 1000)
+}
+
+fn split_tabs(line: &[u8]) -> Option<(u16, i64, &[u8])> {
+    let mut parts = line.splitn(3, |byte| *byte == b'\t');
+    let partition = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    let time_ms = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    Some((partition, time_ms, parts.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventLines, SourceError, split_tabs};
+
+    #[test]
+    fn a_file_of_events_gives_each_partition_its_own_offsets() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = folder.path().join("events.jsonl");
+        let text = "{\"ts_us\":5000}\n3\t7\t{\"a\":1}\n3\t8\tx\ty\n{}\n";
+        std::fs::write(&file, text).expect("the file can be written");
+        let mut lines = EventLines::open(&file).expect("the file is there");
+        let mut seen = Vec::new();
+        while let Some(record) = lines.next_record().expect("all lines are fine") {
+            let value = record.value.expect("a line is a value").to_vec();
+            seen.push((record.partition, record.offset, record.time_ms, value));
+        }
+        let expected = [
+            (0, 0, 5, b"{\"ts_us\":5000}".to_vec()),
+            (3, 0, 7, b"{\"a\":1}".to_vec()),
+            (3, 1, 8, b"x\ty".to_vec()),
+            (0, 1, 8, b"{}".to_vec()),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_is_named() {
+        assert!(split_tabs(b"1\tx\t{}").is_none());
+        assert!(split_tabs(b"65536\t1\t{}").is_none());
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = folder.path().join("events.jsonl");
+        std::fs::write(&file, "nonsense\n").expect("the file can be written");
+        let mut lines = EventLines::open(&file).expect("the file is there");
+        assert!(matches!(lines.next_record(), Err(SourceError::Tabs { line: 1, .. })));
+    }
+}

@@ -1,0 +1,216 @@
+//! `huntd tap`: the output topic as JSON lines, each update once.
+
+use super::failure::ToolError;
+use super::kafka::{self, Read, TopicReader};
+use crate::engine::update::Update;
+use crate::publisher::encode::decode_frame;
+use crate::publisher::frame::{FrameHeader, FrameKind};
+use crate::publisher::update_json;
+use crate::recovery::reader::{Reader, Verdict};
+use crate::service::cli::{TapArgs, TapFrom};
+use rdkafka::message::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::time::Duration;
+
+/// How long a broker may hold an answer back.
+const FETCH_WAIT_MS: u32 = 100;
+
+/// Prints updates until there are enough of them, or for ever.
+pub fn run(args: &TapArgs) -> Result<(), ToolError> {
+    let partitions = kafka::topic_partitions(&args.brokers, &args.topic)?;
+    let reader = TopicReader::connect(&args.brokers, "tap", &args.topic, FETCH_WAIT_MS)?;
+    let mut tap = Tap {
+        out: BufWriter::new(std::io::stdout().lock()),
+        line: Vec::new(),
+        raw: args.raw,
+        left: args.count.unwrap_or(u64::MAX),
+        shards: BTreeMap::new(),
+        strange: BTreeSet::new(),
+    };
+    let places = tap.places(args, partitions, &reader)?;
+    let mut reading: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
+    reader.start(&places)?;
+    if args.from == TapFrom::Fence && !args.until_end {
+        writeln!(
+            std::io::stderr(),
+            "waiting for the next fence of a partition's owner; --from start shows what is there"
+        )?;
+    }
+    while tap.left > 0 && !(args.until_end && reading.is_empty()) {
+        match reader.next(Duration::from_millis(100))? {
+            Read::Message(message) => {
+                let partition = message.partition() as u16;
+                tap.frame(partition, message.offset(), message.payload().unwrap_or_default())?;
+            }
+            Read::End(partition) => {
+                reading.remove(&partition);
+                tap.out.flush()?;
+            }
+            Read::Nothing => {
+                tap.out.flush()?;
+                check_reader()?;
+            }
+        }
+    }
+    tap.out.flush()?;
+    Ok(())
+}
+
+/// A silent topic gives nothing to write, and so no other way to learn that the reader has gone.
+fn check_reader() -> std::io::Result<()> {
+    let stdout = std::io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut watched, Some(&Timespec::default()))?;
+    if watched[0].revents().contains(PollFlags::ERR) {
+        return Err(ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
+}
+
+struct Tap<W: Write> {
+    out: W,
+    line: Vec<u8>,
+    raw: bool,
+    /// Lines that may still be printed.
+    left: u64,
+    /// Nothing while the reader waits for a fence at which it may join.
+    shards: BTreeMap<u16, Option<Reader>>,
+    /// Partitions that hold records which are no frames.
+    strange: BTreeSet<u16>,
+}
+
+impl<W: Write> Tap<W> {
+    fn places(
+        &mut self,
+        args: &TapArgs,
+        partitions: u16,
+        reader: &TopicReader,
+    ) -> Result<Vec<(u16, i64)>, ToolError> {
+        let wanted: Vec<u16> = match args.partition {
+            Some(partition) if partition >= partitions => {
+                return Err(ToolError::Usage(format!(
+                    "`{}` has partitions 0 to {}; --partition {partition} is none of them",
+                    args.topic,
+                    partitions - 1
+                )));
+            }
+            Some(partition) => vec![partition],
+            None => (0..partitions).collect(),
+        };
+        let mut places = Vec::new();
+        for partition in wanted {
+            let (start, end) = reader.bounds(partition)?;
+            let place = match args.from {
+                TapFrom::Start => start,
+                TapFrom::Fence => end,
+                TapFrom::Offset(offset) => offset.clamp(start, end),
+            };
+            // Only at the log's very start is nothing known to be everything.
+            self.shards.insert(partition, (place == 0).then(Reader::new));
+            places.push((partition, place));
+        }
+        Ok(places)
+    }
+
+    fn frame(&mut self, partition: u16, offset: i64, bytes: &[u8]) -> Result<(), ToolError> {
+        let (header, updates) = match decode_frame(bytes) {
+            Ok(frame) => frame,
+            Err(_) if !self.strange.insert(partition) => return Ok(()),
+            Err(error) => {
+                let sentence = format!(
+                    "this is no frame: {error}; is it an output topic? further ones are not named"
+                );
+                return warn(partition, offset, &sentence);
+            }
+        };
+        let shard = self.shards.entry(partition).or_default();
+        let Some(reader) = shard else {
+            *shard = Reader::join(&header);
+            return if self.raw { self.print_frame(partition, offset, &header) } else { Ok(()) };
+        };
+        let verdict = reader.fold(&header, &updates);
+        if self.raw {
+            self.print_frame(partition, offset, &header)?;
+        }
+        match verdict {
+            Verdict::Accepted { from } if !self.raw => {
+                let first = header.first_update + from as u64;
+                self.print_updates(partition, first, &updates[from..])
+            }
+            Verdict::Gap { missing } => {
+                warn(partition, offset, &format!("{missing} updates before this frame are missing"))
+            }
+            Verdict::Halt => Err(ToolError::VerificationFailed(format!(
+                "partition {partition}, offset {offset}: the chain does not match the updates, so \
+                 nothing after this can be trusted; restore the topic"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn print_updates(
+        &mut self,
+        partition: u16,
+        first: u64,
+        updates: &[Update],
+    ) -> Result<(), ToolError> {
+        for (number, update) in (first..).zip(updates) {
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
+            self.line.clear();
+            write_update(&mut self.line, partition, number, update);
+            self.out.write_all(&self.line)?;
+        }
+        Ok(())
+    }
+
+    fn print_frame(
+        &mut self,
+        partition: u16,
+        offset: i64,
+        header: &FrameHeader,
+    ) -> Result<(), ToolError> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        let kind = match header.kind {
+            FrameKind::Updates => "updates",
+            FrameKind::Fence => "fence",
+            FrameKind::Skip => "skip",
+        };
+        let FrameHeader { epoch, first_update, count, next_offset, ruleset, chain, .. } = header;
+        writeln!(
+            self.out,
+            "{{\"partition\":{partition},\"offset\":{offset},\"kind\":\"{kind}\",\
+             \"epoch\":{epoch},\"first_update\":{first_update},\"count\":{count},\
+             \"next_offset\":{next_offset},\"ruleset\":{ruleset},\"chain\":\"{}\",\
+             \"fence_id\":\"{}\"}}",
+            chain.0, header.fence_id
+        )?;
+        Ok(())
+    }
+}
+
+fn warn(partition: u16, offset: i64, sentence: &str) -> Result<(), ToolError> {
+    writeln!(std::io::stderr(), "partition {partition}, offset {offset}: {sentence}")?;
+    Ok(())
+}
+
+/// Appends one line: the update's JSON object, with its partition and number in front.
+pub fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Update) {
+    line.extend_from_slice(b"{\"partition\":");
+    line.extend_from_slice(itoa::Buffer::new().format(partition).as_bytes());
+    line.extend_from_slice(b",\"number\":");
+    line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    line.push(b',');
+    let object = line.len();
+    update_json::write(update, line);
+    // The object's own brace is the line's already.
+    line.remove(object);
+    line.push(b'\n');
+}

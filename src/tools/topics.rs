@@ -1,0 +1,322 @@
+//! `huntd topics`: creates the three topics, or checks that they are what huntd relies on.
+
+use super::failure::ToolError;
+use super::kafka;
+use crate::limits::{FRAME_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::service::cli::TopicsArgs;
+use crate::service::config;
+use futures_lite::future::block_on;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::metadata::MetadataTopic;
+use rdkafka::types::RDKafkaErrorCode;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+/// The longest wait for an answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(15);
+
+/// How far ahead of the broker's clock an event's timestamp may be: one bad clock must not run a
+/// zone into the future.
+const TIMESTAMP_AFTER_MS_MAX: u64 = 60_000;
+
+/// A topic, as it has to be.
+struct Wanted {
+    name: String,
+    /// `None`: any number is fine.
+    partitions: Option<u16>,
+    settings: Vec<Setting>,
+}
+
+/// A setting of a topic.
+struct Setting {
+    name: &'static str,
+    value: String,
+    rule: Rule,
+}
+
+/// When an existing setting is good enough.
+enum Rule {
+    /// The same value.
+    Same,
+    /// This number or more.
+    AtLeast(u64),
+    /// This number or less.
+    AtMost(u64),
+}
+
+/// What one topic turned out to be.
+struct Found {
+    partitions: usize,
+    replicas: usize,
+    created: bool,
+}
+
+/// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
+/// sentence.
+pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
+    let config =
+        config::load(&args.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let client_config = kafka::client_config(&config.consumer.brokers, "topics");
+    let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
+    let broker = Broker {
+        admin: client_config.create().map_err(unreachable)?,
+        consumer: client_config.create().map_err(unreachable)?,
+    };
+    let file = args.config.display();
+    let input = &config.consumer.input_topic;
+    let partitions = match broker.topic(input)? {
+        Some(found) => found.partitions as u16,
+        None => args.partitions,
+    };
+    let wanted = [
+        wanted_input(input, partitions),
+        wanted_output(&config.publisher.output_topic, partitions, args.replicas),
+        wanted_dead_letters(&config.publisher.dead_letter_topic),
+    ];
+    let mut out = std::io::stdout().lock();
+    let (mut missing, mut problems) = (Vec::new(), Vec::new());
+    for topic in &wanted {
+        let found = broker.find_or_create(topic, args)?;
+        if found.is_none() {
+            missing.push(format!("`{}`", topic.name));
+        }
+        broker.check(topic, found.as_ref(), &mut problems)?;
+        let name = &topic.name;
+        match found {
+            None => writeln!(out, "{name:<32} missing")?,
+            Some(Found { partitions, replicas, created }) => {
+                let state = if created { "created" } else { "checked" };
+                writeln!(out, "{name:<32} {state}  {partitions} partitions  {replicas} replicas")?;
+            }
+        }
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        problems.push(format!("create {missing} with `huntd topics --config {file}`"));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ToolError::TopicWrong(problems.join("; "))) }
+}
+
+fn setting(name: &'static str, value: impl ToString, rule: Rule) -> Setting {
+    Setting { name, value: value.to_string(), rule }
+}
+
+fn wanted_input(name: &str, partitions: u16) -> Wanted {
+    let after = TIMESTAMP_AFTER_MS_MAX;
+    Wanted {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            // A shard's clock is made of the producers' timestamps.
+            setting("message.timestamp.type", "CreateTime", Rule::Same),
+            setting("message.timestamp.after.max.ms", after, Rule::AtMost(after)),
+            setting("cleanup.policy", "delete", Rule::Same),
+            // A shard is rebuilt from the start of its input.
+            setting("retention.ms", -1, Rule::Same),
+            setting("retention.bytes", -1, Rule::Same),
+        ],
+    }
+}
+
+fn wanted_output(name: &str, partitions: u16, replicas: u16) -> Wanted {
+    let in_sync = replicas.min(2);
+    // A frame, and what the batch around it needs.
+    let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
+    Wanted {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            setting("cleanup.policy", "delete", Rule::Same),
+            // A log that is cut short after an acknowledgement breaks any recovery.
+            setting("unclean.leader.election.enable", "false", Rule::Same),
+            setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
+            setting("max.message.bytes", 1_048_588, Rule::AtLeast(bytes)),
+        ],
+    }
+}
+
+fn wanted_dead_letters(name: &str) -> Wanted {
+    let settings = vec![setting("cleanup.policy", "delete", Rule::Same)];
+    Wanted { name: name.to_owned(), partitions: None, settings }
+}
+
+struct Broker {
+    admin: AdminClient<DefaultClientContext>,
+    consumer: BaseConsumer,
+}
+
+impl Broker {
+    /// What the cluster knows of a topic, without creating it.
+    fn topic(&self, name: &str) -> Result<Option<Found>, ToolError> {
+        let metadata = self
+            .consumer
+            .fetch_metadata(Some(name), ANSWER_WAIT)
+            .map_err(|error| ToolError::of_topic(name, &error))?;
+        let found = |topic: &&MetadataTopic| topic.name() == name;
+        let Some(topic) = metadata.topics().iter().find(found) else {
+            return Ok(None);
+        };
+        if let Some(error) = topic.error() {
+            let error = KafkaError::MetadataFetch(error.into());
+            return match ToolError::of_topic(name, &error) {
+                ToolError::TopicMissing(_) => Ok(None),
+                other => Err(other),
+            };
+        }
+        let partitions = topic.partitions();
+        let replicas = partitions.iter().map(|partition| partition.replicas().len()).min();
+        let replicas = replicas.unwrap_or(0);
+        Ok(Some(Found { partitions: partitions.len(), replicas, created: false }))
+    }
+
+    fn find_or_create(
+        &self,
+        wanted: &Wanted,
+        args: &TopicsArgs,
+    ) -> Result<Option<Found>, ToolError> {
+        let found = self.topic(&wanted.name)?;
+        if found.is_some() || args.check {
+            return Ok(found);
+        }
+        let partitions = wanted.partitions.unwrap_or(args.partitions);
+        let replicas = TopicReplication::Fixed(i32::from(args.replicas));
+        let mut topic = NewTopic::new(&wanted.name, i32::from(partitions), replicas);
+        for setting in &wanted.settings {
+            topic = topic.set(setting.name, &setting.value);
+        }
+        let options = AdminOptions::new().operation_timeout(Some(ANSWER_WAIT));
+        let created = block_on(self.admin.create_topics([&topic], &options))
+            .map_err(|error| ToolError::of_topic(&wanted.name, &error))?;
+        for result in created {
+            match result {
+                // Somebody else was quicker; what they created is checked.
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((name, code)) => return Err(not_created(&name, code)),
+            }
+        }
+        let (partitions, replicas) = (usize::from(partitions), usize::from(args.replicas));
+        Ok(Some(Found { partitions, replicas, created: true }))
+    }
+
+    fn check(
+        &self,
+        wanted: &Wanted,
+        found: Option<&Found>,
+        problems: &mut Vec<String>,
+    ) -> Result<(), ToolError> {
+        let name = &wanted.name;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        if let Some(partitions) = wanted.partitions
+            && usize::from(partitions) != found.partitions
+        {
+            problems.push(format!(
+                "`{name}` has {} partitions and must have {partitions}, as the input topic has",
+                found.partitions
+            ));
+        }
+        // What was created a moment ago may not be known on every broker yet.
+        if !found.created {
+            let settings = self.settings(name)?;
+            problems.extend(wanted.settings.iter().filter_map(|s| s.problem(name, &settings)));
+        }
+        Ok(())
+    }
+
+    fn settings(&self, name: &str) -> Result<BTreeMap<String, String>, ToolError> {
+        let options = AdminOptions::new().request_timeout(Some(ANSWER_WAIT));
+        let described =
+            block_on(self.admin.describe_configs([&ResourceSpecifier::Topic(name)], &options))
+                .map_err(|error| ToolError::of_topic(name, &error))?;
+        let mut settings = BTreeMap::new();
+        for resource in described {
+            let resource =
+                resource.map_err(|code| ToolError::of_topic(name, &KafkaError::AdminOp(code)))?;
+            for entry in resource.entries {
+                settings.extend(entry.value.map(|value| (entry.name, value)));
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn not_created(name: &str, code: RDKafkaErrorCode) -> ToolError {
+    match ToolError::of_topic(name, &KafkaError::AdminOp(code)) {
+        ToolError::Unreachable(_) => ToolError::TopicWrong(format!(
+            "`{name}` was not created: {code}; check --partitions, --replicas and the brokers' \
+             version, which must be 3.6 or later"
+        )),
+        other => other,
+    }
+}
+
+impl Setting {
+    /// What is wrong with the setting of an existing topic, if anything is.
+    fn problem(&self, topic: &str, settings: &BTreeMap<String, String>) -> Option<String> {
+        let value = settings.get(self.name)?;
+        let number = value.parse::<u64>().ok();
+        let (fits, wanted) = match self.rule {
+            Rule::Same => (*value == self.value, self.value.clone()),
+            Rule::AtLeast(least) => (number >= Some(least), format!("at least {least}")),
+            Rule::AtMost(most) => {
+                (number.is_some_and(|number| number <= most), format!("at most {most}"))
+            }
+        };
+        (!fits).then(|| format!("`{topic}` has {} = {value}; set it to {wanted}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{wanted_input, wanted_output};
+    use std::collections::BTreeMap;
+
+    fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn problems(wanted: &super::Wanted, pairs: &[(&str, &str)]) -> Vec<String> {
+        let settings = settings(pairs);
+        wanted.settings.iter().filter_map(|s| s.problem("t", &settings)).collect()
+    }
+
+    #[test]
+    fn a_topic_as_it_is_created_has_no_problem() {
+        for wanted in [wanted_input("t", 4), wanted_output("t", 4, 3)] {
+            let pairs: Vec<(&str, &str)> =
+                wanted.settings.iter().map(|s| (s.name, s.value.as_str())).collect();
+            assert_eq!(problems(&wanted, &pairs), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn each_wrong_setting_is_named_with_what_it_should_be() {
+        let pairs = [
+            ("message.timestamp.type", "LogAppendTime"),
+            ("message.timestamp.after.max.ms", "9223372036854775807"),
+            ("cleanup.policy", "compact"),
+        ];
+        let found = problems(&wanted_input("t", 4), &pairs);
+        assert_eq!(
+            found,
+            [
+                "`t` has message.timestamp.type = LogAppendTime; set it to CreateTime",
+                "`t` has message.timestamp.after.max.ms = 9223372036854775807; \
+                 set it to at most 60000",
+                "`t` has cleanup.policy = compact; set it to delete",
+            ]
+        );
+        let pairs = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
+        assert_eq!(problems(&wanted_output("t", 4, 3), &pairs).len(), 2);
+    }
+
+    #[test]
+    fn settings_that_an_old_broker_does_not_know_are_no_problem() {
+        assert!(problems(&wanted_input("t", 4), &[]).is_empty());
+    }
+}

@@ -1,0 +1,287 @@
+//! The world: the shards that this daemon owns, and the stage of the hot thread that applies their
+//! events and hands their frames on.
+//!
+//! A shard that has no frame to write to keeps its blocks and waits; its cursor is stalled, so that
+//! the fetch path brings no more of it, and the other shards go on. A panic of the engine takes
+//! down its shard, and no other.
+
+mod owned;
+
+use crate::consumer::block::{Block, BlockPool};
+use crate::consumer::cursor::{Cursor, Cursors};
+use crate::engine::Shard;
+use crate::limits::{SHARD_BLOCKS_MAX, SHARDS_MAX};
+use crate::metrics::{Gauge, Metrics};
+use crate::progress::Progress;
+use crate::publisher::Outgoing;
+use crate::publisher::bell::Bell;
+use crate::publisher::frame::Frame;
+use crate::publisher::framer::{Framer, Ownership};
+use crate::queue::{Receiver, Sender};
+use crate::runtime::driver::Driver;
+use crate::runtime::ring::Handle;
+use owned::Owned;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What the control thread tells the world.
+pub enum Command {
+    /// Begin a shard at the start of its input.
+    Open {
+        /// What it has to know of its output.
+        ownership: Ownership,
+        /// The shard as it is before its first event: making one takes longer than a turn may.
+        engine: Box<Shard>,
+    },
+    /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
+    Close { partition: i32 },
+    /// End a shard at once: its output belongs to somebody else, or failed.
+    Drop { partition: i32 },
+}
+
+/// What the world tells the control thread.
+#[derive(Debug)]
+pub enum Notice {
+    /// A shard has ended. What it had sent to the publisher may still be on its way.
+    Closed { partition: i32, generation: u32 },
+    /// A shard was stopped by a fault: the sentence says which, and what to do.
+    Halted { partition: i32, generation: u32, sentence: String },
+}
+
+/// Everything the world works with.
+pub struct Tools {
+    /// Time, turns and the ring.
+    pub driver: Rc<Driver>,
+    /// The cursors of the fetch path.
+    pub cursors: Rc<Cursors>,
+    /// Where empty blocks go.
+    pub pool: Rc<BlockPool>,
+    /// From the control thread.
+    pub commands: Receiver<Command>,
+    /// To the control thread.
+    pub notices: Sender<Notice>,
+    /// Frames that the publisher is done with.
+    pub free_frames: Receiver<Box<Frame>>,
+    /// Frames that are at hand.
+    pub spare_frames: Vec<Box<Frame>>,
+    /// To the publisher.
+    pub outbox: Sender<Outgoing>,
+    /// Wakes the publisher.
+    pub bell: Arc<Bell>,
+    /// The bell's eventfd, to be rung through the ring.
+    pub bell_handle: Handle,
+    /// Unacknowledged frames that a shard may have.
+    pub frames_per_shard: u64,
+    /// How long updates may wait for more, while more keeps coming.
+    pub linger: Duration,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+}
+
+thread_local! {
+    static ENGINE_AT_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread takes down one shard only.
+pub fn is_engine_at_work() -> bool {
+    ENGINE_AT_WORK.get()
+}
+
+/// The shards that this daemon owns.
+pub struct World {
+    tools: Tools,
+    shards: Vec<Option<Box<Owned>>>,
+    /// Partitions of the shards that are there, in ascending order.
+    owned: Vec<usize>,
+    stopping: bool,
+}
+
+impl World {
+    /// A world without shards.
+    pub fn new(tools: Tools) -> World {
+        let shards = (0..SHARDS_MAX).map(|_| None).collect();
+        World { tools, shards, owned: Vec::with_capacity(SHARDS_MAX), stopping: false }
+    }
+
+    /// Applies blocks until the queue has ended and every shard is closed.
+    pub async fn run(mut self, mut blocks: Receiver<Box<Block>>) {
+        poll_fn(|context| self.turn(context, &mut blocks)).await;
+    }
+
+    fn turn(&mut self, context: &mut Context<'_>, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
+        self.take_commands(context);
+        self.tools.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
+        let ended = loop {
+            match blocks.poll_receive(context) {
+                Poll::Ready(Some(block)) => self.place(block),
+                Poll::Ready(None) => break true,
+                Poll::Pending => break false,
+            }
+        };
+        if self.stopping {
+            for partition in 0..self.shards.len() {
+                self.discard(partition as i32);
+            }
+        }
+        for index in 0..self.owned.len() {
+            let partition = self.owned[index];
+            self.settle(partition);
+        }
+        self.owned.retain(|partition| self.shards[*partition].is_some());
+        if self.tools.bell.must_ring() {
+            self.tools.driver.ring().ring_bell(&self.tools.bell_handle);
+        }
+        if ended && self.stopping && self.owned.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn take_commands(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(command) = self.tools.commands.poll_receive(context) {
+            let Some(command) = command else {
+                // The control thread is gone: no shard is left, and none will come.
+                self.stopping = true;
+                self.tools.cursors.end();
+                break;
+            };
+            match command {
+                Command::Open { ownership, engine } => self.open(ownership, engine),
+                Command::Close { partition } => {
+                    self.tools.cursors.close(partition);
+                    if let Some(owned) = self.owned(partition) {
+                        owned.closing = true;
+                    }
+                }
+                Command::Drop { partition } => self.discard(partition),
+            }
+        }
+    }
+
+    fn owned(&mut self, partition: i32) -> Option<&mut Owned> {
+        self.shards[usize::try_from(partition).expect("a partition number")].as_deref_mut()
+    }
+
+    fn open(&mut self, ownership: Ownership, engine: Box<Shard>) {
+        let partition = usize::try_from(ownership.partition).expect("a partition number");
+        assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
+        let start = ownership.start_offset;
+        let cursor = Cursor::new(ownership.partition, ownership.generation, start);
+        let progress = self.tools.progress.shard(ownership.partition);
+        for offset in [&progress.fetched, &progress.decoded, &progress.applied] {
+            offset.set(start);
+        }
+        progress.published.set(start);
+        self.tools.cursors.open(cursor.clone());
+        self.shards[partition] = Some(Box::new(Owned {
+            engine,
+            framer: Framer::new(ownership, self.tools.driver.now()),
+            cursor,
+            pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
+            applied: 0,
+            dirty_since: None,
+            closing: false,
+        }));
+        let place = self.owned.partition_point(|other| *other < partition);
+        self.owned.insert(place, partition);
+        self.tools.pool.reserve(self.owned.len());
+    }
+
+    /// Puts a block to its shard and applies what can be applied. A block of an earlier generation
+    /// has no shard: it goes back to the pool.
+    fn place(&mut self, block: Box<Block>) {
+        let partition = usize::try_from(block.partition).expect("a partition number");
+        match self.shards[partition].as_deref_mut() {
+            Some(owned) if owned.cursor.generation == block.generation => {
+                owned.pending.push_back(block);
+                self.work(partition);
+            }
+            _ => self.tools.pool.give(block),
+        }
+    }
+
+    fn work(&mut self, partition: usize) {
+        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
+        let tools = &mut self.tools;
+        let result = catch_unwind(AssertUnwindSafe(|| owned.work(tools)));
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(sentence)) => self.halt(partition, sentence),
+            Err(_panic) => {
+                ENGINE_AT_WORK.set(false);
+                let offset = self.shards[partition].as_deref().map_or(0, Owned::offset_at_work);
+                self.halt(
+                    partition,
+                    format!(
+                        "the engine failed at input offset {offset}, which is a bug: the shard is \
+                         down, the others go on; keep the record and report it"
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What a shard needs once a turn: a stalled one is tried again, a silent one says where it is,
+    /// a closing one ends.
+    fn settle(&mut self, partition: usize) {
+        self.work(partition);
+        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
+        let ending = owned.closing || owned.cursor.has_failed();
+        let done = ending && owned.cursor.blocks_out() == 0;
+        if (done || owned.is_flush_due(&self.tools))
+            && let Err(sentence) = owned.flush(&mut self.tools, true)
+        {
+            self.halt(partition, sentence);
+            return;
+        }
+        owned.repeat_fence(&mut self.tools);
+        let owes_nothing = !owned.framer.is_dirty() && owned.framer.silence_ends_at().is_none();
+        if !(done && owes_nothing) {
+            owned.schedule(&self.tools);
+            return;
+        }
+        let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
+        let fault = owned.cursor.take_fault();
+        self.discard(partition);
+        self.tell(match fault {
+            Some(sentence) => Notice::Halted { partition, generation, sentence },
+            None => Notice::Closed { partition, generation },
+        });
+    }
+
+    fn halt(&mut self, partition: usize, sentence: String) {
+        let Some(owned) = self.shards[partition].as_deref() else { return };
+        let generation = owned.cursor.generation;
+        let partition = owned.cursor.partition;
+        self.discard(partition);
+        self.tell(Notice::Halted { partition, generation, sentence });
+    }
+
+    /// Forgets a shard and gives back what it holds.
+    fn discard(&mut self, partition: i32) {
+        self.tools.cursors.close(partition);
+        let index = usize::try_from(partition).expect("a partition number");
+        let Some(mut owned) = self.shards[index].take() else { return };
+        for block in owned.pending.drain(..) {
+            owned.cursor.give_block(&self.tools.pool, block);
+        }
+        if let Some(mut frame) = owned.framer.abandon() {
+            frame.updates.clear();
+            self.tools.spare_frames.push(frame);
+        }
+    }
+
+    /// The queue has room for several notices a shard; without its receiver nobody needs them.
+    fn tell(&mut self, notice: Notice) {
+        let _nobody = self.tools.notices.try_send(notice);
+    }
+}

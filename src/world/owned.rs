@@ -1,0 +1,237 @@
+//! One owned shard: blocks in, dead letters and frames out.
+
+use super::{ENGINE_AT_WORK, Tools};
+use crate::consumer::block::Block;
+use crate::consumer::cursor::Cursor;
+use crate::engine::{EVENTS_AHEAD, Outcome, Shard};
+use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
+use crate::metrics::Counter;
+use crate::publisher::Outgoing;
+use crate::publisher::dead_letter::DeadLetter;
+use crate::publisher::framer::{Framer, Sealed};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// One shard and its way in and out.
+pub(super) struct Owned {
+    pub(super) engine: Box<Shard>,
+    pub(super) framer: Framer,
+    pub(super) cursor: Rc<Cursor>,
+    /// Blocks that wait for a frame, oldest first.
+    pub(super) pending: VecDeque<Box<Block>>,
+    /// Events of the oldest block that are applied already.
+    pub(super) applied: usize,
+    /// When the oldest update that was not handed over was made.
+    pub(super) dirty_since: Option<Instant>,
+    pub(super) closing: bool,
+}
+
+impl Owned {
+    /// Input offset of the event that is, or was last, applied.
+    pub(super) fn offset_at_work(&self) -> i64 {
+        let event =
+            self.pending.front().and_then(|block| block.events.get(self.applied.checked_sub(1)?));
+        event.map_or(self.framer.next_offset(), |event| event.offset)
+    }
+
+    /// Applies the pending blocks as far as there are frames. `Err` is why the shard must halt.
+    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), String> {
+        while !self.pending.is_empty() && self.send_rejects(tools) && self.obtain_frame(tools)? {
+            self.apply_block(tools);
+        }
+        if self.framer.has_fallen_short() {
+            return Err(differs(self.framer.next_update()));
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is a frame with room for an event's updates.
+    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, String> {
+        if self.framer.updates().is_some() {
+            return Ok(true);
+        }
+        if self.framer.has_frame() {
+            self.flush(tools, false)?;
+            if self.framer.updates().is_some() {
+                return Ok(true);
+            }
+        }
+        if !self.may_send(tools) {
+            return Ok(false);
+        }
+        // The frame that came back last is the one that is still in the cache.
+        while let Some(frame) = tools.free_frames.try_receive() {
+            tools.spare_frames.push(frame);
+        }
+        let Some(mut frame) = tools.spare_frames.pop() else { return Ok(false) };
+        frame.updates.clear();
+        self.framer.supply(frame);
+        Ok(true)
+    }
+
+    /// Whether the shard has less on its way to the broker than it may.
+    fn may_send(&self, tools: &Tools) -> bool {
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.sent.get() - progress.settled.get() < tools.frames_per_shard
+    }
+
+    /// Hands over the dead letters of the oldest block, which must come before the frame that
+    /// accounts for them. False: some have to wait, and so has the block.
+    fn send_rejects(&mut self, tools: &mut Tools) -> bool {
+        while self.pending.front().is_some_and(|block| !block.rejects.is_empty()) {
+            if !self.may_send(tools) || tools.outbox.len() + FRAMES_MAX >= OUTBOX_ITEMS_MAX {
+                return false;
+            }
+            let block = self.pending.front_mut().expect("the caller looked");
+            let rejected = block.rejects.remove(0);
+            tools.metrics.rejects.count(rejected.reject as usize);
+            let letter = DeadLetter {
+                partition: block.partition,
+                generation: block.generation,
+                offset: rejected.offset,
+                time_ms: rejected.time_ms,
+                reason: rejected.reject.name(),
+                sentence: Some(rejected.reject.to_string()),
+                key: rejected.key,
+                value: rejected.value,
+            };
+            self.send(tools, Outgoing::DeadLetter(Box::new(letter)));
+        }
+        true
+    }
+
+    /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
+    /// and then the daemon is about to end.
+    fn send(&self, tools: &Tools, outgoing: Outgoing) {
+        if let Outgoing::Frame(_) = outgoing {
+            tools.metrics.add(Counter::FramesSent, 1);
+        }
+        if tools.outbox.try_send(outgoing).is_err() {
+            self.cursor.fail("the publisher has ended: the log says why".to_owned());
+        }
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.sent.set(progress.sent.get() + 1);
+    }
+
+    /// Applies the oldest block, or as much of it as the frame has room for.
+    fn apply_block(&mut self, tools: &Tools) {
+        let block = self.pending.front().expect("the caller looked");
+        let updates = self.framer.updates().expect("the caller obtained a frame");
+        let updates_before = updates.len();
+        let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
+        ENGINE_AT_WORK.set(true);
+        'block: for few in block.events[self.applied..].chunks(EVENTS_AHEAD) {
+            let places = self.engine.look_ahead(few);
+            for (event, place) in few.iter().zip(places) {
+                if !updates.has_room() {
+                    break 'block;
+                }
+                self.applied += 1;
+                match self.engine.apply_at(place, event, updates) {
+                    Outcome::Applied => applied += 1,
+                    Outcome::Refused(refusal) => {
+                        refused += 1;
+                        tools.metrics.refusals.count(refusal as usize);
+                    }
+                    Outcome::NoOp => no_ops += 1,
+                }
+            }
+        }
+        ENGINE_AT_WORK.set(false);
+        let made = updates.len() - updates_before;
+        tools.metrics.add(Counter::EventsApplied, applied);
+        tools.metrics.add(Counter::EventsRefused, refused);
+        tools.metrics.add(Counter::EventsNoOp, no_ops);
+        tools.metrics.add(Counter::UpdatesMade, made as u64);
+        if self.applied < block.events.len() {
+            self.framer.advance(block.events[self.applied].offset);
+        } else {
+            self.framer.advance(block.next_offset);
+            self.applied = 0;
+            let block = self.pending.pop_front().expect("the block at work");
+            self.cursor.give_block(&tools.pool, block);
+        }
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.applied.set(self.framer.next_offset());
+        if self.framer.is_dirty() && self.dirty_since.is_none() {
+            self.dirty_since = Some(tools.driver.now());
+        }
+    }
+
+    /// Hands the collected updates to the publisher; with `even_empty` also a frame without any.
+    pub(super) fn flush(&mut self, tools: &mut Tools, even_empty: bool) -> Result<(), String> {
+        if even_empty && !self.framer.has_frame() {
+            self.obtain_frame(tools)?;
+        }
+        let first = self.framer.next_update();
+        let sealed = self.framer.seal(tools.driver.now(), even_empty);
+        let made = self.framer.next_update() - first;
+        let published = match sealed {
+            Sealed::Nothing => 0,
+            Sealed::Frame(frame) => {
+                let count = u64::from(frame.header.count);
+                self.send(tools, Outgoing::Frame(frame));
+                count
+            }
+            Sealed::Diverged { at } => return Err(differs(at)),
+        };
+        tools.metrics.add(Counter::UpdatesSuppressed, made - published);
+        self.dirty_since = None;
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.published.set(self.framer.next_offset());
+        progress.next_update.set(self.framer.next_update());
+        progress.digest.set(self.engine.digest());
+        Ok(())
+    }
+
+    /// Repeats the fence when it is time, and a frame is at hand.
+    pub(super) fn repeat_fence(&mut self, tools: &mut Tools) {
+        let now = tools.driver.now();
+        if !self.framer.is_fence_due(now) {
+            return;
+        }
+        if let Ok(true) = self.obtain_frame(tools)
+            && let Some(fence) = self.framer.fence(now)
+        {
+            self.send(tools, Outgoing::Frame(fence));
+        }
+    }
+
+    /// Whether the collected updates should wait no longer: no more work is at hand, they have
+    /// lingered, or the shard has been silent for long.
+    pub(super) fn is_flush_due(&self, tools: &Tools) -> bool {
+        let now = tools.driver.now();
+        let lingered =
+            |since: Instant| tools.driver.is_going_to_rest() || since + tools.linger <= now;
+        self.dirty_since.is_some_and(lingered)
+            || self.framer.silence_ends_at().is_some_and(|at| at <= now)
+    }
+
+    /// Tells the fetch path whether to bring more, and the driver when to look again.
+    pub(super) fn schedule(&self, tools: &Tools) {
+        let driver = &tools.driver;
+        if !self.pending.is_empty() {
+            self.cursor.stall();
+            driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
+        } else {
+            self.cursor.go_on();
+        }
+        if let Some(since) = self.dirty_since {
+            driver.turn_at(since + tools.linger);
+        }
+        if let Some(at) = self.framer.silence_ends_at() {
+            // A frame that is overdue waits for the publisher: looking again at once would not
+            // help.
+            driver.turn_at(at.max(driver.now() + Duration::from_millis(STALL_LOOK_MS)));
+        }
+    }
+}
+
+/// Why a shard halts whose replay does not make what is published.
+fn differs(update: u64) -> String {
+    format!(
+        "the replay differs from what is published, at update {update}: the rules, the version or \
+         the input have changed; run the version that published, or start a new output topic"
+    )
+}

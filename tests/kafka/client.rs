@@ -1,0 +1,207 @@
+//! librdkafka as the tests' own client, to prepare topics and to check what brokers hold.
+
+use futures_lite::future::block_on;
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::OwnedMessage;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{Offset, TopicPartitionList};
+use std::time::{Duration, Instant};
+
+/// How long one request, or the next record, may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client of one cluster.
+pub struct Client {
+    bootstrap: String,
+}
+
+impl Client {
+    /// A client of the cluster at `host:port,host:port`. It connects when it is used.
+    pub fn new(bootstrap: &str) -> Client {
+        Client { bootstrap: bootstrap.to_owned() }
+    }
+
+    /// A librdkafka configuration that names the cluster and nothing else.
+    pub fn config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.bootstrap);
+        config
+    }
+
+    /// Creates a topic with the cluster's default number of replicas, and waits for its leaders.
+    pub fn create_topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) {
+        self.create(NewTopic::new(name, partitions, TopicReplication::Fixed(-1)), configs);
+    }
+
+    /// Creates a topic whose partitions live each on one broker alone, named by its id.
+    pub fn create_topic_on(&self, name: &str, brokers: &[i32], configs: &[(&str, &str)]) {
+        let replicas: Vec<&[i32]> = brokers.iter().map(std::slice::from_ref).collect();
+        let partitions = i32::try_from(brokers.len()).expect("a count");
+        self.create(
+            NewTopic::new(name, partitions, TopicReplication::Variable(&replicas)),
+            configs,
+        );
+    }
+
+    fn create<'a>(&self, mut topic: NewTopic<'a>, configs: &[(&'a str, &'a str)]) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("the configuration is valid");
+        let (name, partitions) = (topic.name.to_owned(), topic.num_partitions);
+        for (key, value) in configs {
+            topic = topic.set(key, value);
+        }
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        let results = block_on(admin.create_topics([&topic], &options)).expect("brokers answer");
+        for result in results {
+            result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not created: {error}"));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while admin
+            .inner()
+            .fetch_metadata(Some(&name), PATIENCE)
+            .expect("brokers answer")
+            .topics()
+            .iter()
+            .flat_map(|topic| topic.partitions())
+            .filter(|partition| partition.leader() >= 0)
+            .count()
+            < usize::try_from(partitions).expect("a count")
+        {
+            assert!(Instant::now() < deadline, "the partitions of {name} get no leaders");
+        }
+    }
+
+    /// Replaces all settings of a topic by one.
+    pub fn set_topic(&self, name: &str, key: &str, value: &str) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("the configuration is valid");
+        let config = AlterConfig::new(ResourceSpecifier::Topic(name)).set(key, value);
+        let altered = block_on(admin.alter_configs([&config], &AdminOptions::new()));
+        for result in altered.expect("brokers answer") {
+            result.unwrap_or_else(|(topic, error)| panic!("topic {topic:?} not altered: {error}"));
+        }
+    }
+
+    /// The offsets that a group has committed, -1 where it has none.
+    pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> Vec<i64> {
+        let consumer: BaseConsumer =
+            self.config().set("group.id", group).create().expect("the configuration is valid");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_range(topic, 0, partitions - 1);
+        let committed = consumer.committed_offsets(list, PATIENCE).expect("the group answers");
+        committed.elements().iter().map(|place| place.offset().to_raw().unwrap_or(-1)).collect()
+    }
+
+    /// The end of each partition.
+    pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
+        let producer: BaseProducer = self.config().create().expect("the configuration is valid");
+        let end = |partition| {
+            let watermarks = producer.client().fetch_watermarks(topic, partition, PATIENCE);
+            watermarks.expect("the partition's leader answers").1
+        };
+        (0..partitions).map(end).collect()
+    }
+
+    /// Appends records `(partition, key, value)` with acks=all, in order, and waits for the acks.
+    pub fn produce<'a>(
+        &self,
+        topic: &str,
+        records: impl IntoIterator<Item = (i32, &'a [u8], &'a [u8])>,
+    ) {
+        let producer: BaseProducer = self
+            .config()
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", "10000000")
+            .create()
+            .expect("the configuration is valid");
+        for (partition, key, value) in records {
+            let mut record = BaseRecord::to(topic).partition(partition).key(key).payload(value);
+            while let Err((error, unsent)) = producer.send(record) {
+                assert_eq!(
+                    error,
+                    KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull),
+                    "the record cannot be sent"
+                );
+                producer.poll(Duration::from_millis(10));
+                record = unsent;
+            }
+        }
+        producer.flush(PATIENCE).expect("brokers acknowledge all records");
+        assert_eq!(producer.in_flight_count(), 0);
+    }
+
+    /// All records of a partition now, from its start to its end, transactions' aborts included.
+    pub fn consume(&self, topic: &str, partition: i32) -> Vec<OwnedMessage> {
+        let consumer: BaseConsumer = self
+            .config()
+            .set("group.id", "huntd-tests-read")
+            .set("enable.auto.commit", "false")
+            .set("enable.partition.eof", "true")
+            .set("isolation.level", "read_uncommitted")
+            .create()
+            .expect("the configuration is valid");
+        let mut assignment = TopicPartitionList::new();
+        assignment
+            .add_partition_offset(topic, partition, Offset::Beginning)
+            .expect("the offset is valid");
+        consumer.assign(&assignment).expect("the assignment is valid");
+        let mut records = Vec::new();
+        loop {
+            match consumer.poll(PATIENCE) {
+                Some(Ok(record)) => records.push(record.detach()),
+                Some(Err(KafkaError::PartitionEOF(_))) => return records,
+                // Said while a leader moves or a broker restarts; the client goes on by itself.
+                Some(Err(KafkaError::MessageConsumption(code))) if is_passing(code) => {}
+                Some(Err(error)) => panic!("partition {partition} of {topic}: {error}"),
+                None => panic!("partition {partition} of {topic} gives nothing for {PATIENCE:?}"),
+            }
+        }
+    }
+
+    /// The offsets of a partition's first record and of its end.
+    pub fn watermarks(&self, topic: &str, partition: i32) -> (i64, i64) {
+        let producer: BaseProducer = self.config().create().expect("the configuration is valid");
+        producer
+            .client()
+            .fetch_watermarks(topic, partition, PATIENCE)
+            .expect("the partition's leader answers")
+    }
+}
+
+fn is_passing(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown)
+}
+
+/// Asks one broker whether it serves clients.
+pub struct Probe {
+    producer: BaseProducer,
+}
+
+impl Probe {
+    /// A probe of the broker at `host:port`.
+    pub fn new(address: &str) -> Probe {
+        let producer = Client::new(address)
+            .config()
+            .set("reconnect.backoff.ms", "20")
+            .set("reconnect.backoff.max.ms", "100")
+            .create()
+            .expect("the configuration is valid");
+        Probe { producer }
+    }
+
+    /// Whether the broker answers ApiVersions and Metadata, and lists so many live brokers: before
+    /// the controller has admitted a broker, no topic can be created on it.
+    pub fn sees_brokers(&self, broker_count: usize) -> bool {
+        self.producer
+            .client()
+            .fetch_metadata(None, Duration::from_millis(500))
+            .is_ok_and(|metadata| metadata.brokers().len() >= broker_count)
+    }
+}

@@ -1,0 +1,75 @@
+//! A daemon that cannot start says why in one sentence, and with an exit code from the list.
+
+use crate::daemon::{Huntd, Topics};
+use crate::kafka::{self, unique_name};
+use std::process::Command;
+
+/// Waits for the daemon's end: its exit code and its sentence.
+fn ending(huntd: Huntd) -> (Option<i32>, String) {
+    let ended = huntd.wait();
+    let sentences: Vec<&str> =
+        ended.log.lines().filter(|line| line.starts_with("huntd: ")).collect();
+    assert_eq!(sentences.len(), 1, "one sentence: {}", ended.log);
+    (ended.status.code(), sentences[0].to_owned())
+}
+
+fn assert_ends(huntd: Huntd, code: i32, words: &str) {
+    let (found, sentence) = ending(huntd);
+    assert_eq!(found, Some(code), "{sentence}");
+    assert!(sentence.contains(words), "`{words}` is not in: {sentence}");
+}
+
+#[test]
+fn a_broker_whose_name_is_unknown_ends_the_daemon_with_code_4() {
+    let topics = Topics::create(kafka::shared(), "unknown-broker", 1);
+    let huntd = Huntd::start_with(&["no-such-host.invalid:9092"], &topics, &[]);
+    assert_ends(huntd, 4, "no-such-host.invalid:9092");
+}
+
+#[test]
+fn a_broker_that_is_not_there_ends_the_daemon_with_code_4() {
+    let topics = Topics::create(kafka::shared(), "no-broker", 1);
+    assert_ends(Huntd::start_with(&["127.0.0.1:1"], &topics, &[]), 4, "brokers");
+}
+
+#[test]
+fn a_missing_topic_ends_the_daemon_with_code_5() {
+    type Rename = fn(&mut Topics, String);
+    let renames: [Rename; 3] = [
+        |topics, name| topics.input = name,
+        |topics, name| topics.output = name,
+        |topics, name| topics.dead_letters = name,
+    ];
+    for rename in renames {
+        let mut topics = Topics::create(kafka::shared(), "missing", 1);
+        let name = unique_name("nowhere");
+        rename(&mut topics, name.clone());
+        assert_ends(Huntd::start(kafka::shared(), &topics, &[]), 5, &name);
+    }
+}
+
+#[test]
+fn partition_counts_that_differ_end_the_daemon_with_code_5() {
+    let mut topics = Topics::create(kafka::shared(), "counts", 2);
+    topics.output.push_str("-three");
+    kafka::shared().client().create_topic(&topics.output, 3, &[]);
+    let huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    assert_ends(huntd, 5, "has 3 partitions");
+}
+
+#[test]
+fn a_wrong_configuration_ends_the_daemon_with_code_3() {
+    let topics = Topics::create(kafka::shared(), "config", 1);
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("queue", "blokcs = 2")]);
+    assert_ends(huntd, 3, "blokcs");
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("queue", "blocks = 0")]);
+    assert_ends(huntd, 3, "queue.blocks");
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_code_2() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_huntd")).args(["run", "--confg"]).output();
+    let ended = ended.expect("the daemon is started");
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("--confg"));
+}

@@ -1,0 +1,69 @@
+//! The consumer group: offsets for lag tools, two protocols, and no Fetch of librdkafka's.
+
+use crate::accounts::{self, Follower};
+use crate::daemon::{Huntd, Topics};
+use crate::kafka;
+use crate::players::{events, produce};
+use huntd::consumer::membership::{Membership, MembershipEvent};
+use huntd::consumer::{GroupProtocol, Options};
+use std::time::{Duration, Instant};
+
+#[test]
+fn either_protocol_delivers_and_all_offsets_are_committed_at_the_end() {
+    for protocol in ["classic", "consumer"] {
+        let topics = Topics::create(kafka::shared(), protocol, 3);
+        produce(kafka::shared(), &topics, &events(3, 30, 1..=20));
+        let setting = format!("group_protocol = \"{protocol}\"");
+        let mut huntd = Huntd::start(kafka::shared(), &topics, &[("kafka", &setting)]);
+        let mut follower = Follower::new(kafka::shared(), &topics);
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+        let ended = huntd.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+        let committed = kafka::shared().client().committed(topics.group(), &topics.input, 3);
+        assert_eq!(committed, [200, 200, 200], "{protocol}");
+    }
+}
+
+#[test]
+fn a_member_of_the_group_fetches_nothing() {
+    for group_protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+        let topics = Topics::create(kafka::shared(), "member", 2);
+        produce(kafka::shared(), &topics, &events(2, 10, 1..=10));
+        let mut membership = Membership::join(&options(&topics, group_protocol)).expect("joined");
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut assigned = Vec::new();
+        while assigned.len() < 2 {
+            assert!(Instant::now() < end, "nothing is assigned under {group_protocol:?}");
+            let event = membership.poll(Duration::from_millis(100));
+            if let Some(MembershipEvent::Assigned(partitions)) = event {
+                assigned.extend(partitions);
+            }
+        }
+        // Statistics come once a second: two more of them have seen the assignment at work.
+        let seen = Instant::now() + Duration::from_millis(2_500);
+        while Instant::now() < seen {
+            membership.poll(Duration::from_millis(100));
+        }
+        assert_eq!(membership.fetch_requests(), Some(0), "{group_protocol:?}");
+    }
+}
+
+fn options(topics: &Topics, group_protocol: GroupProtocol) -> Options {
+    Options {
+        brokers: kafka::shared().bootstrap().split(',').map(str::to_owned).collect(),
+        client_id: "huntd-test".to_owned(),
+        input_topic: topics.input.clone(),
+        group: topics.group().to_owned(),
+        group_instance_id: None,
+        group_protocol,
+        session_timeout_ms: 6_000,
+        connections_per_broker: 1,
+        fetch_wait_ms_max: 100,
+        fetch_bytes_max: 1 << 20,
+        partition_bytes_max: 1 << 20,
+        receive_ring_bytes: 4 << 20,
+        batch_bytes_max: 4 << 20,
+        read_committed: true,
+    }
+}

@@ -1,0 +1,49 @@
+//! Tests against real Apache Kafka brokers. They live in one binary, so that one broker serves all
+//! of them.
+
+#![allow(dead_code, reason = "some modules are shared with the benches, which use more of them")]
+#![allow(unreachable_pub, reason = "the modules of one test binary")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests say what they measure and skip"
+)]
+
+#[path = "../kafka/mod.rs"]
+mod kafka;
+
+mod accounts;
+
+mod bad_input;
+
+mod brokers;
+
+mod daemon;
+
+mod damage;
+
+mod data_plane;
+
+mod delivery;
+
+mod exits;
+
+mod failover;
+
+mod group;
+
+mod hot_thread;
+
+mod load;
+
+mod matches;
+
+mod outages;
+
+mod restarts;
+
+mod scrape;
+
+mod players;
+
+mod verbs;

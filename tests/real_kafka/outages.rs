@@ -1,0 +1,107 @@
+//! Where something cannot be stored for a while, its shard waits; the others go on, nothing is
+//! lost. Topics whose partitions live on one broker alone, and a broker that stops, show it.
+
+use crate::accounts::{self, Follower};
+use crate::daemon::{Huntd, Topics};
+use crate::kafka::{Cluster, Options};
+use crate::players::{events, produce};
+use std::thread;
+use std::time::Duration;
+
+/// Id of the broker that stops, and its place in the cluster.
+const STOPPING: (i32, usize) = (2, 1);
+
+/// A daemon whose output or dead letters are kept by [`STOPPING`] in part.
+struct Victim {
+    topics: Topics,
+    huntd: Huntd,
+    follower: Follower,
+}
+
+impl Victim {
+    /// Starts it on three partitions with some input, and waits until that is published.
+    fn start(cluster: &Cluster, topics: Topics) -> Victim {
+        produce(cluster, &topics, &events(3, 30, 1..=20));
+        let huntd = Huntd::start(cluster, &topics, &[("publish", "frames_per_shard = 4")]);
+        let follower = Follower::new(cluster, &topics);
+        let mut victim = Victim { topics, huntd, follower };
+        victim.wait_until_covered(cluster);
+        victim
+    }
+
+    fn wait_until_covered(&mut self, cluster: &Cluster) {
+        let Victim { topics, huntd, follower } = self;
+        accounts::wait_until_covered(cluster, topics, follower, huntd);
+    }
+
+    /// Waits until the partitions that need nothing of the stopped broker are published so far.
+    fn wait_for_others(&mut self, held_up: usize, end: i64) {
+        let others: Vec<(usize, i64)> =
+            (0..3).filter(|place| *place != held_up).map(|place| (place, end)).collect();
+        let follower = &mut self.follower;
+        self.huntd.wait_until("the others go on", |_| follower.covers(&others));
+        assert!(follower.next_offset(held_up) < end, "a broker that it needs is away");
+    }
+
+    fn finish(mut self, cluster: &Cluster) -> Topics {
+        self.wait_until_covered(cluster);
+        let ended = self.huntd.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        accounts::assert_is_the_replay(cluster, &self.topics, self.follower);
+        self.topics
+    }
+}
+
+#[test]
+fn what_cannot_be_stored_for_a_while_holds_up_its_shard_alone_and_arrives_later() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let mut topics = Topics::create(&cluster, "letters-wait", 3);
+    topics.dead_letters.push_str("-alone");
+    cluster.client().create_topic_on(&topics.dead_letters, &[STOPPING.0], &[]);
+    let mut letters = Victim::start(&cluster, topics);
+    let mut output = Victim::start(&cluster, output_on_each("output-waits", &cluster));
+    let stopped = Victim::start(&cluster, output_on_each("stop-waits", &cluster));
+
+    cluster.broker_mut(STOPPING.1).stop();
+    let no_events = [(0, b"".as_slice(), b"no event".as_slice()); 300];
+    cluster.client().produce(&letters.topics.input, no_events);
+    for round in 21..=40 {
+        for victim in [&letters, &output, &stopped] {
+            produce(&cluster, &victim.topics, &events(3, 30, round..=round));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    output.wait_for_others(1, 400);
+    letters.wait_for_others(0, 400);
+    thread::sleep(Duration::from_millis(1_500));
+    let committed = cluster.client().committed(letters.topics.group(), &letters.topics.input, 3);
+    assert!(committed[0] <= 200, "what no letter tells is not committed: {committed:?}");
+    let stopped = a_stop_is_over_in_time(&cluster, stopped);
+
+    cluster.broker_mut(STOPPING.1).restart(3);
+    let topics = letters.finish(&cluster);
+    assert_eq!(cluster.client().watermarks(&topics.dead_letters, 0), (0, 300));
+    output.finish(&cluster);
+    stopped.finish(&cluster);
+}
+
+fn output_on_each(what: &str, cluster: &Cluster) -> Topics {
+    let mut topics = Topics::create(cluster, what, 3);
+    topics.output.push_str("-alone");
+    cluster.client().create_topic_on(&topics.output, &[1, STOPPING.0, 3], &[]);
+    topics
+}
+
+/// A daemon that cannot publish what it has says so when it is stopped, and the next start
+/// publishes it. Nor does a start that waits for its fence hold up a stop.
+fn a_stop_is_over_in_time(cluster: &Cluster, mut victim: Victim) -> Victim {
+    victim.wait_for_others(1, 400);
+    let ended = victim.huntd.stop();
+    assert_eq!(ended.status.code(), Some(4), "{}:\n{}", ended.status, ended.log);
+    let sentence = "were not acknowledged in time; the next start publishes them";
+    assert!(ended.log.contains(sentence), "{}", ended.log);
+    let mut huntd = Huntd::start(cluster, &victim.topics, &[]);
+    huntd.wait_until("assigned", |huntd| huntd.log().contains("\"message\":\"assigned\""));
+    huntd.stop();
+    Victim { huntd: Huntd::start(cluster, &victim.topics, &[]), ..victim }
+}

@@ -1,0 +1,82 @@
+//! Daemons that end, in order or not, and daemons that share a group: the output stays right.
+
+use crate::accounts::{self, Follower};
+use crate::daemon::{Huntd, Topics};
+use crate::kafka;
+use crate::players::Load;
+
+/// A place of its own in the group, so that a restart waits for no session to end.
+const STATIC: (&str, &str) = ("kafka", "group_instance_id = \"one\"");
+
+/// Waits until the output of every partition has moved on by some events.
+fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mut Huntd) {
+    let goal = |place: usize| (place, follower.next_offset(place) + 200);
+    let goals: Vec<(usize, i64)> = (0..topics.partitions as usize).map(goal).collect();
+    huntd.wait_until("the output goes on", |_| follower.covers(&goals));
+}
+
+#[test]
+fn kills_and_stops_under_load_leave_an_output_without_gaps_or_repetitions() {
+    let topics = Topics::create(kafka::shared(), "restarts", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut epochs = follower.epochs();
+    for round in 0..5 {
+        let mut huntd = Huntd::start(kafka::shared(), &topics, &[STATIC]);
+        wait_for_more(&topics, &mut follower, &mut huntd);
+        let now = follower.epochs();
+        assert!(epochs.iter().zip(&now).all(|(before, now)| before < now), "{epochs:?} {now:?}");
+        epochs = now;
+        if round % 2 == 0 {
+            huntd.kill9();
+        } else {
+            // Under full load, and within five seconds.
+            let ended = huntd.stop();
+            assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        }
+    }
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[STATIC]);
+    wait_for_more(&topics, &mut follower, &mut huntd);
+    load.finish();
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+/// Waits until a daemon owns so many partitions.
+fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
+    huntd.wait_until(&format!("{partitions} partitions owned"), |huntd| {
+        huntd.log().contains("\"address\"") && huntd.metric("huntd_shards_owned") == partitions
+    });
+}
+
+#[test]
+fn partitions_move_between_the_daemons_of_a_group_and_the_output_stays_right() {
+    let topics = Topics::create(kafka::shared(), "moving", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut first = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut first, 4);
+    wait_for_more(&topics, &mut follower, &mut first);
+
+    let mut second = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut second, 2);
+    wait_until_owned(&mut first, 2);
+    wait_for_more(&topics, &mut follower, &mut second);
+    let ended = first.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    wait_until_owned(&mut second, 4);
+    wait_for_more(&topics, &mut follower, &mut second);
+
+    let mut third = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut third, 2);
+    wait_for_more(&topics, &mut follower, &mut third);
+    second.kill9();
+    wait_until_owned(&mut third, 4);
+    load.finish();
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut third);
+    let ended = third.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}

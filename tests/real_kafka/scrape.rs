@@ -1,0 +1,102 @@
+//! What a running daemon shows: its HTTP pages, and its tasks in `/proc`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// One GET: the status code and the body.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the daemon listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout can be set");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the daemon reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("the daemon answers");
+    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (code.expect("an answer has a status code"), body.to_owned())
+}
+
+/// The page `/metrics` at one moment.
+pub struct Page(String);
+
+impl Page {
+    pub fn of(address: &str) -> Page {
+        let (code, body) = get(address, "/metrics");
+        assert_eq!(code, 200, "{body}");
+        Page(body)
+    }
+
+    /// Values of all samples of a family, with their labels as they stand between the braces.
+    pub fn samples<'a>(&'a self, family: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+        self.0.lines().filter_map(move |line| {
+            let (name, value) = line.strip_prefix(family)?.rsplit_once(' ')?;
+            let labels = match name {
+                "" => "",
+                _ => name.strip_prefix('{')?.strip_suffix('}')?,
+            };
+            Some((labels, value.parse().ok()?))
+        })
+    }
+
+    /// The value of a family without labels.
+    pub fn value(&self, family: &str) -> u64 {
+        let (_, value) = self.samples(family).next().unwrap_or_else(|| panic!("no {family}"));
+        value
+    }
+
+    /// Events that the engine has dealt with, and records that were rejected.
+    pub fn events(&self) -> u64 {
+        let counted = ["events_applied", "events_refused", "events_no_op", "records_rejected"];
+        counted.iter().map(|name| self.value(&format!("huntd_{name}_total"))).sum()
+    }
+
+    /// The sum over all partitions of how far a stage is.
+    pub fn progress(&self, stage: &str) -> u64 {
+        let label = format!("stage=\"{stage}\"");
+        let offsets = self.samples("huntd_progress_offset");
+        offsets.filter(|(labels, _)| labels.contains(&label)).map(|(_, offset)| offset).sum()
+    }
+}
+
+/// A thread of the daemon, or one that the kernel runs for it.
+#[derive(Debug)]
+pub struct Task {
+    pub id: u32,
+    pub name: String,
+    /// The cores that it may run on, in the kernel's form: `0-2,5`.
+    pub cores_allowed: String,
+    /// Nanoseconds that it ran.
+    pub ran_ns: u64,
+    /// Nanoseconds that it was ready to run and waited for a core.
+    pub waited_ns: u64,
+}
+
+/// All tasks of a process now.
+pub fn tasks(pid: u32) -> Vec<Task> {
+    let folder = fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    // A task that ends while it is looked at is none.
+    names.filter_map(|name| task(pid, name.parse().ok()?)).collect()
+}
+
+fn task(pid: u32, id: u32) -> Option<Task> {
+    let read = |file| fs::read_to_string(format!("/proc/{pid}/task/{id}/{file}")).ok();
+    let status = read("status")?;
+    let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
+    let schedule = read("schedstat")?;
+    let mut times = schedule.split_whitespace().map(str::parse);
+    Some(Task {
+        id,
+        name: field("Name:")?.to_owned(),
+        cores_allowed: field("Cpus_allowed_list:")?.to_owned(),
+        ran_ns: times.next()?.ok()?,
+        waited_ns: times.next()?.ok()?,
+    })
+}
+
+/// The thread that runs the event path.
+pub fn hot_task(pid: u32) -> Task {
+    tasks(pid).into_iter().find(|task| task.name == "hot").expect("there is a hot thread")
+}

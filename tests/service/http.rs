@@ -1,0 +1,263 @@
+//! The pages, and what becomes of requests that are none.
+
+use huntd::limits::{HTTP_CONNECTIONS_MAX, HTTP_HEAD_BYTES_MAX};
+use huntd::metrics::{Counter, Gauge, Metrics};
+use huntd::progress::Progress;
+use huntd::service::exporter::{Asked, Method, Page, Refused, asked};
+use huntd::service::exposition::{FAMILIES, render};
+use huntd::service::status::{Phase, Status};
+use huntd::service::{Observed, Options, Service, log};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn observed() -> Observed {
+    Observed {
+        metrics: Arc::new(Metrics::with_reasons(&["too_far", "no_treasure"], &["not_json"])),
+        progress: Arc::new(Progress::new()),
+        status: Arc::new(Status::new()),
+    }
+}
+
+fn start(observed: &Observed) -> Service {
+    let options = Options {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        log_format: log::Format::Text,
+        log_level: tracing::Level::ERROR,
+    };
+    Service::start(&options, observed.clone(), || ()).expect("a free port")
+}
+
+fn connect(service: &Service) -> TcpStream {
+    let stream = TcpStream::connect(service.address()).expect("the service listens");
+    // Only a guard against waiting for ever.
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    stream
+}
+
+/// Everything that comes back for these bytes.
+fn answer(service: &Service, request: &[u8]) -> String {
+    let mut stream = connect(service);
+    stream.write_all(request).expect("the service reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer, then the end");
+    answer
+}
+
+/// Status and body of a page.
+fn get(service: &Service, path: &str) -> (u16, String) {
+    let answer = answer(service, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+#[test]
+fn readiness_follows_the_phase_and_gives_the_reason() {
+    let observed = observed();
+    let service = start(&observed);
+    let reason = |text: &str| (503, format!("{text}\n"));
+    assert_eq!(get(&service, "/readyz"), reason("huntd is starting"));
+    observed.status.enter(Phase::Joining);
+    assert_eq!(get(&service, "/readyz"), reason("huntd waits to join the consumer group"));
+    observed.status.enter(Phase::Connecting);
+    assert_eq!(get(&service, "/readyz"), reason("huntd waits for connections to the brokers"));
+    observed.status.enter(Phase::Ready);
+    assert_eq!(get(&service, "/readyz"), (200, "ready\n".to_owned()));
+    observed.status.set_halted_shards(2);
+    assert_eq!(get(&service, "/readyz"), reason("2 shards have halted: read the log"));
+    observed.status.enter(Phase::Draining);
+    observed.status.enter(Phase::Ready);
+    assert_eq!(get(&service, "/readyz"), reason("huntd is draining"), "draining is final");
+    assert_eq!(get(&service, "/livez"), (200, "live\n".to_owned()));
+    service.finish();
+}
+
+#[test]
+fn what_is_no_page_gets_a_status_that_says_so() {
+    let service = start(&observed());
+    let status = |request: &str| answer(&service, request.as_bytes())[9..12].to_owned();
+    assert_eq!(get(&service, "/").0, 404);
+    assert_eq!(get(&service, "/metrics/x").0, 404);
+    assert_eq!(get(&service, "/livez?verbose").0, 200);
+    assert_eq!(status("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"), "405");
+    assert_eq!(status("GET nonsense\r\n\r\n"), "400");
+    assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(HTTP_HEAD_BYTES_MAX))), "431");
+    let headers: String = (0..100).map(|n| format!("h{n}: v\r\n")).collect();
+    assert_eq!(status(&format!("GET / HTTP/1.1\r\n{headers}\r\n")), "431");
+    let head = answer(&service, b"HEAD /livez HTTP/1.1\r\n\r\n");
+    assert!(head.contains("Content-Length: 5\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    service.finish();
+}
+
+#[test]
+fn a_request_may_come_in_pieces() {
+    let service = start(&observed());
+    let mut stream = connect(&service);
+    for byte in b"GET /livez HTTP/1.1\r\n\r\n" {
+        stream.write_all(&[*byte]).expect("the service reads");
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    service.finish();
+}
+
+#[test]
+fn idle_clients_hold_their_connections_for_a_while_and_no_more_than_theirs() {
+    let service = start(&observed());
+    let mut idle: Vec<_> = (0..HTTP_CONNECTIONS_MAX).map(|_| connect(&service)).collect();
+    // All places are taken: the next request is served once a place is free, by its own client or
+    // by the time that an exchange may take.
+    drop(idle.pop());
+    assert_eq!(get(&service, "/livez").0, 200);
+    for mut stream in idle {
+        assert_eq!(stream.read(&mut [0]).expect("the service closes it"), 0);
+    }
+    service.finish();
+}
+
+/// Seeds a random test, anew for each run unless it is given. A failing test shows the line.
+fn seed() -> u64 {
+    let given = std::env::var("HUNTD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or(std::process::id().into());
+    println!("to run this again: HUNTD_TEST_SEED={seed}");
+    seed
+}
+
+#[test]
+fn whatever_bytes_come_get_an_answer_or_a_close() {
+    let service = start(&observed());
+    let seed = seed();
+    let mut state = seed;
+    let mut random = move |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % bound
+    };
+    let valid = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+    let mut seen = BTreeSet::new();
+    for round in 0..20_000 {
+        let mut bytes = valid.to_vec();
+        for _ in 0..random(4) {
+            let at = random(bytes.len());
+            match random(4) {
+                0 => bytes[at] = random(256) as u8,
+                1 => bytes.insert(at, random(256) as u8),
+                2 => bytes.truncate(at + 1),
+                _ => bytes = (0..random(100) + 1).map(|_| random(256) as u8).collect(),
+            }
+        }
+        let parsed = asked(&bytes);
+        seen.insert(format!("{parsed:?}"));
+        if round % 200 == 0 {
+            let mut stream = connect(&service);
+            stream.write_all(&bytes).expect("the service reads");
+            stream.shutdown(std::net::Shutdown::Write).expect("half closes");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("an answer or a close");
+            assert_eq!(answer.is_empty(), parsed == Asked::More, "seed={seed} round={round}");
+        }
+    }
+    for must in [
+        Asked::More,
+        Asked::Page(Page::Metrics, Method::Get),
+        Asked::Refused(Refused::Malformed),
+        Asked::Refused(Refused::NotFound),
+    ] {
+        assert!(seen.contains(&format!("{must:?}")), "{must:?} never came up: seed={seed}");
+    }
+    assert_eq!(get(&service, "/livez").0, 200);
+    service.finish();
+}
+
+/// The samples of a page, checked against the format: each belongs to the family announced last,
+/// and none comes twice.
+fn samples(page: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut family = (String::new(), String::new());
+    let mut announced = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, sentence) = help.split_once(' ').expect("a name and a sentence");
+            assert!(sentence.ends_with('.'), "{line}");
+            assert!(announced.insert(name.to_owned()), "announced twice: {line}");
+            family.0 = name.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a name and a kind");
+            assert_eq!(name, family.0);
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            family.1 = kind.to_owned();
+        } else {
+            let (sample, value) = line.rsplit_once(' ').expect("a sample and a value");
+            let name = sample.split('{').next().expect("a name");
+            let suffix = name.strip_prefix(&family.0).expect("a sample of the family");
+            let suffixes: &[&str] =
+                if family.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            assert!(suffixes.contains(&suffix), "{line}");
+            let value = value.parse().expect("a number");
+            assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_metrics_page_has_every_value_under_its_name() {
+    let observed = observed();
+    observed.metrics.add(Counter::EventsApplied, 41);
+    observed.metrics.add(Counter::EventsApplied, 1);
+    observed.metrics.refusals.count(1);
+    observed.metrics.set_gauge(Gauge::QueueBlocks, 3);
+    observed.metrics.end_to_end_us(1_000);
+    observed.metrics.end_to_end_us(70_000_000);
+    observed.metrics.end_to_end_us(-5);
+    let shard = observed.progress.shard(7);
+    shard.generation.set(1);
+    shard.fetched.set(20);
+    shard.acked.set(12);
+    let service = start(&observed);
+    let (status, page) = get(&service, "/metrics");
+    assert_eq!(status, 200);
+    let values = samples(&page);
+    for (sample, value) in [
+        ("huntd_events_applied_total", 42.0),
+        ("huntd_refusals_total{reason=\"too_far\"}", 0.0),
+        ("huntd_refusals_total{reason=\"no_treasure\"}", 1.0),
+        ("huntd_rejects_total{reason=\"not_json\"}", 0.0),
+        ("huntd_queue_blocks", 3.0),
+        ("huntd_shards_owned", 1.0),
+        ("huntd_progress_offset{partition=\"7\",stage=\"fetched\"}", 20.0),
+        ("huntd_progress_offset{partition=\"7\",stage=\"acked\"}", 12.0),
+        ("huntd_end_to_end_seconds_sum", 70.001),
+        ("huntd_end_to_end_seconds_count", 3.0),
+        ("huntd_end_to_end_seconds_bucket{le=\"0.000064\"}", 1.0),
+        ("huntd_end_to_end_seconds_bucket{le=\"67.108864\"}", 2.0),
+        ("huntd_end_to_end_seconds_bucket{le=\"+Inf\"}", 3.0),
+        ("huntd_ready", 0.0),
+    ] {
+        assert_eq!(values.get(sample), Some(&value), "{sample}");
+    }
+    assert!(values["huntd_resident_memory_bytes"] > 1e6);
+    for name in FAMILIES.iter().map(|family| family.name) {
+        assert!(page.contains(&format!("# HELP {name} ")), "{name}");
+    }
+    service.finish();
+}
+
+#[test]
+fn lag_is_absent_while_the_end_of_the_log_is_unknown() {
+    let observed = observed();
+    let lag = || samples(&render(&observed)).remove("huntd_lag_records{partition=\"3\"}");
+    let shard = observed.progress.shard(3);
+    shard.acked.set(10);
+    shard.high_watermark.set(25);
+    assert_eq!(lag(), None, "not owned");
+    shard.generation.set(2);
+    assert_eq!(lag(), Some(15.0));
+    shard.high_watermark.set(-1);
+    assert_eq!(lag(), None, "unknown");
+}

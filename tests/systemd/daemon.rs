@@ -1,0 +1,134 @@
+//! huntd as a systemd service: start, status, watchdog, clean stop.
+
+use super::session::{Session, possible};
+use rdkafka::config::ClientConfig;
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Settings of the shipped unit that a user session cannot have, that hide this test's files, or
+/// that need mounts which containers forbid. Capabilities and system calls stay as restricted as
+/// they are shipped.
+const LEFT_OUT: &[&str] = &[
+    "DynamicUser=",
+    "StateDirectory=",
+    "StateDirectoryMode=",
+    "EnvironmentFile=",
+    "Private",
+    "Protect",
+    "WatchdogSec=",
+    "WantedBy=",
+];
+
+const PARTITIONS: i32 = 2;
+
+/// The shipped unit, with this build's program and a configuration of this test's.
+fn unit(config: &Path) -> String {
+    let shipped = std::fs::read_to_string("systemd/huntd.service").expect("the repository has it");
+    let kept = shipped.lines().filter(|line| !LEFT_OUT.iter().any(|key| line.starts_with(key)));
+    let unit = kept.collect::<Vec<_>>().join("\n");
+    let unit = unit.replace("/usr/local/bin/huntd", env!("CARGO_BIN_EXE_huntd"));
+    let unit = unit.replace("/etc/huntd/huntd.toml", &config.display().to_string());
+    let ends = ends_file(config);
+    // Short, so that a stopped process is found soon. systemd forgets an inactive unit, so the ends
+    // of its processes are written down.
+    let added = format!(
+        "[Service]\nWatchdogSec=3\nExecStopPost=/bin/sh -c \
+         'echo $SERVICE_RESULT $EXIT_CODE $EXIT_STATUS >> {}'\n",
+        ends.display()
+    );
+    unit.replace("[Service]\n", &added)
+}
+
+/// Where each end of the service is written down, a line each.
+fn ends_file(config: &Path) -> PathBuf {
+    config.with_file_name("ends")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("huntd serves HTTP");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// A broker in this process, which the namespaces of the session can reach: they share the network.
+fn cluster() -> MockCluster<'static, DefaultProducerContext> {
+    let cluster = MockCluster::new(1).expect("a mock cluster");
+    for topic in ["hunt-events", "hunt-updates", "hunt-dead-letters"] {
+        cluster.create_topic(topic, PARTITIONS, 1).expect("a topic");
+    }
+    cluster
+}
+
+/// One player joins in each partition.
+fn produce_joins(brokers: &str) {
+    let mut config = ClientConfig::new();
+    let producer: BaseProducer =
+        config.set("bootstrap.servers", brokers).create().expect("a producer");
+    for partition in 0..PARTITIONS {
+        let event = format!(
+            r#"{{"type":"join","player_id":{},"seq":1,"ts_us":1767225600000000,"x":100,"y":100}}"#,
+            partition + 1
+        );
+        let record = BaseRecord::<(), _>::to("hunt-events").partition(partition).payload(&event);
+        producer.send(record).expect("there is room");
+    }
+    producer.flush(Duration::from_secs(30)).expect("the mock takes them");
+}
+
+#[test]
+fn systemd_starts_watches_and_stops_huntd() {
+    if !possible("systemd_starts_watches_and_stops_huntd") {
+        return;
+    }
+    let cluster = cluster();
+    let port = free_port();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let units = folder.path().join("config/systemd/user");
+    std::fs::create_dir_all(&units).expect("a folder");
+    let config = folder.path().join("huntd.toml");
+    let brokers = cluster.bootstrap_servers();
+    produce_joins(&brokers);
+    let text =
+        format!("[kafka]\nbrokers = [\"{brokers}\"]\n[service]\nlisten = \"127.0.0.1:{port}\"\n");
+    std::fs::write(&config, text).expect("a file");
+    std::fs::write(units.join("huntd.service"), unit(&config)).expect("a file");
+
+    let mut session = Session::start(folder.path());
+    // Type=notify: start returns once READY was said.
+    let (code, printed) = session.run("systemctl --user start huntd");
+    assert_eq!(code, 0, "{printed}\n{}", session.run("systemctl --user status huntd").1);
+    assert_eq!(session.property("huntd", "ActiveState"), "active");
+    session.property_until("huntd", "StatusText", |text| {
+        text.starts_with("huntd is ready: 2 shards") && text.ends_with(", 0 records behind")
+    });
+    assert!(get(port, "/readyz").starts_with("HTTP/1.1 200 "));
+    let metrics = get(port, "/metrics");
+    assert!(metrics.contains("\nhuntd_ready 1\n"), "{metrics}");
+    assert!(metrics.contains("\nhuntd_records_received_total 2\n"), "{metrics}");
+
+    // A process that is stopped feeds no watchdog: systemd replaces it.
+    let first = session.property("huntd", "MainPID");
+    assert_eq!(session.run(&format!("kill -STOP {first}")).0, 0);
+    session.property_until("huntd", "NRestarts", |count| count == "1");
+    session.property_until("huntd", "ActiveState", |state| state == "active");
+    let second = session.property("huntd", "MainPID");
+    assert_ne!(first, second);
+
+    let (code, printed) = session.run("systemctl --user stop huntd");
+    assert_eq!(code, 0, "{printed}");
+    assert_eq!(session.property("huntd", "ActiveState"), "inactive");
+    let ends = std::fs::read_to_string(ends_file(&config)).expect("the service has ended twice");
+    let ends: Vec<_> = ends.lines().collect();
+    assert_eq!(ends, ["watchdog killed ABRT", "success exited 0"]);
+}

@@ -1,0 +1,307 @@
+//! The tools from outside: recorded matches as events, and events into a broker.
+//!
+//! The recordings are not part of the project: `HUNTD_MATCH_DATA` names a folder that holds them.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests say what they skip")]
+
+use huntd::decoder::{Decoder, Origin};
+use huntd::engine::event::Action;
+use huntd::service::cli::{Compression, LoadArgs, MatchFormat};
+use huntd::tools::load;
+use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
+use huntd::tools::source::Source;
+use huntd::tools::synthetic::SyntheticOptions;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message;
+use rdkafka::mocking::MockCluster;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const BASE_MS: i64 = 1_767_225_600_000;
+
+/// The recordings, or nothing where they are absent and may be.
+fn recordings(test: &str) -> Option<Vec<PathBuf>> {
+    let folder = std::env::var("HUNTD_MATCH_DATA").unwrap_or_else(|_| "../shared/data".to_owned());
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        let is_ci = std::env::var("CI").as_deref() == Ok("true");
+        assert!(!is_ci, "{test} wants recorded matches: set HUNTD_MATCH_DATA to their folder");
+        eprintln!("skipped: {test}: no recorded matches in {folder}: set HUNTD_MATCH_DATA");
+        return None;
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("the folder can be listed").path())
+        .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{folder} holds recordings");
+    Some(files)
+}
+
+/// What the events of one recording come to.
+#[derive(Default)]
+struct Tally {
+    events: u64,
+    kinds: BTreeMap<&'static str, u64>,
+}
+
+/// Reads a recording through, and checks what holds for every one.
+fn check_recording(file: PathBuf, zones: u16) -> Tally {
+    let format = format_of(&file, None).expect("the first line tells the game");
+    let options = MatchOptions { file, format, zones, repeat: 1, base_ms: BASE_MS };
+    let mut events = MatchEvents::open(options).expect("the recording is there");
+    let mut decoder = Decoder::new();
+    let mut tally = Tally::default();
+    let mut last = vec![(-1, i64::MIN); usize::from(zones)];
+    // Where each player is, and its last number.
+    let mut players: BTreeMap<u64, (Option<u16>, u64)> = BTreeMap::new();
+    while let Some(record) = events.next_record().expect("the recording is fine") {
+        let (offset, time_ms) = last[usize::from(record.partition)];
+        assert_eq!(record.offset, offset + 1);
+        assert!(record.time_ms >= time_ms, "time runs forwards");
+        last[usize::from(record.partition)] = (record.offset, record.time_ms);
+        let origin = Origin { offset: record.offset, time_ms: record.time_ms };
+        let value = record.value.expect("an event has a value").to_vec();
+        let event = decoder.decode(origin, Some(&value)).expect("every event is valid");
+        tally.events += 1;
+        *tally.kinds.entry(kind(&event.action)).or_default() += 1;
+        if event.player_id == 0 {
+            continue;
+        }
+        let (place, seq) = players.entry(event.player_id).or_default();
+        assert_eq!(event.seq, *seq + 1, "player {}", event.player_id);
+        *seq = event.seq;
+        match event.action {
+            Action::Join { x, y } => {
+                assert_eq!(*place, None, "player {} joins twice", event.player_id);
+                assert!(x >= 0 && y >= 0);
+                *place = Some(record.partition);
+            }
+            Action::Leave { .. } => {
+                assert_eq!(*place, Some(record.partition), "player {}", event.player_id);
+                *place = None;
+            }
+            _ => assert_eq!(*place, Some(record.partition), "player {}", event.player_id),
+        }
+    }
+    assert!(players.values().all(|(place, _)| place.is_none()), "everybody leaves at the end");
+    tally
+}
+
+fn kind(action: &Action) -> &'static str {
+    match action {
+        Action::Join { .. } | Action::Arrive { .. } => "join",
+        Action::Leave { to_zone: None } => "leave",
+        Action::Leave { to_zone: Some(_) } => "cross",
+        Action::Move { .. } => "move",
+        Action::Rotate { .. } => "rotate",
+        Action::Shoot { .. } => "shoot",
+        Action::Loot { .. } => "loot",
+        Action::Use { .. } => "use",
+        Action::Tick => "tick",
+        Action::HuntStart { .. } => "hunt_start",
+        Action::HuntEnd { .. } => "hunt_end",
+    }
+}
+
+#[test]
+fn every_recorded_match_is_a_valid_game_in_one_zone_and_in_many() {
+    let Some(files) = recordings("every_recorded_match_is_a_valid_game_in_one_zone_and_in_many")
+    else {
+        return;
+    };
+    for file in files {
+        let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        let whole = check_recording(file.clone(), 1);
+        let parts = check_recording(file, 4);
+        println!("{name}: {} events, {:?}", whole.events, whole.kinds);
+        println!("{name} in 4 zones: {} events, {:?}", parts.events, parts.kinds);
+        for kind in ["rotate", "shoot", "loot"] {
+            assert_eq!(whole.kinds.get(kind), parts.kinds.get(kind), "{kind}s are in some zone");
+        }
+        let seen = |tally: &Tally| {
+            let count = |kind| tally.kinds.get(kind).copied().unwrap_or(0);
+            // A crossing is a leave and a join instead of a move.
+            count("move") + count("join")
+        };
+        assert_eq!(seen(&whole), seen(&parts));
+        if name.contains("black_gold") {
+            assert!(whole.events >= 600_000, "{} events", whole.events);
+        }
+    }
+}
+
+#[test]
+fn a_load_is_in_the_topic_byte_for_byte() {
+    let cluster = MockCluster::new(1).expect("the mock cluster starts");
+    cluster.create_topic("events", 3, 1).expect("the topic can be created");
+    let args = LoadArgs {
+        brokers: vec![cluster.bootstrap_servers()],
+        topic: "events".to_owned(),
+        events: Some(3_000),
+        rate: None,
+        players: 100,
+        partitions: None,
+        seed: 9,
+        match_file: None,
+        format: None,
+        repeat: 1,
+        base_ms: Some(BASE_MS),
+        compression: Compression::Lz4,
+    };
+    load::run(&args).expect("the load arrives");
+    let options = SyntheticOptions {
+        seed: 9,
+        players: 100,
+        zones: 3,
+        rate: huntd::tools::synthetic::RATE_UNPACED,
+        base_us: BASE_MS * 1000,
+    };
+    let mut source = Source::synthetic(options, 3_000);
+    let mut expected: BTreeMap<(u16, i64), (i64, Vec<u8>)> = BTreeMap::new();
+    while let Some(record) = source.next_record().expect("the generator never fails") {
+        let value = record.value.expect("an event has a value").to_vec();
+        expected.insert((record.partition, record.offset), (record.time_ms, value));
+    }
+    let stored = stored_records(&cluster.bootstrap_servers(), 3, expected.len());
+    assert!(stored == expected, "the topic holds what the generator made");
+}
+
+fn stored_records(
+    brokers: &str,
+    partitions: i32,
+    count: usize,
+) -> BTreeMap<(u16, i64), (i64, Vec<u8>)> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("group.id", "reader")
+        .create()
+        .expect("the consumer starts");
+    let mut list = TopicPartitionList::new();
+    for partition in 0..partitions {
+        list.add_partition_offset("events", partition, Offset::Beginning).expect("it is new");
+    }
+    consumer.assign(&list).expect("the partitions exist");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut stored = BTreeMap::new();
+    while stored.len() < count && Instant::now() < deadline {
+        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
+            let place = (message.partition() as u16, message.offset());
+            let time_ms = message.timestamp().to_millis().expect("records have timestamps");
+            stored.insert(place, (time_ms, message.payload().unwrap_or_default().to_vec()));
+        }
+    }
+    stored
+}
+
+#[test]
+fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
+    let cluster = MockCluster::new(1).expect("the mock cluster starts");
+    cluster.create_topic("events", 2, 1).expect("the topic can be created");
+    let mut args = LoadArgs {
+        brokers: vec![cluster.bootstrap_servers()],
+        topic: "events".to_owned(),
+        events: Some(10),
+        rate: None,
+        players: 1,
+        partitions: Some(3),
+        seed: 1,
+        match_file: None,
+        format: None,
+        repeat: 1,
+        base_ms: None,
+        compression: Compression::None,
+    };
+    let error = load::run(&args).expect_err("the topic is too small");
+    assert_eq!(error.exit_code().number(), 5);
+    assert!(error.to_string().contains("2 partitions"), "{error}");
+    args.brokers = vec!["127.0.0.1:1".to_owned()];
+    let error = load::run(&args).expect_err("nobody listens there");
+    assert_eq!(error.exit_code().number(), 4, "{error}");
+}
+
+#[test]
+fn the_first_line_tells_the_game_and_a_name_overrules_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("match.jsonl");
+    for (line, expected) in [
+        (r#"{"ts_ms":0,"type":"server_details","sec_per_tick":0.3}"#, MatchFormat::Prbf2),
+        (r#"{"ts_ms":0,"time":"2018-02-24T18:06:04Z","type":"world"}"#, MatchFormat::Csgo),
+        (r#"{"ts_ms":0,"type":"match","fps":30.0}"#, MatchFormat::RocketLeague),
+    ] {
+        std::fs::write(&file, line).expect("the file can be written");
+        assert_eq!(format_of(&file, None).expect("the line tells"), expected);
+        let named = format_of(&file, Some(MatchFormat::Csgo));
+        assert_eq!(named.is_ok(), expected == MatchFormat::Csgo, "no adapter reads other games");
+    }
+    std::fs::write(&file, r#"{"type":"tick","seq":1,"ts_us":5}"#).expect("it can be written");
+    assert!(format_of(&file, None).is_err());
+    let named = format_of(&file, Some(MatchFormat::Csgo)).expect("the line tells nothing else");
+    assert_eq!(named, MatchFormat::Csgo);
+    std::fs::write(&file, "").expect("it can be written");
+    assert!(format_of(&file, Some(MatchFormat::Csgo)).is_err(), "an empty file is no match");
+}
+
+#[test]
+fn a_demo_with_partitions_that_get_no_event_closes_its_accounts() {
+    let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
+        .args(["demo", "--events", "1", "--partitions", "8"])
+        .output()
+        .expect("the binary runs");
+    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+}
+
+#[test]
+fn a_file_that_holds_no_match_is_a_sentence_that_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, content: &[u8]| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, content).expect("the file can be written");
+        file
+    };
+    let whole = zstd::encode_all(&b"{\"ts_ms\":0,\"sec_per_tick\":0.3}\n"[..], 1);
+    let whole = whole.expect("memory takes it");
+    for (file, sentence) in [
+        (file("empty.jsonl", b""), "is empty; write events"),
+        (file("cut.jsonl.zst", &whole[..whole.len() - 3]), "is cut short or damaged"),
+        (file("other.jsonl.zst", b"{}"), "is cut short or damaged"),
+        (file("text.jsonl", b"nothing\n"), "line 1 of"),
+        (folder.path().to_owned(), "Is a directory"),
+        (folder.path().join("missing"), "No such file"),
+    ] {
+        let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["replay", "--match"])
+            .arg(&file)
+            .output()
+            .expect("the binary runs");
+        let error = String::from_utf8_lossy(&replay.stderr);
+        assert_eq!(replay.status.code(), Some(2), "{}: {error}", file.display());
+        assert!(error.contains(sentence) && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
+    let run = |seed: &str| -> serde_json::Value {
+        let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["demo", "--events", "20000", "--rate", "0", "--players", "200"])
+            .args(["--partitions", "3", "--json", "--seed", seed])
+            .output()
+            .expect("the binary runs");
+        let text = String::from_utf8_lossy(&demo.stdout);
+        assert!(demo.status.success(), "{text}{}", String::from_utf8_lossy(&demo.stderr));
+        let last = text.lines().last().expect("the report is there");
+        serde_json::from_str(last).expect("the last line is the JSON object")
+    };
+    let report = run("1");
+    let number = |key: &str| report[key].as_u64().expect("the key is there");
+    assert_eq!(number("events"), 20_000);
+    assert_eq!((number("lost"), number("duplicated"), number("rejects")), (0, 0, 0));
+    assert!(number("updates") > 0 && number("refusals") > 0);
+    assert!(report["latency_us"]["p999"].as_u64() >= report["latency_us"]["p50"].as_u64());
+    assert_eq!(run("1")["digest"], report["digest"]);
+    assert_ne!(run("2")["digest"], report["digest"]);
+}
