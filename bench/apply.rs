@@ -1,0 +1,200 @@
+//! Nanoseconds per event of the engine, for a mixed load: 60 % move, 20 % rotate, 10 % shoot, 10 %
+//! loot, with hunts running, and for a crowd that joins at once.
+//!
+//! Goal: what one event costs on one core, the worst single one included. Not a goal: decoding, or
+//! what publishing the updates costs. The digest at the end shows that no change made the engine
+//! faster by making it do something else. `--smoke` runs everything once with few events.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
+
+use huntd::engine::event::{Action, Event};
+use huntd::engine::update::Updates;
+use huntd::engine::{EVENTS_AHEAD, Shard};
+use huntd::runtime::allocator;
+use huntd::service::rules::built_in;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Events of a block: what a broker's answer holds for a zone when there is much to do.
+const BLOCK_EVENTS: usize = 4096;
+
+/// A seeded generator, so that every run plays the same game.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// What a client knows of its player.
+#[derive(Clone, Copy)]
+struct Player {
+    x: i32,
+    y: i32,
+    seq: u64,
+}
+
+/// Makes the events of a game in which players walk about.
+struct Load {
+    random: Random,
+    players: Vec<Player>,
+    side_cm: i32,
+    events: i64,
+    hunts: u32,
+}
+
+impl Load {
+    fn new(players: u64, side_cm: i32) -> Load {
+        let mut random = Random(0x9e37_79b9);
+        let mut place = || random.below(side_cm as u64) as i32;
+        let players = (0..players).map(|_| Player { x: place(), y: place(), seq: 0 }).collect();
+        Load { random, players, side_cm, events: 0, hunts: 0 }
+    }
+
+    fn event(&mut self, index: usize, action: Action) -> Event {
+        self.events += 1;
+        let players = self.players.len() as i64;
+        let player = &mut self.players[index];
+        player.seq += 1;
+        Event {
+            offset: self.events,
+            // Ten events a second from each player.
+            time_ms: self.events * 100 / players,
+            player_id: 76_561_198_000_000_000 + index as u64 * 7919,
+            seq: player.seq,
+            ts_us: self.events,
+            action,
+        }
+    }
+
+    fn join(&mut self, index: usize) -> Event {
+        let Player { x, y, .. } = self.players[index];
+        self.event(index, Action::Join { x, y })
+    }
+
+    fn hunt_start(&mut self) -> Event {
+        self.hunts += 1;
+        let (hunt, seed) = (self.hunts, u64::from(self.hunts));
+        // A window of two million events.
+        let duration_ms = (200_000_000 / self.players.len()) as u32;
+        let action = Action::HuntStart { hunt, seed, treasures: 4096, duration_ms };
+        Event { player_id: 0, ..self.event(0, action) }
+    }
+
+    fn mixed(&mut self) -> Event {
+        if self.events % 500_000 == 0 {
+            return self.hunt_start();
+        }
+        let index = self.random.below(self.players.len() as u64) as usize;
+        let action = match self.random.below(10) {
+            0..6 => {
+                let mut step = || self.random.below(301) as i32 - 150;
+                let (step_x, step_y) = (step(), step());
+                let player = &mut self.players[index];
+                player.x = (player.x + step_x).clamp(0, self.side_cm - 1);
+                player.y = (player.y + step_y).clamp(0, self.side_cm - 1);
+                Action::Move { x: player.x, y: player.y }
+            }
+            6..8 => Action::Rotate { heading: self.random.below(36_000) as u16 },
+            8 => Action::Shoot {
+                weapon: self.random.below(3) as u8,
+                heading: Some(self.random.below(36_000) as u16),
+            },
+            _ => Action::Loot { hunt: None },
+        };
+        self.event(index, action)
+    }
+}
+
+/// How long each event takes, the shortest of three runs over copies of the shard: the engine does
+/// the same each time, so what is longer in one run was the machine.
+fn times(shard: &mut Shard, events: &[Event]) -> Vec<Duration> {
+    let mut shortest = vec![Duration::MAX; events.len()];
+    let mut updates = Updates::new();
+    let before = shard.clone();
+    for _ in 0..3 {
+        shard.clone_from(&before);
+        for (event, shortest) in events.iter().zip(&mut shortest) {
+            updates.clear();
+            let start = Instant::now();
+            shard.apply(event, &mut updates);
+            *shortest = start.elapsed().min(*shortest);
+        }
+    }
+    shortest.sort_unstable();
+    shortest
+}
+
+/// Applies a block of events as the daemon does, and tells how long one takes.
+fn block(shard: &mut Shard, events: &[Event], updates: &mut Updates) -> f64 {
+    let start = Instant::now();
+    for few in events.chunks(EVENTS_AHEAD) {
+        let places = shard.look_ahead(few);
+        for (event, place) in few.iter().zip(places) {
+            if !updates.has_room() {
+                updates.clear();
+            }
+            shard.apply_at(place, event, updates);
+        }
+    }
+    start.elapsed().as_nanos() as f64 / events.len() as f64
+}
+
+/// Nanoseconds an event of many blocks, of which only one exists at a time, as in the daemon.
+fn blocks(shard: &mut Shard, load: &mut Load, count: usize) {
+    let mut updates = Updates::new();
+    let mut events = Vec::with_capacity(BLOCK_EVENTS);
+    let (mut times_ns, mut allocations) = (Vec::with_capacity(count), 0);
+    for _ in 0..count {
+        events.clear();
+        events.extend((0..BLOCK_EVENTS).map(|_| load.mixed()));
+        let before = allocator::hot_allocations();
+        times_ns.push(block(shard, &events, &mut updates));
+        allocations += allocator::hot_allocations() - before;
+    }
+    times_ns.sort_unstable_by(f64::total_cmp);
+    println!(
+        "{} players, mixed: {:.1} ns an event in the median block, {:.1} in the quickest, {:.1} on \
+         average; {allocations} allocations in {} events",
+        load.players.len(),
+        times_ns[count / 2],
+        times_ns[0],
+        times_ns.iter().sum::<f64>() / count as f64,
+        count * BLOCK_EVENTS,
+    );
+}
+
+fn main() {
+    // Without `--bench`, `cargo test` runs it.
+    let given = |name: &str| std::env::args().any(|argument| argument == name);
+    let smoke = given("--smoke") || !given("--bench");
+    let (block_count, count) = if smoke { (3, 10_000) } else { (2000, 1_000_000) };
+    allocator::count_this_thread();
+    let rules = Arc::new(built_in());
+    for players in [3_000, 100_000] {
+        let mut load = Load::new(players, rules.world.side_cm() as i32);
+        let mut shard = Shard::new(0, rules.clone());
+        let joins: Vec<Event> = (0..players as usize).map(|index| load.join(index)).collect();
+        report(players, "joins", &times(&mut shard, &joins));
+        // The first hunts touch what later ones use again.
+        blocks(&mut shard, &mut load, block_count);
+        blocks(&mut shard, &mut load, block_count);
+        let mixed: Vec<Event> = (0..count).map(|_| load.mixed()).collect();
+        report(players, "mixed", &times(&mut shard, &mixed));
+        println!("{players} players, digest {:016x}", shard.digest());
+    }
+}
+
+fn report(players: u64, what: &str, times: &[Duration]) {
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    println!(
+        "{players} players, {what} one by one: median {:?}, p99.9 {:?}, worst five {:?}",
+        at(0.5),
+        at(0.999),
+        times.iter().rev().take(5).collect::<Vec<_>>(),
+    );
+}

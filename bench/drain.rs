@@ -1,0 +1,153 @@
+//! A preloaded topic of a real Kafka broker, drained by the daemon until its output covers it all.
+//!
+//! Goal: events per second and CPU per event of the whole daemon, from the socket to the
+//! acknowledged frame, with JSON and binary frames. Not a goal: latency, and what other programs
+//! would need. The broker runs on the same machine and takes its share of it, and so does whatever
+//! else runs there: the hot thread's waiting time tells. The digest is the one of all shards, so no
+//! change can make the daemon faster by making it do something else. `--smoke` drains a few events.
+
+#![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
+#![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
+
+#[path = "../tests/kafka/mod.rs"]
+mod kafka;
+
+#[path = "../tests/real_kafka/accounts.rs"]
+mod accounts;
+
+#[path = "../tests/real_kafka/daemon.rs"]
+mod daemon;
+
+#[path = "../tests/real_kafka/load.rs"]
+mod load;
+
+#[path = "../tests/real_kafka/scrape.rs"]
+mod scrape;
+
+use daemon::{Huntd, Topics};
+use kafka::Cluster;
+use load::Load;
+use scrape::{Page, Task};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const PLAYERS: u64 = 3_000;
+
+const PARTITIONS: i32 = 8;
+
+/// Between two looks at the daemon: its pages cost it some microseconds each.
+const LOOK: Duration = Duration::from_millis(10);
+
+fn main() {
+    let smoke = std::env::args().any(|argument| argument == "--smoke");
+    let (events, options) = match smoke {
+        true => (20_000, kafka::Options::for_tests()),
+        false => (4_000_000, kafka::Options::for_benchmarks()),
+    };
+    let cluster = Cluster::start(1, &options);
+    let topics = Topics::create(&cluster, "drain", PARTITIONS);
+    let started = Instant::now();
+    Load::new(PLAYERS, PARTITIONS).produce(&cluster, &topics, events);
+    report(&format!(
+        "{events} events of {PLAYERS} players in {PARTITIONS} partitions, {} bytes each; preloaded \
+         in {:.1} s",
+        value_bytes(events),
+        started.elapsed().as_secs_f64()
+    ));
+    // The first reading of the log comes from the page cache, as all further ones.
+    for format in ["json", "binary"] {
+        let outputs = Topics::create(&cluster, format, PARTITIONS);
+        let run = Topics { input: topics.input.clone(), ..outputs };
+        drain(&cluster, &run, format, events);
+    }
+}
+
+/// Mean bytes of an event's JSON.
+fn value_bytes(events: u64) -> u64 {
+    let mut load = Load::new(PLAYERS, PARTITIONS);
+    let looked_at = events.min(100_000);
+    (0..looked_at).map(|_| load.next_record().value.len() as u64).sum::<u64>() / looked_at
+}
+
+/// What the process had used at one moment.
+struct Usage {
+    at: Instant,
+    process_ns: u64,
+    hot: Task,
+}
+
+impl Usage {
+    fn of(pid: u32) -> Usage {
+        let tasks = scrape::tasks(pid);
+        let process_ns = tasks.iter().map(|task| task.ran_ns).sum();
+        let hot = tasks.into_iter().find(|task| task.name == "hot").expect("the hot thread");
+        Usage { at: Instant::now(), process_ns, hot }
+    }
+}
+
+fn drain(cluster: &Cluster, topics: &Topics, format: &str, events: u64) {
+    let frames = format!("format = \"{format}\"");
+    let mut huntd = Huntd::start(cluster, topics, &[("publish", &frames)]);
+    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
+    let (pid, address) = (huntd.pid(), huntd.address());
+    let start = loop {
+        let usage = Usage::of(pid);
+        if Page::of(&address).value("huntd_received_bytes_total") > 0 {
+            break usage;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let mut published = None;
+    huntd.wait_until("the output covers the input", |_| {
+        std::thread::sleep(LOOK);
+        let page = Page::of(&address);
+        if page.progress("published") == events {
+            published.get_or_insert_with(Instant::now);
+        }
+        page.progress("acked") == events
+    });
+    let end = Usage::of(pid);
+    let page = Page::of(&address);
+    let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    let digests = (0..PARTITIONS).map(|partition| accounts::logged_digest(&ended.log, partition));
+    let digest = digests.fold(0, |all: u64, digest| all.rotate_left(7) ^ digest);
+
+    let millions = events as f64 / 1e6;
+    let rate = |at: Instant| events as f64 / (at - start.at).as_secs_f64() / 1e6;
+    let cpu = |from: u64, to: u64| (to - from) as f64 / 1e9 / millions;
+    let value = |name: &str| page.value(&format!("huntd_{name}_total"));
+    report(&format!(
+        "{format}: {:.2} M events/s to the last frame, {:.2} M events/s to the last ack\n  \
+         CPU-seconds per million events: {:.3} the process, {:.3} the hot thread, which waited \
+         {:.3} for its core\n  \
+         enters per 1,000 events {:.2}, turns {:.2}; frames {}, updates {}, refused {}; hot \
+         allocations {}\n  \
+         resident {} MiB, at most {} MiB; digest {digest:016x}",
+        rate(published.expect("acked means published")),
+        rate(end.at),
+        cpu(start.process_ns, end.process_ns),
+        cpu(start.hot.ran_ns, end.hot.ran_ns),
+        cpu(start.hot.waited_ns, end.hot.waited_ns),
+        value("ring_enters") as f64 * 1e3 / events as f64,
+        value("turns") as f64 * 1e3 / events as f64,
+        value("frames_sent"),
+        value("updates_made"),
+        value("events_refused"),
+        value("hot_allocations"),
+        memory.0 / 1024,
+        memory.1 / 1024,
+    ));
+}
+
+/// A line of the process' memory status.
+fn memory_kib(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a known line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+}
+
+fn report(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("standard output is open");
+}
