@@ -1,35 +1,15 @@
 //! Every recorded match, replayed: docs/MATCHES.md has what came out, and it must come out again.
-//!
-//! The recordings are not part of the project: `HUNTD_MATCH_DATA` names a folder that holds them.
 
-#![allow(clippy::print_stderr, reason = "a test says that it was skipped")]
+mod recordings;
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MATCHES.md");
 
 /// The line below the table's heads.
 const RULE: &str = "| --- | ---: | ---: | ---: | ---: | --- | --- |\n";
-
-/// The recordings, or nothing where they are absent and may be.
-fn recordings(test: &str) -> Option<Vec<PathBuf>> {
-    let folder = std::env::var("HUNTD_MATCH_DATA").unwrap_or_else(|_| "../shared/data".to_owned());
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        let is_ci = std::env::var("CI").as_deref() == Ok("true");
-        assert!(!is_ci, "{test} wants recorded matches: set HUNTD_MATCH_DATA to their folder");
-        eprintln!("skipped: {test}: no recorded matches in {folder}: set HUNTD_MATCH_DATA");
-        return None;
-    };
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("the folder can be listed").path())
-        .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "{folder} holds recordings");
-    Some(files)
-}
 
 /// One row of the table.
 fn row(file: &Path) -> String {
@@ -62,7 +42,7 @@ fn row(file: &Path) -> String {
 
 #[test]
 fn every_recorded_match_comes_out_as_the_document_says() {
-    let Some(files) = recordings("every_recorded_match_comes_out_as_the_document_says") else {
+    let Some(files) = recordings::all("every_recorded_match_comes_out_as_the_document_says") else {
         return;
     };
     let rows: String = files.iter().map(|file| row(file)).collect();

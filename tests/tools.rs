@@ -1,12 +1,12 @@
 //! The tools from outside: recorded matches as events, and events into a broker.
-//!
-//! The recordings are not part of the project: `HUNTD_MATCH_DATA` names a folder that holds them.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests say what they skip")]
+#![allow(clippy::print_stdout, reason = "tests say what they measure")]
+
+mod recordings;
 
 use huntd::decoder::{Decoder, Origin};
 use huntd::engine::event::Action;
-use huntd::service::cli::{Compression, LoadArgs, MatchFormat};
+use huntd::service::cli::{ClusterArgs, Compression, LoadArgs, MatchFormat};
 use huntd::tools::load;
 use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
 use huntd::tools::source::Source;
@@ -22,24 +22,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const BASE_MS: i64 = 1_767_225_600_000;
-
-/// The recordings, or nothing where they are absent and may be.
-fn recordings(test: &str) -> Option<Vec<PathBuf>> {
-    let folder = std::env::var("HUNTD_MATCH_DATA").unwrap_or_else(|_| "../shared/data".to_owned());
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        let is_ci = std::env::var("CI").as_deref() == Ok("true");
-        assert!(!is_ci, "{test} wants recorded matches: set HUNTD_MATCH_DATA to their folder");
-        eprintln!("skipped: {test}: no recorded matches in {folder}: set HUNTD_MATCH_DATA");
-        return None;
-    };
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("the folder can be listed").path())
-        .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "{folder} holds recordings");
-    Some(files)
-}
 
 /// What the events of one recording come to.
 #[derive(Default)]
@@ -109,7 +91,8 @@ fn kind(action: &Action) -> &'static str {
 
 #[test]
 fn every_recorded_match_is_a_valid_game_in_one_zone_and_in_many() {
-    let Some(files) = recordings("every_recorded_match_is_a_valid_game_in_one_zone_and_in_many")
+    let Some(files) =
+        recordings::all("every_recorded_match_is_a_valid_game_in_one_zone_and_in_many")
     else {
         return;
     };
@@ -139,7 +122,7 @@ fn a_load_is_in_the_topic_byte_for_byte() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 3, 1).expect("the topic can be created");
     let args = LoadArgs {
-        brokers: vec![cluster.bootstrap_servers()],
+        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()] },
         topic: "events".to_owned(),
         events: Some(3_000),
         rate: None,
@@ -202,7 +185,7 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 2, 1).expect("the topic can be created");
     let mut args = LoadArgs {
-        brokers: vec![cluster.bootstrap_servers()],
+        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()] },
         topic: "events".to_owned(),
         events: Some(10),
         rate: None,
@@ -218,7 +201,7 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
     let error = load::run(&args).expect_err("the topic is too small");
     assert_eq!(error.exit_code().number(), 5);
     assert!(error.to_string().contains("2 partitions"), "{error}");
-    args.brokers = vec!["127.0.0.1:1".to_owned()];
+    args.cluster.brokers = vec!["127.0.0.1:1".to_owned()];
     let error = load::run(&args).expect_err("nobody listens there");
     assert_eq!(error.exit_code().number(), 4, "{error}");
 }

@@ -111,9 +111,9 @@ pub struct DemoArgs {
     pub json: bool,
 }
 
-/// Arguments of `load`.
+/// The cluster of a verb that needs no configuration.
 #[derive(Clone, Debug, Args)]
-pub struct LoadArgs {
+pub struct ClusterArgs {
     /// Brokers to ask first, as host:port, separated by commas.
     #[arg(
         long,
@@ -123,6 +123,14 @@ pub struct LoadArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub brokers: Vec<String>,
+}
+
+/// Arguments of `load`.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The topic to produce to. It must exist: see `huntd topics`.
     #[arg(long, value_name = "TOPIC", default_value = "hunt-events")]
     pub topic: String,
@@ -182,15 +190,9 @@ pub struct ReplayArgs {
     /// A topic of events.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Brokers to ask first, as host:port, separated by commas.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:9092",
-        value_parser = NonEmptyStringValueParser::new()
-    )]
-    pub brokers: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The game's rules; without it the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
@@ -205,15 +207,9 @@ pub struct ReplayArgs {
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Args)]
 pub struct TapArgs {
-    /// Brokers to ask first, as host:port, separated by commas.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:9092",
-        value_parser = NonEmptyStringValueParser::new()
-    )]
-    pub brokers: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// The output topic.
     #[arg(long, value_name = "TOPIC", default_value = "hunt-updates")]
     pub topic: String,
@@ -241,12 +237,12 @@ pub struct TopicsArgs {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Partitions of topics to create: zones of the world.
-    #[arg(long, value_name = "K", default_value_t = 4, value_parser = partitions())]
-    pub partitions: u16,
-    /// Copies of each partition of topics to create.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = replicas())]
-    pub replicas: u16,
+    /// Partitions of topics to create: zones of the world; 4 without it.
+    #[arg(long, value_name = "K", value_parser = partitions())]
+    pub partitions: Option<u16>,
+    /// Copies of each partition of topics to create; 1 without it.
+    #[arg(long, value_name = "N", value_parser = replicas())]
+    pub replicas: Option<u16>,
     /// Create nothing, only check.
     #[arg(long)]
     pub check: bool,

@@ -38,7 +38,7 @@ const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends the events that the arguments ask for, and says what it did.
 pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
-    let partitions = kafka::topic_partitions(&args.brokers, &args.topic)?;
+    let partitions = kafka::topic_partitions(&args.cluster.brokers, &args.topic)?;
     let zones = args.partitions.unwrap_or(partitions);
     if zones > partitions {
         return Err(ToolError::TopicWrong(format!(
@@ -55,7 +55,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let mut source = open_source(args, zones, base_ms)?;
     let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
     let codec = args.compression;
-    let mut sender = EventSender::connect(&args.brokers, &args.topic, codec, linger_ms)?;
+    let mut sender = EventSender::connect(&args.cluster.brokers, &args.topic, codec, linger_ms)?;
     let bar = ProgressBar::start(source.events_expected());
     if args.rate.is_some() {
         std::thread::sleep(CONNECT_PAUSE);

@@ -29,13 +29,22 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     };
     match (&args.file, &args.topic) {
         (Some(file), _) => play.file(file, args)?,
-        (None, Some(topic)) => play.topic(&args.brokers, topic)?,
+        (None, Some(topic)) => play.topic(&args.cluster.brokers, topic)?,
         (None, None) => {
             return Err(ToolError::Usage("say what to replay: --file or --topic".into()));
         }
     }
     play.bar.finish();
-    play.report(args.json)
+    play.report(args.json)?;
+    let total = play.shards.total();
+    match &args.topic {
+        Some(topic) if total.events > 0 && total.events == total.rejects => {
+            Err(ToolError::TopicWrong(format!(
+                "`{topic}` holds records, and none of them is an event; name the input topic"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 struct Play<'a> {

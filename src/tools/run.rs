@@ -28,7 +28,7 @@ pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
         return Ok(());
     }
     let config = args.config.clone();
-    topics::run(&TopicsArgs { config, partitions: 1, replicas: 1, check: true })
+    topics::run(&TopicsArgs { config, partitions: None, replicas: None, check: true })
 }
 
 fn load(file: &Path) -> Result<Config, ToolError> {

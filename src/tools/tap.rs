@@ -19,13 +19,14 @@ const FETCH_WAIT_MS: u32 = 100;
 
 /// Prints updates until there are enough of them, or for ever.
 pub fn run(args: &TapArgs) -> Result<(), ToolError> {
-    let partitions = kafka::topic_partitions(&args.brokers, &args.topic)?;
-    let reader = TopicReader::connect(&args.brokers, "tap", &args.topic, FETCH_WAIT_MS)?;
+    let partitions = kafka::topic_partitions(&args.cluster.brokers, &args.topic)?;
+    let reader = TopicReader::connect(&args.cluster.brokers, "tap", &args.topic, FETCH_WAIT_MS)?;
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         raw: args.raw,
         left: args.count.unwrap_or(u64::MAX),
+        frames: 0,
         shards: BTreeMap::new(),
         strange: BTreeSet::new(),
     };
@@ -55,6 +56,12 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
         }
     }
     tap.out.flush()?;
+    if tap.frames == 0 && !tap.strange.is_empty() {
+        return Err(ToolError::TopicWrong(format!(
+            "`{}` holds records, and none of them is a frame; name the output topic",
+            args.topic
+        )));
+    }
     Ok(())
 }
 
@@ -75,6 +82,8 @@ struct Tap<W: Write> {
     raw: bool,
     /// Lines that may still be printed.
     left: u64,
+    /// Frames that were read.
+    frames: u64,
     /// Nothing while the reader waits for a fence at which it may join.
     shards: BTreeMap<u16, Option<Reader>>,
     /// Partitions that hold records which are no frames.
@@ -125,6 +134,7 @@ impl<W: Write> Tap<W> {
                 return warn(partition, offset, &sentence);
             }
         };
+        self.frames += 1;
         let shard = self.shards.entry(partition).or_default();
         let Some(reader) = shard else {
             *shard = Reader::join(&header);

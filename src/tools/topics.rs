@@ -16,6 +16,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
+/// Partitions of topics to create, if nobody says another number.
+const PARTITIONS: u16 = 4;
+
+/// Copies of each partition, if nobody says another number.
+const REPLICAS: u16 = 1;
+
 /// The longest wait for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
@@ -70,11 +76,17 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let input = &config.consumer.input_topic;
     let partitions = match broker.topic(input)? {
         Some(found) => found.partitions as u16,
-        None => args.partitions,
+        None => args.partitions.unwrap_or(PARTITIONS),
+    };
+    let output = &config.publisher.output_topic;
+    // How many copies there are decides how many of them must be in sync.
+    let replicas = match broker.topic(output)? {
+        Some(found) => found.replicas as u16,
+        None => args.replicas.unwrap_or(REPLICAS),
     };
     let wanted = [
         wanted_input(input, partitions),
-        wanted_output(&config.publisher.output_topic, partitions, args.replicas),
+        wanted_output(output, partitions, replicas),
         wanted_dead_letters(&config.publisher.dead_letter_topic),
     ];
     let mut out = std::io::stdout().lock();
@@ -91,6 +103,10 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
             Some(Found { partitions, replicas, created }) => {
                 let state = if created { "created" } else { "checked" };
                 writeln!(out, "{name:<32} {state}  {partitions} partitions  {replicas} replicas")?;
+                if !created {
+                    tell_unmet_wish(name, "--partitions", args.partitions, partitions)?;
+                    tell_unmet_wish(name, "--replicas", args.replicas, replicas)?;
+                }
             }
         }
     }
@@ -99,6 +115,22 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         problems.push(format!("create {missing} with `huntd topics --config {file}`"));
     }
     if problems.is_empty() { Ok(()) } else { Err(ToolError::TopicWrong(problems.join("; "))) }
+}
+
+/// A number that was asked for is for topics to create: it changes none that is there.
+fn tell_unmet_wish(
+    name: &str,
+    argument: &str,
+    wish: Option<u16>,
+    there: usize,
+) -> std::io::Result<()> {
+    match wish {
+        Some(wish) if usize::from(wish) != there => writeln!(
+            std::io::stderr(),
+            "`{name}` is there already and stays as it is: {argument} {wish} is for new topics"
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn setting(name: &'static str, value: impl ToString, rule: Rule) -> Setting {
@@ -182,9 +214,10 @@ impl Broker {
         if found.is_some() || args.check {
             return Ok(found);
         }
-        let partitions = wanted.partitions.unwrap_or(args.partitions);
-        let replicas = TopicReplication::Fixed(i32::from(args.replicas));
-        let mut topic = NewTopic::new(&wanted.name, i32::from(partitions), replicas);
+        let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
+        let replicas = args.replicas.unwrap_or(REPLICAS);
+        let copies = TopicReplication::Fixed(replicas.into());
+        let mut topic = NewTopic::new(&wanted.name, i32::from(partitions), copies);
         for setting in &wanted.settings {
             topic = topic.set(setting.name, &setting.value);
         }
@@ -198,7 +231,7 @@ impl Broker {
                 Err((name, code)) => return Err(not_created(&name, code)),
             }
         }
-        let (partitions, replicas) = (usize::from(partitions), usize::from(args.replicas));
+        let (partitions, replicas) = (usize::from(partitions), usize::from(replicas));
         Ok(Some(Found { partitions, replicas, created: true }))
     }
 

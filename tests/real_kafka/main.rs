@@ -40,6 +40,9 @@ mod matches;
 
 mod outages;
 
+#[path = "../recordings/mod.rs"]
+mod recordings;
+
 mod restarts;
 
 mod scrape;

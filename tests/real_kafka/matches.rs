@@ -2,12 +2,11 @@
 
 use crate::accounts::{logged_digest, read};
 use crate::daemon::{Huntd, Topics};
-use crate::kafka;
 use crate::scrape::Page;
 use crate::verbs::huntd;
+use crate::{kafka, recordings};
 use huntd::publisher::frame::Chain;
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// The recording that this test plays.
 const RECORDING: &str = "prbf2-black_gold-20180405.jsonl.zst";
@@ -17,19 +16,6 @@ const PARTITIONS: i32 = 4;
 
 /// Long past: no broker takes it for the future.
 const BASE_MS: &str = "1767225600000";
-
-/// The recording, or nothing where it is absent and may be.
-fn recording(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var("HUNTD_MATCH_DATA").unwrap_or_else(|_| "../shared/data".to_owned());
-    let file = PathBuf::from(&folder).join(RECORDING);
-    if file.exists() {
-        return Some(file);
-    }
-    let is_ci = std::env::var("CI").as_deref() == Ok("true");
-    assert!(!is_ci, "{test} wants {RECORDING}: set HUNTD_MATCH_DATA to its folder");
-    eprintln!("skipped: {test}: no {RECORDING} in {folder}: set HUNTD_MATCH_DATA");
-    None
-}
 
 /// The JSON report of `huntd replay` with these arguments.
 fn replayed(arguments: &[&str]) -> Value {
@@ -86,7 +72,8 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
 
 #[test]
 fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_fetched_and_queued() {
-    let Some(file) = recording("a_recorded_match_gives_the_digests_of_a_replay") else {
+    let Some(file) = recordings::one("a_recorded_match_gives_the_digests_of_a_replay", RECORDING)
+    else {
         return;
     };
     let file = file.to_str().expect("the path is text");

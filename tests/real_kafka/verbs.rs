@@ -96,6 +96,8 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
         assert_eq!(ended.code, 0, "{verb:?}: {}", ended.errors);
         assert_eq!(ended.output.matches("checked  3 partitions").count(), 3, "{}", ended.output);
         assert!(!ended.output.contains("created"), "{}", ended.output);
+        let told = ended.errors.matches("--partitions 7 is for new topics").count();
+        assert_eq!(told, if verb.contains(&"7") { 3 } else { 0 }, "{}", ended.errors);
     }
 }
 
@@ -264,13 +266,20 @@ fn a_tap_whose_reader_goes_away_ends_quietly() {
 }
 
 #[test]
-fn a_tap_of_a_topic_without_frames_says_so_once_a_partition() {
-    let topics = Topics::create(kafka::shared(), "no-frames", 1);
+fn reading_a_topic_of_another_kind_says_so_once_a_partition_and_does_not_end_well() {
+    let topics = Topics::create(kafka::shared(), "mistaken", 1);
     let to = ["load", "--brokers", &bootstrap(), "--topic", &topics.input, "--events", "50"];
     assert_eq!(huntd(&to).code, 0);
     let from = ["tap", "--brokers", &bootstrap(), "--topic", &topics.input, "--from", "start"];
     let ended = huntd(&[&from[..], &["--until-end"]].concat());
-    assert_eq!((ended.code, ended.output.as_str()), (0, ""));
-    assert_eq!(ended.errors.lines().count(), 1, "{}", ended.errors);
+    assert_eq!((ended.code, ended.output.as_str()), (5, ""));
+    assert_eq!(ended.errors.lines().count(), 2, "{}", ended.errors);
     assert!(ended.errors.contains("is it an output topic?"), "{}", ended.errors);
+    assert!(ended.errors.contains("none of them is a frame; name the output topic"));
+    let letters = [(0, b"".as_slice(), b"no event".as_slice())];
+    kafka::shared().client().produce(&topics.dead_letters, letters);
+    let from = ["replay", "--brokers", &bootstrap(), "--topic", &topics.dead_letters];
+    let ended = huntd(&from);
+    assert_eq!(ended.code, 5, "{}", ended.errors);
+    assert!(ended.errors.contains("none of them is an event; name the input topic"));
 }
