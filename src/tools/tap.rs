@@ -198,8 +198,8 @@ impl<W: Write> Tap<W> {
             self.out,
             "{{\"partition\":{partition},\"offset\":{offset},\"kind\":\"{kind}\",\
              \"epoch\":{epoch},\"first_update\":{first_update},\"count\":{count},\
-             \"next_offset\":{next_offset},\"ruleset\":{ruleset},\"chain\":\"{}\",\
-             \"fence_id\":\"{}\"}}",
+             \"next_offset\":{next_offset},\"ruleset\":{ruleset},\"chain\":\"{:016x}\",\
+             \"fence_id\":\"{:032x}\"}}",
             chain.0, header.fence_id
         )?;
         Ok(())
