@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -64,12 +65,24 @@ pub fn start(options: &Options) {
             .with_writer(std::io::stderr)
             .boxed(),
     };
-    let level = LevelFilter::from_level(options.log_level);
+    let filter = filter(options.log_level);
     // An error means that the embedding program has a subscriber, which then serves.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(level)).try_init();
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
     if let Some(refusal) = refusal {
         tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
     }
+}
+
+/// What is logged. librdkafka tells of every attempt to connect, and of an outage all over again when
+/// it is past; what matters of that, huntd says itself. The rest is for whoever looks closer.
+fn filter(level: Level) -> Targets {
+    let own = LevelFilter::from_level(level);
+    let librdkafka = if level >= Level::DEBUG { own } else { LevelFilter::OFF };
+    ["librdkafka", "rdkafka"]
+        .into_iter()
+        .fold(Targets::new().with_default(own), |filter, target| {
+            filter.with_target(target, librdkafka)
+        })
 }
 
 /// Whether standard error is the stream that systemd connected to the journal. The variable alone
@@ -112,6 +125,17 @@ impl Repeated {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kafka_library_is_heard_only_by_who_asks_for_more_than_usual() {
+        for (level, librdkafka) in [(Level::INFO, false), (Level::DEBUG, true)] {
+            let filter = filter(level);
+            assert!(filter.would_enable("huntd::control", &Level::INFO));
+            for target in ["librdkafka", "rdkafka::client"] {
+                assert_eq!(filter.would_enable(target, &Level::ERROR), librdkafka, "{target}");
+            }
+        }
+    }
 
     #[test]
     fn repeated_notices_are_counted_and_let_through_after_a_pause() {
