@@ -10,6 +10,7 @@ pub mod encode;
 pub mod frame;
 pub mod framer;
 pub mod ledger;
+pub mod line;
 pub mod producer;
 pub mod update_json;
 
