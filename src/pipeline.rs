@@ -15,7 +15,6 @@ use crate::limits::PARK_MS_MAX;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::publisher::PublisherError;
-use crate::runtime::allocator;
 use crate::runtime::cpu::{self, Plan};
 use crate::runtime::driver::Driver;
 use crate::service::config::Config;
@@ -48,7 +47,6 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rules: Arc<Rules>) -> Result<Daemon, Failure> {
-        allocator::refuse_huge_pages();
         let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
         cpu::restrict_process(&plan)?;
         let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));

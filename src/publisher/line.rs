@@ -1,7 +1,7 @@
 //! A line of JSON that is put together from short texts and numbers, without a call for each.
 //!
-//! The publisher writes a million of them a second: copies have a fixed size, and digits come eight at
-//! a time.
+//! The publisher writes a million of them a second: copies have a fixed size, and digits come eight
+//! at a time.
 
 use crate::limits::UPDATE_JSON_BYTES_MAX;
 
