@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::queue;
 use bell::Bell;
 use dead_letter::DeadLetter;
-use frame::{Format, Frame};
+use frame::{Compression, Format, Frame};
 use ledger::{Ledger, Receipt};
 use producer::{Delivery, Failure, Producer, ProducerError, SendError};
 use std::collections::VecDeque;
@@ -46,6 +46,8 @@ pub struct Options {
     pub dead_letter_topic: String,
     /// How frames are encoded.
     pub format: Format,
+    /// How they are compressed.
+    pub compression: Compression,
     /// Microseconds that a frame may wait for others to share its batch.
     pub linger_us: u32,
     /// Frames of one shard that may wait for their acknowledgement.

@@ -5,7 +5,7 @@
 
 use super::settings::{ConfigError, Place, Settings};
 use crate::consumer::GroupProtocol;
-use crate::publisher::frame::Format;
+use crate::publisher::frame::{Compression, Format};
 use crate::{consumer, limits, publisher, runtime};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -79,6 +79,7 @@ struct RawQueue {
 #[serde(deny_unknown_fields)]
 struct RawPublish {
     format: String,
+    compression: String,
     linger_us: i64,
     frames_per_shard: i64,
     queue_kbytes_max: i64,
@@ -247,16 +248,26 @@ impl Check<'_> {
         kafka: &RawKafka,
         raw: &RawPublish,
     ) -> Result<publisher::Options, ConfigError> {
+        let format = self.choice(
+            "publish.format",
+            &raw.format,
+            &[("json", Format::Json), ("binary", Format::Binary)],
+        )?;
         Ok(publisher::Options {
             brokers: self.brokers(&kafka.brokers)?,
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
-            format: self.choice(
-                "publish.format",
-                &raw.format,
-                &[("json", Format::Json), ("binary", Format::Binary)],
+            format,
+            compression: self.choice(
+                "publish.compression",
+                &raw.compression,
+                &[
+                    ("auto", Compression::best_for(format)),
+                    ("none", Compression::None),
+                    ("lz4", Compression::Lz4),
+                ],
             )?,
             linger_us: self.number(
                 "publish.linger_us",
