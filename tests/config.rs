@@ -32,7 +32,7 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.consumer.fetch_wait_ms_max, 100);
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
-    assert_eq!(config.publisher.linger_us, 500);
+    assert_eq!(config.publisher.linger_us_max, 500);
     assert_eq!(config.publisher.frames_per_shard, 16);
     assert_eq!(config.queue_blocks, 1024);
     assert_eq!(config.runtime.hot_core, None);
@@ -201,8 +201,8 @@ fn every_number_is_held_to_its_limits() {
 fn what_no_daemon_could_run_with_is_refused_with_advice() {
     let cases = [
         ("[queue]\nblocks = 0", "queue.blocks = 0: choose 1 to 65536"),
-        ("[fetch]\nreceive_ring_bytes = 4194305", "choose a multiple of 65536"),
-        ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_ring_bytes"),
+        ("[fetch]\nreceive_buffer_bytes = 4194305", "choose a multiple of 65536"),
+        ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_buffer_bytes"),
         ("[fetch]\nbytes_max = 2048", "choose at most fetch.bytes_max, 2048"),
         ("[kafka]\ngroup_protocol = \"both\"", "choose one of \"classic\", \"consumer\""),
         ("[publish]\nformat = \"xml\"", "choose one of \"json\", \"binary\""),

@@ -42,7 +42,7 @@ impl Running {
             dead_letter_topic: "dead".to_owned(),
             format,
             compression: Compression::None,
-            linger_us: 500,
+            linger_us_max: 500,
             frames_per_shard: 64,
             queue_kbytes_max,
         };

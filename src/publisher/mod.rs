@@ -49,7 +49,7 @@ pub struct Options {
     /// How they are compressed.
     pub compression: Compression,
     /// Microseconds that a frame may wait for others to share its batch.
-    pub linger_us: u32,
+    pub linger_us_max: u32,
     /// Frames of one shard that may wait for their acknowledgement.
     pub frames_per_shard: usize,
     /// KiB of encoded frames that may wait for the broker, over all shards.
