@@ -33,7 +33,7 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
     assert_eq!(config.publisher.linger_us_max, 500);
-    assert_eq!(config.publisher.frames_per_shard, 16);
+    assert_eq!(config.publisher.frames_per_shard, 5);
     assert_eq!(config.queue_blocks, 1024);
     assert_eq!(config.runtime.hot_core, None);
     assert_eq!(config.rules_file, None);
