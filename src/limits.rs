@@ -78,18 +78,19 @@ pub const FRAMES_MAX: usize = SHARDS_MAX + 64;
 
 // Service: what the configuration is checked against, and what serves the operator.
 
-/// Smallest page-aligned step of a receive ring, on any page size in use.
-pub const RING_STEP_BYTES: usize = 64 * 1024;
+/// Smallest page-aligned step of a receive buffer, on any page size in use.
+pub const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
 
 /// The largest batch that a broker with default settings stores (`message.max.bytes`).
 pub const BROKER_BATCH_BYTES: usize = 1_048_588;
 
-/// Bytes of a receive ring: room for the largest default batch and what surrounds it in a response.
-pub const RECEIVE_RING_BYTES_MIN: usize = 18 * RING_STEP_BYTES;
-const _: () = assert!(RECEIVE_RING_BYTES_MIN >= BROKER_BATCH_BYTES + RING_STEP_BYTES);
+/// Bytes of a receive buffer: room for the largest default batch and what surrounds it in a
+/// response.
+pub const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
+const _: () = assert!(RECEIVE_BUFFER_BYTES_MIN >= BROKER_BATCH_BYTES + RECEIVE_BUFFER_STEP_BYTES);
 
-/// Bytes of a receive ring: beyond this the ring has long left every cache.
-pub const RECEIVE_RING_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of a receive buffer: beyond this it has long left every cache.
+pub const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes that a Fetch may ask for at least, so that a configuration with tiny limits still moves.
 pub const FETCH_BYTES_MIN: usize = 1024;

@@ -1,6 +1,7 @@
 //! The command line's entry: a verb in, an exit code out.
 
 use clap::Parser;
+use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::tools::{demo, load, replay, run, tap, topics};
@@ -8,6 +9,7 @@ use huntd::world;
 use std::io::Write;
 
 fn main() -> std::process::ExitCode {
+    allocator::refuse_huge_pages();
     exit::end_on_panic(world::is_engine_at_work);
     let done = match Cli::parse().verb {
         Verb::Run(args) => run::run(&args),

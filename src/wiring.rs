@@ -49,7 +49,7 @@ impl Wiring {
             consumer: config.consumer.clone(),
             bootstrap: resolve(&config.consumer.brokers)?,
             queue_blocks: config.queue_blocks,
-            linger: Duration::from_micros(config.publisher.linger_us.into()),
+            linger: Duration::from_micros(config.publisher.linger_us_max.into()),
             frames_per_shard: config.publisher.frames_per_shard as u64,
             commands: hot_commands,
             notices: hot_notices,

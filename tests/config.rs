@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a random test shows its seed")]
 
 use huntd::consumer::GroupProtocol;
-use huntd::publisher::frame::Format;
+use huntd::publisher::frame::{Compression, Format};
 use huntd::service::config::{Config, parse};
 use huntd::service::settings::{ConfigError, DEFAULTS, Place};
 use std::collections::BTreeSet;
@@ -31,12 +31,23 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.consumer.group_instance_id, None);
     assert_eq!(config.consumer.fetch_wait_ms_max, 100);
     assert_eq!(config.publisher.format, Format::Json);
-    assert_eq!(config.publisher.linger_us, 500);
-    assert_eq!(config.publisher.frames_per_shard, 16);
+    assert_eq!(config.publisher.compression, Compression::Lz4);
+    assert_eq!(config.publisher.linger_us_max, 500);
+    assert_eq!(config.publisher.frames_per_shard, 5);
     assert_eq!(config.queue_blocks, 1024);
     assert_eq!(config.runtime.hot_core, None);
     assert_eq!(config.rules_file, None);
     assert!(config.service.listen.ip().is_loopback());
+}
+
+#[test]
+fn frames_are_compressed_only_where_it_saves_time_unless_the_operator_says_so() {
+    let compression = |lines: &str| {
+        from_text(&format!("[publish]\n{lines}")).expect("it is valid").publisher.compression
+    };
+    assert_eq!(compression("format = \"binary\""), Compression::None);
+    assert_eq!(compression("format = \"binary\"\ncompression = \"lz4\""), Compression::Lz4);
+    assert_eq!(compression("format = \"json\"\ncompression = \"none\""), Compression::None);
 }
 
 #[test]
@@ -190,11 +201,12 @@ fn every_number_is_held_to_its_limits() {
 fn what_no_daemon_could_run_with_is_refused_with_advice() {
     let cases = [
         ("[queue]\nblocks = 0", "queue.blocks = 0: choose 1 to 65536"),
-        ("[fetch]\nreceive_ring_bytes = 4194305", "choose a multiple of 65536"),
-        ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_ring_bytes"),
+        ("[fetch]\nreceive_buffer_bytes = 4194305", "choose a multiple of 65536"),
+        ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_buffer_bytes"),
         ("[fetch]\nbytes_max = 2048", "choose at most fetch.bytes_max, 2048"),
         ("[kafka]\ngroup_protocol = \"both\"", "choose one of \"classic\", \"consumer\""),
         ("[publish]\nformat = \"xml\"", "choose one of \"json\", \"binary\""),
+        ("[publish]\ncompression = \"gzip\"", "choose one of \"auto\", \"none\", \"lz4\""),
         ("[kafka]\ninput_topic = \"a/b\"", "choose 1 to 249 letters"),
         ("[kafka]\ninput_topic = \"..\"", "choose 1 to 249 letters"),
         ("[kafka]\noutput_topic = \"hunt-events\"", "choose a topic that no other key names"),

@@ -43,7 +43,7 @@ fn add(framer: &mut Framer, numbers: std::ops::Range<i32>) {
 }
 
 fn sealed(framer: &mut Framer, now: Instant) -> Option<Box<Frame>> {
-    match framer.seal(now, false) {
+    match framer.seal(now) {
         Sealed::Nothing => None,
         Sealed::Frame(frame) => Some(frame),
         Sealed::Diverged { at } => panic!("diverged at {at}"),
@@ -97,7 +97,7 @@ fn a_replay_that_makes_other_updates_is_stopped_before_it_publishes_any() {
         let mut framer = framer(published as u64, other, now);
         let diverged = (0..2).any(|round| {
             add(&mut framer, round * 30..(round + 1) * 30);
-            match framer.seal(now, false) {
+            match framer.seal(now) {
                 Sealed::Diverged { at } => {
                     assert_eq!(at, published as u64);
                     true
@@ -129,10 +129,10 @@ fn a_shard_without_updates_tells_how_far_its_input_is_and_only_when_it_moved() {
     let mut framer = framer(0, Chain::default(), now);
     framer.supply(Frame::new());
     assert_eq!(framer.silence_ends_at(), None);
-    assert!(matches!(framer.seal(later, true), Sealed::Nothing));
+    assert!(matches!(framer.seal_position(later), Sealed::Nothing));
     framer.advance(130);
     assert_eq!(framer.silence_ends_at(), Some(later));
-    let Sealed::Frame(frame) = framer.seal(later, true) else { panic!("the input moved") };
+    let Sealed::Frame(frame) = framer.seal_position(later) else { panic!("the input moved") };
     assert_eq!((frame.header.count, frame.header.next_offset), (0, 130));
     assert_eq!(framer.silence_ends_at(), None);
 }

@@ -27,7 +27,7 @@ fn options(cluster: &Cluster, protocol: GroupProtocol) -> Options {
         fetch_wait_ms_max: 1,
         fetch_bytes_max: 1 << 20,
         partition_bytes_max: 1 << 20,
-        receive_ring_bytes: 4 << 20,
+        receive_buffer_bytes: 4 << 20,
         batch_bytes_max: 1 << 20,
         read_committed: false,
     }

@@ -8,8 +8,7 @@ use huntd::progress::Progress;
 use huntd::publisher::bell::Bell;
 use huntd::publisher::dead_letter::DeadLetter;
 use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::Format;
-use huntd::publisher::frame::Frame;
+use huntd::publisher::frame::{Compression, Format, Frame};
 use huntd::publisher::{self, DeliveryFailure, Ends, Options, Outgoing, PublisherError};
 use huntd::queue;
 use huntd::recovery::reader::{Position, Reader, Verdict};
@@ -42,7 +41,8 @@ impl Running {
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
             format,
-            linger_us: 500,
+            compression: Compression::None,
+            linger_us_max: 500,
             frames_per_shard: 64,
             queue_kbytes_max,
         };

@@ -31,7 +31,7 @@ pub enum ConnectionError {
     },
     /// The response states a length that cannot be.
     #[error(
-        "broker {address} announces a response of {bytes} bytes, fetch.receive_ring_bytes holds \
+        "broker {address} announces a response of {bytes} bytes, fetch.receive_buffer_bytes holds \
          {bytes_max}: raise it above the topic's max.message.bytes"
     )]
     TooLarge {

@@ -115,7 +115,7 @@ impl FetchTask {
 
     async fn serve(&mut self, address: SocketAddr) -> Result<Infallible, ConnectionError> {
         let shared = self.shared.clone();
-        let bytes_max = shared.options.receive_ring_bytes;
+        let bytes_max = shared.options.receive_buffer_bytes;
         let (mut connection, versions) = shared.connect(address, bytes_max).await?;
         self.is_connected = true;
         shared.count_connections(1);

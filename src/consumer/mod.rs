@@ -81,8 +81,8 @@ pub struct Options {
     pub fetch_bytes_max: usize,
     /// Bytes of one partition in a Fetch response.
     pub partition_bytes_max: usize,
-    /// Bytes of a connection's receive ring.
-    pub receive_ring_bytes: usize,
+    /// Bytes of a connection's receive buffer.
+    pub receive_buffer_bytes: usize,
     /// Bytes of a record batch, or of what it decompresses to.
     pub batch_bytes_max: usize,
     /// Whether records of transactions that are open or aborted are left out.

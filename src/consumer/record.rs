@@ -7,7 +7,7 @@ use crate::consumer::wire::{Reader, WireError};
 /// the number of headers, one byte each.
 const RECORD_BYTES_MIN: usize = 7;
 
-/// One record. Its bytes lie in the receive ring or in the decompressor's buffer and may be
+/// One record. Its bytes lie in the receive buffer or in the decompressor's buffer and may be
 /// changed in place by the decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Record<'r> {

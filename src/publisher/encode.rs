@@ -64,12 +64,7 @@ fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
         push_text(out, "\",\"fence_id\":\"", &format!("{:032x}", header.fence_id));
     }
     out.extend_from_slice(b"\",\"updates\":[");
-    for (index, update) in updates.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        update_json::write(update, out);
-    }
+    update_json::write(updates, out);
     out.extend_from_slice(b"]}");
 }
 

@@ -137,34 +137,57 @@ impl Framer {
 
     /// When a frame without updates is due, if the input has moved since the last one.
     pub fn silence_ends_at(&self) -> Option<Instant> {
-        let moved = self.sent_offset < self.next_offset && !self.is_replaying();
-        moved.then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
+        self.has_moved().then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
     }
 
-    /// Ends the frame: numbers and chains its updates, and holds back those that are published.
-    ///
-    /// `even_empty` makes a frame without updates, to tell how far the input is.
-    pub fn seal(&mut self, now: Instant, even_empty: bool) -> Sealed {
-        let Some(frame) = self.frame.as_mut() else { return Sealed::Nothing };
+    /// Whether a frame without updates would tell how far the input is.
+    fn has_moved(&self) -> bool {
+        self.sent_offset < self.next_offset && !self.is_replaying()
+    }
+
+    /// Ends the frame: numbers and chains its updates, and holds back those that are published. A
+    /// frame of which nothing is left stays.
+    pub fn seal(&mut self, now: Instant) -> Sealed {
+        match self.number_updates() {
+            Err(at) => Sealed::Diverged { at },
+            Ok(first_update) if self.is_dirty() => self.send_updates(first_update, now),
+            Ok(_) => Sealed::Nothing,
+        }
+    }
+
+    /// The same, but a frame without updates leaves, too, if it tells that the input has moved.
+    pub fn seal_position(&mut self, now: Instant) -> Sealed {
+        match self.number_updates() {
+            Err(at) => Sealed::Diverged { at },
+            Ok(first_update) if self.is_dirty() || self.has_moved() => {
+                self.send_updates(first_update, now)
+            }
+            Ok(_) => Sealed::Nothing,
+        }
+    }
+
+    /// Number of the frame's first update after those that are published are gone from it. `Err` is
+    /// the update at which the chains differ.
+    fn number_updates(&mut self) -> Result<u64, u64> {
+        let Some(frame) = self.frame.as_mut() else { return Ok(self.next_update) };
         let first = self.next_update;
         let published = self.ownership.published;
         for update in frame.updates.as_slice() {
             if self.next_update == published && self.chain != self.ownership.published_chain {
-                return Sealed::Diverged { at: published };
+                return Err(published);
             }
             self.chain = self.chain.with(update);
             self.next_update += 1;
         }
         if self.next_update == published && self.chain != self.ownership.published_chain {
-            return Sealed::Diverged { at: published };
+            return Err(published);
         }
         let suppressed = self.next_update.min(published).saturating_sub(first);
         frame.updates.discard_first(usize::try_from(suppressed).expect("within one frame"));
-        let silent = even_empty && self.next_update >= published;
-        if frame.updates.is_empty() && !(silent && self.sent_offset < self.next_offset) {
-            return Sealed::Nothing;
-        }
-        let first_update = first + suppressed;
+        Ok(first + suppressed)
+    }
+
+    fn send_updates(&mut self, first_update: u64, now: Instant) -> Sealed {
         self.send(FrameKind::Updates, first_update, now).map_or(Sealed::Nothing, Sealed::Frame)
     }
 

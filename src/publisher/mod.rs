@@ -10,6 +10,7 @@ pub mod encode;
 pub mod frame;
 pub mod framer;
 pub mod ledger;
+pub mod line;
 pub mod producer;
 pub mod update_json;
 
@@ -21,7 +22,7 @@ use crate::progress::Progress;
 use crate::queue;
 use bell::Bell;
 use dead_letter::DeadLetter;
-use frame::{Format, Frame};
+use frame::{Compression, Format, Frame};
 use ledger::{Ledger, Receipt};
 use producer::{Delivery, Failure, Producer, ProducerError, SendError};
 use std::collections::VecDeque;
@@ -45,8 +46,10 @@ pub struct Options {
     pub dead_letter_topic: String,
     /// How frames are encoded.
     pub format: Format,
+    /// How they are compressed.
+    pub compression: Compression,
     /// Microseconds that a frame may wait for others to share its batch.
-    pub linger_us: u32,
+    pub linger_us_max: u32,
     /// Frames of one shard that may wait for their acknowledgement.
     pub frames_per_shard: usize,
     /// KiB of encoded frames that may wait for the broker, over all shards.

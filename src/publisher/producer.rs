@@ -202,6 +202,7 @@ fn config(options: &Options) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
+        .set("compression.type", options.compression.name())
         .set("queue.buffering.max.messages", "0")
         .set("queue.buffering.max.kbytes", options.queue_kbytes_max.to_string())
         // A dead letter may be larger than any frame: the topic's limit is what counts, and the

@@ -5,88 +5,170 @@
 //! Player ids are strings, and so is any number beyond 2^53, which JavaScript and jq would lose. A
 //! field that has no value is left out.
 
-use crate::engine::change::{Field, Form, KINDS};
+use crate::engine::change::{Field, Form, KINDS, Kind, Place};
 use crate::engine::update::{Payload, Update};
+use crate::publisher::line::{Line, Text};
 
 /// Numbers above this are written as strings.
 const NUMBER_MAX: u64 = 1 << 53;
 
-/// Appends the update's JSON object.
-pub fn write(update: &Update, out: &mut Vec<u8>) {
-    let payload = update.payload();
-    let kind = &KINDS[usize::from(payload.kind) - 1];
-    out.extend_from_slice(b"{\"kind\":\"");
-    out.extend_from_slice(kind.name.as_bytes());
-    out.extend_from_slice(b"\",\"player_id\":\"");
-    write_digits(update.player_id(), out);
-    out.extend_from_slice(b"\",\"ts_us\":");
-    write_signed(update.ts_us(), out);
-    for field in kind.fields {
-        write_field(field, &payload, out);
-    }
-    out.push(b'}');
-}
-
-fn write_field(field: &Field, payload: &Payload, out: &mut Vec<u8>) {
-    let value = payload.get(field.place);
-    if value == 0 && matches!(field.form, Form::Zone | Form::Player) {
-        return;
-    }
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(field.name.as_bytes());
-    out.extend_from_slice(b"\":");
-    match field.form {
-        Form::Number => write_number(value, out),
-        Form::Signed => write_signed(i64::from(value as u32 as i32), out),
-        Form::Name => {
-            out.push(b'"');
-            out.extend_from_slice(field.names[value as usize].as_bytes());
-            out.push(b'"');
+/// Appends the updates' JSON objects, with commas between them.
+pub fn write(updates: &[Update], out: &mut Vec<u8>) {
+    let mut line = Line::new();
+    for (index, update) in updates.iter().enumerate() {
+        line.clear();
+        if index > 0 {
+            line.push(b',');
         }
-        Form::Flag => out.extend_from_slice(if value == 0 { b"false" } else { b"true" }),
-        Form::Zone => write_digits(value - 1, out),
-        Form::Player => {
-            out.push(b'"');
-            write_digits(value, out);
-            out.push(b'"');
+        line.push_update(update);
+        out.extend_from_slice(line.written());
+    }
+}
+
+/// How the objects of one kind are written.
+#[derive(Clone, Copy)]
+struct Template {
+    /// The object up to the player's id.
+    head: Text,
+    fields: [Member; FIELDS_MAX],
+    field_count: usize,
+}
+
+/// How one field is written.
+#[derive(Clone, Copy)]
+struct Member {
+    /// What comes before the value, with its quotation mark if it always has one.
+    key: Text,
+    /// Which of the update's words the value is in.
+    word: usize,
+    /// At which bit it begins.
+    shift: u32,
+    /// Ones for all its bits.
+    mask: u64,
+    form: Form,
+    names: &'static [&'static str],
+}
+
+const FIELDS_MAX: usize = 5;
+
+static TEMPLATES: [Template; KINDS.len()] = {
+    let mut templates = [Template::of(&KINDS[0]); KINDS.len()];
+    let mut at = 1;
+    while at < KINDS.len() {
+        templates[at] = Template::of(&KINDS[at]);
+        at += 1;
+    }
+    templates
+};
+
+impl Template {
+    const fn of(kind: &Kind) -> Template {
+        let head = Text::new(&["{\"kind\":\"", kind.name, "\",\"player_id\":\""]);
+        let unused = Member::of(&KINDS[0].fields[0]);
+        let mut template =
+            Template { head, fields: [unused; FIELDS_MAX], field_count: kind.fields.len() };
+        let mut at = 0;
+        while at < kind.fields.len() {
+            template.fields[at] = Member::of(&kind.fields[at]);
+            at += 1;
         }
-        Form::Items => write_items(value, out),
+        template
     }
 }
 
-fn write_items(value: u64, out: &mut Vec<u8>) {
-    for (slot, pair) in value.to_le_bytes().chunks_exact(2).enumerate() {
-        out.extend_from_slice(if slot == 0 { b"[[" } else { b",[" });
-        write_digits(u64::from(pair[0]), out);
-        out.push(b',');
-        write_digits(u64::from(pair[1]), out);
-        out.push(b']');
-    }
-    out.push(b']');
-}
-
-fn write_digits(value: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-fn write_number(value: u64, out: &mut Vec<u8>) {
-    if value <= NUMBER_MAX {
-        write_digits(value, out);
-    } else {
-        out.push(b'"');
-        write_digits(value, out);
-        out.push(b'"');
+impl Member {
+    const fn of(field: &Field) -> Member {
+        let end = if matches!(field.form, Form::Name | Form::Player) { "\":\"" } else { "\":" };
+        // The layout of `Payload` in an update's third and fourth word.
+        let (word, shift, bits) = match field.place {
+            Place::Code => (2, 8, 8),
+            Place::Short => (2, 16, 16),
+            Place::Word => (2, 32, 32),
+            Place::Low => (3, 0, 32),
+            Place::High => (3, 32, 32),
+            Place::Long => (3, 0, 64),
+        };
+        Member {
+            key: Text::new(&[",\"", field.name, end]),
+            word,
+            shift,
+            mask: u64::MAX >> (64 - bits),
+            form: field.form,
+            names: field.names,
+        }
     }
 }
 
-fn write_signed(value: i64, out: &mut Vec<u8>) {
-    let quote = value.unsigned_abs() > NUMBER_MAX;
-    if quote {
-        out.push(b'"');
+const TIME: Text = Text::new(&["\",\"ts_us\":"]);
+
+impl Line {
+    fn push_update(&mut self, update: &Update) {
+        let words = update.words();
+        let template = &TEMPLATES[usize::from(words[2] as u8) - 1];
+        self.push_text(&template.head);
+        self.push_digits(words[0]);
+        self.push_text(&TIME);
+        self.push_signed(words[1] as i64);
+        for member in &template.fields[..template.field_count] {
+            self.push_member(member, words[member.word] >> member.shift & member.mask);
+        }
+        self.push(b'}');
     }
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-    if quote {
-        out.push(b'"');
+
+    fn push_member(&mut self, member: &Member, value: u64) {
+        if value == 0 && matches!(member.form, Form::Zone | Form::Player) {
+            return;
+        }
+        self.push_text(&member.key);
+        match member.form {
+            Form::Number => self.push_number(value),
+            Form::Signed => self.push_signed(i64::from(value as u32 as i32)),
+            Form::Name => {
+                self.push_bytes(member.names[value as usize].as_bytes());
+                self.push(b'"');
+            }
+            Form::Flag => self.push_bytes(if value == 0 { b"false" } else { b"true" }),
+            Form::Zone => self.push_digits(value - 1),
+            Form::Player => {
+                self.push_digits(value);
+                self.push(b'"');
+            }
+            Form::Items => self.push_items(value),
+        }
+    }
+
+    fn push_items(&mut self, value: u64) {
+        for (slot, pair) in value.to_le_bytes().chunks_exact(2).enumerate() {
+            self.push_bytes(if slot == 0 { b"[[" } else { b",[" });
+            self.push_digits(u64::from(pair[0]));
+            self.push(b',');
+            self.push_digits(u64::from(pair[1]));
+            self.push(b']');
+        }
+        self.push(b']');
+    }
+
+    fn push_number(&mut self, value: u64) {
+        if value <= NUMBER_MAX {
+            self.push_digits(value);
+        } else {
+            self.push(b'"');
+            self.push_digits(value);
+            self.push(b'"');
+        }
+    }
+
+    fn push_signed(&mut self, value: i64) {
+        if value < 0 && value >= -(NUMBER_MAX as i64) {
+            self.push(b'-');
+            self.push_digits(value.unsigned_abs());
+        } else if value < 0 {
+            self.push_bytes(b"\"-");
+            self.push_digits(value.unsigned_abs());
+            self.push(b'"');
+        } else {
+            self.push_number(value as u64);
+        }
     }
 }
 
@@ -238,7 +320,7 @@ mod tests {
 
     fn json(update: &Update) -> String {
         let mut out = Vec::new();
-        write(update, &mut out);
+        write(std::slice::from_ref(update), &mut out);
         String::from_utf8(out).unwrap()
     }
 

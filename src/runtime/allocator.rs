@@ -32,6 +32,15 @@ pub fn hot_allocations() -> u64 {
     HOT_ALLOCATIONS.load(Ordering::Relaxed)
 }
 
+/// Keeps the kernel from backing this process with pages of 2 MiB.
+///
+/// Tables, frames and blocks are made before they are needed and take memory only where they are
+/// touched. With huge pages, which mimalloc asks for, the first touch takes 2 MiB.
+pub fn refuse_huge_pages() {
+    // A kernel without huge pages does not know the call, and needs none.
+    let _unknown = rustix::thread::disable_transparent_huge_pages(true);
+}
+
 struct CountingAllocator;
 
 impl CountingAllocator {

@@ -5,7 +5,7 @@
 
 use super::settings::{ConfigError, Place, Settings};
 use crate::consumer::GroupProtocol;
-use crate::publisher::frame::Format;
+use crate::publisher::frame::{Compression, Format};
 use crate::{consumer, limits, publisher, runtime};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -64,7 +64,7 @@ struct RawFetch {
     wait_ms_max: i64,
     bytes_max: i64,
     partition_bytes_max: i64,
-    receive_ring_bytes: i64,
+    receive_buffer_bytes: i64,
     batch_bytes_max: i64,
     read_committed: bool,
 }
@@ -79,7 +79,8 @@ struct RawQueue {
 #[serde(deny_unknown_fields)]
 struct RawPublish {
     format: String,
-    linger_us: i64,
+    compression: String,
+    linger_us_max: i64,
     frames_per_shard: i64,
     queue_kbytes_max: i64,
 }
@@ -182,48 +183,51 @@ impl Check<'_> {
                 raw.wait_ms_max,
                 0..=limits::FETCH_WAIT_MS_MAX,
             )?,
-            receive_ring_bytes: self.number(
-                "fetch.receive_ring_bytes",
-                raw.receive_ring_bytes,
-                limits::RECEIVE_RING_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX,
+            receive_buffer_bytes: self.number(
+                "fetch.receive_buffer_bytes",
+                raw.receive_buffer_bytes,
+                limits::RECEIVE_BUFFER_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX,
             )?,
             fetch_bytes_max: self.number(
                 "fetch.bytes_max",
                 raw.bytes_max,
-                limits::FETCH_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX / 2,
+                limits::FETCH_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             partition_bytes_max: self.number(
                 "fetch.partition_bytes_max",
                 raw.partition_bytes_max,
-                limits::FETCH_BYTES_MIN..=limits::RECEIVE_RING_BYTES_MAX / 2,
+                limits::FETCH_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             batch_bytes_max: self.number(
                 "fetch.batch_bytes_max",
                 raw.batch_bytes_max,
-                limits::RING_STEP_BYTES..=limits::BATCH_BYTES_MAX,
+                limits::RECEIVE_BUFFER_STEP_BYTES..=limits::BATCH_BYTES_MAX,
             )?,
             read_committed: raw.read_committed,
         };
-        self.receive_ring_fits(&options)?;
+        self.receive_buffer_fits(&options)?;
         Ok(options)
     }
 
-    fn receive_ring_fits(&self, options: &consumer::Options) -> Result<(), ConfigError> {
-        let ring = options.receive_ring_bytes;
-        if !ring.is_multiple_of(limits::RING_STEP_BYTES) {
-            let sentence = format!("= {ring}: choose a multiple of {}", limits::RING_STEP_BYTES);
-            return Err(self.error("fetch.receive_ring_bytes", sentence));
-        }
-        if options.fetch_bytes_max > ring / 2 {
+    fn receive_buffer_fits(&self, options: &consumer::Options) -> Result<(), ConfigError> {
+        let buffer_bytes = options.receive_buffer_bytes;
+        if !buffer_bytes.is_multiple_of(limits::RECEIVE_BUFFER_STEP_BYTES) {
             let sentence = format!(
-                "= {}: choose at most half of fetch.receive_ring_bytes, {}",
+                "= {buffer_bytes}: choose a multiple of {}",
+                limits::RECEIVE_BUFFER_STEP_BYTES
+            );
+            return Err(self.error("fetch.receive_buffer_bytes", sentence));
+        }
+        if options.fetch_bytes_max > buffer_bytes / 2 {
+            let sentence = format!(
+                "= {}: choose at most half of fetch.receive_buffer_bytes, {}",
                 options.fetch_bytes_max,
-                ring / 2
+                buffer_bytes / 2
             );
             return Err(self.settings.error(
                 "fetch",
                 "bytes_max",
-                &["receive_ring_bytes"],
+                &["receive_buffer_bytes"],
                 sentence,
             ));
         }
@@ -247,20 +251,30 @@ impl Check<'_> {
         kafka: &RawKafka,
         raw: &RawPublish,
     ) -> Result<publisher::Options, ConfigError> {
+        let format = self.choice(
+            "publish.format",
+            &raw.format,
+            &[("json", Format::Json), ("binary", Format::Binary)],
+        )?;
         Ok(publisher::Options {
             brokers: self.brokers(&kafka.brokers)?,
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
-            format: self.choice(
-                "publish.format",
-                &raw.format,
-                &[("json", Format::Json), ("binary", Format::Binary)],
+            format,
+            compression: self.choice(
+                "publish.compression",
+                &raw.compression,
+                &[
+                    ("auto", Compression::best_for(format)),
+                    ("none", Compression::None),
+                    ("lz4", Compression::Lz4),
+                ],
             )?,
-            linger_us: self.number(
-                "publish.linger_us",
-                raw.linger_us,
+            linger_us_max: self.number(
+                "publish.linger_us_max",
+                raw.linger_us_max,
                 0..=limits::LINGER_US_MAX,
             )?,
             frames_per_shard: self.number(

@@ -219,7 +219,7 @@ pub fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Up
     line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     line.push(b',');
     let object = line.len();
-    update_json::write(update, line);
+    update_json::write(std::slice::from_ref(update), line);
     // The object's own brace is the line's already.
     line.remove(object);
     line.push(b'\n');

@@ -238,7 +238,7 @@ impl World {
         let ending = owned.closing || owned.cursor.has_failed();
         let done = ending && owned.cursor.blocks_out() == 0;
         if (done || owned.is_flush_due(&self.tools))
-            && let Err(sentence) = owned.flush(&mut self.tools, true)
+            && let Err(sentence) = owned.flush_position(&mut self.tools)
         {
             self.halt(partition, sentence);
             return;

@@ -52,7 +52,7 @@ impl Owned {
             return Ok(true);
         }
         if self.framer.has_frame() {
-            self.flush(tools, false)?;
+            self.flush(tools)?;
             if self.framer.updates().is_some() {
                 return Ok(true);
             }
@@ -159,13 +159,24 @@ impl Owned {
         }
     }
 
-    /// Hands the collected updates to the publisher; with `even_empty` also a frame without any.
-    pub(super) fn flush(&mut self, tools: &mut Tools, even_empty: bool) -> Result<(), String> {
-        if even_empty && !self.framer.has_frame() {
+    /// Hands the collected updates to the publisher.
+    fn flush(&mut self, tools: &Tools) -> Result<(), String> {
+        let first = self.framer.next_update();
+        let sealed = self.framer.seal(tools.driver.now());
+        self.hand_over(tools, first, sealed)
+    }
+
+    /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
+    pub(super) fn flush_position(&mut self, tools: &mut Tools) -> Result<(), String> {
+        if !self.framer.has_frame() {
             self.obtain_frame(tools)?;
         }
         let first = self.framer.next_update();
-        let sealed = self.framer.seal(tools.driver.now(), even_empty);
+        let sealed = self.framer.seal_position(tools.driver.now());
+        self.hand_over(tools, first, sealed)
+    }
+
+    fn hand_over(&mut self, tools: &Tools, first: u64, sealed: Sealed) -> Result<(), String> {
         let made = self.framer.next_update() - first;
         let published = match sealed {
             Sealed::Nothing => 0,

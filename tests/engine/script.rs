@@ -152,7 +152,7 @@ fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
 /// An update as the scripts write it.
 pub(crate) fn sentence(update: &Update) -> String {
     let mut bytes = Vec::new();
-    update_json::write(update, &mut bytes);
+    update_json::write(std::slice::from_ref(update), &mut bytes);
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     let text = |value: &serde_json::Value| value.to_string().replace('"', "");
     let mut out = format!("{} {}", text(&json["player_id"]), text(&json["kind"]));

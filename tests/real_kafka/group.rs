@@ -62,7 +62,7 @@ fn options(topics: &Topics, group_protocol: GroupProtocol) -> Options {
         fetch_wait_ms_max: 100,
         fetch_bytes_max: 1 << 20,
         partition_bytes_max: 1 << 20,
-        receive_ring_bytes: 4 << 20,
+        receive_buffer_bytes: 4 << 20,
         batch_bytes_max: 4 << 20,
         read_committed: true,
     }

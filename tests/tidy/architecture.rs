@@ -36,6 +36,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "consumer::Options",
             "engine::refusal",
             "engine::rules",
+            "publisher::frame::Compression",
             "publisher::frame::Format",
             "publisher::Options",
             "runtime::Options",

@@ -147,7 +147,7 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          [fetch]\n\
          wait_ms_max = 1\n\
          [publish]\n\
-         linger_us = {}\n\
+         linger_us_max = {}\n\
          [service]\n\
          listen = \"127.0.0.1:0\"\n\
          log_level = \"warn\"\n",
