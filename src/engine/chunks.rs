@@ -1,12 +1,11 @@
 //! An array that grows a chunk at a time and never moves what it holds.
 
-use crate::limits::CHUNK_ROWS;
 use std::ops::{Index, IndexMut};
 
 /// Values by number, in chunks of `ROWS`, a power of two: small values stand many to a chunk, so
 /// that the directory of the chunks stays in the nearest cache.
 #[derive(Clone, Debug)]
-pub struct Chunks<T, const ROWS: usize = CHUNK_ROWS> {
+pub struct Chunks<T, const ROWS: usize> {
     chunks: Vec<Box<Chunk<T, ROWS>>>,
     chunks_max: usize,
 }

@@ -6,7 +6,7 @@
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
-use crate::limits::{ACTORS_MAX, TOMBSTONES_MAX};
+use crate::limits::{ACTORS_MAX, CHUNK_WORDS, TOMBSTONES_MAX};
 
 /// Buckets of an empty index.
 const BUCKETS_MIN: u32 = 64;
@@ -49,9 +49,9 @@ fn hash_of(player_id: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Index {
     /// First entry of each bucket.
-    heads: Chunks<Entry>,
+    heads: Chunks<Entry, CHUNK_WORDS>,
     /// By row: the next entry of its bucket.
-    links: Chunks<Entry>,
+    links: Chunks<Entry, CHUNK_WORDS>,
     buckets: u32,
     /// Ones for every bit that numbers a bucket.
     mask: u32,

@@ -19,10 +19,9 @@ pub const KEYS: [u64; 8] = [
     0x5be0_cd19_137e_2179,
 ];
 
-/// The key of a word of a row: never 0, so that no change of the word goes unseen.
-#[inline]
-pub fn word_key(row_key: u64, at: usize) -> u64 {
-    row_key.wrapping_mul(KEYS[at % KEYS.len()].wrapping_add(at as u64 * 2) | 1) | 1
+/// The salt of a table, spread over all bits.
+pub fn salt(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// What `after` times `key` has more than `before` times `key`.
@@ -34,6 +33,7 @@ pub fn difference(before: u64, after: u64, key: u64) -> u128 {
 }
 
 /// Hash of a few words, in their order.
+#[inline]
 pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;
     let mut pairs = words.chunks_exact(2);

@@ -1,17 +1,14 @@
-//! Rows of logical state behind one write barrier, which keeps their digest.
+//! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! All that decides a shard's future stands in tables. What stands beside them (indexes, lists,
-//! trees) follows from the rows and is built again after a restart.
+//! All that decides a shard's future stands in tables and columns. What stands beside them (indexes,
+//! lists, trees) follows from the rows and is built again after a restart.
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
-use crate::limits::CHUNK_ROWS;
+use crate::limits::{CHUNK_ROWS, CHUNK_WORDS};
 
 /// A row: a fixed number of words, of which all zero is the empty row.
 pub trait Row<const WORDS: usize>: Copy + Default {
-    /// What the row's part of the digest is bound to.
-    const IDENTITY: Identity;
-
     /// Every field, packed.
     fn to_words(&self) -> [u64; WORDS];
 
@@ -19,32 +16,34 @@ pub trait Row<const WORDS: usize>: Copy + Default {
     fn from_words(words: [u64; WORDS]) -> Option<Self>;
 }
 
-/// What a row's part of the digest is bound to beside its words.
+/// What a row's hash is bound to beside its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Its first word: the row names itself, and where it lies in the table is layout.
-    FirstWord,
+    /// Nothing: the row names itself, and where it lies in the table is layout.
+    Own,
     /// The row's number, which has a meaning.
     Number,
 }
 
-/// Rows by number.
-///
-/// The digest is the sum, over all words of all rows, of the word times a key of its own. So a
-/// change costs what has changed, an empty row adds nothing, and because the sum has 128 bits and
-/// no key is 0, two states that differ in one word have different sums.
-#[derive(Clone, Debug)]
-pub struct Table<R, const WORDS: usize, const ROWS: usize = CHUNK_ROWS> {
-    rows: Chunks<R, ROWS>,
-    salt: u64,
-    sum: u128,
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept<R> {
+    row: R,
+    hash: u64,
 }
 
-impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS> {
-    /// No rows yet. Equal rows of tables with different salts have different parts in the digest.
-    pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS, ROWS> {
-        let salt = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Table { rows: Chunks::new(rows_max), salt, sum: 0 }
+/// Rows of several words, by number. Each keeps its hash, and the digest is the sum of the hashes.
+#[derive(Clone, Debug)]
+pub struct Table<R, const WORDS: usize> {
+    rows: Chunks<Kept<R>, CHUNK_ROWS>,
+    salt: u64,
+    identity: Identity,
+    digest: u64,
+}
+
+impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
+    /// No rows yet. Equal rows of tables with different salts have different hashes.
+    pub fn new(rows_max: usize, salt: u64, identity: Identity) -> Table<R, WORDS> {
+        Table { rows: Chunks::new(rows_max), salt: mix::salt(salt), identity, digest: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -60,30 +59,71 @@ impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS>
     /// One row.
     #[inline]
     pub fn row(&self, number: u32) -> &R {
-        &self.rows[number]
+        &self.rows[number].row
+    }
+
+    /// The write barrier: the only way in which a row changes.
+    #[inline]
+    pub fn write(&mut self, number: u32, row: R) {
+        let words = row.to_words();
+        let salt = match self.identity {
+            Identity::Own => self.salt,
+            Identity::Number => self.salt.wrapping_add(u64::from(number)),
+        };
+        // A row that names itself has a name in its first word, unless it is empty.
+        let empty = match self.identity {
+            Identity::Own => words[0] == 0,
+            Identity::Number => words.iter().all(|word| *word == 0),
+        };
+        let hash = if empty { 0 } else { mix::hash(&words, salt) };
+        let kept = &mut self.rows[number];
+        self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
+        *kept = Kept { row, hash };
+    }
+
+    /// Hash of all rows that are not empty.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+}
+
+/// Rows of one word, by number, which has a meaning.
+///
+/// The digest is the sum over all rows of the word times a key of the row. So a write costs two
+/// products, nothing is kept beside the word, and because the sum has 128 bits and no key is 0, two
+/// columns that differ in one row have different sums.
+#[derive(Clone, Debug)]
+pub struct Column<R> {
+    rows: Chunks<R, CHUNK_WORDS>,
+    salt: u64,
+    sum: u128,
+}
+
+impl<R: Row<1>> Column<R> {
+    /// No rows yet. Equal rows of columns with different salts have different keys.
+    pub fn new(rows_max: usize, salt: u64) -> Column<R> {
+        Column { rows: Chunks::new(rows_max), salt: mix::salt(salt), sum: 0 }
+    }
+
+    /// Makes the row exist, empty if it is new.
+    pub fn reach(&mut self, number: u32) {
+        self.rows.reach(number);
+    }
+
+    /// One row.
+    #[inline]
+    pub fn row(&self, number: u32) -> R {
+        self.rows[number]
     }
 
     /// The write barrier: the only way in which a row changes.
     #[inline]
     pub fn write(&mut self, number: u32, row: R) {
         let kept = &mut self.rows[number];
-        let (before, after) = (kept.to_words(), row.to_words());
+        let ([before], [after]) = (kept.to_words(), row.to_words());
         *kept = row;
-        let identity = match R::IDENTITY {
-            Identity::Number => u64::from(number),
-            // A row is empty before it becomes another one's: what is empty adds nothing.
-            Identity::FirstWord => {
-                debug_assert!(before[0] == after[0] || before[0] == 0 || after[0] == 0);
-                before[0] | after[0]
-            }
-        };
-        let key = mix::fold(identity ^ self.salt, mix::KEYS[0]);
-        for at in 0..WORDS {
-            if before[at] != after[at] {
-                let part = mix::difference(before[at], after[at], mix::word_key(key, at));
-                self.sum = self.sum.wrapping_add(part);
-            }
-        }
+        let key = mix::fold(self.salt ^ u64::from(number), mix::KEYS[0]) | 1;
+        self.sum = self.sum.wrapping_add(mix::difference(before, after, key));
     }
 
     /// Hash of all rows that are not empty.

@@ -57,16 +57,20 @@ pub fn along(heading: u16, range_cm: u32) -> (i32, i32) {
 }
 
 /// Distance in cm, rounded up.
+#[inline]
 pub fn distance_cm(x: i32, y: i32) -> u32 {
     let square = square_cm(x, y);
-    let root = match u32::try_from(square) {
-        Ok(small) => u64::from(small.isqrt()),
-        Err(_) => square.isqrt(),
+    // A step of somebody who walks is short, and short roots are quick.
+    let root = match (u16::try_from(square), u32::try_from(square)) {
+        (Ok(short), _) => u64::from(short.isqrt()),
+        (_, Ok(middling)) => u64::from(middling.isqrt()),
+        _ => square.isqrt(),
     };
     (root + u64::from(root * root < square)) as u32
 }
 
 /// Square of a distance.
+#[inline]
 pub fn square_cm(x: i32, y: i32) -> u64 {
     let (x, y) = (i64::from(x), i64::from(y));
     (x * x + y * y) as u64
@@ -92,11 +96,11 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// The line from a position on the map by a way of at most a zone's side in x and in y.
     pub fn new(tiles: &'a Tiles, x: i32, y: i32, way_x: i32, way_y: i32) -> Walk<'a> {
-        let size = tiles.tile_cm();
-        let (column, row) = (x.div_euclid(size), y.div_euclid(size));
-        let (end_column, end_row) = ((x + way_x).div_euclid(size), (y + way_y).div_euclid(size));
+        let (size, shift) = (tiles.tile_cm(), tiles.tile_shift());
+        let (column, row) = (x >> shift, y >> shift);
+        let (end_column, end_row) = ((x + way_x) >> shift, (y + way_y) >> shift);
         let until = |at: i32, way: i32| {
-            let into = at.rem_euclid(size);
+            let into = at & (size - 1);
             i64::from(if way < 0 { into + 1 } else { size - into })
         };
         let (length_x, length_y) = (i64::from(way_x.abs()), i64::from(way_y.abs()));
