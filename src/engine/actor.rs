@@ -3,7 +3,7 @@
 
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::engine::refusal::{Effect, Hint};
-use crate::engine::table::Row;
+use crate::engine::table::{Identity, Row};
 use crate::limits::HUNTS_MAX;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
@@ -32,11 +32,18 @@ pub struct Body {
     /// A bit for each effect that has not ended.
     pub effects: u8,
     /// The path hint that it was told last.
+    pub compass: Compass,
+}
+
+/// A path hint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compass {
+    /// The hunt's slot that it is about.
+    pub slot: u8,
+    /// Number of the [`Hint`].
     pub hint: u8,
-    /// The hunt's slot that the hint is about.
-    pub hint_slot: u8,
-    /// The distance that it was told, in tiles.
-    pub hint_distance: u16,
+    /// The distance, in tiles.
+    pub distance: u16,
 }
 
 impl Body {
@@ -52,6 +59,8 @@ impl Body {
 }
 
 impl Row<7> for Body {
+    const IDENTITY: Identity = Identity::Own;
+
     fn to_words(&self) -> [u64; 7] {
         [
             self.player_id,
@@ -63,9 +72,9 @@ impl Row<7> for Body {
             self.allowance_at_ms,
             self.ready_at_ms,
             u64::from(self.effects)
-                | u64::from(self.hint) << 8
-                | u64::from(self.hint_slot) << 16
-                | u64::from(self.hint_distance) << 24,
+                | u64::from(self.compass.hint) << 8
+                | u64::from(self.compass.slot) << 16
+                | u64::from(self.compass.distance) << 24,
         ]
     }
 
@@ -82,14 +91,16 @@ impl Row<7> for Body {
             allowance_at_ms,
             ready_at_ms,
             effects: marks as u8,
-            hint: (marks >> 8) as u8,
-            hint_slot: (marks >> 16) as u8,
-            hint_distance: (marks >> 24) as u16,
+            compass: Compass {
+                hint: (marks >> 8) as u8,
+                slot: (marks >> 16) as u8,
+                distance: (marks >> 24) as u16,
+            },
         };
         let valid = body.heading < 36_000
             && body.effects < 1 << EFFECT_SLOTS
-            && Hint::from_code(body.hint).is_some()
-            && usize::from(body.hint_slot) < HUNTS_MAX
+            && Hint::from_code(body.compass.hint).is_some()
+            && usize::from(body.compass.slot) < HUNTS_MAX
             && marks >> 40 == 0;
         valid.then_some(body)
     }
@@ -147,6 +158,8 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
 }
 
 impl Row<16> for Pack {
+    const IDENTITY: Identity = Identity::Own;
+
     fn to_words(&self) -> [u64; 16] {
         let [items_low, items_high] = item_words(&self.items);
         let [a, b, c, d] = self.effects_until_ms;

@@ -32,6 +32,12 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
         }
     }
 
+    /// One value; `None`: it does not exist.
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&T> {
+        self.chunks.get(at as usize / ROWS).map(|chunk| &chunk.0[at as usize % ROWS])
+    }
+
     /// Values that exist.
     pub fn count(&self) -> usize {
         self.chunks.len() * ROWS

@@ -64,6 +64,8 @@ impl Hunt {
 }
 
 impl Row<6> for Hunt {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 6] {
         let counts = [self.treasures, self.tried, self.laid, self.opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
@@ -118,6 +120,8 @@ pub enum Treasure {
 }
 
 impl Row<1> for Treasure {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         match self {
             Treasure::Nowhere => [0],
@@ -147,6 +151,8 @@ pub struct Finisher {
 }
 
 impl Row<2> for Finisher {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 2] {
         [self.player_id, u64::from(self.elapsed_ms) | u64::from(self.found) << 32]
     }
@@ -197,12 +203,12 @@ pub struct Hunts {
 impl Hunts {
     /// None yet, on a map of so many tiles.
     pub fn new(tiles: u32) -> Hunts {
-        let mut hunts = Table::new(HUNTS_MAX, 4, Identity::Number);
+        let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);
         Hunts {
             hunts,
             treasures: Column::new(HUNTS_MAX * TREASURES_MAX, 5),
-            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6, Identity::Number),
+            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6),
             finisher_index: std::array::from_fn(|_| Index::new(TREASURES_MAX)),
             lying: [Lying([0; TREASURES_MAX / 64]); HUNTS_MAX],
             paths: std::array::from_fn(|slot| Path::new(tiles, slot as u64)),
@@ -215,6 +221,12 @@ impl Hunts {
     /// When the first window of a running hunt is over; the largest number if none runs.
     pub fn due_ms(&self) -> u64 {
         self.due_ms
+    }
+
+    /// Whether any slot may have work left to do.
+    #[inline]
+    pub fn any_busy(&self) -> bool {
+        self.busy != 0
     }
 
     /// The slots that may have work left to do, each once, from `first` on and then from 0.

@@ -28,6 +28,11 @@ impl Entry {
         Entry(tag(hash) | (row + 1))
     }
 
+    /// The row; `u32::MAX` if there is none.
+    fn place(self) -> u32 {
+        (self.0 & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
+    }
+
     fn row(self) -> Option<u32> {
         (self.0 & ((1 << ROW_BITS) - 1)).checked_sub(1)
     }
@@ -83,10 +88,14 @@ impl Index {
         if at < self.buckets { at } else { at & (self.mask >> 1) }
     }
 
-    /// The first row of a player's bucket; `u32::MAX` if it is empty.
-    pub fn first(&self, player_id: u64) -> u32 {
-        let Entry(entry) = self.heads[self.bucket(hash_of(player_id))];
-        (entry & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
+    /// The row of a player, if it is here and one of the first two of its bucket; any number if
+    /// not. It decides nothing by a jump: a core that guessed a jump wrong reads nothing ahead.
+    #[inline]
+    pub fn likely(&self, player_id: u64) -> u32 {
+        let hash = hash_of(player_id);
+        let first = self.heads[self.bucket(hash)];
+        let Entry(second) = *self.links.get(first.place()).unwrap_or(&Entry(0));
+        if first.may_be(hash) { first.place() } else { Entry(second).place() }
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.

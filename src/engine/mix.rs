@@ -33,7 +33,7 @@ pub fn difference(before: u64, after: u64, key: u64) -> u128 {
 }
 
 /// Hash of a few words, in their order.
-#[inline]
+#[inline(always)]
 pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;
     let mut pairs = words.chunks_exact(2);

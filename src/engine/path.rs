@@ -11,7 +11,7 @@
 use crate::engine::mix;
 use crate::engine::refusal::Hint;
 use crate::engine::state::Words;
-use crate::engine::table::{Column, Row};
+use crate::engine::table::{Column, Identity, Row};
 use crate::engine::tiles::Tiles;
 use crate::limits::{PATH_DISTANCE_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
 
@@ -93,6 +93,8 @@ impl Label {
 }
 
 impl Row<1> for Label {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         [self.0]
     }
@@ -107,6 +109,8 @@ impl Row<1> for Label {
 struct Head(u32);
 
 impl Row<1> for Head {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         [self.0.into()]
     }

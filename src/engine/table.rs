@@ -9,6 +9,9 @@ use crate::limits::{CHUNK_ROWS, CHUNK_WORDS};
 
 /// A row: a fixed number of words, of which all zero is the empty row.
 pub trait Row<const WORDS: usize>: Copy + Default {
+    /// What the row's hash is bound to beside its words.
+    const IDENTITY: Identity;
+
     /// Every field, packed.
     fn to_words(&self) -> [u64; WORDS];
 
@@ -36,14 +39,13 @@ struct Kept<R> {
 pub struct Table<R, const WORDS: usize> {
     rows: Chunks<Kept<R>, CHUNK_ROWS>,
     salt: u64,
-    identity: Identity,
     digest: u64,
 }
 
 impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub fn new(rows_max: usize, salt: u64, identity: Identity) -> Table<R, WORDS> {
-        Table { rows: Chunks::new(rows_max), salt: mix::salt(salt), identity, digest: 0 }
+    pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
+        Table { rows: Chunks::new(rows_max), salt: mix::salt(salt), digest: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -62,16 +64,22 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
         &self.rows[number].row
     }
 
-    /// The write barrier: the only way in which a row changes.
+    /// One row; `None`: it does not exist.
     #[inline]
+    pub fn get(&self, number: u32) -> Option<&R> {
+        self.rows.get(number).map(|kept| &kept.row)
+    }
+
+    /// The write barrier: the only way in which a row changes.
+    #[inline(always)]
     pub fn write(&mut self, number: u32, row: R) {
         let words = row.to_words();
-        let salt = match self.identity {
+        let salt = match R::IDENTITY {
             Identity::Own => self.salt,
             Identity::Number => self.salt.wrapping_add(u64::from(number)),
         };
         // A row that names itself has a name in its first word, unless it is empty.
-        let empty = match self.identity {
+        let empty = match R::IDENTITY {
             Identity::Own => words[0] == 0,
             Identity::Number => words.iter().all(|word| *word == 0),
         };

@@ -128,6 +128,12 @@ impl Tiles {
         self.numbered(x >> self.tile_shift, y >> self.tile_shift)
     }
 
+    /// The tile at a position that is on the map.
+    #[inline]
+    pub fn under(&self, x: i32, y: i32) -> u32 {
+        ((y >> self.tile_shift) << self.side_shift | x >> self.tile_shift) as u32
+    }
+
     /// The tile in this column and row; `None`: it is off the map.
     #[inline]
     pub fn numbered(&self, column: i32, row: i32) -> Option<u32> {

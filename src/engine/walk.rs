@@ -56,15 +56,44 @@ pub fn along(heading: u16, range_cm: u32) -> (i32, i32) {
     }
 }
 
+/// Square roots of 0, 256, 512 and so on.
+const ROOTS: [u8; 256] = {
+    let mut roots = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        roots[at] = ((at as u32) << 8).isqrt() as u8;
+        at += 1;
+    }
+    roots
+};
+
+/// Square root, rounded up: the table's for as many leading bits as it has, and at most one off.
+#[inline]
+fn short_root_up(square: u16) -> u32 {
+    let shift = (square | 1).leading_zeros() & !1;
+    let leading = (u32::from(square) << shift) >> 8;
+    let least = u32::from(ROOTS[leading as usize % 256]);
+    let root = (least + 1) >> (shift / 2);
+    let square = u32::from(square);
+    let root = root - u32::from(root * root > square);
+    root + u32::from(root * root < square)
+}
+
 /// Distance in cm, rounded up.
 #[inline]
 pub fn distance_cm(x: i32, y: i32) -> u32 {
     let square = square_cm(x, y);
-    // A step of somebody who walks is short, and short roots are quick.
-    let root = match (u16::try_from(square), u32::try_from(square)) {
-        (Ok(short), _) => u64::from(short.isqrt()),
-        (_, Ok(middling)) => u64::from(middling.isqrt()),
-        _ => square.isqrt(),
+    // A step of somebody who walks is short.
+    match u16::try_from(square) {
+        Ok(short) => short_root_up(short),
+        Err(_) => long_root_up(square),
+    }
+}
+
+fn long_root_up(square: u64) -> u32 {
+    let root = match u32::try_from(square) {
+        Ok(middling) => u64::from(middling.isqrt()),
+        Err(_) => square.isqrt(),
     };
     (root + u64::from(root * root < square)) as u32
 }
@@ -133,5 +162,17 @@ impl Iterator for Walk<'_> {
             self.until_y += self.per_y;
         }
         Some(tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_root_is_the_long_one() {
+        for square in 0..=u16::MAX {
+            assert_eq!(short_root_up(square), long_root_up(square.into()), "{square}");
+        }
     }
 }

@@ -79,7 +79,14 @@ impl Shard {
 
     /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
     /// none waits for another one's end.
+    #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
+        if self.hunts.any_busy() {
+            self.work_on_busy_hunts(tick, tell);
+        }
+    }
+
+    fn work_on_busy_hunts(&mut self, tick: bool, tell: &mut Tell) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
         let mut steps_left = if tick { PATH_STEPS_PER_TICK } else { PATH_STEPS_PER_EVENT };
         for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {

@@ -34,8 +34,10 @@ impl Shard {
                 self.start_effect(body, &mut pack, effect, lasts_ms, tell);
                 if effect == Effect::Compass {
                     let tile = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
-                    let hint = self.read_compass(body, tile);
-                    hint.into_iter().for_each(|hint| tell.push(body.player_id, hint));
+                    if let Some((compass, hint)) = self.read_compass(tile) {
+                        body.compass = compass;
+                        tell.push(body.player_id, hint);
+                    }
                 }
             }
             ItemUse::Heal(health) => {

@@ -74,9 +74,11 @@ impl Shard {
     }
 
     fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, tell: &mut Tell) {
-        let (mut other, mut pack) = (*self.actors.body(target), *self.actors.pack(target));
+        let mut other = *self.actors.body(target);
         let by = self.actors.body(row).player_id;
-        let percent = self.strength(&pack, Effect::Shield).unwrap_or(100);
+        let shielded = other.has(Effect::Shield);
+        let shield = shielded.then(|| self.strength(self.actors.pack(target), Effect::Shield));
+        let percent = shield.flatten().unwrap_or(100);
         let damage = (u32::from(rules.damage) * percent / 100).min(other.health.into()) as u16;
         other.health -= damage;
         let health = other.health.into();
@@ -84,6 +86,7 @@ impl Shard {
         let downed = other.downed();
         if downed {
             let respawn_ms = self.rules.actors.respawn_ms;
+            let mut pack = *self.actors.pack(target);
             pack.respawn_at_ms = self.clock.now_ms() + u64::from(respawn_ms);
             tell.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
             self.actors.write_pack(target, pack);
