@@ -249,7 +249,7 @@ impl Shard {
         if event.seq <= body.seq {
             return Ok(Outcome::NoOp);
         }
-        if body.effects != 0 || body.downed() {
+        if body.has_effects() || body.downed() {
             self.settle(row, tell);
             body = *self.actors.body(row);
         }
@@ -273,7 +273,8 @@ impl Shard {
         event: &Event,
         tell: &mut Tell,
     ) -> Result<Outcome, Refusal> {
-        let mut body = actor::Body { seq: event.seq, ..*self.actors.body(row) };
+        let mut body = *self.actors.body(row);
+        body.seq = event.seq;
         let decided = match event.action {
             Action::Leave { to_zone } => return self.on_leave(row, body, to_zone, tell),
             Action::Join { .. } => Err(Refusal::AlreadyJoined),
@@ -318,7 +319,7 @@ fn on_rotate(body: &mut actor::Body, heading: u16, tell: &mut Tell) -> Result<()
     if heading >= walk::HEADINGS {
         return Err(Refusal::HeadingOutOfRange);
     }
-    body.heading = heading;
+    body.set_heading(heading);
     tell.push(body.player_id, Change::Rotated { heading });
     Ok(())
 }

@@ -41,24 +41,24 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body);
-        let (way_x, way_y) = (x - body.x, y - body.y);
+        let (way_x, way_y) = (x - body.x(), y - body.y());
         let cost = u64::from(distance_cm(way_x, way_y)) * 1000;
-        if cost > u64::from(body.allowance) {
+        if cost > u64::from(body.allowance()) {
             return Err(Refusal::TooFast);
         }
-        let from = self.tiles.under(body.x, body.y);
+        let from = self.tiles.under(body.x(), body.y());
         if tile != from {
-            self.change_tile(row, (from, tile), (body.x, body.y), (way_x, way_y))?;
+            self.change_tile(row, (from, tile), (body.x(), body.y()), (way_x, way_y))?;
         }
-        body.allowance -= cost as u32;
-        (body.x, body.y) = (x, y);
+        body.set_allowance(body.allowance() - cost as u32);
+        body.stand_at(x, y);
         tell.push(body.player_id, Change::Moved { tile, x, y });
         if tile != from && body.has(Effect::Compass) {
-            let told = body.compass;
+            let told = body.compass();
             if let Some((compass, hint)) = self.read_compass(tile)
                 && compass != told
             {
-                body.compass = compass;
+                body.set_compass(compass);
                 tell.push(body.player_id, hint);
             }
         }
@@ -91,8 +91,8 @@ impl Shard {
     fn grow_allowance(&self, body: &mut Body) {
         let pace = &self.paces[usize::from(body.has(Effect::Haste))];
         let elapsed_ms = self.clock.now_ms() - body.allowance_at_ms;
-        let grown = elapsed_ms.saturating_mul(pace.per_ms).saturating_add(body.allowance.into());
-        body.allowance = grown.min(pace.allowance_max.into()) as u32;
+        let grown = elapsed_ms.saturating_mul(pace.per_ms).saturating_add(body.allowance().into());
+        body.set_allowance(grown.min(pace.allowance_max.into()) as u32);
         body.allowance_at_ms = self.clock.now_ms();
     }
 
