@@ -7,9 +7,9 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
 
+use huntd::engine::Shard;
 use huntd::engine::event::{Action, Event};
 use huntd::engine::update::Updates;
-use huntd::engine::{EVENTS_AHEAD, Shard};
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
 use std::sync::Arc;
@@ -132,14 +132,10 @@ fn times(shard: &mut Shard, events: &[Event]) -> Vec<Duration> {
 /// Applies a block of events as the daemon does, and tells how long one takes.
 fn block(shard: &mut Shard, events: &[Event], updates: &mut Updates) -> f64 {
     let start = Instant::now();
-    for few in events.chunks(EVENTS_AHEAD) {
-        let places = shard.look_ahead(few);
-        for (event, place) in few.iter().zip(places) {
-            if !updates.has_room() {
-                updates.clear();
-            }
-            shard.apply_at(place, event, updates);
-        }
+    let mut applied = 0;
+    while applied < events.len() {
+        updates.clear();
+        applied += shard.apply_all(&events[applied..], updates, |_| {});
     }
     start.elapsed().as_nanos() as f64 / events.len() as f64
 }

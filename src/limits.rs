@@ -283,6 +283,10 @@ pub const ACTORS_MAX: usize = 128 * 1024;
 pub const CHUNK_ROWS: usize = 128;
 const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());
 
+/// Rows of a chunk that are a word or less: the directory of their chunks stays in the nearest
+/// cache.
+pub const CHUNK_WORDS: usize = 1024;
+
 /// Tiles along a zone's side: a tile of the path cache, its distance, its treasure and its two
 /// links fit one word.
 pub const TILES_PER_SIDE_MAX: u32 = 512;

@@ -3,93 +3,160 @@
 
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::engine::refusal::{Effect, Hint};
-use crate::engine::table::Row;
+use crate::engine::table::{Identity, Row};
 use crate::limits::HUNTS_MAX;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
 
 /// The part that moves.
+///
+/// It is kept as the words of its row: the common actions change two or three of them, and the
+/// others are neither taken apart nor put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// The player; 0 in a row that is free.
     pub player_id: u64,
     /// The last `seq` that was applied.
     pub seq: u64,
-    /// Position in cm.
-    pub x: i32,
-    /// Position in cm.
-    pub y: i32,
-    /// Way that the actor may still go at once, in thousandths of a cm.
-    pub allowance: u32,
-    /// Where it looks, in centidegrees.
-    pub heading: u16,
-    /// What is left of its health; 0 is downed.
-    pub health: u16,
+    /// x and y.
+    place: u64,
+    /// Allowance, heading, health.
+    vigour: u64,
     /// When the allowance last grew.
     pub allowance_at_ms: u64,
     /// When its weapon is ready again.
     pub ready_at_ms: u64,
-    /// A bit for each effect that has not ended.
-    pub effects: u8,
-    /// The path hint that it was told last.
+    /// Effects and compass.
+    marks: u64,
+}
+
+/// A path hint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compass {
+    /// The hunt's slot that it is about.
+    pub slot: u8,
+    /// Number of the [`Hint`].
     pub hint: u8,
-    /// The hunt's slot that the hint is about.
-    pub hint_slot: u8,
-    /// The distance that it was told, in tiles.
-    pub hint_distance: u16,
+    /// The distance, in tiles.
+    pub distance: u16,
 }
 
 impl Body {
+    /// Position in cm.
+    #[inline]
+    pub fn x(&self) -> i32 {
+        self.place as i32
+    }
+
+    /// Position in cm.
+    #[inline]
+    pub fn y(&self) -> i32 {
+        (self.place >> 32) as i32
+    }
+
+    /// Stands elsewhere.
+    #[inline]
+    pub fn stand_at(&mut self, x: i32, y: i32) {
+        self.place = u64::from(x as u32) | u64::from(y as u32) << 32;
+    }
+
+    /// Way that the actor may still go at once, in thousandths of a cm.
+    #[inline]
+    pub fn allowance(&self) -> u32 {
+        self.vigour as u32
+    }
+
+    /// Changes the allowance.
+    #[inline]
+    pub fn set_allowance(&mut self, allowance: u32) {
+        self.vigour = self.vigour & !0xffff_ffff | u64::from(allowance);
+    }
+
+    /// Where it looks, in centidegrees.
+    #[inline]
+    pub fn heading(&self) -> u16 {
+        (self.vigour >> 32) as u16
+    }
+
+    /// Looks elsewhere.
+    #[inline]
+    pub fn set_heading(&mut self, heading: u16) {
+        self.vigour = self.vigour & !(0xffff << 32) | u64::from(heading) << 32;
+    }
+
+    /// What is left of its health; 0 is downed.
+    #[inline]
+    pub fn health(&self) -> u16 {
+        (self.vigour >> 48) as u16
+    }
+
+    /// Changes the health.
+    #[inline]
+    pub fn set_health(&mut self, health: u16) {
+        self.vigour = self.vigour & !(0xffff << 48) | u64::from(health) << 48;
+    }
+
     /// Whether it waits for its respawn.
+    #[inline]
     pub fn downed(&self) -> bool {
-        self.health == 0
+        self.vigour >> 48 == 0
     }
 
     /// Whether an effect has not ended.
+    #[inline]
     pub fn has(&self, effect: Effect) -> bool {
-        self.effects & 1 << effect as u8 != 0
+        self.marks & 1 << effect as u8 != 0
+    }
+
+    /// Whether any effect has not ended.
+    #[inline]
+    pub fn has_effects(&self) -> bool {
+        self.marks as u8 != 0
+    }
+
+    /// An effect starts.
+    pub fn start(&mut self, effect: Effect) {
+        self.marks |= 1 << effect as u8;
+    }
+
+    /// An effect ends.
+    pub fn end(&mut self, effect: Effect) {
+        self.marks &= !(1 << effect as u8);
+    }
+
+    /// The path hint that it was told last.
+    pub fn compass(&self) -> Compass {
+        Compass {
+            hint: (self.marks >> 8) as u8,
+            slot: (self.marks >> 16) as u8,
+            distance: (self.marks >> 24) as u16,
+        }
+    }
+
+    /// Notes the path hint that it is told.
+    pub fn set_compass(&mut self, Compass { slot, hint, distance }: Compass) {
+        let told = u64::from(hint) | u64::from(slot) << 8 | u64::from(distance) << 16;
+        self.marks = self.marks & 0xff | told << 8;
     }
 }
 
 impl Row<7> for Body {
+    const IDENTITY: Identity = Identity::Own;
+
+    #[inline]
     fn to_words(&self) -> [u64; 7] {
-        [
-            self.player_id,
-            self.seq,
-            u64::from(self.x as u32) | u64::from(self.y as u32) << 32,
-            u64::from(self.allowance)
-                | u64::from(self.heading) << 32
-                | u64::from(self.health) << 48,
-            self.allowance_at_ms,
-            self.ready_at_ms,
-            u64::from(self.effects)
-                | u64::from(self.hint) << 8
-                | u64::from(self.hint_slot) << 16
-                | u64::from(self.hint_distance) << 24,
-        ]
+        let Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks } = *self;
+        [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks]
     }
 
     fn from_words(words: [u64; 7]) -> Option<Body> {
-        let [player_id, seq, place, limits, allowance_at_ms, ready_at_ms, marks] = words;
-        let body = Body {
-            player_id,
-            seq,
-            x: place as u32 as i32,
-            y: (place >> 32) as u32 as i32,
-            allowance: limits as u32,
-            heading: (limits >> 32) as u16,
-            health: (limits >> 48) as u16,
-            allowance_at_ms,
-            ready_at_ms,
-            effects: marks as u8,
-            hint: (marks >> 8) as u8,
-            hint_slot: (marks >> 16) as u8,
-            hint_distance: (marks >> 24) as u16,
-        };
-        let valid = body.heading < 36_000
-            && body.effects < 1 << EFFECT_SLOTS
-            && Hint::from_code(body.hint).is_some()
-            && usize::from(body.hint_slot) < HUNTS_MAX
+        let [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks] = words;
+        let body = Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks };
+        let Compass { slot, hint, .. } = body.compass();
+        let valid = body.heading() < 36_000
+            && marks & 0xff < 1 << EFFECT_SLOTS
+            && Hint::from_code(hint).is_some()
+            && usize::from(slot) < HUNTS_MAX
             && marks >> 40 == 0;
         valid.then_some(body)
     }
@@ -147,6 +214,8 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
 }
 
 impl Row<16> for Pack {
+    const IDENTITY: Identity = Identity::Own;
+
     fn to_words(&self) -> [u64; 16] {
         let [items_low, items_high] = item_words(&self.items);
         let [a, b, c, d] = self.effects_until_ms;

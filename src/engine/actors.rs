@@ -3,7 +3,8 @@
 use crate::engine::actor::{Body, Pack};
 use crate::engine::index::Index;
 use crate::engine::order::{Key, Order};
-use crate::engine::table::{Identity, Table};
+use crate::engine::table::Table;
+use std::hint::black_box;
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ impl Actors {
     /// Nobody, with room for so many.
     pub fn new(actors_max: usize) -> Actors {
         Actors {
-            bodies: Table::new(actors_max, 1, Identity::Own),
-            packs: Table::new(actors_max, 2, Identity::Own),
+            bodies: Table::new(actors_max, 1),
+            packs: Table::new(actors_max, 2),
             index: Index::new(actors_max),
             free: Vec::with_capacity(actors_max),
             used: 0,
@@ -48,14 +49,25 @@ impl Actors {
     }
 
     /// The row that a player's actor most often has, or no row's number.
+    #[inline]
     pub fn likely_row(&self, player_id: u64) -> u32 {
-        self.index.first(player_id)
+        self.index.likely(player_id)
     }
 
-    /// The row of a player's actor, which may be this one.
-    pub fn find_from(&self, hint: u32, player_id: u64) -> Option<u32> {
-        let found = hint < self.used && self.bodies.row(hint).player_id == player_id;
-        if found { Some(hint) } else { self.find(player_id) }
+    /// Reads from a row, if it exists, so that it is in the cache.
+    #[inline]
+    pub fn touch(&self, row: u32) {
+        black_box(self.bodies.get(row).map_or(0, |body| body.player_id));
+    }
+
+    /// The row and the moving part of a player's actor, which may be in this row. No row has the
+    /// player 0.
+    #[inline]
+    pub fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
+        match self.bodies.get(hint) {
+            Some(body) if body.player_id == player_id => Some((hint, body)),
+            _ => self.find(player_id).map(|row| (row, self.body(row))),
+        }
     }
 
     /// Makes an actor of a player that has none.
@@ -77,13 +89,16 @@ impl Actors {
     pub fn remove(&mut self, row: u32) {
         self.index.remove(self.body(row).player_id, row);
         self.board.remove(row);
-        self.set_due(row, None);
+        if self.pack(row).next_due_ms().is_some() {
+            self.set_due(row, None);
+        }
         self.bodies.write(row, Body::default());
         self.packs.write(row, Pack::default());
         self.free.push(row);
     }
 
     /// One actor's moving part.
+    #[inline]
     pub fn body(&self, row: u32) -> &Body {
         self.bodies.row(row)
     }
@@ -94,21 +109,25 @@ impl Actors {
     }
 
     /// Changes one actor's moving part.
+    #[inline]
     pub fn write_body(&mut self, row: u32, body: Body) {
         self.bodies.write(row, body);
     }
 
     /// Changes one actor's carried part, and with it its place on the board and when it is due.
     pub fn write_pack(&mut self, row: u32, pack: Pack) {
+        let before = *self.packs.row(row);
         self.packs.write(row, pack);
-        let place = place_key(&pack);
-        if self.board.key(row) != Some(place) {
-            self.board.set(row, place);
+        if place_key(&before) != place_key(&pack) {
+            self.board.set(row, place_key(&pack));
         }
-        self.set_due(row, pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0]));
+        if before.next_due_ms() != pack.next_due_ms() {
+            self.set_due(row, pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0]));
+        }
     }
 
     /// The actor for which something ends first, if that is by now.
+    #[inline]
     pub fn first_due(&self, now_ms: u64) -> Option<u32> {
         if self.due_ms > now_ms {
             return None;
@@ -117,9 +136,6 @@ impl Actors {
     }
 
     fn set_due(&mut self, row: u32, due: Option<Key>) {
-        if self.due.key(row) == due {
-            return;
-        }
         match due {
             Some(key) => self.due.set(row, key),
             None => self.due.remove(row),

@@ -55,6 +55,20 @@ pub enum Action {
     HuntEnd { hunt: u32 },
 }
 
+impl Action {
+    /// Whether it is what a player does that is in the zone, or asks to be.
+    #[inline]
+    pub fn is_of_a_player(&self) -> bool {
+        !matches!(
+            self,
+            Action::Arrive { .. }
+                | Action::Tick
+                | Action::HuntStart { .. }
+                | Action::HuntEnd { .. }
+        )
+    }
+}
+
 /// What an actor carries from one zone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {

@@ -3,7 +3,7 @@
 use crate::engine::index::Index;
 use crate::engine::path::Path;
 use crate::engine::state::Words;
-use crate::engine::table::{Identity, Row, Table};
+use crate::engine::table::{Column, Identity, Row, Table};
 use crate::engine::tiles::{Tiles, TreasureKey};
 use crate::limits::{HUNTS_MAX, TREASURES_MAX};
 
@@ -64,6 +64,8 @@ impl Hunt {
 }
 
 impl Row<6> for Hunt {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 6] {
         let counts = [self.treasures, self.tried, self.laid, self.opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
@@ -118,6 +120,8 @@ pub enum Treasure {
 }
 
 impl Row<1> for Treasure {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         match self {
             Treasure::Nowhere => [0],
@@ -147,6 +151,8 @@ pub struct Finisher {
 }
 
 impl Row<2> for Finisher {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 2] {
         [self.player_id, u64::from(self.elapsed_ms) | u64::from(self.found) << 32]
     }
@@ -157,15 +163,34 @@ impl Row<2> for Finisher {
     }
 }
 
+/// Which treasures of one hunt lie, a bit each: the search for paths asks for each tile it meets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lying([u64; TREASURES_MAX / 64]);
+
+impl Lying {
+    /// Whether a treasure lies.
+    #[inline]
+    pub(crate) fn has(&self, number: u16) -> bool {
+        self.0[usize::from(number) / 64 % self.0.len()] >> (number % 64) & 1 == 1
+    }
+
+    fn set(&mut self, number: u16, lies: bool) {
+        let word = &mut self.0[usize::from(number) / 64];
+        *word = *word & !(1 << (number % 64)) | u64::from(lies) << (number % 64);
+    }
+}
+
 /// All hunts of a zone, by slot.
 #[derive(Clone, Debug)]
 pub struct Hunts {
-    pub(crate) hunts: Table<Hunt, 6>,
+    hunts: Table<Hunt, 6>,
     /// By slot and number.
-    pub(crate) treasures: Table<Treasure, 1>,
+    treasures: Column<Treasure>,
     /// By slot and rank.
-    pub(crate) finishers: Table<Finisher, 2>,
+    finishers: Table<Finisher, 2>,
     finisher_index: [Index; HUNTS_MAX],
+    /// By slot, a bit for each treasure that lies: what follows from the treasures.
+    lying: [Lying; HUNTS_MAX],
     pub(crate) paths: [Path; HUNTS_MAX],
     /// The highest number of a hunt so far.
     pub(crate) last_hunt: u32,
@@ -178,13 +203,14 @@ pub struct Hunts {
 impl Hunts {
     /// None yet, on a map of so many tiles.
     pub fn new(tiles: u32) -> Hunts {
-        let mut hunts = Table::new(HUNTS_MAX, 4, Identity::Number);
+        let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);
         Hunts {
             hunts,
-            treasures: Table::new(HUNTS_MAX * TREASURES_MAX, 5, Identity::Number),
-            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6, Identity::Number),
+            treasures: Column::new(HUNTS_MAX * TREASURES_MAX, 5),
+            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6),
             finisher_index: std::array::from_fn(|_| Index::new(TREASURES_MAX)),
+            lying: [Lying([0; TREASURES_MAX / 64]); HUNTS_MAX],
             paths: std::array::from_fn(|slot| Path::new(tiles, slot as u64)),
             last_hunt: 0,
             due_ms: u64::MAX,
@@ -198,13 +224,22 @@ impl Hunts {
     }
 
     /// Whether any slot may have work left to do.
+    #[inline]
     pub fn any_busy(&self) -> bool {
         self.busy != 0
     }
 
-    /// Whether a slot may have work left to do.
-    pub fn is_busy(&self, slot: usize) -> bool {
-        self.busy >> slot & 1 == 1
+    /// The slots that may have work left to do, each once, from `first` on and then from 0.
+    #[inline]
+    pub fn busy_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let twice = u32::from(self.busy) | u32::from(self.busy) << HUNTS_MAX;
+        let mut left = twice >> first & ((1 << HUNTS_MAX) - 1);
+        std::iter::from_fn(move || {
+            let turn = left.trailing_zeros() as usize;
+            let found = left != 0;
+            left &= left.wrapping_sub(1);
+            found.then_some((first + turn) % HUNTS_MAX)
+        })
     }
 
     /// Notes that a slot has no work left until something in it changes.
@@ -219,8 +254,12 @@ impl Hunts {
 
     /// Changes the hunt in a slot.
     pub fn write(&mut self, slot: usize, hunt: Hunt) {
-        self.hunts.write(slot as u32, hunt);
+        let before = *self.hunt(slot);
         self.busy |= 1 << slot;
+        self.hunts.write(slot as u32, hunt);
+        if (before.running(), before.ends_ms) == (hunt.running(), hunt.ends_ms) {
+            return;
+        }
         let running = (0..HUNTS_MAX).map(|slot| self.hunt(slot)).filter(|hunt| hunt.running());
         self.due_ms = running.map(|hunt| hunt.ends_ms).min().unwrap_or(u64::MAX);
     }
@@ -232,13 +271,26 @@ impl Hunts {
 
     /// A treasure.
     pub fn treasure(&self, slot: usize, number: u16) -> Treasure {
-        *self.treasures.row(row(slot, number))
+        self.treasures.row(row(slot, number))
     }
 
     /// Changes a treasure.
     pub fn write_treasure(&mut self, slot: usize, number: u16, treasure: Treasure) {
         self.treasures.reach(row(slot, number));
         self.treasures.write(row(slot, number), treasure);
+        self.lying[slot].set(number, matches!(treasure, Treasure::Lies(_)));
+    }
+
+    /// Which treasures lie.
+    pub(crate) fn lying(&self, slot: usize) -> &Lying {
+        &self.lying[slot]
+    }
+
+    /// Works on one tile of a slot's paths; `false`: there is nothing to do.
+    #[inline]
+    pub fn search(&mut self, slot: usize, tiles: &Tiles) -> bool {
+        let lying = &self.lying[slot];
+        self.paths[slot].step(tiles, |number| lying.has(number))
     }
 
     /// The finisher of this rank, counted from 0.
@@ -326,6 +378,6 @@ impl Hunts {
 }
 
 /// The row of a treasure, or of a finisher.
-pub(crate) fn row(slot: usize, number: u16) -> u32 {
+fn row(slot: usize, number: u16) -> u32 {
     (slot * TREASURES_MAX) as u32 + u32::from(number)
 }

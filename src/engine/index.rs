@@ -6,7 +6,7 @@
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
-use crate::limits::{ACTORS_MAX, TOMBSTONES_MAX};
+use crate::limits::{ACTORS_MAX, CHUNK_WORDS, TOMBSTONES_MAX};
 
 /// Buckets of an empty index.
 const BUCKETS_MIN: u32 = 64;
@@ -26,6 +26,11 @@ struct Entry(u32);
 impl Entry {
     fn new(hash: u64, row: u32) -> Entry {
         Entry(tag(hash) | (row + 1))
+    }
+
+    /// The row; `u32::MAX` if there is none.
+    fn place(self) -> u32 {
+        (self.0 & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
     }
 
     fn row(self) -> Option<u32> {
@@ -49,9 +54,9 @@ fn hash_of(player_id: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Index {
     /// First entry of each bucket.
-    heads: Chunks<Entry>,
+    heads: Chunks<Entry, CHUNK_WORDS>,
     /// By row: the next entry of its bucket.
-    links: Chunks<Entry>,
+    links: Chunks<Entry, CHUNK_WORDS>,
     buckets: u32,
     /// Ones for every bit that numbers a bucket.
     mask: u32,
@@ -83,10 +88,14 @@ impl Index {
         if at < self.buckets { at } else { at & (self.mask >> 1) }
     }
 
-    /// The first row of a player's bucket; `u32::MAX` if it is empty.
-    pub fn first(&self, player_id: u64) -> u32 {
-        let Entry(entry) = self.heads[self.bucket(hash_of(player_id))];
-        (entry & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
+    /// The row of a player, if it is here and one of the first two of its bucket; any number if
+    /// not. It decides nothing by a jump: a core that guessed a jump wrong reads nothing ahead.
+    #[inline]
+    pub fn likely(&self, player_id: u64) -> u32 {
+        let hash = hash_of(player_id);
+        let first = self.heads[self.bucket(hash)];
+        let Entry(second) = *self.links.get(first.place()).unwrap_or(&Entry(0));
+        if first.may_be(hash) { first.place() } else { Entry(second).place() }
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.

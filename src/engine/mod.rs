@@ -57,6 +57,7 @@ use hunt::{Hunt, Hunts};
 use refusal::{ActionKind, Refusal};
 use rules::Rules;
 use rules::inventory::Inventory;
+use rules::motion::Pace;
 use std::sync::Arc;
 use tiles::Tiles;
 use update::{Update, Updates};
@@ -77,6 +78,7 @@ pub enum Outcome {
 pub struct Shard {
     partition: u16,
     rules: Arc<Rules>,
+    paces: [Pace; 2],
     clock: Clock,
     last_tick: u64,
     actors: Actors,
@@ -85,12 +87,11 @@ pub struct Shard {
     hunts: Hunts,
 }
 
-/// Events that [`Shard::look_ahead`] takes: as many reads as a core has in flight.
-pub const EVENTS_AHEAD: usize = 8;
+/// Events that [`Shard::apply_all`] looks ahead: as many reads as a core has in flight.
+const EVENTS_AHEAD: usize = 16;
 
-/// Where a player's actor was found a little earlier.
-#[derive(Clone, Copy, Debug)]
-pub struct Place(u32);
+/// No row: the hint of who has none.
+const NO_ROW: u32 = u32::MAX;
 
 /// Where an event's updates go, with the time that they carry.
 pub(crate) struct Tell<'a> {
@@ -100,6 +101,7 @@ pub(crate) struct Tell<'a> {
 
 impl Tell<'_> {
     /// Tells one change of a player, or of the world where that is 0.
+    #[inline]
     pub(crate) fn push(&mut self, player_id: u64, change: Change) {
         self.updates.push(Update::new(player_id, self.ts_us, change));
     }
@@ -119,6 +121,7 @@ impl Shard {
         let actors_max = rules.actors.count_max as usize;
         Shard {
             partition,
+            paces: Pace::both(&rules),
             clock: Clock::default(),
             last_tick: 0,
             actors: Actors::new(actors_max),
@@ -147,44 +150,55 @@ impl Shard {
         mix::hash(&parts, u64::from(self.partition))
     }
 
-    /// Looks up where the players of the next events stand, for [`Shard::apply_at`]: the reads of
-    /// several events wait for memory together, and applying the events then finds all in the
-    /// cache.
-    pub fn look_ahead(&self, events: &[Event]) -> [Place; EVENTS_AHEAD] {
-        let mut places = [Place(u32::MAX); EVENTS_AHEAD];
-        // First what needs no decision: a core that guessed a decision wrong reads nothing ahead.
-        for (Place(row), event) in places.iter_mut().zip(events) {
-            *row = self.actors.likely_row(event.player_id);
+    /// Applies events as long as the updates have room for one more, and tells what became of
+    /// each. Returns how many there were.
+    pub fn apply_all(
+        &mut self,
+        events: &[Event],
+        updates: &mut Updates,
+        mut tell_outcome: impl FnMut(Outcome),
+    ) -> usize {
+        let mut applied = 0;
+        for few in events.chunks(EVENTS_AHEAD) {
+            let rows = self.look_ahead(few);
+            for (event, row) in few.iter().zip(rows) {
+                if !updates.has_room() {
+                    return applied;
+                }
+                tell_outcome(self.apply_at(row, event, updates));
+                applied += 1;
+            }
         }
-        for (Place(row), event) in places.iter_mut().zip(events) {
-            *row = self.actors.find_from(*row, event.player_id).unwrap_or(u32::MAX);
-        }
-        places
+        applied
     }
 
-    /// Applies one event like [`Shard::apply_at`], without having looked ahead.
-    pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
-        self.apply_at(Place(u32::MAX), event, updates)
+    /// Looks up the actors of the next events: the reads of several events wait for memory
+    /// together, and applying the events then finds all in the cache.
+    fn look_ahead(&self, events: &[Event]) -> [u32; EVENTS_AHEAD] {
+        let mut rows = [NO_ROW; EVENTS_AHEAD];
+        // First what needs no decision: a core that guessed a decision wrong reads nothing ahead.
+        for (row, event) in rows.iter_mut().zip(events) {
+            *row = self.actors.likely_row(event.player_id);
+        }
+        rows.iter().for_each(|row| self.actors.touch(*row));
+        rows
     }
 
     /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure
-    /// that the updates have room. The place is a hint: a wrong one changes nothing but the time.
-    pub fn apply_at(&mut self, place: Place, event: &Event, updates: &mut Updates) -> Outcome {
+    /// that the updates have room.
+    pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
+        self.apply_at(NO_ROW, event, updates)
+    }
+
+    /// The row is a hint: a wrong one changes nothing but the time.
+    fn apply_at(&mut self, hint: u32, event: &Event, updates: &mut Updates) -> Outcome {
         self.clock.observe(event.time_ms);
         let mut tell = Tell { updates, ts_us: event.ts_us };
         self.settle_due(&mut tell);
         self.end_due_hunts(&mut tell);
-        let decided = match event.action {
-            Action::Tick => self.on_tick(event.seq),
-            Action::Arrive { x, y, handoff } => {
-                self.on_arrive(event.player_id, (x, y), &handoff, &mut tell)
-            }
-            Action::HuntStart { hunt, seed, treasures, duration_ms } => {
-                let start = Hunt { hunt, seed, treasures, ..Hunt::default() };
-                self.on_hunt_start(start, duration_ms, &mut tell)
-            }
-            Action::HuntEnd { hunt } => self.on_hunt_end(hunt, &mut tell),
-            _ => self.on_player_event(place, event, &mut tell),
+        let decided = match event.action.is_of_a_player() {
+            true => self.on_player_event(hint, event, &mut tell),
+            false => self.on_world_event(event, &mut tell),
         };
         let outcome = decided.unwrap_or_else(|refusal| {
             let (action, seq) = (kind_of(&event.action), event.seq);
@@ -195,6 +209,21 @@ impl Shard {
         outcome
     }
 
+    fn on_world_event(&mut self, event: &Event, tell: &mut Tell) -> Result<Outcome, Refusal> {
+        match event.action {
+            Action::Tick => self.on_tick(event.seq),
+            Action::Arrive { x, y, handoff } => {
+                self.on_arrive(event.player_id, (x, y), &handoff, tell)
+            }
+            Action::HuntStart { hunt, seed, treasures, duration_ms } => {
+                let start = Hunt { hunt, seed, treasures, ..Hunt::default() };
+                self.on_hunt_start(start, duration_ms, tell)
+            }
+            Action::HuntEnd { hunt } => self.on_hunt_end(hunt, tell),
+            _ => unreachable!("an action of a player that is here, or asks to be"),
+        }
+    }
+
     fn on_tick(&mut self, id: u64) -> Result<Outcome, Refusal> {
         if id <= self.last_tick {
             return Ok(Outcome::NoOp);
@@ -203,44 +232,65 @@ impl Shard {
         Ok(Outcome::Applied)
     }
 
+    #[inline]
     fn on_player_event(
         &mut self,
-        Place(hint): Place,
+        hint: u32,
         event: &Event,
         tell: &mut Tell,
     ) -> Result<Outcome, Refusal> {
         if event.player_id == 0 {
             return Err(Refusal::NoPlayer);
         }
-        let Some(row) = self.actors.find_from(hint, event.player_id) else {
+        let Some((row, body)) = self.actors.find_from(hint, event.player_id) else {
             return self.on_absent_player_event(event, tell);
         };
-        let mut body = *self.actors.body(row);
+        let mut body = *body;
         if event.seq <= body.seq {
             return Ok(Outcome::NoOp);
         }
-        if body.effects != 0 || body.downed() {
+        if body.has_effects() || body.downed() {
             self.settle(row, tell);
             body = *self.actors.body(row);
         }
         body.seq = event.seq;
         let decided = match event.action {
+            Action::Move { x, y } if !body.downed() => self.on_move(row, &mut body, x, y, tell),
+            Action::Rotate { heading } if !body.downed() => on_rotate(&mut body, heading, tell),
+            _ => return self.on_rarer_action(row, event, tell),
+        };
+        // A refused event has used up its `seq` too: sent again, it must not be decided again.
+        self.actors.write_body(row, body);
+        decided.map(|()| Outcome::Applied)
+    }
+
+    /// What is no plain step or turn. It stands apart, with its own copy of the body, so that those
+    /// keep theirs in registers.
+    #[inline(never)]
+    fn on_rarer_action(
+        &mut self,
+        row: u32,
+        event: &Event,
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
+        let mut body = *self.actors.body(row);
+        body.seq = event.seq;
+        let decided = match event.action {
             Action::Leave { to_zone } => return self.on_leave(row, body, to_zone, tell),
             Action::Join { .. } => Err(Refusal::AlreadyJoined),
             _ if body.downed() => Err(Refusal::Downed),
-            Action::Move { x, y } => self.on_move(row, &mut body, x, y, tell),
-            Action::Rotate { heading } => on_rotate(&mut body, heading, tell),
             Action::Shoot { weapon, heading } => {
                 self.on_shoot(row, &mut body, weapon, heading, tell)
             }
             Action::Use { item } => self.on_use(row, &mut body, item, tell),
             Action::Loot { hunt } => self.on_loot(row, &body, hunt, tell),
-            Action::Arrive { .. }
+            Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Arrive { .. }
             | Action::Tick
             | Action::HuntStart { .. }
-            | Action::HuntEnd { .. } => unreachable!("handled before players are looked up"),
+            | Action::HuntEnd { .. } => unreachable!("handled before"),
         };
-        // A refused event has used up its `seq` too: sent again, it must not be decided again.
         self.actors.write_body(row, body);
         decided.map(|()| Outcome::Applied)
     }
@@ -264,11 +314,12 @@ impl Shard {
     }
 }
 
+#[inline]
 fn on_rotate(body: &mut actor::Body, heading: u16, tell: &mut Tell) -> Result<(), Refusal> {
     if heading >= walk::HEADINGS {
         return Err(Refusal::HeadingOutOfRange);
     }
-    body.heading = heading;
+    body.set_heading(heading);
     tell.push(body.player_id, Change::Rotated { heading });
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! the keys alone.
 
 use crate::engine::chunks::Chunks;
+use crate::limits::CHUNK_ROWS;
 
 /// What rows are ordered by, word by word. No two rows may have the same key.
 pub type Key = [u64; 3];
@@ -12,7 +13,7 @@ pub type Key = [u64; 3];
 /// Rows in the order of their keys.
 #[derive(Clone, Debug)]
 pub struct Order {
-    nodes: Chunks<Node>,
+    nodes: Chunks<Node, CHUNK_ROWS>,
     /// Root, plus one; 0 is none. The same holds for the links of the nodes.
     root: u32,
 }

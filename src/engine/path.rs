@@ -11,7 +11,7 @@
 use crate::engine::mix;
 use crate::engine::refusal::Hint;
 use crate::engine::state::Words;
-use crate::engine::table::{Identity, Row, Table};
+use crate::engine::table::{Column, Identity, Row};
 use crate::engine::tiles::Tiles;
 use crate::limits::{PATH_DISTANCE_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
 
@@ -19,46 +19,88 @@ use crate::limits::{PATH_DISTANCE_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
 const LINK_BITS: u32 = 19;
 const _: () = assert!(TILES_PER_SIDE_MAX * TILES_PER_SIDE_MAX < 1 << LINK_BITS);
 const _: () = assert!(TREASURES_MAX <= 1 << 12 && PATH_DISTANCE_MAX < 1 << 10);
-const LINK: u64 = (1 << LINK_BITS) - 1;
 
-/// What is known of one tile.
+/// What is known of one tile, in one word: a step of the search reads five tiles and writes as
+/// many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Label {
-    known: bool,
-    distance: u16,
-    treasure: u16,
-    /// In a bucket of the frontier.
-    queued: bool,
-    /// In the list of tiles to clear.
-    clearing: bool,
-    /// The next tile of the bucket, plus one; 0 is none.
-    queue_link: u32,
-    /// The next tile to clear, plus one; 0 is none.
-    clear_link: u32,
+struct Label(u64);
+
+/// A part of a label: its lowest bit, and how many.
+#[derive(Clone, Copy)]
+struct Part(u32, u32);
+
+const KNOWN: u64 = 1;
+/// In a bucket of the frontier.
+const QUEUED: u64 = 2;
+/// In the list of tiles to clear.
+const CLEARING: u64 = 4;
+const DISTANCE: Part = Part(3, 10);
+const TREASURE: Part = Part(13, 12);
+/// The next tile of the bucket, plus one; 0 is none.
+const QUEUE_LINK: Part = Part(25, LINK_BITS);
+/// The next tile to clear, plus one; 0 is none.
+const CLEAR_LINK: Part = Part(25 + LINK_BITS, LINK_BITS);
+
+impl Part {
+    const fn mask(self) -> u64 {
+        ((1 << self.1) - 1) << self.0
+    }
+}
+
+impl Label {
+    fn is(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn get(self, part: Part) -> u32 {
+        ((self.0 & part.mask()) >> part.0) as u32
+    }
+
+    fn distance(self) -> u32 {
+        self.get(DISTANCE)
+    }
+
+    fn treasure(self) -> u16 {
+        self.get(TREASURE) as u16
+    }
+
+    /// Known, so far away from this treasure; whether and where it waits stays as it was.
+    fn known(self, distance: u32, treasure: u16) -> Label {
+        let waiting = self.0 & !(DISTANCE.mask() | TREASURE.mask());
+        let distance = u64::from(distance) << DISTANCE.0;
+        Label(waiting | KNOWN | distance | u64::from(treasure) << TREASURE.0)
+    }
+
+    /// In a bucket, before the tile that was its first.
+    fn queued(self, first: u32) -> Label {
+        Label(self.0 & !QUEUE_LINK.mask() | QUEUED | u64::from(first) << QUEUE_LINK.0)
+    }
+
+    /// In no bucket.
+    fn unqueued(self) -> Label {
+        Label(self.0 & !(QUEUED | QUEUE_LINK.mask()))
+    }
+
+    /// In the list of tiles to clear, before the one that was its first.
+    fn clearing(self, first: u32) -> Label {
+        Label(self.0 & !CLEAR_LINK.mask() | CLEARING | u64::from(first) << CLEAR_LINK.0)
+    }
+
+    /// Forgotten, but for its bucket.
+    fn cleared(self) -> Label {
+        Label(self.0 & (QUEUED | QUEUE_LINK.mask()))
+    }
 }
 
 impl Row<1> for Label {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
-        [u64::from(self.known)
-            | u64::from(self.queued) << 1
-            | u64::from(self.clearing) << 2
-            | u64::from(self.distance) << 3
-            | u64::from(self.treasure) << 13
-            | u64::from(self.queue_link) << 25
-            | u64::from(self.clear_link) << (25 + LINK_BITS)]
+        [self.0]
     }
 
     fn from_words([word]: [u64; 1]) -> Option<Label> {
-        let label = Label {
-            known: word & 1 != 0,
-            queued: word & 2 != 0,
-            clearing: word & 4 != 0,
-            distance: (word >> 3 & 0x3ff) as u16,
-            treasure: (word >> 13 & 0xfff) as u16,
-            queue_link: (word >> 25 & LINK) as u32,
-            clear_link: (word >> (25 + LINK_BITS) & LINK) as u32,
-        };
-        (label.to_words() == [word]).then_some(label)
+        (word >> (CLEAR_LINK.0 + CLEAR_LINK.1) == 0).then_some(Label(word))
     }
 }
 
@@ -67,6 +109,8 @@ impl Row<1> for Label {
 struct Head(u32);
 
 impl Row<1> for Head {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         [self.0.into()]
     }
@@ -82,9 +126,9 @@ const BUCKETS: u32 = PATH_DISTANCE_MAX + 1;
 /// at the end [`Path::stop`] and [`Path::wipe`] it.
 #[derive(Clone, Debug)]
 pub struct Path {
-    labels: Table<Label, 1>,
+    labels: Column<Label>,
     /// The frontier: tiles whose neighbours are to be labelled, by distance.
-    buckets: Table<Head, 1>,
+    buckets: Column<Head>,
     /// Tiles that are ready; the others have no labels.
     prepared: u32,
     /// No bucket below this one holds a tile.
@@ -96,9 +140,9 @@ pub struct Path {
 impl Path {
     /// A cache for one of the hunts' slots.
     pub fn new(tiles: u32, slot: u64) -> Path {
-        let mut buckets = Table::new(BUCKETS as usize, 20 + slot, Identity::Number);
+        let mut buckets = Column::new(BUCKETS as usize, 20 + slot);
         buckets.reach(BUCKETS - 1);
-        let labels = Table::new(tiles as usize, 10 + slot, Identity::Number);
+        let labels = Column::new(tiles as usize, 10 + slot);
         Path { labels, buckets, prepared: 0, lowest: BUCKETS, clear_first: 0 }
     }
 
@@ -142,21 +186,23 @@ impl Path {
 
     /// Tells where a treasure lies. All are told before the first step.
     pub fn seed(&mut self, tile: u32, treasure: u16) {
-        let label = Label { known: true, treasure, ..*self.labels.row(tile) };
-        self.labels.write(tile, label);
+        self.labels.write(tile, self.labels.row(tile).known(0, treasure));
         self.queue(tile);
     }
 
     /// Tells that the treasure of a tile was opened.
     pub fn open(&mut self, tile: u32) {
-        let seeded = tile < self.prepared && self.labels.row(tile).known;
-        if seeded && !self.labels.row(tile).clearing {
-            self.clear_later(tile);
+        if tile < self.prepared {
+            let label = self.labels.row(tile);
+            if label.is(KNOWN) && !label.is(CLEARING) {
+                self.clear_later(tile, label);
+            }
         }
     }
 
     /// Works on one tile; `false`: there is nothing to do. `lies` tells which treasures are
     /// unopened.
+    #[inline]
     pub fn step(&mut self, tiles: &Tiles, lies: impl Fn(u16) -> bool) -> bool {
         if let Some(tile) = self.clear_first.checked_sub(1) {
             self.clear(tile, tiles, lies);
@@ -173,38 +219,36 @@ impl Path {
     }
 
     fn clear(&mut self, tile: u32, tiles: &Tiles, lies: impl Fn(u16) -> bool) {
-        let label = *self.labels.row(tile);
-        self.clear_first = label.clear_link;
-        let cleared =
-            Label { queued: label.queued, queue_link: label.queue_link, ..Label::default() };
-        self.labels.write(tile, cleared);
-        for near in neighbours(tiles, tile) {
-            let label = *self.labels.row(near);
-            match label.known {
-                true if lies(label.treasure) => self.queue(near),
-                true if !label.clearing => self.clear_later(near),
-                _ => {}
+        let label = self.labels.row(tile);
+        self.clear_first = label.get(CLEAR_LINK);
+        self.labels.write(tile, label.cleared());
+        for near in tiles.neighbours(tile).into_iter().flatten() {
+            let label = self.labels.row(near);
+            if !label.is(KNOWN) {
+                continue;
+            }
+            if lies(label.treasure()) {
+                self.queue(near);
+            } else if !label.is(CLEARING) {
+                self.clear_later(near, label);
             }
         }
     }
 
-    fn clear_later(&mut self, tile: u32) {
-        let label = *self.labels.row(tile);
-        let clear_link = self.clear_first;
-        self.labels.write(tile, Label { clearing: true, clear_link, ..label });
+    fn clear_later(&mut self, tile: u32, label: Label) {
+        self.labels.write(tile, label.clearing(self.clear_first));
         self.clear_first = tile + 1;
     }
 
     /// Adds a labelled tile to the frontier. One that is still in the bucket of an older, shorter
     /// distance stays there, and is moved on when its turn comes.
     fn queue(&mut self, tile: u32) {
-        let label = *self.labels.row(tile);
-        if label.queued {
+        let label = self.labels.row(tile);
+        if label.is(QUEUED) {
             return;
         }
-        let bucket = u32::from(label.distance);
-        let queue_link = self.buckets.row(bucket).0;
-        self.labels.write(tile, Label { queued: true, queue_link, ..label });
+        let bucket = label.distance();
+        self.labels.write(tile, label.queued(self.buckets.row(bucket).0));
         self.buckets.write(bucket, Head(tile + 1));
         self.lowest = self.lowest.min(bucket);
     }
@@ -212,27 +256,38 @@ impl Path {
     fn expand(&mut self, tiles: &Tiles, lies: impl Fn(u16) -> bool) {
         let bucket = self.lowest;
         let tile = self.buckets.row(bucket).0 - 1;
-        let label = *self.labels.row(tile);
-        self.buckets.write(bucket, Head(label.queue_link));
-        self.labels.write(tile, Label { queued: false, queue_link: 0, ..label });
-        if !label.known || !lies(label.treasure) {
+        let label = self.labels.row(tile);
+        self.buckets.write(bucket, Head(label.get(QUEUE_LINK)));
+        self.labels.write(tile, label.unqueued());
+        let treasure = label.treasure();
+        if !label.is(KNOWN) || !lies(treasure) {
             return;
         }
-        if u32::from(label.distance) > bucket {
+        if label.distance() > bucket {
             self.queue(tile);
             return;
         }
         if bucket == PATH_DISTANCE_MAX {
             return;
         }
-        for near in neighbours(tiles, tile) {
-            let old = *self.labels.row(near);
-            if !old.known && !tiles.is_wall(near) {
-                let distance = label.distance + 1;
-                let new = Label { known: true, distance, treasure: label.treasure, ..old };
-                self.labels.write(near, new);
-                self.queue(near);
+        // All that is found here goes to one bucket, so its head is written once.
+        let next = bucket + 1;
+        let before = self.buckets.row(next).0;
+        let mut first = before;
+        for near in tiles.neighbours(tile).into_iter().flatten() {
+            let old = self.labels.row(near);
+            if old.is(KNOWN) || tiles.is_wall(near) {
+                continue;
             }
+            let mut new = old.known(next, treasure);
+            if !old.is(QUEUED) {
+                new = new.queued(first);
+                first = near + 1;
+            }
+            self.labels.write(near, new);
+        }
+        if first != before {
+            self.buckets.write(next, Head(first));
         }
     }
 
@@ -243,20 +298,19 @@ impl Path {
             return (Hint::Stale, 0);
         }
         let label = self.labels.row(tile);
-        if !label.known || !lies(label.treasure) {
+        if !label.is(KNOWN) || !lies(label.treasure()) {
             return (Hint::Stale, 0);
         }
-        if label.distance == 0 {
+        let distance = label.distance();
+        if distance == 0 {
             return (Hint::Here, 0);
         }
-        let (column, row) = tiles.place(tile);
-        for (hint, step_x, step_y) in STEPS {
-            let near = tiles.numbered(column + step_x, row + step_y);
+        for (hint, near) in HINTS.into_iter().zip(tiles.neighbours(tile)) {
             let exact = near.map(|near| self.labels.row(near)).filter(|near| {
-                near.known && near.distance + 1 == label.distance && lies(near.treasure)
+                near.is(KNOWN) && near.distance() + 1 == distance && lies(near.treasure())
             });
             if exact.is_some() {
-                return (hint, label.distance);
+                return (hint, distance as u16);
             }
         }
         unreachable!("the tile that a label came from has the same treasure and keeps its label")
@@ -278,8 +332,8 @@ impl Path {
         self.lowest = number(words.word()?, BUCKETS)?;
         for tile in 0..self.prepared {
             let label = Label::from_words(words.take()?)?;
-            let linked = label.queue_link.max(label.clear_link) <= tiles;
-            if !linked || (label.known && label.treasure >= treasures) {
+            let linked = label.get(QUEUE_LINK).max(label.get(CLEAR_LINK)) <= tiles;
+            if !linked || (label.is(KNOWN) && label.treasure() >= treasures) {
                 return None;
             }
             self.labels.reach(tile);
@@ -300,13 +354,5 @@ impl Path {
     }
 }
 
-const STEPS: [(Hint, i32, i32); 4] =
-    [(Hint::East, 1, 0), (Hint::North, 0, 1), (Hint::West, -1, 0), (Hint::South, 0, -1)];
-
-fn neighbours(tiles: &Tiles, tile: u32) -> impl Iterator<Item = u32> + use<> {
-    let (column, row) = tiles.place(tile);
-    STEPS
-        .map(|(_, step_x, step_y)| tiles.numbered(column + step_x, row + step_y))
-        .into_iter()
-        .flatten()
-}
+/// In the order of a tile's neighbours.
+const HINTS: [Hint; 4] = [Hint::East, Hint::North, Hint::West, Hint::South];

@@ -112,7 +112,7 @@ impl Shard {
             let body = Body::from_words(words.take()?)?;
             let pack = Pack::from_words(words.take()?)?;
             shard.check_actor(&body, &pack)?;
-            let tile = shard.tiles.at(body.x, body.y)?;
+            let tile = shard.tiles.at(body.x(), body.y())?;
             let row = shard.actors.add(body, pack);
             shard.tiles.enter(tile, row);
         }
@@ -130,7 +130,7 @@ impl Shard {
             && body.player_id == pack.player_id
             && self.actors.count() < self.rules.actors.count_max
             && self.actors.find(body.player_id).is_none()
-            && body.health <= self.rules.actors.health
+            && body.health() <= self.rules.actors.health
             && body.downed() == (pack.respawn_at_ms != 0)
             && body.allowance_at_ms <= self.clock.now_ms()
             && effects.all(|agrees| agrees);

@@ -1,13 +1,17 @@
-//! Rows of logical state behind one write barrier, which keeps their digest.
+//! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! All that decides a shard's future stands in tables. What stands beside them (indexes, lists,
-//! trees) follows from the rows and is built again after a restart.
+//! All that decides a shard's future stands in tables and columns. What stands beside them (indexes,
+//! lists, trees) follows from the rows and is built again after a restart.
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
+use crate::limits::{CHUNK_ROWS, CHUNK_WORDS};
 
 /// A row: a fixed number of words, of which all zero is the empty row.
 pub trait Row<const WORDS: usize>: Copy + Default {
+    /// What the row's hash is bound to beside its words.
+    const IDENTITY: Identity;
+
     /// Every field, packed.
     fn to_words(&self) -> [u64; WORDS];
 
@@ -30,20 +34,18 @@ struct Kept<R> {
     hash: u64,
 }
 
-/// Rows by number.
+/// Rows of several words, by number. Each keeps its hash, and the digest is the sum of the hashes.
 #[derive(Clone, Debug)]
 pub struct Table<R, const WORDS: usize> {
-    rows: Chunks<Kept<R>>,
+    rows: Chunks<Kept<R>, CHUNK_ROWS>,
     salt: u64,
-    identity: Identity,
     digest: u64,
 }
 
 impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub fn new(rows_max: usize, salt: u64, identity: Identity) -> Table<R, WORDS> {
-        let rows = Chunks::new(rows_max);
-        Table { rows, salt: salt.wrapping_mul(0x9e37_79b9_7f4a_7c15), identity, digest: 0 }
+    pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
+        Table { rows: Chunks::new(rows_max), salt: mix::salt(salt), digest: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -57,19 +59,30 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     }
 
     /// One row.
+    #[inline]
     pub fn row(&self, number: u32) -> &R {
         &self.rows[number].row
     }
 
-    /// The write barrier: the only way in which a row changes.
+    /// One row; `None`: it does not exist.
     #[inline]
+    pub fn get(&self, number: u32) -> Option<&R> {
+        self.rows.get(number).map(|kept| &kept.row)
+    }
+
+    /// The write barrier: the only way in which a row changes.
+    #[inline(always)]
     pub fn write(&mut self, number: u32, row: R) {
         let words = row.to_words();
-        let salt = match self.identity {
+        let salt = match R::IDENTITY {
             Identity::Own => self.salt,
             Identity::Number => self.salt.wrapping_add(u64::from(number)),
         };
-        let empty = words.iter().fold(0, |bits, word| bits | word) == 0;
+        // A row that names itself has a name in its first word, unless it is empty.
+        let empty = match R::IDENTITY {
+            Identity::Own => words[0] == 0,
+            Identity::Number => words.iter().all(|word| *word == 0),
+        };
         let hash = if empty { 0 } else { mix::hash(&words, salt) };
         let kept = &mut self.rows[number];
         self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
@@ -79,5 +92,50 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     /// Hash of all rows that are not empty.
     pub fn digest(&self) -> u64 {
         self.digest
+    }
+}
+
+/// Rows of one word, by number, which has a meaning.
+///
+/// The digest is the sum over all rows of the word times a key of the row. So a write costs two
+/// products, nothing is kept beside the word, and because the sum has 128 bits and no key is 0, two
+/// columns that differ in one row have different sums.
+#[derive(Clone, Debug)]
+pub struct Column<R> {
+    rows: Chunks<R, CHUNK_WORDS>,
+    salt: u64,
+    sum: u128,
+}
+
+impl<R: Row<1>> Column<R> {
+    /// No rows yet. Equal rows of columns with different salts have different keys.
+    pub fn new(rows_max: usize, salt: u64) -> Column<R> {
+        Column { rows: Chunks::new(rows_max), salt: mix::salt(salt), sum: 0 }
+    }
+
+    /// Makes the row exist, empty if it is new.
+    pub fn reach(&mut self, number: u32) {
+        self.rows.reach(number);
+    }
+
+    /// One row.
+    #[inline]
+    pub fn row(&self, number: u32) -> R {
+        self.rows[number]
+    }
+
+    /// The write barrier: the only way in which a row changes.
+    #[inline]
+    pub fn write(&mut self, number: u32, row: R) {
+        let kept = &mut self.rows[number];
+        let ([before], [after]) = (kept.to_words(), row.to_words());
+        *kept = row;
+        let key = mix::fold(self.salt ^ u64::from(number), mix::KEYS[0]) | 1;
+        self.sum = self.sum.wrapping_add(mix::difference(before, after, key));
+    }
+
+    /// Hash of all rows that are not empty.
+    pub fn digest(&self) -> u64 {
+        mix::hash(&[self.sum as u64, (self.sum >> 64) as u64], self.salt)
     }
 }

@@ -110,7 +110,7 @@ fn check_tiles(shard: &Shard) {
     let mut standing = BTreeMap::<u32, Vec<u32>>::new();
     for row in (0..shard.actors.rows()).filter(|row| shard.actors.body(*row).player_id != 0) {
         let body = shard.actors.body(row);
-        let tile = shard.tiles.at(body.x, body.y).expect("an actor stands on the map");
+        let tile = shard.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
         assert!(!shard.tiles.is_wall(tile));
         standing.entry(tile).or_default().push(row);
     }

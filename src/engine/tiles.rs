@@ -5,7 +5,7 @@
 
 use crate::engine::chunks::Chunks;
 use crate::engine::rules::World;
-use crate::limits::{HUNTS_MAX, TREASURES_MAX};
+use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TREASURES_MAX};
 
 /// The zone's tiles.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Tiles {
     occupied: Bits,
     treasures: Bits,
     /// By actor: the next one on its tile, plus one; 0 is none.
-    links: Chunks<u32>,
+    links: Chunks<u32, CHUNK_WORDS>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,10 +47,21 @@ impl Bits {
         Bits(vec![0; tiles.div_ceil(64) as usize])
     }
 
+    #[inline]
     fn has(&self, tile: u32) -> bool {
         self.0[tile as usize / 64] >> (tile % 64) & 1 == 1
     }
 
+    /// The bits of so many tiles from one on, fewer than 64; those behind the last tile are 0.
+    #[inline]
+    fn window(&self, first: u32, tiles: u32) -> u64 {
+        let (word, shift) = (first as usize / 64, first % 64);
+        let after = self.0.get(word + 1).map_or(0, |after| *after);
+        let bits = u128::from(self.0[word]) | u128::from(after) << 64;
+        (bits >> shift) as u64 & ((1 << tiles) - 1)
+    }
+
+    #[inline]
     fn set(&mut self, tile: u32, bit: bool) {
         let word = &mut self.0[tile as usize / 64];
         *word = *word & !(1 << (tile % 64)) | u64::from(bit) << (tile % 64);
@@ -88,26 +99,43 @@ impl Tiles {
     }
 
     /// Side of the zone in cm.
+    #[inline]
     pub fn side_cm(&self) -> i32 {
         1 << (self.tile_shift + self.side_shift)
     }
 
     /// Side of a tile in cm.
+    #[inline]
     pub fn tile_cm(&self) -> i32 {
         1 << self.tile_shift
     }
 
+    /// A position in cm, shifted right by so much, is a column or a row.
+    #[inline]
+    pub fn tile_shift(&self) -> u32 {
+        self.tile_shift
+    }
+
     /// Tiles along a side.
+    #[inline]
     pub fn side(&self) -> i32 {
         1 << self.side_shift
     }
 
     /// The tile at a position; `None`: it is off the map.
+    #[inline]
     pub fn at(&self, x: i32, y: i32) -> Option<u32> {
         self.numbered(x >> self.tile_shift, y >> self.tile_shift)
     }
 
+    /// The tile at a position that is on the map.
+    #[inline]
+    pub fn under(&self, x: i32, y: i32) -> u32 {
+        ((y >> self.tile_shift) << self.side_shift | x >> self.tile_shift) as u32
+    }
+
     /// The tile in this column and row; `None`: it is off the map.
+    #[inline]
     pub fn numbered(&self, column: i32, row: i32) -> Option<u32> {
         let inside = (column | row) as u32 & !(self.side() as u32 - 1) == 0;
         inside.then(|| (row as u32) << self.side_shift | column as u32)
@@ -118,6 +146,19 @@ impl Tiles {
         ((tile & (self.side() as u32 - 1)) as i32, (tile >> self.side_shift) as i32)
     }
 
+    /// The tiles to the east, north, west and south; `None`: the map ends there.
+    #[inline]
+    pub fn neighbours(&self, tile: u32) -> [Option<u32>; 4] {
+        let last = self.side() as u32 - 1;
+        let column = tile & last;
+        [
+            (column != last).then(|| tile + 1),
+            (tile < last << self.side_shift).then(|| tile + last + 1),
+            (column != 0).then(|| tile - 1),
+            (tile > last).then(|| tile - last - 1),
+        ]
+    }
+
     /// The middle of a tile, in cm.
     pub fn middle(&self, tile: u32) -> (i32, i32) {
         let (column, row) = self.place(tile);
@@ -126,21 +167,25 @@ impl Tiles {
     }
 
     /// Whether a wall stands there.
+    #[inline]
     pub fn is_wall(&self, tile: u32) -> bool {
         self.walls.has(tile)
     }
 
     /// Whether neither a wall nor anybody stands there.
+    #[inline]
     pub fn is_clear(&self, tile: u32) -> bool {
         !self.walls.has(tile) && !self.occupied.has(tile)
     }
 
     /// How many actors stand there.
+    #[inline]
     pub fn actors_on(&self, tile: u32) -> u16 {
         self.tiles[tile as usize].actors
     }
 
     /// The actors that stand there, in no order that means anything.
+    #[inline]
     pub fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
         let mut entry = self.tiles[tile as usize].first;
         std::iter::from_fn(move || {
@@ -151,6 +196,7 @@ impl Tiles {
     }
 
     /// An actor comes to stand on a tile.
+    #[inline]
     pub fn enter(&mut self, tile: u32, actor: u32) {
         self.links.reach(actor);
         self.occupied.set(tile, true);
@@ -161,6 +207,7 @@ impl Tiles {
     }
 
     /// An actor that stands on a tile goes.
+    #[inline]
     pub fn exit(&mut self, number: u32, actor: u32) {
         let tile = &mut self.tiles[number as usize];
         let after = self.links[actor];
@@ -178,6 +225,7 @@ impl Tiles {
     }
 
     /// The treasure that lies there.
+    #[inline]
     pub fn treasure(&self, tile: u32) -> Option<TreasureKey> {
         if !self.treasures.has(tile) {
             return None;
@@ -188,17 +236,29 @@ impl Tiles {
 
     /// The tiles with treasures among those that a square around a position touches, which reaches
     /// so far to each side.
+    #[inline]
     pub fn treasures_around(&self, x: i32, y: i32, reach: i32) -> impl Iterator<Item = u32> + '_ {
-        let clamped = |at: i32| at.clamp(0, self.side_cm() - 1) >> self.tile_shift;
-        let (first, last) = (clamped(x - reach) as u32, clamped(x + reach) as u32);
-        let rows = clamped(y - reach) as u32..=clamped(y + reach) as u32;
-        rows.flat_map(move |row| {
-            let base = row << self.side_shift;
-            (base + first..base + last + 1).filter(|tile| self.treasures.has(*tile))
+        let last = self.side_cm() - 1;
+        let clamped = |at: i32| (at.clamp(0, last) >> self.tile_shift) as u32;
+        let (column, columns) = (clamped(x - reach), clamped(x + reach) - clamped(x - reach) + 1);
+        let (mut row, last_row) = (clamped(y - reach), clamped(y + reach));
+        let mut first = row << self.side_shift | column;
+        let mut left = self.treasures.window(first, columns);
+        std::iter::from_fn(move || {
+            while left == 0 && row < last_row {
+                row += 1;
+                first = row << self.side_shift | column;
+                left = self.treasures.window(first, columns);
+            }
+            let tile = first + left.trailing_zeros();
+            let found = left != 0;
+            left &= left.wrapping_sub(1);
+            found.then_some(tile)
         })
     }
 
     /// Lays a treasure there, or takes it away.
+    #[inline]
     pub fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
         self.treasures.set(tile, treasure.is_some());
         if let Some(TreasureKey { slot, number }) = treasure {

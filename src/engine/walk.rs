@@ -56,17 +56,50 @@ pub fn along(heading: u16, range_cm: u32) -> (i32, i32) {
     }
 }
 
+/// Square roots of 0, 256, 512 and so on.
+const ROOTS: [u8; 256] = {
+    let mut roots = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        roots[at] = ((at as u32) << 8).isqrt() as u8;
+        at += 1;
+    }
+    roots
+};
+
+/// Square root, rounded up: the table's for as many leading bits as it has, and at most one off.
+#[inline]
+fn short_root_up(square: u16) -> u32 {
+    let shift = (square | 1).leading_zeros() & !1;
+    let leading = (u32::from(square) << shift) >> 8;
+    let least = u32::from(ROOTS[leading as usize % 256]);
+    let root = (least + 1) >> (shift / 2);
+    let square = u32::from(square);
+    let root = root - u32::from(root * root > square);
+    root + u32::from(root * root < square)
+}
+
 /// Distance in cm, rounded up.
+#[inline]
 pub fn distance_cm(x: i32, y: i32) -> u32 {
     let square = square_cm(x, y);
+    // A step of somebody who walks is short.
+    match u16::try_from(square) {
+        Ok(short) => short_root_up(short),
+        Err(_) => long_root_up(square),
+    }
+}
+
+fn long_root_up(square: u64) -> u32 {
     let root = match u32::try_from(square) {
-        Ok(small) => u64::from(small.isqrt()),
+        Ok(middling) => u64::from(middling.isqrt()),
         Err(_) => square.isqrt(),
     };
     (root + u64::from(root * root < square)) as u32
 }
 
 /// Square of a distance.
+#[inline]
 pub fn square_cm(x: i32, y: i32) -> u64 {
     let (x, y) = (i64::from(x), i64::from(y));
     (x * x + y * y) as u64
@@ -92,11 +125,11 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// The line from a position on the map by a way of at most a zone's side in x and in y.
     pub fn new(tiles: &'a Tiles, x: i32, y: i32, way_x: i32, way_y: i32) -> Walk<'a> {
-        let size = tiles.tile_cm();
-        let (column, row) = (x.div_euclid(size), y.div_euclid(size));
-        let (end_column, end_row) = ((x + way_x).div_euclid(size), (y + way_y).div_euclid(size));
+        let (size, shift) = (tiles.tile_cm(), tiles.tile_shift());
+        let (column, row) = (x >> shift, y >> shift);
+        let (end_column, end_row) = ((x + way_x) >> shift, (y + way_y) >> shift);
         let until = |at: i32, way: i32| {
-            let into = at.rem_euclid(size);
+            let into = at & (size - 1);
             i64::from(if way < 0 { into + 1 } else { size - into })
         };
         let (length_x, length_y) = (i64::from(way_x.abs()), i64::from(way_y.abs()));
@@ -129,5 +162,17 @@ impl Iterator for Walk<'_> {
             self.until_y += self.per_y;
         }
         Some(tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_root_is_the_long_one() {
+        for square in 0..=u16::MAX {
+            assert_eq!(short_root_up(square), long_root_up(square.into()), "{square}");
+        }
     }
 }

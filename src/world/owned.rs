@@ -3,7 +3,7 @@
 use super::{ENGINE_AT_WORK, Tools};
 use crate::consumer::block::Block;
 use crate::consumer::cursor::Cursor;
-use crate::engine::{EVENTS_AHEAD, Outcome, Shard};
+use crate::engine::{Outcome, Shard};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
 use crate::metrics::Counter;
 use crate::publisher::Outgoing;
@@ -121,23 +121,18 @@ impl Owned {
         let updates_before = updates.len();
         let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
         ENGINE_AT_WORK.set(true);
-        'block: for few in block.events[self.applied..].chunks(EVENTS_AHEAD) {
-            let places = self.engine.look_ahead(few);
-            for (event, place) in few.iter().zip(places) {
-                if !updates.has_room() {
-                    break 'block;
+        let begun = self.applied;
+        self.engine.apply_all(&block.events[begun..], updates, |outcome| {
+            self.applied += 1;
+            match outcome {
+                Outcome::Applied => applied += 1,
+                Outcome::Refused(refusal) => {
+                    refused += 1;
+                    tools.metrics.refusals.count(refusal as usize);
                 }
-                self.applied += 1;
-                match self.engine.apply_at(place, event, updates) {
-                    Outcome::Applied => applied += 1,
-                    Outcome::Refused(refusal) => {
-                        refused += 1;
-                        tools.metrics.refusals.count(refusal as usize);
-                    }
-                    Outcome::NoOp => no_ops += 1,
-                }
+                Outcome::NoOp => no_ops += 1,
             }
-        }
+        });
         ENGINE_AT_WORK.set(false);
         let made = updates.len() - updates_before;
         tools.metrics.add(Counter::EventsApplied, applied);

@@ -4,7 +4,7 @@
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
 use huntd::engine::rules::Rules;
 use huntd::engine::update::{Update, Updates};
-use huntd::engine::{EVENTS_AHEAD, Outcome, Shard};
+use huntd::engine::{Outcome, Shard};
 use huntd::limits::EVENT_UPDATES_MAX;
 use huntd::publisher::frame::Chain;
 use huntd::service::rules::built_in;
@@ -210,12 +210,10 @@ impl Zone {
 
     /// Applies events as the daemon does, without a look at what they told.
     pub fn apply_ahead(&mut self, events: &[Event]) {
-        for few in events.chunks(EVENTS_AHEAD) {
-            let places = self.shard.look_ahead(few);
+        let mut applied = 0;
+        while applied < events.len() {
             self.updates.clear();
-            for (event, place) in few.iter().zip(places) {
-                self.shard.apply_at(place, event, &mut self.updates);
-            }
+            applied += self.shard.apply_all(&events[applied..], &mut self.updates, |_| {});
             self.fold();
         }
     }

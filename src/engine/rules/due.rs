@@ -30,19 +30,19 @@ impl Shard {
             let until_ms = &mut pack.effects_until_ms[*effect as usize];
             if *until_ms != 0 && *until_ms <= now_ms {
                 *until_ms = 0;
-                body.effects &= !(1 << *effect as u8);
+                body.end(*effect);
                 tell.push(body.player_id, Change::EffectEnded { effect: *effect });
             }
         }
         if pack.respawn_at_ms != 0 && pack.respawn_at_ms <= now_ms {
             pack.respawn_at_ms = 0;
-            body.health = self.rules.actors.health;
+            body.set_health(self.rules.actors.health);
             let (tile, x, y) = self.respawn_place(row);
-            let from = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+            let from = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
             self.tiles.exit(from, row);
             self.tiles.enter(tile, row);
-            (body.x, body.y) = (x, y);
-            let health = body.health;
+            body.stand_at(x, y);
+            let health = body.health();
             tell.push(body.player_id, Change::Respawned { health, tile, x, y });
         }
         self.actors.write_body(row, body);
@@ -62,7 +62,7 @@ impl Shard {
                 return (tile, x, y);
             }
         }
-        let here = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
-        (here, body.x, body.y)
+        let here = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+        (here, body.x(), body.y())
     }
 }

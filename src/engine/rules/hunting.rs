@@ -1,10 +1,9 @@
 //! Hunts: their start, their end, and the work between that is spread over events.
 
 use crate::engine::change::Change;
-use crate::engine::hunt::{Hunt, Phase, Treasure, row};
+use crate::engine::hunt::{Hunt, Phase, Treasure};
 use crate::engine::mix;
 use crate::engine::refusal::{Hint, HuntEndCause, Refusal, ScoreCause};
-use crate::engine::table::Table;
 use crate::engine::tiles::TreasureKey;
 use crate::engine::{Outcome, Shard, Tell};
 use crate::limits::{
@@ -80,18 +79,17 @@ impl Shard {
 
     /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
     /// none waits for another one's end.
+    #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
-        if !self.hunts.any_busy() {
-            return;
+        if self.hunts.any_busy() {
+            self.work_on_busy_hunts(tick, tell);
         }
+    }
+
+    fn work_on_busy_hunts(&mut self, tick: bool, tell: &mut Tell) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
         let mut steps_left = if tick { PATH_STEPS_PER_TICK } else { PATH_STEPS_PER_EVENT };
-        let first = self.clock.records() as usize;
-        for turn in 0..HUNTS_MAX {
-            let slot = (first + turn) % HUNTS_MAX;
-            if !self.hunts.is_busy(slot) {
-                continue;
-            }
+        for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
             match self.hunts.hunt(slot).phase {
                 Phase::Free => self.hunts.rest(slot),
                 Phase::Laying => {
@@ -175,9 +173,7 @@ impl Shard {
 
     fn search_paths(&mut self, slot: usize, steps_left: &mut u32) {
         while *steps_left > 0 {
-            let treasures = &self.hunts.treasures;
-            let lies = |number| lies(treasures, slot, number);
-            if !self.hunts.paths[slot].step(&self.tiles, lies) {
+            if !self.hunts.search(slot, &self.tiles) {
                 self.hunts.rest(slot);
                 return;
             }
@@ -192,7 +188,7 @@ impl Shard {
         if self.hunts.hunt(slot).phase == Phase::Laying {
             return Some((slot, Hint::Stale, 0));
         }
-        let lies = |number| lies(&self.hunts.treasures, slot, number);
+        let lies = |number| self.hunts.lying(slot).has(number);
         let (hint, distance) = self.hunts.paths[slot].hint(&self.tiles, tile, lies);
         Some((slot, hint, distance))
     }
@@ -247,8 +243,4 @@ impl Shard {
         let after = if done { Hunt::default() } else { hunt };
         self.hunts.write(slot, after);
     }
-}
-
-fn lies(treasures: &Table<Treasure, 1>, slot: usize, number: u16) -> bool {
-    matches!(treasures.row(row(slot, number)), Treasure::Lies(_))
 }

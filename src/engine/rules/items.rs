@@ -22,7 +22,7 @@ impl Shard {
         let held = inventory::take(&mut pack.items, item).ok_or(Refusal::ItemNotHeld)?;
         let useless = match does {
             ItemUse::Start(effect) => self.effect_until(&pack, effect, u32::MAX).is_none(),
-            ItemUse::Heal(_) => body.health == self.rules.actors.health,
+            ItemUse::Heal(_) => body.health() == self.rules.actors.health,
         };
         if useless {
             return Err(Refusal::ItemUseless);
@@ -33,15 +33,18 @@ impl Shard {
                 let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
                 self.start_effect(body, &mut pack, effect, lasts_ms, tell);
                 if effect == Effect::Compass {
-                    let tile = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
-                    let hint = self.read_compass(body, tile);
-                    hint.into_iter().for_each(|hint| tell.push(body.player_id, hint));
+                    let tile =
+                        self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+                    if let Some((compass, hint)) = self.read_compass(tile) {
+                        body.set_compass(compass);
+                        tell.push(body.player_id, hint);
+                    }
                 }
             }
             ItemUse::Heal(health) => {
-                let gained = health.min(self.rules.actors.health - body.health);
-                body.health += gained;
-                let health = body.health.into();
+                let gained = health.min(self.rules.actors.health - body.health());
+                body.set_health(body.health() + gained);
+                let health = body.health().into();
                 tell.push(body.player_id, Change::Healed { gained, health });
             }
         }
@@ -72,7 +75,7 @@ impl Shard {
             return;
         };
         pack.effects_until_ms[effect as usize] = until_ms;
-        body.effects |= 1 << effect as u8;
+        body.start(effect);
         let lasts_ms = (until_ms - self.clock.now_ms()) as u32;
         tell.push(body.player_id, Change::EffectStarted { effect, lasts_ms });
     }

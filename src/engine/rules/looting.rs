@@ -43,12 +43,12 @@ impl Shard {
 
     fn treasure_in_reach(&self, body: &Body, wanted: Option<usize>) -> Option<(u32, TreasureKey)> {
         let reach = self.rules.hunts.reach_cm as i32;
-        let treasures = self.tiles.treasures_around(body.x, body.y, reach).filter_map(|tile| {
+        let treasures = self.tiles.treasures_around(body.x(), body.y(), reach).filter_map(|tile| {
             let key = self.tiles.treasure(tile)?;
             let slot = usize::from(key.slot);
             let running = self.hunts.hunt(slot).running() && wanted.is_none_or(|only| only == slot);
             let (x, y) = self.tiles.middle(tile);
-            let square = square_cm(x - body.x, y - body.y);
+            let square = square_cm(x - body.x(), y - body.y());
             (running && square <= square_cm(reach, 0)).then_some((square, tile, key))
         });
         let nearest = treasures.min_by_key(|(square, tile, _)| (*square, *tile));

@@ -12,7 +12,7 @@ mod items;
 
 mod looting;
 
-mod motion;
+pub(crate) mod motion;
 
 mod presence;
 

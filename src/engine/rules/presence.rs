@@ -39,16 +39,12 @@ impl Shard {
 
     /// Makes an actor with nothing in hand, on a tile that was checked.
     fn enter(&mut self, player_id: u64, known: Tombstone, (x, y): (i32, i32), tile: u32) -> u32 {
-        let body = Body {
-            player_id,
-            seq: known.seq,
-            x,
-            y,
-            allowance: self.rules.world.allowance_max(100),
-            health: self.rules.actors.health,
-            allowance_at_ms: self.clock.now_ms(),
-            ..Body::default()
-        };
+        let mut body = Body::default();
+        (body.player_id, body.seq) = (player_id, known.seq);
+        body.stand_at(x, y);
+        body.set_allowance(self.rules.world.allowance_max(100));
+        body.allowance_at_ms = self.clock.now_ms();
+        body.set_health(self.rules.actors.health);
         let pack = Pack {
             player_id,
             scored_ordinal: self.clock.records(),
@@ -94,7 +90,7 @@ impl Shard {
             Some(_) => pack.crossing_sent.max(pack.crossing_accepted).saturating_add(1),
             None => pack.crossing_sent,
         };
-        let tile = self.tiles.at(body.x, body.y).expect("an actor stands on the map");
+        let tile = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
         self.tiles.exit(tile, row);
         self.actors.remove(row);
         self.tombstones.put(Tombstone {
@@ -105,7 +101,7 @@ impl Shard {
         });
         tell.push(body.player_id, Change::Left { to_zone, seq: body.seq });
         if let Some(to_zone) = to_zone {
-            let (x, y) = self.opposite(body.x, body.y);
+            let (x, y) = self.opposite(body.x(), body.y());
             let handoff = self.handoff_of(&body, &pack, crossing_sent);
             tell.crossing(body.player_id, &Crossing { to_zone, x, y, handoff });
         }

@@ -29,7 +29,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let known = self.rules.weapons.get(usize::from(weapon));
         let rules = *known.ok_or(Refusal::UnknownWeapon)?;
-        let heading = heading.unwrap_or(body.heading);
+        let heading = heading.unwrap_or(body.heading());
         if heading >= HEADINGS {
             return Err(Refusal::HeadingOutOfRange);
         }
@@ -37,7 +37,7 @@ impl Shard {
             return Err(Refusal::Reloading);
         }
         body.ready_at_ms = self.clock.now_ms() + u64::from(rules.reload_ms);
-        body.heading = heading;
+        body.set_heading(heading);
         let Flight { distance_cm, target } = self.fly(row, body, &rules, heading);
         let target_id = target.map(|target| self.actors.body(target).player_id);
         let shot = Change::Shot { weapon, heading, distance_cm, target: target_id };
@@ -50,13 +50,13 @@ impl Shard {
 
     fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> Flight {
         let (way_x, way_y) = along(heading, weapon.range_cm);
-        for tile in Walk::new(&self.tiles, body.x, body.y, way_x, way_y) {
+        for tile in Walk::new(&self.tiles, body.x(), body.y(), way_x, way_y) {
             if self.tiles.is_clear(tile) {
                 continue;
             }
             if self.tiles.is_wall(tile) {
                 let (x, y) = self.tiles.middle(tile);
-                let distance_cm = distance_cm(x - body.x, y - body.y).min(weapon.range_cm);
+                let distance_cm = distance_cm(x - body.x(), y - body.y()).min(weapon.range_cm);
                 return Flight { distance_cm, target: None };
             }
             let hits = self.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
@@ -66,7 +66,7 @@ impl Shard {
             });
             if let Some((_, _, target)) = hits.min() {
                 let other = self.actors.body(target);
-                let distance_cm = distance_cm(other.x - body.x, other.y - body.y);
+                let distance_cm = distance_cm(other.x() - body.x(), other.y() - body.y());
                 return Flight { distance_cm, target: Some(target) };
             }
         }
@@ -74,16 +74,19 @@ impl Shard {
     }
 
     fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, tell: &mut Tell) {
-        let (mut other, mut pack) = (*self.actors.body(target), *self.actors.pack(target));
+        let mut other = *self.actors.body(target);
         let by = self.actors.body(row).player_id;
-        let percent = self.strength(&pack, Effect::Shield).unwrap_or(100);
-        let damage = (u32::from(rules.damage) * percent / 100).min(other.health.into()) as u16;
-        other.health -= damage;
-        let health = other.health.into();
+        let shielded = other.has(Effect::Shield);
+        let shield = shielded.then(|| self.strength(self.actors.pack(target), Effect::Shield));
+        let percent = shield.flatten().unwrap_or(100);
+        let damage = (u32::from(rules.damage) * percent / 100).min(other.health().into()) as u16;
+        other.set_health(other.health() - damage);
+        let health = other.health().into();
         tell.push(other.player_id, Change::Damaged { weapon, damage, health, by });
         let downed = other.downed();
         if downed {
             let respawn_ms = self.rules.actors.respawn_ms;
+            let mut pack = *self.actors.pack(target);
             pack.respawn_at_ms = self.clock.now_ms() + u64::from(respawn_ms);
             tell.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
             self.actors.write_pack(target, pack);
@@ -104,7 +107,7 @@ fn way_along(body: &Body, other: &Body, way: (i32, i32), weapon: &Weapon) -> Opt
     if other.downed() {
         return None;
     }
-    let (x, y) = (i64::from(other.x - body.x), i64::from(other.y - body.y));
+    let (x, y) = (i64::from(other.x() - body.x()), i64::from(other.y() - body.y()));
     let (way_x, way_y) = (i64::from(way.0), i64::from(way.1));
     let along = x * way_x + y * way_y;
     let beside = (x * way_y - y * way_x).abs();
