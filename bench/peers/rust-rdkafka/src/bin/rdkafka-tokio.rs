@@ -20,7 +20,8 @@ type Frames = mpsc::Sender<(i32, Vec<u8>)>;
 
 fn main() {
     let arguments = Arguments::read();
-    let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("a runtime");
     let zones = runtime.block_on(run(arguments));
     report(&zones);
 }
