@@ -2,13 +2,16 @@
 
 use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
+use crate::inside::Inside;
 use crate::kafka::{Cluster, unique_name};
-use crate::load::{Load, Shape};
-use crate::output::Output;
-use crate::programs::{Program, Running, cpu_ns, memory_kib};
+use crate::load::{Layout, Load, Shape};
+use crate::output::{Covered, Output};
+use crate::plot::Series;
+use crate::programs::{Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
 use crate::scrape::Page;
 use crate::table::{Table, say};
 use crate::wire::Connection;
+use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,7 +48,7 @@ pub struct Drained {
     /// Of the state at the end.
     pub digest: Option<u64>,
     /// What only huntd tells.
-    pub inside: Option<crate::inside::Inside>,
+    pub inside: Option<Inside>,
 }
 
 /// A topic that is filled.
@@ -59,22 +62,29 @@ pub fn preload(cluster: &Cluster, shape: Shape, events: u64) -> (Preloaded, Stri
     let load = Load::new(shape);
     let topics = Topics::create(cluster, "drain", shape.partitions as i32);
     let ticks = events.div_ceil(shape.tick_events());
-    let started = Instant::now();
+    let (started, ran_ns) = (Instant::now(), thread_cpu_ns());
     let mut generator = Generator::new(&load, &cluster.bootstrap(), &topics.input, Pace::Unpaced);
     generator.send_joins(BASE_US);
     generator.send_ticks(BASE_US, 0..ticks);
+    let ran_ns = thread_cpu_ns() - ran_ns;
     generator.finish();
     let events = ticks * shape.tick_events() + shape.players;
     let seconds = started.elapsed().as_secs_f64();
     let told = format!(
         "{events} events of {} players in {} partitions, {:.0} bytes each, preloaded at {:.2} M \
-         events/s",
+         events/s; the generator's thread took {:.0} ns an event",
         shape.players,
         shape.partitions,
         load.value_bytes,
         events as f64 / seconds / 1e6,
+        ran_ns as f64 / events as f64,
     );
     (Preloaded { topics, events }, told)
+}
+
+/// Deletes the topic.
+pub fn discard(cluster: &Cluster, preloaded: Preloaded) {
+    cluster.client().delete_topic(&preloaded.topics.input);
 }
 
 /// Lets one program drain the topic, for at most so long.
@@ -140,10 +150,10 @@ fn watch(
         thread::sleep(LOOK);
     };
     let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
-    let inside = metrics.map(|address| crate::inside::Inside::of(&Page::of(&address), pid));
+    let inside = metrics.map(|address| Inside::of(&Page::of(&address), pid));
     let digest = running.stop(partitions);
     steps.sort_by_key(|step| step.time_ms);
-    let covered = |step: &crate::output::Covered| (step.offsets.end - step.offsets.start) as u64;
+    let covered = |step: &Covered| (step.offsets.end - step.offsets.start) as u64;
     let total: u64 = steps.iter().map(covered).sum();
     assert!(total > 0, "{} has not written anything", program.name());
     let (mut sum, mut warm) = (0, None);
@@ -182,12 +192,38 @@ fn cpu_at(samples: &[Sample], at_ms: u64) -> f64 {
     before.cpu_ns as f64 + part * (after.cpu_ns - before.cpu_ns) as f64
 }
 
+/// CPU time and throughput as points of a plot.
+pub fn series(all: &[Drained]) -> Vec<Series> {
+    let of_program = |drained: &Drained| Series {
+        name: drained.program.name().to_owned(),
+        points: vec![(drained.cpu_s_per_million, drained.rate / 1e6)],
+    };
+    all.iter().map(of_program).collect()
+}
+
+/// The figures for a program.
+pub fn json(layout: Layout, drained: &Drained) -> serde_json::Value {
+    json!({
+        "mode": "drain",
+        "layout": format!("{layout:?}"),
+        "program": drained.program.name(),
+        "events_per_s": drained.rate,
+        "events_per_s_cold": drained.rate_cold,
+        "cpu_s_per_million": drained.cpu_s_per_million,
+        "resident_kib": drained.resident_kib,
+        "updates": drained.updates,
+        "is_partial": drained.is_partial,
+        "digest": drained.digest.map(|digest| format!("{digest:016x}")),
+        "inside": drained.inside.as_ref().map(Inside::json),
+    })
+}
+
 /// The table of all programs.
-pub fn print(all: &[Drained]) {
+pub fn print(title: &str, all: &[Drained]) {
     let huntd = all.iter().find(|drained| drained.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");
     let mut table = Table::new(&[
-        "drain",
+        title,
         "M events/s",
         "huntd is faster",
         "CPU-s/M events",

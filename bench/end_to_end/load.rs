@@ -97,9 +97,8 @@ impl Load {
             cycles.push(zone.cycle());
         }
         let records = cycles.iter().flatten().flat_map(|template| &template.records);
-        let (count, bytes) = records.fold((0, 0), |(count, bytes), record| {
-            (count + 1, bytes + record.value_bytes)
-        });
+        let (count, bytes) =
+            records.fold((0, 0), |(count, bytes), record| (count + 1, bytes + record.value_bytes));
         Load { shape, joins, cycles, value_bytes: bytes as f64 / count as f64 }
     }
 

@@ -32,9 +32,15 @@ mod inside;
 
 mod load;
 
+mod open_loop;
+
 mod output;
 
+mod plot;
+
 mod programs;
+
+mod search;
 
 mod table;
 
@@ -42,8 +48,11 @@ mod wire;
 
 use arguments::{Arguments, Mode};
 use kafka::Cluster;
-use load::{Layout, Shape};
+use load::{Layout, Load, Shape};
+use open_loop::Span;
+use plot::Axis;
 use programs::Program;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::say;
 
@@ -51,7 +60,7 @@ use table::say;
 const PARTITIONS: usize = 8;
 const PLAYERS: u64 = 3_000;
 
-/// A drain's events, and the worst case's.
+/// A drain's events.
 const DRAIN_EVENTS: u64 = 4_000_000;
 const DRAIN_EVENTS_SMOKE: u64 = 40_000;
 
@@ -63,6 +72,15 @@ const DRAIN_BATCH_EVENTS: usize = 500;
 
 /// How long one program may drain, if the command line says nothing.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a rate is measured, if the command line says nothing.
+const RATE_SPAN: Span = Span { warm_up: Duration::from_secs(5), measured: Duration::from_secs(15) };
+const RATE_SPAN_SMOKE: Span =
+    Span { warm_up: Duration::from_millis(500), measured: Duration::from_secs(1) };
+
+/// How long a rate is tried by the search, if the command line says nothing.
+const SEARCH_SPAN: Span =
+    Span { warm_up: Duration::from_secs(3), measured: Duration::from_secs(7) };
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
@@ -78,11 +96,19 @@ fn main() {
         false => kafka::Options::for_benchmarks(),
     };
     let cluster = Cluster::start(1, &options);
+    let mut results = Vec::new();
     for mode in &arguments.modes {
-        match mode {
-            Mode::Drain => drains(&cluster, &arguments, &programs),
-            Mode::Rate(_) | Mode::Search => {}
+        match *mode {
+            Mode::Drain => drains(&cluster, &arguments, &programs, &mut results),
+            Mode::Rate(rate) => at_rate(&cluster, &arguments, &programs, rate, &mut results),
+            Mode::Search => {
+                search::search(&cluster, PARTITIONS, PLAYERS, span(&arguments, SEARCH_SPAN));
+            }
         }
+    }
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&results).expect("figures are JSON");
+        std::fs::write(file, text + "\n").expect("the file can be written");
     }
 }
 
@@ -98,21 +124,77 @@ fn buildable(programs: &[Program]) -> Vec<Program> {
     programs.iter().copied().filter(can_be_built).collect()
 }
 
-fn drains(cluster: &Cluster, arguments: &Arguments, programs: &[Program]) {
+/// The times of a run: the command line's, if it names one.
+fn span(arguments: &Arguments, otherwise: Span) -> Span {
+    Span { measured: arguments.seconds.unwrap_or(otherwise.measured), ..otherwise }
+}
+
+fn drains(
+    cluster: &Cluster,
+    arguments: &Arguments,
+    programs: &[Program],
+    results: &mut Vec<serde_json::Value>,
+) {
     let events = if arguments.smoke { DRAIN_EVENTS_SMOKE } else { DRAIN_EVENTS };
     let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
-    let shape = |layout| Shape {
-        partitions: PARTITIONS,
-        players: PLAYERS,
-        rate: DRAIN_RATE,
-        batch_events: DRAIN_BATCH_EVENTS,
-        layout,
-    };
-    let (preloaded, told) = drain::preload(cluster, shape(Layout::Mixed), events);
-    say(&told);
-    let drained: Vec<_> = programs
-        .iter()
-        .map(|program| drain::drain(cluster, &preloaded, *program, patience))
-        .collect();
-    drain::print(&drained);
+    for layout in [Layout::Mixed, Layout::Shuffled] {
+        let shape = Shape {
+            partitions: PARTITIONS,
+            players: PLAYERS,
+            rate: DRAIN_RATE,
+            batch_events: DRAIN_BATCH_EVENTS,
+            layout,
+        };
+        let (preloaded, told) = drain::preload(cluster, shape, events);
+        say(&told);
+        // The worst case is huntd's own: to the others the order of keys is all the same.
+        let is_run = |program: &&Program| layout == Layout::Mixed || program.is_huntd();
+        let drain = |program| drain::drain(cluster, &preloaded, program, patience);
+        let drained: Vec<_> =
+            programs.iter().filter(is_run).map(|program| drain(*program)).collect();
+        match layout {
+            Layout::Mixed => {
+                drain::print("drain", &drained);
+                let file = plot_file("throughput");
+                let cpu = Axis::logarithmic("CPU-seconds per million events");
+                let rate = Axis::logarithmic("million events a second");
+                plot::write(&file, "Draining a topic", &cpu, &rate, &drain::series(&drained));
+            }
+            Layout::Shuffled => drain::print("shuffled keys", &drained),
+        }
+        results.extend(drained.iter().map(|drained| drain::json(layout, drained)));
+        drain::discard(cluster, preloaded);
+    }
+}
+
+fn at_rate(
+    cluster: &Cluster,
+    arguments: &Arguments,
+    programs: &[Program],
+    rate: u64,
+    results: &mut Vec<serde_json::Value>,
+) {
+    let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
+    let span = span(arguments, otherwise);
+    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+    let run = |program: &Program| open_loop::run(cluster, *program, &load, span);
+    let measured: Vec<_> = programs.iter().map(run).collect();
+    open_loop::print(&measured);
+    let labels = open_loop::PERCENTILES.iter().map(|percentile| format!("p{percentile}")).collect();
+    let x = Axis { title: "percentile".to_owned(), labels };
+    let y = Axis::logarithmic("milliseconds");
+    let title = format!("Latency at {rate} events/s, from due to read back");
+    let file = plot_file(&format!("latency-{rate}"));
+    plot::write(&file, &title, &x, &y, &open_loop::series(&measured));
+    results.extend(measured.iter().map(open_loop::json));
+}
+
+/// A plot in the target folder.
+fn plot_file(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    let folder = target.join("bench");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let file = folder.join(format!("{name}.svg"));
+    say(&format!("plot: {}", file.display()));
+    file
 }

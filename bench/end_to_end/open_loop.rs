@@ -7,10 +7,13 @@ use crate::inside::Inside;
 use crate::kafka::Cluster;
 use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
+use crate::plot::Series;
 use crate::programs::{Program, cpu_ns, memory_kib};
 use crate::scrape::Page;
 use crate::table::{Table, say};
 use hdrhistogram::Histogram;
+use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +26,9 @@ const READ_WAIT_MS: i32 = 50;
 
 /// How long a program may take to start, or to catch up at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer latencies count as this one.
+const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// The percentiles of the tables and the plots.
 pub const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
@@ -126,7 +132,7 @@ fn run_on(
     let mut generator = Generator::new(load, &address, &topics.input, Pace::Intended);
     let mut reader = Reader {
         output: Output::new(&address, &topics.output, shape.partitions, program.output()),
-        latency: Histogram::new(3).expect("three digits are allowed"),
+        latency: Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are sound"),
         shape,
         warm_us: shape.tick_us(plan.ticks_warm),
         start_us: u64::MAX,
@@ -159,7 +165,7 @@ fn run_on(
     });
     let (late, behind, usage, inside) = measured;
     let missing = plan.events - reader.output.covered();
-    reader.count_missing();
+    reader.count_missing((plan.events / shape.partitions as u64) as i64);
     let measured_events = (plan.ticks - plan.ticks_warm) * shape.tick_events();
     let resident_kib = memory_kib(pid, "VmRSS:");
     let digest = running.stop(topics.partitions);
@@ -249,26 +255,51 @@ impl Reader {
         }
     }
 
-    /// What never came is counted as having come at the end: it took at least so long.
-    fn count_missing(&mut self) {
-        let Reader { output, latency, shape, warm_us, start_us } = self;
-        let _ = (output, latency, shape, warm_us, start_us);
+    /// What never came is counted as coming now: it took at least so long.
+    fn count_missing(&mut self, events_per_partition: i64) {
+        let now_us = now_us().saturating_sub(self.start_us);
+        for partition in 0..self.shape.partitions {
+            let offsets = self.output.covered_of(partition)..events_per_partition;
+            let step = Covered { partition, offsets, time_ms: 0 };
+            count(&mut self.latency, &self.shape, self.warm_us, now_us, &step);
+        }
     }
 }
 
 /// Counts the events that one step accounts for, read back at `now_us` of the load.
-fn count(
-    latency: &mut Histogram<u64>,
-    shape: &Shape,
-    warm_us: u64,
-    now_us: u64,
-    step: &Covered,
-) {
+fn count(latency: &mut Histogram<u64>, shape: &Shape, warm_us: u64, now_us: u64, step: &Covered) {
     for offset in step.offsets.clone() {
         if let Some(due_us) = shape.due_us(offset).filter(|due_us| *due_us >= warm_us) {
             latency.saturating_record(now_us.saturating_sub(due_us));
         }
     }
+}
+
+/// The percentiles as points of a plot: place of the percentile, milliseconds.
+pub fn series(all: &[Measured]) -> Vec<Series> {
+    let of_program = |measured: &Measured| {
+        let at = |(place, percentile): (usize, &f64)| (place as f64, measured.ms(*percentile));
+        let points = PERCENTILES.iter().enumerate().map(at).collect();
+        Series { name: measured.program.name().to_owned(), points }
+    };
+    all.iter().map(of_program).collect()
+}
+
+/// The figures for a program.
+pub fn json(measured: &Measured) -> serde_json::Value {
+    let percentile = |percentile: &f64| (format!("p{percentile}_ms"), measured.ms(*percentile));
+    let percentiles: BTreeMap<String, f64> = PERCENTILES.iter().map(percentile).collect();
+    json!({
+        "mode": "rate",
+        "program": measured.program.name(),
+        "rate": measured.rate,
+        "latency": percentiles,
+        "behind": measured.behind,
+        "missing": measured.missing,
+        "cpu_s_per_million": measured.cpu_s_per_million,
+        "resident_kib": measured.resident_kib,
+        "inside": measured.inside.as_ref().map(Inside::json),
+    })
 }
 
 /// The table of all programs at one rate.

@@ -78,6 +78,11 @@ impl Output {
         });
     }
 
+    /// Input offset up to which all of a partition is accounted for.
+    pub fn covered_of(&self, partition: usize) -> i64 {
+        self.folds[partition].covered
+    }
+
     /// Input records that are accounted for.
     pub fn covered(&self) -> u64 {
         self.folds.iter().map(|fold| fold.covered as u64).sum()

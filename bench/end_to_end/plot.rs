@@ -69,7 +69,7 @@ pub fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    let mut text = |x: f64, y: f64, anchor: &str, text: &str| {
+    let text = |x: f64, y: f64, anchor: &str, text: &str| {
         format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>\n")
     };
     let line = |from: (f64, f64), to: (f64, f64)| {
@@ -100,10 +100,8 @@ pub fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
         }
         svg += &format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>\n");
         let row = TOP + 20.0 * number as f64;
-        svg += &format!(
-            "<circle cx=\"{}\" cy=\"{row}\" r=\"5\" fill=\"{colour}\"/>\n",
-            right + 20.0
-        );
+        svg +=
+            &format!("<circle cx=\"{}\" cy=\"{row}\" r=\"5\" fill=\"{colour}\"/>\n", right + 20.0);
         svg += &text(right + 32.0, row + 4.0, "start", &series.name);
     }
     svg += "</svg>\n";

@@ -52,9 +52,13 @@ impl Program {
         }
     }
 
+    pub fn is_huntd(self) -> bool {
+        matches!(self, Program::HuntdJson | Program::HuntdBinary)
+    }
+
     /// Whether it does the reference job instead of huntd's.
     pub fn is_peer(self) -> bool {
-        !matches!(self, Program::Echo | Program::HuntdJson | Program::HuntdBinary)
+        !self.is_huntd() && self != Program::Echo
     }
 
     /// What its output holds.
@@ -140,7 +144,8 @@ fn run(command: &mut Command) -> Result<(), String> {
 fn build_kafka_streams() -> Result<(), String> {
     let folder = folder("kafka-streams");
     let source = format!("{PEERS}/kafka-streams");
-    let pom = fs::read_to_string(format!("{source}/pom.xml")).expect("the pom is part of the source");
+    let pom =
+        fs::read_to_string(format!("{source}/pom.xml")).expect("the pom is part of the source");
     let fetched = folder.join("fetched.xml");
     // Written after the jars that it names.
     if fs::read_to_string(&fetched).ok().as_ref() != Some(&pom) {
@@ -233,6 +238,13 @@ pub fn cpu_ns(pid: u32) -> u64 {
         text.parse().expect("a number of ticks")
     };
     (field(14) + field(15)) * (1_000_000_000 / TICKS_PER_S)
+}
+
+/// Nanoseconds for which this thread has had a core.
+pub fn thread_cpu_ns() -> u64 {
+    let line = fs::read_to_string("/proc/thread-self/schedstat").expect("this thread runs");
+    let first = line.split(' ').next().expect("a line has words");
+    first.parse().expect("a number of nanoseconds")
 }
 
 /// KiB of a line of a process' memory status.

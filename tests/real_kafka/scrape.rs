@@ -40,6 +40,16 @@ impl Page {
         })
     }
 
+    /// Upper bounds and cumulative counts of a histogram.
+    pub fn buckets(&self, family: &str) -> Vec<(f64, u64)> {
+        let bucket = format!("{family}_bucket");
+        let of_sample = |(labels, count): (&str, u64)| {
+            let bound = labels.strip_prefix("le=\"")?.strip_suffix('"')?;
+            Some((bound.parse().unwrap_or(f64::INFINITY), count))
+        };
+        self.samples(&bucket).filter_map(of_sample).collect()
+    }
+
     /// The value of a family without labels.
     pub fn value(&self, family: &str) -> u64 {
         let (_, value) = self.samples(family).next().unwrap_or_else(|| panic!("no {family}"));

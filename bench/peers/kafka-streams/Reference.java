@@ -168,7 +168,7 @@ public final class Reference {
             this.context = context;
             partition = context.taskId().partition();
             ZONES.add(this);
-            context.schedule(Duration.ofMillis(1), PunctuationType.WALL_CLOCK_TIME, time -> flush());
+            context.schedule(Duration.ofMillis(2), PunctuationType.WALL_CLOCK_TIME, time -> flush());
         }
 
         @Override
