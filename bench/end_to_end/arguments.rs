@@ -4,7 +4,7 @@ use crate::programs::Program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "cargo bench --bench end_to_end -- [--rate R | --drain | --search] \
+const USAGE: &str = "cargo bench --bench end_to_end -- [--rate R | --drain | --search | --soak R] \
                      [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
                      peers: rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
@@ -17,6 +17,8 @@ pub enum Mode {
     Rate(u64),
     /// The highest rate at which huntd's latency holds its bounds.
     Search,
+    /// Memory, allocations and latency of huntd over a long time at so many events a second.
+    Soak(u64),
 }
 
 /// The command line, read.
@@ -51,6 +53,7 @@ impl Arguments {
                 "--drain" => modes.push(Mode::Drain),
                 "--search" => modes.push(Mode::Search),
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
+                "--soak" => modes.push(Mode::Soak(number(value()?)?)),
                 "--seconds" => seconds = Some(Duration::from_secs(number(value()?)?)),
                 "--peers" => peers = Some(value()?),
                 "--json" => json = Some(PathBuf::from(value()?)),

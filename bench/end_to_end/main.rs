@@ -42,6 +42,8 @@ mod programs;
 
 mod search;
 
+mod soak;
+
 mod table;
 
 mod wire;
@@ -50,7 +52,7 @@ use arguments::{Arguments, Mode};
 use kafka::Cluster;
 use load::{Layout, Load, Shape};
 use open_loop::Span;
-use plot::Axis;
+use plot::{Axis, Scale};
 use programs::Program;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,6 +80,13 @@ const RATE_SPAN: Span = Span { warm_up: Duration::from_secs(5), measured: Durati
 const RATE_SPAN_SMOKE: Span =
     Span { warm_up: Duration::from_millis(500), measured: Duration::from_secs(1) };
 
+/// What the broker gets to do before anything is measured.
+const WARM_RATE: u64 = 100_000;
+const WARM_SPAN: Span = Span { warm_up: Duration::from_secs(8), measured: Duration::from_secs(2) };
+
+/// How long a soak lasts, if the command line says nothing.
+const SOAK_TIME: Duration = Duration::from_secs(20 * 60);
+
 /// How long a rate is tried by the search, if the command line says nothing.
 const SEARCH_SPAN: Span =
     Span { warm_up: Duration::from_secs(3), measured: Duration::from_secs(7) };
@@ -91,11 +100,17 @@ fn main() {
     }
     let arguments = Arguments::read();
     let programs = buildable(&arguments.programs);
-    let options = match arguments.smoke {
+    let mut options = match arguments.smoke {
         true => kafka::Options::for_tests(),
         false => kafka::Options::for_benchmarks(),
     };
+    // What a soak leaves behind is deleted while it runs.
+    options.properties.push(("log.retention.check.interval.ms", "5000".to_owned()));
+    options.properties.push(("log.segment.delete.delay.ms", "1000".to_owned()));
     let cluster = Cluster::start(1, &options);
+    if !arguments.smoke {
+        warm(&cluster);
+    }
     let mut results = Vec::new();
     for mode in &arguments.modes {
         match *mode {
@@ -104,12 +119,26 @@ fn main() {
             Mode::Search => {
                 search::search(&cluster, PARTITIONS, PLAYERS, span(&arguments, SEARCH_SPAN));
             }
+            Mode::Soak(rate) => {
+                let time = arguments.seconds.unwrap_or(SOAK_TIME);
+                let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+                let soaked = soak::soak(&cluster, &load, time);
+                soaked.plot(&plot_file("soak"));
+                results.push(soaked.json());
+            }
         }
     }
     if let Some(file) = &arguments.json {
         let text = serde_json::to_string_pretty(&results).expect("figures are JSON");
         std::fs::write(file, text + "\n").expect("the file can be written");
     }
+}
+
+/// Lets the broker's JVM compile what it will need, so that the first program is not at a
+/// disadvantage.
+fn warm(cluster: &Cluster) {
+    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, WARM_RATE));
+    open_loop::run(cluster, Program::Echo, &load, WARM_SPAN);
 }
 
 /// Builds the peers; one that cannot be built is left out, and that is said.
@@ -180,8 +209,8 @@ fn at_rate(
     let run = |program: &Program| open_loop::run(cluster, *program, &load, span);
     let measured: Vec<_> = programs.iter().map(run).collect();
     open_loop::print(&measured);
-    let labels = open_loop::PERCENTILES.iter().map(|percentile| format!("p{percentile}")).collect();
-    let x = Axis { title: "percentile".to_owned(), labels };
+    let names = open_loop::PERCENTILES.iter().map(|percentile| format!("p{percentile}")).collect();
+    let x = Axis { title: "percentile".to_owned(), scale: Scale::Named(names) };
     let y = Axis::logarithmic("milliseconds");
     let title = format!("Latency at {rate} events/s, from due to read back");
     let file = plot_file(&format!("latency-{rate}"));

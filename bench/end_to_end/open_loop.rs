@@ -267,7 +267,13 @@ impl Reader {
 }
 
 /// Counts the events that one step accounts for, read back at `now_us` of the load.
-fn count(latency: &mut Histogram<u64>, shape: &Shape, warm_us: u64, now_us: u64, step: &Covered) {
+pub fn count(
+    latency: &mut Histogram<u64>,
+    shape: &Shape,
+    warm_us: u64,
+    now_us: u64,
+    step: &Covered,
+) {
     for offset in step.offsets.clone() {
         if let Some(due_us) = shape.due_us(offset).filter(|due_us| *due_us >= warm_us) {
             latency.saturating_record(now_us.saturating_sub(due_us));

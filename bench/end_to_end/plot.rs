@@ -14,44 +14,75 @@ const RIGHT: f64 = 170.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 
+/// A line of more points than this has no marks.
+const MARKS_MAX: usize = 20;
+
 /// One program's points.
 pub struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// One axis, logarithmic from a power of ten to another unless its labels are given.
+/// One axis.
 pub struct Axis {
     pub title: String,
-    /// Labels at 0, 1, 2, ...; none for a logarithmic axis.
-    pub labels: Vec<String>,
+    pub scale: Scale,
+}
+
+/// Where values and labels stand on an axis, in ticks.
+pub enum Scale {
+    /// From a power of ten to another.
+    Logarithmic,
+    /// From 0 on, in ten steps.
+    Linear {
+        /// Of one tick.
+        step: f64,
+    },
+    /// Values are 0, 1, 2 and so on, with these names.
+    Named(Vec<String>),
 }
 
 impl Axis {
-    /// A logarithmic axis.
     pub fn logarithmic(title: &str) -> Axis {
-        Axis { title: title.to_owned(), labels: Vec::new() }
+        Axis { title: title.to_owned(), scale: Scale::Logarithmic }
+    }
+
+    /// An axis from 0 to at least this value.
+    pub fn linear(title: &str, value_max: f64) -> Axis {
+        let step = [1.0, 2.0, 5.0]
+            .iter()
+            .flat_map(|digit| (0..7).map(move |power| digit * 10_f64.powi(power)));
+        let fits = step.filter(|step| value_max <= step * 10.0).fold(f64::INFINITY, f64::min);
+        Axis { title: title.to_owned(), scale: Scale::Linear { step: fits } }
     }
 
     fn place(&self, value: f64) -> f64 {
-        if self.labels.is_empty() { value.max(1e-6).log10() } else { value }
-    }
-
-    /// The places of the least and the greatest value, on whole ticks.
-    fn bounds(&self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-        if !self.labels.is_empty() {
-            return (0.0, (self.labels.len() - 1) as f64);
+        match &self.scale {
+            Scale::Logarithmic => value.max(1e-6).log10(),
+            Scale::Linear { step } => value / step,
+            Scale::Named(_) => value,
         }
-        let places = values.map(|value| self.place(value));
-        let low = places.clone().fold(f64::INFINITY, f64::min).floor();
-        let high = places.fold(f64::NEG_INFINITY, f64::max).ceil();
-        (low, high.max(low + 1.0))
     }
 
-    fn label(&self, tick: f64) -> String {
-        match self.labels.get(tick as usize) {
-            Some(label) if !self.labels.is_empty() => label.clone(),
-            _ => format!("{}", 10_f64.powf(tick)),
+    /// The first and the last tick for these values.
+    fn bounds(&self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+        let places = values.map(|value| self.place(value));
+        match &self.scale {
+            Scale::Named(names) => (0.0, (names.len() - 1) as f64),
+            Scale::Linear { .. } => (0.0, places.fold(1.0, f64::max).ceil()),
+            Scale::Logarithmic => {
+                let low = places.clone().fold(f64::INFINITY, f64::min).floor();
+                let high = places.fold(f64::NEG_INFINITY, f64::max).ceil();
+                (low, high.max(low + 1.0))
+            }
+        }
+    }
+
+    fn label(&self, tick: i32) -> String {
+        match &self.scale {
+            Scale::Logarithmic => format!("{}", 10_f64.powi(tick)),
+            Scale::Linear { step } => format!("{}", f64::from(tick) * step),
+            Scale::Named(names) => names[tick as usize].clone(),
         }
     }
 }
@@ -82,12 +113,12 @@ pub fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
     for tick in x_low as i32..=x_high as i32 {
         let place = across(tick.into());
         svg += &line((place, TOP), (place, bottom));
-        svg += &text(place, bottom + 18.0, "middle", &x.label(tick.into()));
+        svg += &text(place, bottom + 18.0, "middle", &x.label(tick));
     }
     for tick in y_low as i32..=y_high as i32 {
         let place = down(tick.into());
         svg += &line((LEFT, place), (right, place));
-        svg += &text(LEFT - 8.0, place + 4.0, "end", &y.label(tick.into()));
+        svg += &text(LEFT - 8.0, place + 4.0, "end", &y.label(tick));
     }
     for (number, series) in series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
@@ -96,7 +127,10 @@ pub fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
         for (index, (x, y)) in places.enumerate() {
             let command = if index == 0 { 'M' } else { 'L' };
             write!(path, "{command}{x:.1} {y:.1}").expect("a string takes it");
-            svg += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>\n");
+            if series.points.len() <= MARKS_MAX {
+                svg +=
+                    &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>\n");
+            }
         }
         svg += &format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>\n");
         let row = TOP + 20.0 * number as f64;
