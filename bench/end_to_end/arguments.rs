@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- [--rate R | --drain | --search | --soak R] \
                      [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
-                     peers: rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
+                     peers: rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

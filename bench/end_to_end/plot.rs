@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Colours that can be told apart, one a program.
-const COLOURS: [&str; 7] =
-    ["#888888", "#d62728", "#ff9896", "#1f77b4", "#17becf", "#2ca02c", "#9467bd"];
+const COLOURS: [&str; 8] =
+    ["#888888", "#d62728", "#ff9896", "#1f77b4", "#17becf", "#aec7e8", "#2ca02c", "#9467bd"];
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;

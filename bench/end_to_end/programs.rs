@@ -23,6 +23,7 @@ pub enum Program {
     Echo,
     HuntdJson,
     HuntdBinary,
+    RdkafkaChannel,
     RdkafkaTokio,
     RdkafkaSmol,
     FranzGo,
@@ -30,10 +31,11 @@ pub enum Program {
 }
 
 impl Program {
-    pub const ALL: [Program; 7] = [
+    pub const ALL: [Program; 8] = [
         Program::Echo,
         Program::HuntdJson,
         Program::HuntdBinary,
+        Program::RdkafkaChannel,
         Program::RdkafkaTokio,
         Program::RdkafkaSmol,
         Program::FranzGo,
@@ -45,6 +47,7 @@ impl Program {
             Program::Echo => "echo",
             Program::HuntdJson => "huntd",
             Program::HuntdBinary => "huntd, binary",
+            Program::RdkafkaChannel => "rdkafka-channel",
             Program::RdkafkaTokio => "rdkafka-tokio",
             Program::RdkafkaSmol => "rdkafka-smol",
             Program::FranzGo => "franz-go",
@@ -73,7 +76,7 @@ impl Program {
     pub fn build(self) -> Result<(), String> {
         match self {
             Program::Echo | Program::HuntdJson | Program::HuntdBinary => Ok(()),
-            Program::RdkafkaTokio | Program::RdkafkaSmol => {
+            Program::RdkafkaChannel | Program::RdkafkaTokio | Program::RdkafkaSmol => {
                 let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
                 let manifest = format!("{PEERS}/rust-rdkafka/Cargo.toml");
                 let mut build = Command::new(cargo);
@@ -103,7 +106,7 @@ impl Program {
                 echo.arg("echo");
                 echo
             }
-            Program::RdkafkaTokio | Program::RdkafkaSmol => {
+            Program::RdkafkaChannel | Program::RdkafkaTokio | Program::RdkafkaSmol => {
                 Command::new(folder("rust-rdkafka").join("release").join(self.name()))
             }
             Program::FranzGo => Command::new(folder("franz-go").join("franz-go")),

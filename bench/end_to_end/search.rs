@@ -55,7 +55,9 @@ pub fn search(cluster: &Cluster, partitions: usize, players: u64, span: Span) {
 }
 
 fn holds(measured: &Measured) -> bool {
-    measured.keeps_up() && BOUNDS.iter().all(|(percentile, ms)| measured.ms(*percentile) <= *ms)
+    measured.keeps_up()
+        && measured.missing == 0
+        && BOUNDS.iter().all(|(percentile, ms)| measured.ms(*percentile) <= *ms)
 }
 
 fn line(measured: &Measured) -> String {

@@ -5,7 +5,8 @@
 //! waiting, system calls other than the receiving one. Instructions and misses are counted by
 //! valgrind, where it is installed: they are the same on a busy machine. The digest is of the
 //! updates' bytes and of the state, so no change can make a stage faster by making it do something
-//! else. `--smoke` runs everything once over little input.
+//! else. `--counts` prints what valgrind counts alone; `--smoke` runs everything once over little
+//! input.
 
 #![allow(dead_code, reason = "the load is another bench's too")]
 #![allow(unreachable_pub, reason = "the modules of one program")]
@@ -48,6 +49,10 @@ fn main() {
     }
     // Without `--bench`, `cargo test` runs it.
     let smoke = given("--smoke") || !given("--bench");
+    if given("--counts") {
+        print_counts();
+        return;
+    }
     let responses = if smoke { RESPONSES_SMOKE } else { RESPONSES };
     for (title, layout) in [
         ("three layouts, 5 % for the second tier", Layout::Mixed),
@@ -60,6 +65,10 @@ fn main() {
         say("instructions and cache misses are not counted in a smoke run");
         return;
     }
+    print_counts();
+}
+
+fn print_counts() {
     match counted::count() {
         Ok(costs) => counted::print(&costs),
         Err(sentence) => say(&format!("instructions and cache misses are not known: {sentence}")),

@@ -14,7 +14,7 @@ fn tile(x: i64, y: i64) -> u64 {
 
 /// What an event may hold. Other keys are passed over.
 #[derive(Deserialize)]
-struct Event {
+pub struct Event {
     r#type: Kind,
     #[serde(default)]
     player_id: u64,
@@ -35,6 +35,13 @@ struct Event {
     treasures: u64,
     #[serde(default)]
     duration_ms: u64,
+}
+
+impl Event {
+    /// The event in a record's value, if it is one.
+    pub fn parse(value: &[u8]) -> Option<Event> {
+        serde_json::from_slice(value).ok()
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -74,9 +81,9 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Applies one record and puts its update into the frame.
-    pub fn apply(&mut self, value: &[u8], frame: &mut Frame) {
-        let Ok(event) = serde_json::from_slice::<Event>(value) else {
+    /// Applies what was parsed and puts its update into the frame.
+    pub fn apply(&mut self, event: Option<Event>, frame: &mut Frame) {
+        let Some(event) = event else {
             self.rejects += 1;
             return;
         };

@@ -8,7 +8,7 @@ use rdkafka::message::Message;
 use rdkafka::util::AsyncRuntime;
 use rust_rdkafka::frame::Frame;
 use rust_rdkafka::kafka::{Arguments, report, wait_for_the_end};
-use rust_rdkafka::zone::Zone;
+use rust_rdkafka::zone::{Event, Zone};
 use smol::future::FutureExt as _;
 use std::future::Future;
 use std::pin::Pin;
@@ -138,7 +138,7 @@ async fn play(
         };
         let Some(Ok(record)) = record else { continue };
         next_offset = record.offset() + 1;
-        zone.apply(record.payload().unwrap_or_default(), &mut frame);
+        zone.apply(Event::parse(record.payload().unwrap_or_default()), &mut frame);
         if frame.is_full() {
             let sealed = frame.seal(next_offset);
             frames.send((partition, sealed)).await.expect("the publisher runs");

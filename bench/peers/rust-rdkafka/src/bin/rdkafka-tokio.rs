@@ -6,7 +6,7 @@ use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::message::Message;
 use rust_rdkafka::frame::Frame;
 use rust_rdkafka::kafka::{Arguments, report, wait_for_the_end};
-use rust_rdkafka::zone::Zone;
+use rust_rdkafka::zone::{Event, Zone};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -104,7 +104,7 @@ async fn play(
         };
         let Some(Ok(record)) = record else { continue };
         next_offset = record.offset() + 1;
-        zone.apply(record.payload().unwrap_or_default(), &mut frame);
+        zone.apply(Event::parse(record.payload().unwrap_or_default()), &mut frame);
         if frame.is_full() {
             let sealed = frame.seal(next_offset);
             frames.send((partition, sealed)).await.expect("the publisher runs");
