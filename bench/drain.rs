@@ -39,7 +39,9 @@ const PARTITIONS: i32 = 8;
 const LOOK: Duration = Duration::from_millis(10);
 
 fn main() {
-    let smoke = std::env::args().any(|argument| argument == "--smoke");
+    // Without `--bench`, `cargo test` runs it.
+    let given = |name: &str| std::env::args().any(|argument| argument == name);
+    let smoke = given("--smoke") || !given("--bench");
     let (events, options) = match smoke {
         true => (20_000, kafka::Options::for_tests()),
         false => (4_000_000, kafka::Options::for_benchmarks()),

@@ -28,7 +28,7 @@ pub const BLOCK_EVENTS_MAX: usize =
     (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<crate::engine::event::Event>();
 
 /// Bytes that a block's own fields may take beside its events.
-pub const BLOCK_HEADER_BYTES_MAX: usize = 64;
+pub const BLOCK_HEADER_BYTES_MAX: usize = 80;
 const _: () = assert!(BLOCK_EVENTS_MAX >= 64);
 
 /// Rejects in one block: they hold copies of their records, so a block of them is short.

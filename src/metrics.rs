@@ -79,10 +79,12 @@ pub enum Gauge {
     QueueBlocksMax,
     /// Connections to brokers that are open. Hot thread.
     Connections,
+    /// Bytes of encoded frames that wait for their acknowledgement. Publisher.
+    InFlightBytes,
 }
 
 /// Gauges in all.
-const GAUGES: usize = Gauge::Connections as usize + 1;
+const GAUGES: usize = Gauge::InFlightBytes as usize + 1;
 
 /// The values of everything that is measured.
 pub struct Metrics {
@@ -94,6 +96,9 @@ pub struct Metrics {
     pub rejects: Reasons,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
+    /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
+    /// Publisher.
+    pub inside: Histogram,
 }
 
 impl Metrics {
@@ -110,6 +115,7 @@ impl Metrics {
             refusals: Reasons::new(refusals),
             rejects: Reasons::new(rejects),
             end_to_end: Histogram::new(),
+            inside: Histogram::new(),
         }
     }
 

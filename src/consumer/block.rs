@@ -6,6 +6,7 @@ use crate::limits::{
     BLOCK_EVENTS_MAX, BLOCK_HEADER_BYTES_MAX, BLOCK_REJECTS_MAX, POOL_BLOCKS_MIN, SHARD_BLOCKS_MAX,
 };
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
 
 /// Events of a contiguous run of one shard's input.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Block {
     /// The input offset up to which (exclusive) this block and those before it account for the
     /// input, whether as events, rejects or records that are none.
     pub next_offset: i64,
+    /// When the response that the events came in began to arrive.
+    pub received_at: Option<Instant>,
     /// The events, at most [`BLOCK_EVENTS_MAX`].
     pub events: Vec<Event>,
     /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
@@ -70,7 +73,14 @@ impl BlockPool {
     fn make(&self) -> Box<Block> {
         self.made.set(self.made.get() + 1);
         let (events, rejects) = (Vec::with_capacity(BLOCK_EVENTS_MAX), Vec::new());
-        Box::new(Block { partition: 0, generation: 0, next_offset: 0, events, rejects })
+        Box::new(Block {
+            partition: 0,
+            generation: 0,
+            next_offset: 0,
+            received_at: None,
+            events,
+            rejects,
+        })
     }
 
     /// An empty block for one shard, new only if none is free. Cursors bound how many are out.
@@ -81,6 +91,7 @@ impl BlockPool {
         block.partition = partition;
         block.generation = generation;
         block.next_offset = next_offset;
+        block.received_at = None;
         block
     }
 

@@ -67,12 +67,18 @@ pub struct Connection {
 pub struct Response {
     buffer: Vec<u8>,
     end: usize,
+    received_at: Instant,
 }
 
 impl Response {
     /// The response without its length.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[LENGTH_BYTES..self.end]
+    }
+
+    /// When its first bytes were there.
+    pub fn received_at(&self) -> Instant {
+        self.received_at
     }
 }
 
@@ -118,8 +124,10 @@ impl Connection {
         assert!(!self.buffer.is_empty(), "the last response was given back");
         self.filled = 0;
         let mut needed = LENGTH_BYTES;
+        let mut received_at = None;
         while self.filled < needed {
             self.receive_some(needed, deadline).await?;
+            received_at.get_or_insert(self.driver.now());
             if self.filled >= LENGTH_BYTES {
                 needed = self.response_bytes()?;
             }
@@ -128,7 +136,8 @@ impl Connection {
             let detail = format!("{} bytes follow the response", self.filled - needed);
             return Err(ConnectionError::Protocol { address: self.address, detail });
         }
-        Ok(Response { buffer: std::mem::take(&mut self.buffer), end: needed })
+        let received_at = received_at.expect("a response has a length");
+        Ok(Response { buffer: std::mem::take(&mut self.buffer), end: needed, received_at })
     }
 
     /// Takes a response's buffer for the next one.

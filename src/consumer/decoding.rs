@@ -13,6 +13,7 @@ use crate::limits::TURN_BLOCKS_MAX;
 use crate::metrics::Counter;
 use crate::queue::Sender;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Decodes what one connection receives.
 pub struct Decoding {
@@ -25,14 +26,26 @@ impl Decoding {
     /// Sends blocks to `blocks`.
     pub fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
-        let outlet =
-            Outlet { shared, blocks, block: None, epoch: -1, blocks_this_turn: 0, blocks_sent: 0 };
+        let outlet = Outlet {
+            shared,
+            blocks,
+            block: None,
+            received_at: None,
+            epoch: -1,
+            blocks_this_turn: 0,
+            blocks_sent: 0,
+        };
         Decoding { outlet, decoder: Decoder::new(), decompressor }
     }
 
     /// Blocks sent so far.
     pub fn blocks_sent(&self) -> u64 {
         self.outlet.blocks_sent
+    }
+
+    /// What is decoded from now on began to arrive then.
+    pub fn received(&mut self, at: Instant) {
+        self.outlet.received_at = Some(at);
     }
 
     /// Decodes one partition's batches from the cursor's position on.
@@ -137,6 +150,8 @@ struct Outlet {
     blocks: Sender<Box<Block>>,
     /// The block that is being filled.
     block: Option<Box<Block>>,
+    /// When the response that is being decoded began to arrive.
+    received_at: Option<Instant>,
     /// Leader epoch of the last record that the block accounts for.
     epoch: i32,
     /// Blocks sent since the other stages had their turn.
@@ -179,8 +194,9 @@ impl Outlet {
                 }
             })
             .await;
-        if self.block.is_none() {
-            cursor.rewind();
+        match &mut self.block {
+            Some(block) => block.received_at = self.received_at,
+            None => cursor.rewind(),
         }
         self.block.is_some()
     }

@@ -6,7 +6,7 @@
 use crate::consumer::Report;
 use crate::consumer::aborted::AbortedTransactions;
 use crate::consumer::block::Block;
-use crate::consumer::connection::{Connection, ConnectionError};
+use crate::consumer::connection::{Connection, ConnectionError, Response};
 use crate::consumer::cursor::Cursor;
 use crate::consumer::decoding::Decoding;
 use crate::consumer::error_code::ErrorCode;
@@ -137,7 +137,7 @@ impl FetchTask {
                     0 => self.send_fetch(&mut connection, versions.fetch).await?,
                     _ => self.asked.clear(),
                 }
-                self.decode(response.bytes()).await;
+                self.decode(&mut response).await;
                 self.release_claims();
                 connection.give_back(response);
                 let quiet_until = shared.driver.now() + Duration::from_millis(throttle_ms.into());
@@ -360,7 +360,9 @@ impl FetchTask {
         self.shared.driver.now() + Duration::from_millis(RETRY_MS)
     }
 
-    async fn decode(&mut self, bytes: &mut [u8]) {
+    async fn decode(&mut self, response: &mut Response) {
+        self.decoding.received(response.received_at());
+        let bytes = response.bytes();
         for Answer { cursor, part } in &self.answers {
             self.aborted.load(part.aborted.iter(bytes));
             let records = &mut bytes[part.records.clone()];

@@ -1,6 +1,7 @@
 //! The frame: one Kafka record of updates for a contiguous run of one shard's input.
 
 use crate::engine::update::{Update, Updates};
+use std::time::Instant;
 
 /// What a record of the output topic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,8 @@ pub struct Frame {
     pub generation: u32,
     /// The frame's own fields.
     pub header: FrameHeader,
+    /// When the input of the oldest update began to arrive.
+    pub received_at: Option<Instant>,
     /// The updates, `header.count` of them.
     pub updates: Updates,
 }
@@ -127,6 +130,7 @@ impl Frame {
             chain: Chain::default(),
             fence_id: 0,
         };
-        Box::new(Frame { partition: 0, generation: 0, header, updates: Updates::new() })
+        let updates = Updates::new();
+        Box::new(Frame { partition: 0, generation: 0, header, received_at: None, updates })
     }
 }

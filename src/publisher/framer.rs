@@ -92,9 +92,17 @@ impl Framer {
     }
 
     /// Gives the framer an empty frame.
-    pub fn supply(&mut self, frame: Box<Frame>) {
+    pub fn supply(&mut self, mut frame: Box<Frame>) {
         assert!(self.frame.is_none() && frame.updates.is_empty());
+        frame.received_at = None;
         self.frame = Some(frame);
+    }
+
+    /// The input of the updates that come next began to arrive then.
+    pub fn received(&mut self, at: Option<Instant>) {
+        if let Some(frame) = self.frame.as_mut().filter(|frame| frame.updates.is_empty()) {
+            frame.received_at = at;
+        }
     }
 
     /// Takes the frame away, with what it holds: the shard is given up.

@@ -17,7 +17,7 @@ pub mod update_json;
 use crate::limits::{
     PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
 };
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::{Counter, Gauge, Metrics};
 use crate::progress::Progress;
 use crate::queue;
 use bell::Bell;
@@ -150,6 +150,8 @@ struct Publisher {
     unreported: VecDeque<DeliveryFailure>,
     /// The frame that is being encoded.
     bytes: Vec<u8>,
+    /// Bytes of the frames that wait for their acknowledgement.
+    in_flight_bytes: usize,
     /// Set once nobody sends any more.
     flush_end: Option<Instant>,
 }
@@ -162,6 +164,8 @@ struct Sent {
 }
 
 struct SentFrame {
+    /// Length of the encoded frame.
+    bytes: usize,
     /// `ts_us` of the newest update.
     newest_us: Option<i64>,
 }
@@ -184,6 +188,7 @@ impl Publisher {
             held: None,
             unreported: VecDeque::new(),
             bytes: Vec::new(),
+            in_flight_bytes: 0,
             flush_end: None,
         })
     }
@@ -248,9 +253,14 @@ impl Publisher {
                 self.bytes.clear();
                 encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
                 let newest_us = updates.last().map(|update| update.ts_us());
-                let sent = Sent { receipt, frame: Some(SentFrame { newest_us }) };
+                let bytes = self.bytes.len();
+                let sent = Sent { receipt, frame: Some(SentFrame { bytes, newest_us }) };
                 let topic = &self.options.output_topic;
                 self.producer.send_frame(topic, frame.partition, &self.bytes, sent)?;
+                self.in_flight_bytes += bytes;
+                if let Some(received_at) = frame.received_at.filter(|_| !updates.is_empty()) {
+                    self.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
+                }
                 Ok(Some(frame.header.next_offset))
             }
             Outgoing::DeadLetter(letter) => {
@@ -281,6 +291,7 @@ impl Publisher {
                 break;
             }
         }
+        self.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
         self.report_failures();
         Ok(())
     }
@@ -288,6 +299,7 @@ impl Publisher {
     fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
         let Sent { receipt, frame } = delivery.receipt;
         self.count_settled(receipt.partition);
+        self.in_flight_bytes -= frame.as_ref().map_or(0, |frame| frame.bytes);
         if let Some(failure) = delivery.failure {
             self.metrics.add(Counter::DeliveriesFailed, 1);
             self.fail(receipt.partition, receipt.generation, failure);

@@ -3,7 +3,7 @@
 //! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
 
 use super::Observed;
-use crate::metrics::{Counter, Gauge, Histogram, Metrics, Reasons};
+use crate::metrics::{Counter, Gauge, Histogram, Reasons};
 use crate::progress::{Progress, ShardProgress};
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 14] = [
+pub const FAMILIES: [Family; 19] = [
     family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
     family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
@@ -32,6 +32,23 @@ pub const FAMILIES: [Family; 14] = [
         "histogram",
         "Time from the ts_us of a frame's newest event to the frame's acknowledgement.",
     ),
+    family(
+        "huntd_inside_seconds",
+        "histogram",
+        "Time from the first byte of a frame's input to the frame in librdkafka's hands.",
+    ),
+    family(
+        "huntd_in_flight_bytes",
+        "gauge",
+        "Bytes of encoded frames that wait for their acknowledgement.",
+    ),
+    family("huntd_hot_cpu_seconds_total", "counter", "Time that the hot thread had a core."),
+    family(
+        "huntd_hot_waiting_seconds_total",
+        "counter",
+        "Time that the hot thread waited for one.",
+    ),
+    family("huntd_hot_scheduled_total", "counter", "How often the hot thread was given a core."),
     family(
         "huntd_progress_offset",
         "gauge",
@@ -77,7 +94,12 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),
         "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
         "huntd_shards_halted" => line(page, name, "", u64::from(status.halted_shards())),
-        "huntd_end_to_end_seconds" => histogram(page, name, metrics),
+        "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
+        "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
+        "huntd_in_flight_bytes" => line(page, name, "", metrics.gauge(Gauge::InFlightBytes)),
+        "huntd_hot_cpu_seconds_total" => hot(page, name, Schedule::ran),
+        "huntd_hot_waiting_seconds_total" => hot(page, name, Schedule::waited),
+        "huntd_hot_scheduled_total" => hot(page, name, Schedule::times),
         "huntd_progress_offset" => stages(page, name, progress),
         "huntd_updates_next" => {
             by_partition(page, name, progress, |shard| Some(shard.next_update.get()));
@@ -143,9 +165,9 @@ fn stages(page: &mut String, name: &str, progress: &Progress) {
 
 /// Cumulative buckets in seconds, the base unit. The count is the sum of the buckets that were
 /// read, so that a page agrees with itself while the writer goes on.
-fn histogram(page: &mut String, name: &str, metrics: &Metrics) {
+fn histogram(page: &mut String, name: &str, histogram: &Histogram) {
     let mut count = 0;
-    for (bucket, events) in metrics.end_to_end.counts().into_iter().enumerate() {
+    for (bucket, events) in histogram.counts().into_iter().enumerate() {
         count += events;
         let bound = match Histogram::upper_us(bucket) {
             Some(us) => seconds(us),
@@ -153,7 +175,7 @@ fn histogram(page: &mut String, name: &str, metrics: &Metrics) {
         };
         line(page, &format!("{name}_bucket"), &format!("{{le=\"{bound}\"}}"), count);
     }
-    let sum = seconds(metrics.end_to_end.sum_us());
+    let sum = seconds(histogram.sum_us());
     writeln!(page, "{name}_sum {sum}").expect("a string takes it");
     line(page, &format!("{name}_count"), "", count);
 }
@@ -161,6 +183,41 @@ fn histogram(page: &mut String, name: &str, metrics: &Metrics) {
 /// Microseconds as seconds, exactly.
 fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// What the kernel's scheduler tells of the hot thread, while there is one.
+fn hot(page: &mut String, name: &str, value: impl Fn(&Schedule) -> String) {
+    if let Some(schedule) = Schedule::of("hot") {
+        writeln!(page, "{name} {}", value(&schedule)).expect("a string takes it");
+    }
+}
+
+/// A thread's line in `/proc/self/task/*/schedstat`: nanoseconds with a core, nanoseconds of
+/// waiting for one, and how often it was given one.
+struct Schedule([u64; 3]);
+
+impl Schedule {
+    fn of(thread: &str) -> Option<Schedule> {
+        let mut tasks = std::fs::read_dir("/proc/self/task").ok()?.filter_map(Result::ok);
+        let is_named = |name: String| name.trim_end() == thread;
+        let task = tasks
+            .find(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(is_named))?;
+        let line = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut numbers = line.split_whitespace().map_while(|number| number.parse().ok());
+        Some(Schedule([numbers.next()?, numbers.next()?, numbers.next()?]))
+    }
+
+    fn ran(&self) -> String {
+        seconds(self.0[0] / 1_000)
+    }
+
+    fn waited(&self) -> String {
+        seconds(self.0[1] / 1_000)
+    }
+
+    fn times(&self) -> String {
+        self.0[2].to_string()
+    }
 }
 
 /// `VmRSS` of proc_pid_status(5).

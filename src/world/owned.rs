@@ -117,6 +117,7 @@ impl Owned {
     /// Applies the oldest block, or as much of it as the frame has room for.
     fn apply_block(&mut self, tools: &Tools) {
         let block = self.pending.front().expect("the caller looked");
+        self.framer.received(block.received_at);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
         let (mut applied, mut refused, mut no_ops) = (0, 0, 0);

@@ -78,6 +78,16 @@ impl Client {
         }
     }
 
+    /// Deletes a topic; the broker removes its files soon after.
+    pub fn delete_topic(&self, name: &str) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("the configuration is valid");
+        let deleted = block_on(admin.delete_topics(&[name], &AdminOptions::new()));
+        for result in deleted.expect("brokers answer") {
+            result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not deleted: {error}"));
+        }
+    }
+
     /// Replaces all settings of a topic by one.
     pub fn set_topic(&self, name: &str, key: &str, value: &str) {
         let admin: AdminClient<DefaultClientContext> =

@@ -134,7 +134,7 @@ impl Shard {
             fence_id: 0,
         };
         let Shard { partition, generation, .. } = *self;
-        Box::new(Frame { partition, generation, header, updates })
+        Box::new(Frame { partition, generation, header, received_at: None, updates })
     }
 
     /// A fence of this epoch, as an owner repeats it.

@@ -40,6 +40,16 @@ impl Page {
         })
     }
 
+    /// Upper bounds and cumulative counts of a histogram.
+    pub fn buckets(&self, family: &str) -> Vec<(f64, u64)> {
+        let bucket = format!("{family}_bucket");
+        let of_sample = |(labels, count): (&str, u64)| {
+            let bound = labels.strip_prefix("le=\"")?.strip_suffix('"')?;
+            Some((bound.parse().unwrap_or(f64::INFINITY), count))
+        };
+        self.samples(&bucket).filter_map(of_sample).collect()
+    }
+
     /// The value of a family without labels.
     pub fn value(&self, family: &str) -> u64 {
         let (_, value) = self.samples(family).next().unwrap_or_else(|| panic!("no {family}"));
@@ -71,6 +81,8 @@ pub struct Task {
     pub ran_ns: u64,
     /// Nanoseconds that it was ready to run and waited for a core.
     pub waited_ns: u64,
+    /// How many times it was given a core.
+    pub times: u64,
 }
 
 /// All tasks of a process now.
@@ -86,13 +98,14 @@ fn task(pid: u32, id: u32) -> Option<Task> {
     let status = read("status")?;
     let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
     let schedule = read("schedstat")?;
-    let mut times = schedule.split_whitespace().map(str::parse);
+    let mut numbers = schedule.split_whitespace().map(str::parse);
     Some(Task {
         id,
         name: field("Name:")?.to_owned(),
         cores_allowed: field("Cpus_allowed_list:")?.to_owned(),
-        ran_ns: times.next()?.ok()?,
-        waited_ns: times.next()?.ok()?,
+        ran_ns: numbers.next()?.ok()?,
+        waited_ns: numbers.next()?.ok()?,
+        times: numbers.next()?.ok()?,
     })
 }
 

@@ -1,0 +1,88 @@
+//! The command line.
+
+use crate::programs::Program;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const USAGE: &str = "cargo bench --bench end_to_end -- [--rate R | --drain | --search | --soak R] \
+                     [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
+                     peers: rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// How fast a preloaded topic is drained.
+    Drain,
+    /// Latency at so many events a second.
+    Rate(u64),
+    /// The highest rate at which huntd's latency holds its bounds.
+    Search,
+    /// Memory, allocations and latency of huntd over a long time at so many events a second.
+    Soak(u64),
+}
+
+/// The command line, read.
+pub struct Arguments {
+    /// The modes in their order; without any named one, the drain and two rates.
+    pub modes: Vec<Mode>,
+    pub seconds: Option<Duration>,
+    pub programs: Vec<Program>,
+    pub json: Option<PathBuf>,
+    pub smoke: bool,
+}
+
+impl Arguments {
+    /// Reads the command line; a wrong one ends the process with a sentence.
+    pub fn read() -> Arguments {
+        match Arguments::parse(std::env::args().skip(1)) {
+            Ok(arguments) => arguments,
+            Err(sentence) => panic!("{sentence}\n{USAGE}"),
+        }
+    }
+
+    fn parse(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let (mut modes, mut seconds, mut json, mut peers) = (Vec::new(), None, None, None);
+        // Without `--bench`, `cargo test` runs it.
+        let (mut smoke, mut bench) = (false, false);
+        while let Some(argument) = given.next() {
+            let mut value = || given.next().ok_or(format!("{argument} needs a value"));
+            let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
+            match argument.as_str() {
+                "--bench" => bench = true,
+                "--smoke" => smoke = true,
+                "--drain" => modes.push(Mode::Drain),
+                "--search" => modes.push(Mode::Search),
+                "--rate" => modes.push(Mode::Rate(number(value()?)?)),
+                "--soak" => modes.push(Mode::Soak(number(value()?)?)),
+                "--seconds" => seconds = Some(Duration::from_secs(number(value()?)?)),
+                "--peers" => peers = Some(value()?),
+                "--json" => json = Some(PathBuf::from(value()?)),
+                other => return Err(format!("{other} is not known")),
+            }
+        }
+        let smoke = smoke || !bench;
+        if modes.is_empty() {
+            modes = match smoke {
+                true => vec![Mode::Drain, Mode::Rate(5_000)],
+                false => vec![Mode::Drain, Mode::Rate(250_000), Mode::Rate(1_000_000)],
+            };
+        }
+        let peers = peers.unwrap_or(if smoke { "none" } else { "all" }.to_owned());
+        Ok(Arguments { modes, seconds, programs: programs(&peers)?, json, smoke })
+    }
+}
+
+/// The echo, huntd in both formats, and the peers that are named.
+fn programs(peers: &str) -> Result<Vec<Program>, String> {
+    let known = |name: &str| Program::ALL.iter().any(|peer| peer.is_peer() && peer.name() == name);
+    let names: Vec<&str> = match peers {
+        "all" => Program::ALL.iter().map(|program| program.name()).collect(),
+        "none" => Vec::new(),
+        names => names.split(',').collect(),
+    };
+    if let Some(wrong) = names.iter().find(|name| !matches!(peers, "all") && !known(name)) {
+        return Err(format!("there is no peer {wrong}"));
+    }
+    let chosen = |program: &&Program| !program.is_peer() || names.contains(&program.name());
+    Ok(Program::ALL.iter().filter(chosen).copied().collect())
+}

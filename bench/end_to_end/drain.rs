@@ -1,0 +1,257 @@
+//! Drain mode: a preloaded topic, and how fast and for how much CPU time each program is through.
+
+use crate::daemon::Topics;
+use crate::generator::{Generator, Pace, now_us};
+use crate::inside::Inside;
+use crate::kafka::{Cluster, unique_name};
+use crate::load::{Layout, Load, Shape};
+use crate::output::{Covered, Output};
+use crate::plot::Series;
+use crate::programs::{Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
+use crate::scrape::Page;
+use crate::table::{Table, say};
+use crate::wire::Connection;
+use serde_json::json;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Intended time of the first event: a drain is the same whenever it runs.
+const BASE_US: u64 = 1_767_225_600_000_000;
+
+/// Between two looks at the process and at the ends of the output.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The output has ended if it has not grown for so long; then it is read.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// The part of the input that is not measured, for programs that have to warm up.
+const WARM_UP: f64 = 0.25;
+
+/// What a drain showed.
+pub struct Drained {
+    pub program: Program,
+    /// Input records a second, from the end of the warm-up to the last.
+    pub rate: f64,
+    /// The same, from the first output to the last.
+    pub rate_cold: f64,
+    /// CPU-seconds of the process per million events.
+    pub cpu_s_per_million: f64,
+    pub resident_kib: u64,
+    pub resident_kib_max: u64,
+    /// Input records that were accounted for.
+    pub events: u64,
+    pub updates: u64,
+    /// Output records.
+    pub records: u64,
+    /// Whether it was stopped before it was through.
+    pub is_partial: bool,
+    /// Of the state at the end.
+    pub digest: Option<u64>,
+    /// What only huntd tells.
+    pub inside: Option<Inside>,
+}
+
+/// A topic that is filled.
+pub struct Preloaded {
+    topics: Topics,
+    events: u64,
+}
+
+/// Fills a topic with so many events, or a few more.
+pub fn preload(cluster: &Cluster, shape: Shape, events: u64) -> (Preloaded, String) {
+    let load = Load::new(shape);
+    let topics = Topics::create(cluster, "drain", shape.partitions as i32);
+    let ticks = events.div_ceil(shape.tick_events());
+    let (started, ran_ns) = (Instant::now(), thread_cpu_ns());
+    let mut generator = Generator::new(&load, &cluster.bootstrap(), &topics.input, Pace::Unpaced);
+    generator.send_joins(BASE_US);
+    generator.send_ticks(BASE_US, 0..ticks);
+    let ran_ns = thread_cpu_ns() - ran_ns;
+    generator.finish();
+    let events = ticks * shape.tick_events() + shape.players;
+    let seconds = started.elapsed().as_secs_f64();
+    let told = format!(
+        "{events} events of {} players in {} partitions, {:.0} bytes each, preloaded at {:.2} M \
+         events/s; the generator's thread took {:.0} ns an event",
+        shape.players,
+        shape.partitions,
+        load.value_bytes,
+        events as f64 / seconds / 1e6,
+        ran_ns as f64 / events as f64,
+    );
+    (Preloaded { topics, events }, told)
+}
+
+/// Deletes the topic.
+pub fn discard(cluster: &Cluster, preloaded: Preloaded) {
+    cluster.client().delete_topic(&preloaded.topics.input);
+}
+
+/// Lets one program drain the topic, for at most so long.
+pub fn drain(
+    cluster: &Cluster,
+    preloaded: &Preloaded,
+    program: Program,
+    patience: Duration,
+) -> Drained {
+    let partitions = preloaded.topics.partitions;
+    let output = unique_name("out");
+    // The broker's own times tell when each batch was there, without anybody looking.
+    let stamped = [("message.timestamp.type", "LogAppendTime"), ("retention.ms", "-1")];
+    let dead_letters = format!("{output}-dead");
+    cluster.client().create_topic(&output, partitions, &stamped);
+    cluster.client().create_topic(&dead_letters, 1, &[]);
+    let input = preloaded.topics.input.clone();
+    let topics = Topics { input, output, dead_letters, partitions };
+    let running = program.start(cluster, &topics);
+    let watched = watch(cluster, preloaded, &topics, program, running, patience);
+    cluster.client().delete_topic(&topics.output);
+    watched
+}
+
+/// The process' CPU time at one moment.
+struct Sample {
+    at_ms: u64,
+    cpu_ns: u64,
+}
+
+fn watch(
+    cluster: &Cluster,
+    preloaded: &Preloaded,
+    topics: &Topics,
+    program: Program,
+    mut running: Running,
+    patience: Duration,
+) -> Drained {
+    let address = cluster.bootstrap();
+    let mut connection = Connection::open(&address);
+    let partitions = topics.partitions;
+    let mut output = Output::new(&address, &topics.output, partitions as usize, program.output());
+    let (mut samples, mut steps) = (Vec::new(), Vec::new());
+    let (pid, metrics) = (running.pid(), running.metrics());
+    let deadline = Instant::now() + patience;
+    let (mut ends, mut grown) = (Vec::new(), Instant::now());
+    let is_partial = loop {
+        samples.push(Sample { at_ms: now_us() / 1_000, cpu_ns: cpu_ns(pid) });
+        let now = connection.ends(&topics.output, partitions);
+        if now != ends {
+            (ends, grown) = (now, Instant::now());
+        }
+        let is_late = deadline < Instant::now();
+        if is_late || QUIET < grown.elapsed() {
+            while (0..).zip(&ends).any(|(of, end)| output.offset(of) < *end) {
+                output.follow(0, |covered| steps.push(covered));
+            }
+            if is_late || output.covered() == preloaded.events {
+                break is_late && output.covered() < preloaded.events;
+            }
+            grown = Instant::now();
+        }
+        thread::sleep(LOOK);
+    };
+    let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
+    let inside = metrics.map(|address| Inside::of(&Page::of(&address), pid));
+    let digest = running.stop(partitions);
+    steps.sort_by_key(|step| step.time_ms);
+    let covered = |step: &Covered| (step.offsets.end - step.offsets.start) as u64;
+    let total: u64 = steps.iter().map(covered).sum();
+    assert!(total > 0, "{} has not written anything", program.name());
+    let (mut sum, mut warm) = (0, None);
+    for step in &steps {
+        sum += covered(step);
+        if warm.is_none() && sum as f64 >= total as f64 * WARM_UP {
+            warm = Some((step.time_ms, sum));
+        }
+    }
+    let (warm_ms, warm_sum) = warm.expect("the sum reaches the total");
+    let (first, last_ms) = (&steps[0], steps[steps.len() - 1].time_ms);
+    let rate = |events: u64, from_ms: u64| events as f64 * 1e3 / (last_ms - from_ms).max(1) as f64;
+    let cpu_ns = cpu_at(&samples, last_ms) - cpu_at(&samples, warm_ms);
+    Drained {
+        program,
+        rate: rate(total - warm_sum, warm_ms),
+        rate_cold: rate(total - covered(first), first.time_ms),
+        cpu_s_per_million: cpu_ns / 1e9 / ((total - warm_sum) as f64 / 1e6),
+        resident_kib: memory.0,
+        resident_kib_max: memory.1,
+        events: total,
+        updates: output.updates(),
+        records: output.records(),
+        is_partial,
+        digest,
+        inside,
+    }
+}
+
+/// CPU nanoseconds at a time, between the two samples around it.
+fn cpu_at(samples: &[Sample], at_ms: u64) -> f64 {
+    let after = samples.partition_point(|sample| sample.at_ms < at_ms).clamp(1, samples.len() - 1);
+    let (before, after) = (&samples[after - 1], &samples[after]);
+    let part = at_ms.saturating_sub(before.at_ms) as f64;
+    let part = (part / (after.at_ms - before.at_ms).max(1) as f64).min(1.0);
+    before.cpu_ns as f64 + part * (after.cpu_ns - before.cpu_ns) as f64
+}
+
+/// CPU time and throughput as points of a plot.
+pub fn series(all: &[Drained]) -> Vec<Series> {
+    let of_program = |drained: &Drained| Series {
+        name: drained.program.name().to_owned(),
+        points: vec![(drained.cpu_s_per_million, drained.rate / 1e6)],
+    };
+    all.iter().map(of_program).collect()
+}
+
+/// The figures for a program.
+pub fn json(layout: Layout, drained: &Drained) -> serde_json::Value {
+    json!({
+        "mode": "drain",
+        "layout": format!("{layout:?}"),
+        "program": drained.program.name(),
+        "events_per_s": drained.rate,
+        "events_per_s_cold": drained.rate_cold,
+        "cpu_s_per_million": drained.cpu_s_per_million,
+        "resident_kib": drained.resident_kib,
+        "updates": drained.updates,
+        "is_partial": drained.is_partial,
+        "digest": drained.digest.map(|digest| format!("{digest:016x}")),
+        "inside": drained.inside.as_ref().map(Inside::json),
+    })
+}
+
+/// The table of all programs.
+pub fn print(title: &str, all: &[Drained]) {
+    let huntd = all.iter().find(|drained| drained.program == Program::HuntdJson);
+    let huntd = huntd.expect("huntd is always there");
+    let mut table = Table::new(&[
+        title,
+        "M events/s",
+        "huntd is faster",
+        "CPU-s/M events",
+        "huntd takes less",
+        "RSS MiB",
+        "peak MiB",
+        "updates/event",
+        "events/frame",
+        "digest",
+    ]);
+    for drained in all {
+        table.row(vec![
+            format!("{}{}", drained.program.name(), if drained.is_partial { " (cut)" } else { "" }),
+            format!("{:.3}", drained.rate / 1e6),
+            format!("{:.2} x", huntd.rate / drained.rate),
+            format!("{:.3}", drained.cpu_s_per_million),
+            format!("{:.2} x", drained.cpu_s_per_million / huntd.cpu_s_per_million),
+            (drained.resident_kib / 1024).to_string(),
+            (drained.resident_kib_max / 1024).to_string(),
+            format!("{:.2}", drained.updates as f64 / drained.events as f64),
+            format!("{:.0}", drained.events as f64 / drained.records as f64),
+            drained.digest.map_or("-".to_owned(), |digest| format!("{digest:016x}")),
+        ]);
+    }
+    table.print();
+    for Drained { program, inside, .. } in all {
+        if let Some(inside) = inside {
+            say(&format!("{}: {}", program.name(), inside.sentence()));
+        }
+    }
+}

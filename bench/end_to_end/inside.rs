@@ -1,0 +1,117 @@
+//! What huntd tells of itself: its hot thread, its queues, its own latency.
+
+use crate::scrape::{self, Page, Task};
+use serde_json::json;
+
+/// Counters of a daemon, since its start or of a time.
+pub struct Inside {
+    events: u64,
+    refused: u64,
+    enters: u64,
+    turns: u64,
+    allocations: u64,
+    hot: Task,
+    /// Upper bounds in seconds and frames up to there, of the latency inside.
+    frames: Vec<(f64, u64)>,
+    queue_blocks: u64,
+    in_flight_bytes: u64,
+}
+
+impl Inside {
+    pub fn of(page: &Page, pid: u32) -> Inside {
+        let value = |name: &str| page.value(&format!("huntd_{name}_total"));
+        assert_eq!(value("records_rejected"), 0, "the load holds events only");
+        assert_eq!(value("events_no_op"), 0, "every event of the load does work");
+        Inside {
+            events: page.events(),
+            refused: value("events_refused"),
+            enters: value("ring_enters"),
+            turns: value("turns"),
+            allocations: value("hot_allocations"),
+            hot: scrape::hot_task(pid),
+            frames: page.buckets("huntd_inside_seconds"),
+            queue_blocks: page.value("huntd_queue_blocks"),
+            in_flight_bytes: page.value("huntd_in_flight_bytes"),
+        }
+    }
+
+    /// What happened since an earlier look.
+    pub fn since(mut self, earlier: &Inside) -> Inside {
+        self.events -= earlier.events;
+        self.refused -= earlier.refused;
+        self.enters -= earlier.enters;
+        self.turns -= earlier.turns;
+        self.allocations -= earlier.allocations;
+        self.hot.ran_ns -= earlier.hot.ran_ns;
+        self.hot.waited_ns -= earlier.hot.waited_ns;
+        self.hot.times -= earlier.hot.times;
+        for (bucket, earlier) in self.frames.iter_mut().zip(&earlier.frames) {
+            bucket.1 -= earlier.1;
+        }
+        self
+    }
+
+    /// Milliseconds within which this part of the frames left, from the first byte of a batch to
+    /// librdkafka: the upper bound of a bucket.
+    pub fn inside_ms(&self, percentile: f64) -> f64 {
+        let all = self.frames.last().map_or(0, |bucket| bucket.1);
+        let wanted = all as f64 * percentile / 100.0;
+        let bucket = self.frames.iter().find(|bucket| bucket.1 as f64 >= wanted);
+        bucket.map_or(f64::INFINITY, |bucket| bucket.0 * 1e3)
+    }
+
+    fn per_1000(&self, count: u64) -> f64 {
+        count as f64 * 1e3 / self.events.max(1) as f64
+    }
+
+    /// CPU-seconds of the hot thread per million events.
+    fn hot_s_per_million(&self) -> f64 {
+        self.hot.ran_ns as f64 / 1e3 / self.events.max(1) as f64
+    }
+
+    /// The part of a core that the hot thread takes at a rate.
+    pub fn hot_cores(&self, rate: u64) -> f64 {
+        self.hot_s_per_million() * rate as f64 / 1e6
+    }
+
+    /// The mean time that the hot thread waited for its core, in microseconds.
+    fn scheduling_us(&self) -> f64 {
+        self.hot.waited_ns as f64 / 1e3 / self.hot.times.max(1) as f64
+    }
+
+    /// The figures in a sentence.
+    pub fn sentence(&self) -> String {
+        format!(
+            "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s per \
+             million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and turns \
+             {:.2} per 1,000 events; {} allocations; {} blocks queued and {} KiB in flight at the \
+             end; {:.1} % of the events refused by the rules",
+            self.inside_ms(50.0),
+            self.inside_ms(99.0),
+            self.inside_ms(99.9),
+            self.hot_s_per_million(),
+            self.scheduling_us(),
+            self.per_1000(self.enters),
+            self.per_1000(self.turns),
+            self.allocations,
+            self.queue_blocks,
+            self.in_flight_bytes / 1024,
+            self.per_1000(self.refused) / 10.0,
+        )
+    }
+
+    /// The figures for a program.
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "inside_p50_ms": self.inside_ms(50.0),
+            "inside_p99_ms": self.inside_ms(99.0),
+            "hot_cpu_s_per_million": self.hot_s_per_million(),
+            "hot_scheduling_delay_us": self.scheduling_us(),
+            "ring_enters_per_1000": self.per_1000(self.enters),
+            "turns_per_1000": self.per_1000(self.turns),
+            "hot_allocations": self.allocations,
+            "queue_blocks": self.queue_blocks,
+            "in_flight_bytes": self.in_flight_bytes,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! huntd and its peers on a real broker, end to end: one topic, one machine, the same job.
+//!
+//! Goal: what a stranger can repeat with one command. *Drain*: a preloaded topic, events a second
+//! and CPU time of the whole process. *Rate*: an open loop at a fixed rate, latency from the time at
+//! which an event was due until its update was read back. Not a goal: what a broker on another
+//! machine, or several brokers, would give. `--smoke` runs everything once for some seconds.
+
+#![allow(dead_code, reason = "parts of the tests' broker and daemon are for tests alone")]
+#![allow(unreachable_pub, reason = "the modules of one program")]
+
+#[path = "../../tests/kafka/mod.rs"]
+mod kafka;
+
+#[path = "../../tests/real_kafka/accounts.rs"]
+mod accounts;
+
+#[path = "../../tests/real_kafka/daemon.rs"]
+mod daemon;
+
+#[path = "../../tests/real_kafka/scrape.rs"]
+mod scrape;
+
+mod arguments;
+
+mod drain;
+
+mod echo;
+
+mod generator;
+
+mod inside;
+
+mod load;
+
+mod open_loop;
+
+mod output;
+
+mod plot;
+
+mod programs;
+
+mod search;
+
+mod soak;
+
+mod table;
+
+mod wire;
+
+use arguments::{Arguments, Mode};
+use kafka::Cluster;
+use load::{Layout, Load, Shape};
+use open_loop::Span;
+use plot::{Axis, Scale};
+use programs::Program;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use table::say;
+
+/// Zones, one partition each, and the players in all of them.
+const PARTITIONS: usize = 8;
+const PLAYERS: u64 = 3_000;
+
+/// A drain's events.
+const DRAIN_EVENTS: u64 = 4_000_000;
+const DRAIN_EVENTS_SMOKE: u64 = 40_000;
+
+/// Intended events a second of a drain: each player does three things a second.
+const DRAIN_RATE: u64 = 10_000;
+
+/// Records in a batch of a drain: what a producer gathers while the broker is busy.
+const DRAIN_BATCH_EVENTS: usize = 500;
+
+/// How long one program may drain, if the command line says nothing.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a rate is measured, if the command line says nothing.
+const RATE_SPAN: Span = Span { warm_up: Duration::from_secs(5), measured: Duration::from_secs(15) };
+const RATE_SPAN_SMOKE: Span =
+    Span { warm_up: Duration::from_millis(500), measured: Duration::from_secs(1) };
+
+/// What the broker gets to do before anything is measured.
+const WARM_RATE: u64 = 100_000;
+const WARM_SPAN: Span = Span { warm_up: Duration::from_secs(8), measured: Duration::from_secs(2) };
+
+/// How long a soak lasts, if the command line says nothing.
+const SOAK_TIME: Duration = Duration::from_secs(20 * 60);
+
+/// How long a rate is tried by the search, if the command line says nothing.
+const SEARCH_SPAN: Span =
+    Span { warm_up: Duration::from_secs(3), measured: Duration::from_secs(7) };
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, role, address, input, output, partitions] = words.as_slice()
+        && role == "echo"
+    {
+        echo::run(address, input, output, partitions.parse().expect("a number of partitions"));
+    }
+    let arguments = Arguments::read();
+    let programs = buildable(&arguments.programs);
+    let mut options = match arguments.smoke {
+        true => kafka::Options::for_tests(),
+        false => kafka::Options::for_benchmarks(),
+    };
+    // What a soak leaves behind is deleted while it runs.
+    options.properties.push(("log.retention.check.interval.ms", "5000".to_owned()));
+    options.properties.push(("log.segment.delete.delay.ms", "1000".to_owned()));
+    let cluster = Cluster::start(1, &options);
+    if !arguments.smoke {
+        warm(&cluster);
+    }
+    let mut results = Vec::new();
+    for mode in &arguments.modes {
+        match *mode {
+            Mode::Drain => drains(&cluster, &arguments, &programs, &mut results),
+            Mode::Rate(rate) => at_rate(&cluster, &arguments, &programs, rate, &mut results),
+            Mode::Search => {
+                search::search(&cluster, PARTITIONS, PLAYERS, span(&arguments, SEARCH_SPAN));
+            }
+            Mode::Soak(rate) => {
+                let time = arguments.seconds.unwrap_or(SOAK_TIME);
+                let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+                let soaked = soak::soak(&cluster, &load, time);
+                soaked.plot(&plot_file("soak"));
+                results.push(soaked.json());
+            }
+        }
+    }
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&results).expect("figures are JSON");
+        std::fs::write(file, text + "\n").expect("the file can be written");
+    }
+}
+
+/// Lets the broker's JVM compile what it will need, so that the first program is not at a
+/// disadvantage.
+fn warm(cluster: &Cluster) {
+    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, WARM_RATE));
+    open_loop::run(cluster, Program::Echo, &load, WARM_SPAN);
+}
+
+/// Builds the peers; one that cannot be built is left out, and that is said.
+fn buildable(programs: &[Program]) -> Vec<Program> {
+    let can_be_built = |program: &Program| match program.build() {
+        Ok(()) => true,
+        Err(sentence) => {
+            say(&format!("{} is left out: {sentence}", program.name()));
+            false
+        }
+    };
+    programs.iter().copied().filter(can_be_built).collect()
+}
+
+/// The times of a run: the command line's, if it names one.
+fn span(arguments: &Arguments, otherwise: Span) -> Span {
+    Span { measured: arguments.seconds.unwrap_or(otherwise.measured), ..otherwise }
+}
+
+fn drains(
+    cluster: &Cluster,
+    arguments: &Arguments,
+    programs: &[Program],
+    results: &mut Vec<serde_json::Value>,
+) {
+    let events = if arguments.smoke { DRAIN_EVENTS_SMOKE } else { DRAIN_EVENTS };
+    let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
+    for layout in [Layout::Mixed, Layout::Shuffled] {
+        let shape = Shape {
+            partitions: PARTITIONS,
+            players: PLAYERS,
+            rate: DRAIN_RATE,
+            batch_events: DRAIN_BATCH_EVENTS,
+            layout,
+        };
+        let (preloaded, told) = drain::preload(cluster, shape, events);
+        say(&told);
+        // The worst case is huntd's own: to the others the order of keys is all the same.
+        let is_run = |program: &&Program| layout == Layout::Mixed || program.is_huntd();
+        let drain = |program| drain::drain(cluster, &preloaded, program, patience);
+        let drained: Vec<_> =
+            programs.iter().filter(is_run).map(|program| drain(*program)).collect();
+        match layout {
+            Layout::Mixed => {
+                drain::print("drain", &drained);
+                let file = plot_file("throughput");
+                let cpu = Axis::logarithmic("CPU-seconds per million events");
+                let rate = Axis::logarithmic("million events a second");
+                plot::write(&file, "Draining a topic", &cpu, &rate, &drain::series(&drained));
+            }
+            Layout::Shuffled => drain::print("shuffled keys", &drained),
+        }
+        results.extend(drained.iter().map(|drained| drain::json(layout, drained)));
+        drain::discard(cluster, preloaded);
+    }
+}
+
+fn at_rate(
+    cluster: &Cluster,
+    arguments: &Arguments,
+    programs: &[Program],
+    rate: u64,
+    results: &mut Vec<serde_json::Value>,
+) {
+    let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
+    let span = span(arguments, otherwise);
+    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+    let run = |program: &Program| open_loop::run(cluster, *program, &load, span);
+    let measured: Vec<_> = programs.iter().map(run).collect();
+    open_loop::print(&measured);
+    let names = open_loop::PERCENTILES.iter().map(|percentile| format!("p{percentile}")).collect();
+    let x = Axis { title: "percentile".to_owned(), scale: Scale::Named(names) };
+    let y = Axis::logarithmic("milliseconds");
+    let title = format!("Latency at {rate} events/s, from due to read back");
+    let file = plot_file(&format!("latency-{rate}"));
+    plot::write(&file, &title, &x, &y, &open_loop::series(&measured));
+    results.extend(measured.iter().map(open_loop::json));
+}
+
+/// A plot in the target folder.
+fn plot_file(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    let folder = target.join("bench");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let file = folder.join(format!("{name}.svg"));
+    say(&format!("plot: {}", file.display()));
+    file
+}

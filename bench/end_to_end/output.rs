@@ -1,0 +1,171 @@
+//! Follows an output topic: how far each partition's input is accounted for, and that nothing is
+//! told twice or left out.
+
+use crate::wire::{self, Connection};
+use huntd::consumer::codec::Decompressor;
+use huntd::consumer::record_batch::{Batch, BatchHeader};
+use huntd::consumer::wire::Reader;
+use std::ops::Range;
+
+/// Bytes of a batch at most.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// What the records of an output topic are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Frames in either form.
+    Frames,
+    /// Copies of the input's records.
+    Copies,
+}
+
+/// A reader of one output topic.
+pub struct Output {
+    connection: Connection,
+    topic: String,
+    kind: Kind,
+    offsets: Vec<i64>,
+    folds: Vec<Fold>,
+    decompressor: Decompressor,
+}
+
+/// What one partition has told so far.
+#[derive(Clone, Copy, Default)]
+struct Fold {
+    /// Input offset up to which all is accounted for.
+    covered: i64,
+    updates: u64,
+}
+
+/// A run of one partition's input that a batch of the output accounts for.
+pub struct Covered {
+    pub partition: usize,
+    pub offsets: Range<i64>,
+    /// The batch's timestamp, in milliseconds since the Unix epoch.
+    pub time_ms: u64,
+}
+
+impl Output {
+    pub fn new(address: &str, topic: &str, partitions: usize, kind: Kind) -> Output {
+        Output {
+            connection: Connection::open(address),
+            topic: topic.to_owned(),
+            kind,
+            offsets: vec![0; partitions],
+            folds: vec![Fold::default(); partitions],
+            decompressor: Decompressor::new(BATCH_BYTES_MAX),
+        }
+    }
+
+    /// Reads what has come, waiting at most so long for it, and hands out what it accounts for.
+    pub fn follow(&mut self, wait_ms_max: i32, mut covered: impl FnMut(Covered)) {
+        let Output { connection, topic, kind, offsets, folds, decompressor } = self;
+        connection.fetch(topic, offsets, wait_ms_max, |partition, bytes| {
+            let ranges: Vec<(BatchHeader, Range<usize>)> = wire::batches(bytes).collect();
+            for (header, range) in ranges {
+                let fold = &mut folds[partition];
+                let before = fold.covered;
+                match kind {
+                    Kind::Frames => fold_batch(fold, &mut bytes[range], decompressor),
+                    Kind::Copies => fold.covered = header.last_offset() + 1,
+                }
+                if fold.covered > before {
+                    let offsets = before..fold.covered;
+                    let time_ms = header.max_timestamp_ms as u64;
+                    covered(Covered { partition, offsets, time_ms });
+                }
+            }
+        });
+    }
+
+    /// Input offset up to which all of a partition is accounted for.
+    pub fn covered_of(&self, partition: usize) -> i64 {
+        self.folds[partition].covered
+    }
+
+    /// Input records that are accounted for.
+    pub fn covered(&self) -> u64 {
+        self.folds.iter().map(|fold| fold.covered as u64).sum()
+    }
+
+    /// Updates that were told.
+    pub fn updates(&self) -> u64 {
+        self.folds.iter().map(|fold| fold.updates).sum()
+    }
+
+    /// Where the reading of an output partition goes on.
+    pub fn offset(&self, partition: usize) -> i64 {
+        self.offsets[partition]
+    }
+
+    /// Output records so far.
+    pub fn records(&self) -> u64 {
+        self.offsets.iter().map(|offset| *offset as u64).sum()
+    }
+}
+
+fn fold_batch(fold: &mut Fold, bytes: &mut [u8], decompressor: &mut Decompressor) {
+    let batch = Batch::read(bytes, BATCH_BYTES_MAX).expect("the broker's batches are sound");
+    let batch = batch.expect("the batch is whole");
+    let mut records = batch.open(0, decompressor).expect("the broker's batches are sound");
+    while let Some(record) = records.next_record().expect("the broker's batches are sound") {
+        let value = record.value.expect("a frame has a value");
+        let Some(head) = Head::read(value) else { continue };
+        assert_eq!(head.first_update, fold.updates, "an update is told twice or left out");
+        fold.updates += head.count;
+        fold.covered = fold.covered.max(head.next_offset);
+    }
+}
+
+/// The part of a frame's header that counts here.
+struct Head {
+    first_update: u64,
+    count: u64,
+    next_offset: i64,
+}
+
+impl Head {
+    /// `None` for a fence.
+    fn read(frame: &[u8]) -> Option<Head> {
+        if frame.starts_with(b"HNTF") {
+            return (frame[5] == 1).then(|| Head::binary(frame));
+        }
+        let text = frame.strip_prefix(b"{\"kind\":\"updates\"")?;
+        let head = str::from_utf8(&text[..text.len().min(256)]).expect("a header is ASCII");
+        Some(Head {
+            first_update: number(head, "\"first_update\":") as u64,
+            count: number(head, "\"count\":") as u64,
+            next_offset: number(head, "\"next_offset\":"),
+        })
+    }
+
+    fn binary(frame: &[u8]) -> Head {
+        let word = |at: usize| {
+            let bytes = frame[at..at + 8].first_chunk().expect("eight bytes");
+            u64::from_le_bytes(*bytes)
+        };
+        Head {
+            first_update: word(16),
+            count: word(24) & u64::from(u32::MAX),
+            next_offset: word(32) as i64,
+        }
+    }
+}
+
+fn number(text: &str, key: &str) -> i64 {
+    let at = text.find(key).expect("a frame's header has all its fields") + key.len();
+    let digits = text[at..].split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).expect("a number")
+}
+
+/// Checks the CRC-32C of whole batches, as the reader of frames does.
+pub fn check(bytes: &[u8]) {
+    let mut reader = Reader::new(bytes);
+    while reader.left() > 0 {
+        reader.i64().expect("a whole batch");
+        let length = reader.i32().expect("a whole batch") as usize;
+        let range = reader.skip(length).expect("a whole batch");
+        let stated = Reader::resume(bytes, range.start + 5).u32().expect("a whole batch");
+        assert_eq!(crc32c::crc32c(&bytes[range.start + 9..range.end]), stated, "damaged bytes");
+    }
+}

@@ -1,0 +1,96 @@
+//! The highest rate at which the published latency still holds, and what stops it there.
+
+use crate::kafka::Cluster;
+use crate::load::Load;
+use crate::open_loop::{self, Measured, Span};
+use crate::programs::Program;
+use crate::table::say;
+
+/// Bounds of the latency, published for 2.5 M events/s with the broker on other machines:
+/// percentile and milliseconds.
+const BOUNDS: [(f64, f64); 3] = [(50.0, 1.6), (99.0, 8.2), (99.9, 22.0)];
+
+/// Where the search begins and where it ends at the latest, in events per second.
+const RATE_MIN: u64 = 16_000;
+const RATE_MAX: u64 = 4_096_000;
+
+/// The search ends when the rate is known within this part.
+const PRECISION: f64 = 1.1;
+
+/// A thread or the machine is called busy from this part of its time on.
+const BUSY: f64 = 0.9;
+
+/// Doubles the rate until a bound breaks, then halves the interval in between.
+pub fn search(cluster: &Cluster, partitions: usize, players: u64, span: Span) {
+    let try_rate = |program: Program, rate: u64| {
+        let load = Load::new(open_loop::shape(partitions, players, rate));
+        let measured = open_loop::run(cluster, program, &load, span);
+        say(&line(&measured));
+        measured
+    };
+    let (mut good, mut bad) = (0, None);
+    loop {
+        let rate = match (good, &bad) {
+            (0, None) => RATE_MIN,
+            (good, None) => 2 * good,
+            (good, Some((bad, _))) => ((good.max(1) as f64 * *bad as f64).sqrt()) as u64,
+        };
+        if RATE_MAX < rate || (good == 0 && bad.is_some()) {
+            break;
+        }
+        let measured = try_rate(Program::HuntdJson, rate);
+        match holds(&measured) {
+            true => good = rate,
+            false => bad = Some((rate, measured)),
+        }
+        if bad.as_ref().is_some_and(|(bad, _)| *bad as f64 <= good as f64 * PRECISION) {
+            break;
+        }
+    }
+    say(&format!("p50 <= 1.6, p99 <= 8.2 and p99.9 <= 22 ms hold up to {good} events/s"));
+    if let Some((rate, measured)) = bad {
+        let echo = try_rate(Program::Echo, rate);
+        say(&format!("at {rate} events/s: {}", limit(&measured, &echo)));
+    }
+}
+
+fn holds(measured: &Measured) -> bool {
+    measured.keeps_up()
+        && measured.missing == 0
+        && BOUNDS.iter().all(|(percentile, ms)| measured.ms(*percentile) <= *ms)
+}
+
+fn line(measured: &Measured) -> String {
+    let ms = BOUNDS.map(|(percentile, _)| format!("p{percentile} {:.2}", measured.ms(percentile)));
+    let verdict = if holds(measured) { "holds" } else { "breaks" };
+    format!(
+        "{} at {} events/s: {} ms, {verdict}",
+        measured.program.name(),
+        measured.rate,
+        ms.join(", ")
+    )
+}
+
+/// What stands in the way, as far as one can tell from who was busy.
+fn limit(measured: &Measured, echo: &Measured) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let used = measured.cores;
+    let busy = used.program + used.broker + used.bench;
+    let shares = format!(
+        "of {cores} cores huntd used {:.2}, the broker {:.2}, generator and reader {:.2}",
+        used.program, used.broker, used.bench
+    );
+    if !holds(echo) {
+        return format!(
+            "the machine and its broker: the echo does not hold there either; {shares}"
+        );
+    }
+    let hot = measured.inside.as_ref().map_or(0.0, |inside| inside.hot_cores(measured.rate));
+    if hot >= BUSY {
+        return format!("the hot thread, {:.0} % busy; {shares}", hot * 100.0);
+    }
+    if busy >= BUSY * cores {
+        return format!("the cores: all are busy; {shares}");
+    }
+    format!("neither the echo nor a lack of cores: waits inside; {shares}")
+}

@@ -1,0 +1,401 @@
+//! An event's path, a stage after the other over a whole response.
+
+use crate::load::{Load, Template};
+use huntd::consumer::block::{Block, BlockPool};
+use huntd::consumer::codec::Decompressor;
+use huntd::consumer::record_batch::Batch;
+use huntd::decoder::json::JsonDecoder;
+use huntd::decoder::layout::Layouts;
+use huntd::decoder::{Decoder, Origin};
+use huntd::engine::{EVENTS_AHEAD, Shard};
+use huntd::publisher::encode::encode;
+use huntd::publisher::frame::{Chain, Format, Frame};
+use huntd::publisher::framer::{Framer, Ownership, Sealed};
+use huntd::queue::{Receiver, Sender, bounded};
+use huntd::service::rules::built_in;
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Intended time of the first event, in microseconds since the Unix epoch.
+const BASE_US: u64 = 1_767_225_600_000_000;
+
+/// Bytes that a socket takes at once, whoever reads.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Receive,
+    Records,
+    Decode,
+    FirstTier,
+    SecondTier,
+    Queue,
+    Apply,
+    Seal,
+    EncodeBinary,
+    EncodeJson,
+}
+
+/// All stages in their order, and whether each is part of the sum.
+pub const STAGES: [(Stage, bool); 10] = [
+    (Stage::Receive, true),
+    (Stage::Records, true),
+    (Stage::Decode, true),
+    (Stage::FirstTier, false),
+    (Stage::SecondTier, false),
+    (Stage::Queue, true),
+    (Stage::Apply, true),
+    (Stage::Seal, true),
+    (Stage::EncodeBinary, true),
+    (Stage::EncodeJson, false),
+];
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Receive => "receive, by read(2)",
+            Stage::Records => "CRC and records",
+            Stage::Decode => "decode, both tiers",
+            Stage::FirstTier => "  first tier where it reads",
+            Stage::SecondTier => "  second tier on everything",
+            Stage::Queue => "queue",
+            Stage::Apply => "apply",
+            Stage::Seal => "frame: number and chain",
+            Stage::EncodeBinary => "frame encode, binary",
+            Stage::EncodeJson => "frame encode, JSON",
+        }
+    }
+
+    /// The function whose inclusive cost is the stage's.
+    pub fn function(self) -> &'static str {
+        match self {
+            Stage::Receive => "stage_receive",
+            Stage::Records => "stage_records",
+            Stage::Decode => "stage_decode",
+            Stage::FirstTier => "stage_first_tier",
+            Stage::SecondTier => "stage_second_tier",
+            Stage::Queue => "stage_queue",
+            Stage::Apply => "stage_apply",
+            Stage::Seal => "stage_seal",
+            Stage::EncodeBinary => "stage_encode_binary",
+            Stage::EncodeJson => "stage_encode_json",
+        }
+    }
+}
+
+/// The stages' state, and how long they took.
+pub struct Path {
+    source: TcpStream,
+    sink: TcpStream,
+    buffer: Vec<u8>,
+    decompressor: Decompressor,
+    records: Vec<(Origin, Range<usize>)>,
+    decoder: Decoder,
+    layouts: Layouts,
+    json: JsonDecoder,
+    pool: BlockPool,
+    queue: (Sender<Box<Block>>, Receiver<Box<Block>>),
+    shard: Shard,
+    framer: Framer,
+    free_frames: Vec<Box<Frame>>,
+    bytes: Vec<u8>,
+    /// Nanoseconds per event of each response, by stage.
+    times: Vec<Vec<f64>>,
+    next_offset: i64,
+    /// Events since the first, and those that the first tier alone has read.
+    events_ever: (u64, u64),
+    events: u64,
+    updates: u64,
+    digest: u64,
+}
+
+impl Path {
+    pub fn new() -> Path {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let source = TcpStream::connect(address).expect("the listener listens");
+        let (sink, _) = listener.accept().expect("the connection is there");
+        source.set_nodelay(true).expect("a TCP socket has this option");
+        let ownership = Ownership {
+            partition: 0,
+            generation: 1,
+            epoch: 1,
+            fence_id: 0,
+            ruleset: 0,
+            published: 0,
+            published_chain: Chain::default(),
+            published_offset: 0,
+            start_offset: 0,
+        };
+        Path {
+            source,
+            sink,
+            buffer: Vec::new(),
+            decompressor: Decompressor::new(BATCH_BYTES_MAX),
+            records: Vec::new(),
+            decoder: Decoder::new(),
+            layouts: Layouts::new(),
+            json: JsonDecoder::new(),
+            pool: BlockPool::default(),
+            queue: bounded(1024),
+            shard: Shard::new(0, Arc::new(built_in())),
+            framer: Framer::new(ownership, Instant::now()),
+            free_frames: (0..16).map(|_| Frame::new()).collect(),
+            bytes: Vec::new(),
+            times: vec![Vec::new(); STAGES.len()],
+            next_offset: 0,
+            events_ever: (0, 0),
+            events: 0,
+            updates: 0,
+            digest: 0,
+        }
+    }
+
+    /// Every player joins.
+    pub fn join(&mut self, load: &Load) {
+        let mut bytes = Vec::new();
+        append(load.joins(0), BASE_US, 0, &mut bytes);
+        self.pass(&bytes);
+    }
+
+    /// One response with so many batches, from this tick on.
+    pub fn respond(&mut self, load: &Load, tick: u64, batches: u64) {
+        let mut bytes = Vec::new();
+        for tick in tick..tick + batches {
+            let time_us = BASE_US + load.shape.tick_us(tick);
+            let number = load.shape.joins() as u64 + tick * load.shape.batch_events as u64;
+            append(load.batch(0, tick), time_us, number, &mut bytes);
+        }
+        self.pass(&bytes);
+    }
+
+    /// From now on times, events and updates count.
+    pub fn forget_times(&mut self) {
+        self.times.iter_mut().for_each(Vec::clear);
+        (self.events, self.updates) = (0, 0);
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events since the first, and those of them that the first tier alone has read.
+    pub fn events_ever(&self) -> (u64, u64) {
+        self.events_ever
+    }
+
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// The part of all records so far that the first tier has read.
+    pub fn first_tier(&self) -> f64 {
+        let counts = self.decoder.tier_counts();
+        counts.layout as f64 / (counts.layout + counts.json) as f64
+    }
+
+    /// The median response's nanoseconds per event.
+    pub fn ns(&self, stage: Stage) -> f64 {
+        let mut times = self.times[stage as usize].clone();
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.digest.rotate_left(1) ^ self.shard.digest()
+    }
+
+    fn pass(&mut self, response: &[u8]) {
+        let before = self.events;
+        let mut times = [0; STAGES.len()];
+        times[Stage::Receive as usize] = self.receive(response);
+        times[Stage::Records as usize] = timed(|| stage_records(self));
+        self.events += self.records.len() as u64;
+        self.events_ever.0 += self.records.len() as u64;
+        times[Stage::FirstTier as usize] = self.first_tier_alone();
+        times[Stage::SecondTier as usize] = timed(|| stage_second_tier(self));
+        let mut blocks = Vec::new();
+        times[Stage::Decode as usize] = timed(|| stage_decode(self, &mut blocks));
+        times[Stage::Queue as usize] = timed(|| stage_queue(&mut self.queue, &mut blocks));
+        for block in &blocks {
+            times[Stage::Apply as usize] += timed(|| stage_apply(self, block));
+            let mut sealed = None;
+            times[Stage::Seal as usize] += timed(|| sealed = stage_seal(self, block.next_offset));
+            if let Some(mut frame) = sealed {
+                self.publish(&frame, &mut times);
+                frame.updates.clear();
+                self.free_frames.push(frame);
+            }
+        }
+        blocks.into_iter().for_each(|block| self.pool.give(block));
+        let events = (self.events - before) as f64;
+        for (all, time) in self.times.iter_mut().zip(times) {
+            all.push(time as f64 / events);
+        }
+    }
+
+    fn receive(&mut self, response: &[u8]) -> u64 {
+        self.buffer.resize(response.len(), 0);
+        let mut time = 0;
+        for (sent, received) in
+            response.chunks(CHUNK_BYTES).zip(self.buffer.chunks_mut(CHUNK_BYTES))
+        {
+            self.source.write_all(sent).expect("the socket takes a chunk");
+            time += timed(|| stage_receive(&mut self.sink, received));
+        }
+        time
+    }
+
+    /// Learns what it cannot read, and measures what it can.
+    fn first_tier_alone(&mut self) -> u64 {
+        let Path { records, layouts, buffer, events_ever, .. } = self;
+        let mut known = Vec::with_capacity(records.len());
+        for (origin, range) in records.iter() {
+            match layouts.read(*origin, &buffer[range.clone()]) {
+                Some(_) => known.push((*origin, range.clone())),
+                None => layouts.learn(&buffer[range.clone()]),
+            }
+        }
+        events_ever.1 += known.len() as u64;
+        let time = timed(|| stage_first_tier(layouts, buffer, &known));
+        // Per event of those that it reads.
+        time * records.len() as u64 / known.len().max(1) as u64
+    }
+
+    fn publish(&mut self, frame: &Frame, times: &mut [u64; STAGES.len()]) {
+        self.updates += frame.updates.len() as u64;
+        self.bytes.clear();
+        times[Stage::EncodeBinary as usize] +=
+            timed(|| stage_encode_binary(frame, &mut self.bytes));
+        self.digest = self.digest.rotate_left(7) ^ u64::from(crc32c::crc32c(&self.bytes));
+        self.bytes.clear();
+        times[Stage::EncodeJson as usize] += timed(|| stage_encode_json(frame, &mut self.bytes));
+        self.digest = self.digest.rotate_left(7) ^ u64::from(crc32c::crc32c(&self.bytes));
+    }
+}
+
+/// Adds a batch to a response, as the broker would: it sets the base offset.
+fn append(template: &Template, time_us: u64, number: u64, bytes: &mut Vec<u8>) {
+    let at = bytes.len();
+    bytes.extend_from_slice(&template.bytes);
+    template.patch(&mut bytes[at..], time_us, number);
+    bytes[at..at + 8].copy_from_slice(&number.to_be_bytes());
+}
+
+fn timed(stage: impl FnOnce()) -> u64 {
+    let start = Instant::now();
+    stage();
+    start.elapsed().as_nanos() as u64
+}
+
+// What follows is not inlined, so that the cost of each stage can be told from outside.
+
+#[inline(never)]
+fn stage_receive(sink: &mut TcpStream, chunk: &mut [u8]) {
+    sink.read_exact(chunk).expect("the chunk was sent");
+}
+
+#[inline(never)]
+fn stage_records(path: &mut Path) {
+    let Path { buffer, records, decompressor, .. } = path;
+    records.clear();
+    let start = buffer.as_ptr() as usize;
+    let mut at = 0;
+    while let Some(batch) = Batch::read(&mut buffer[at..], BATCH_BYTES_MAX).expect("sound") {
+        at += batch.header.bytes;
+        let mut open = batch.open(0, decompressor).expect("sound");
+        while let Some(record) = open.next_record().expect("sound") {
+            let value = record.value.expect("an event has a value");
+            let from = value.as_ptr() as usize - start;
+            let origin = Origin { offset: record.offset, time_ms: record.timestamp_ms };
+            records.push((origin, from..from + value.len()));
+        }
+    }
+}
+
+#[inline(never)]
+fn stage_first_tier(layouts: &mut Layouts, buffer: &[u8], known: &[(Origin, Range<usize>)]) {
+    for (origin, range) in known {
+        black_box(layouts.read(*origin, &buffer[range.clone()]));
+    }
+}
+
+#[inline(never)]
+fn stage_second_tier(path: &mut Path) {
+    let Path { buffer, records, json, .. } = path;
+    for (origin, range) in records.iter() {
+        black_box(json.decode(*origin, &buffer[range.clone()])).expect("the load holds events");
+    }
+}
+
+#[inline(never)]
+fn stage_decode(path: &mut Path, blocks: &mut Vec<Box<Block>>) {
+    let Path { buffer, records, decoder, pool, next_offset, .. } = path;
+    let mut block = pool.take(0, 1, *next_offset);
+    for (origin, range) in records.iter() {
+        if !block.has_room() {
+            blocks.push(std::mem::replace(&mut block, pool.take(0, 1, *next_offset)));
+        }
+        let event = decoder.decode(*origin, Some(&buffer[range.clone()]));
+        block.events.push(event.expect("the load holds events"));
+        *next_offset = origin.offset + 1;
+        block.next_offset = *next_offset;
+    }
+    blocks.push(block);
+}
+
+#[inline(never)]
+fn stage_queue(
+    (sender, receiver): &mut (Sender<Box<Block>>, Receiver<Box<Block>>),
+    blocks: &mut Vec<Box<Block>>,
+) {
+    let mut passed = Vec::with_capacity(blocks.len());
+    for block in blocks.drain(..) {
+        assert!(sender.try_send(block).is_ok(), "the queue has room");
+        passed.extend(receiver.try_receive());
+    }
+    *blocks = passed;
+}
+
+#[inline(never)]
+fn stage_apply(path: &mut Path, block: &Block) {
+    let Path { shard, framer, free_frames, .. } = path;
+    if !framer.has_frame() {
+        framer.supply(free_frames.pop().expect("frames go round"));
+    }
+    let updates = framer.updates().expect("a block's updates fit an empty frame");
+    for few in block.events.chunks(EVENTS_AHEAD) {
+        let places = shard.look_ahead(few);
+        for (event, place) in few.iter().zip(places) {
+            assert!(updates.has_room(), "a block's updates fit an empty frame");
+            shard.apply_at(place, event, updates);
+        }
+    }
+}
+
+#[inline(never)]
+fn stage_seal(path: &mut Path, next_offset: i64) -> Option<Box<Frame>> {
+    path.framer.advance(next_offset);
+    match path.framer.seal(Instant::now(), false) {
+        Sealed::Frame(frame) => Some(frame),
+        Sealed::Nothing => None,
+        Sealed::Diverged { .. } => unreachable!("nothing was published before"),
+    }
+}
+
+#[inline(never)]
+fn stage_encode_binary(frame: &Frame, bytes: &mut Vec<u8>) {
+    encode(Format::Binary, &frame.header, frame.updates.as_slice(), bytes);
+}
+
+#[inline(never)]
+fn stage_encode_json(frame: &Frame, bytes: &mut Vec<u8>) {
+    encode(Format::Json, &frame.header, frame.updates.as_slice(), bytes);
+}
