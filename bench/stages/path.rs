@@ -7,7 +7,7 @@ use huntd::consumer::record_batch::Batch;
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, Origin};
-use huntd::engine::{EVENTS_AHEAD, Shard};
+use huntd::engine::Shard;
 use huntd::publisher::encode::encode;
 use huntd::publisher::frame::{Chain, Format, Frame};
 use huntd::publisher::framer::{Framer, Ownership, Sealed};
@@ -371,19 +371,14 @@ fn stage_apply(path: &mut Path, block: &Block) {
         framer.supply(free_frames.pop().expect("frames go round"));
     }
     let updates = framer.updates().expect("a block's updates fit an empty frame");
-    for few in block.events.chunks(EVENTS_AHEAD) {
-        let places = shard.look_ahead(few);
-        for (event, place) in few.iter().zip(places) {
-            assert!(updates.has_room(), "a block's updates fit an empty frame");
-            shard.apply_at(place, event, updates);
-        }
-    }
+    let applied = shard.apply_all(&block.events, updates, |_| {});
+    assert_eq!(applied, block.events.len(), "a block's updates fit an empty frame");
 }
 
 #[inline(never)]
 fn stage_seal(path: &mut Path, next_offset: i64) -> Option<Box<Frame>> {
     path.framer.advance(next_offset);
-    match path.framer.seal(Instant::now(), false) {
+    match path.framer.seal(Instant::now()) {
         Sealed::Frame(frame) => Some(frame),
         Sealed::Nothing => None,
         Sealed::Diverged { .. } => unreachable!("nothing was published before"),
