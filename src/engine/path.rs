@@ -150,7 +150,9 @@ impl Path {
     /// Ends the search: nothing waits any more. [`Path::wipe`] does the rest.
     pub fn stop(&mut self) {
         for bucket in self.lowest..BUCKETS {
-            self.buckets.write(bucket, Head::default());
+            if self.buckets.row(bucket).0 != 0 {
+                self.buckets.write(bucket, Head::default());
+            }
         }
         (self.lowest, self.clear_first) = (BUCKETS, 0);
     }
