@@ -11,6 +11,9 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
 pub const JSON_DEPTH_MAX: usize = 8;
 
+/// Counts up whenever the decoder would make other events from the same records, or refuse others.
+pub const DECODER_VERSION: u64 = 1;
+
 /// Layouts that a decoder remembers: the ten types of event, and room for a few producers that
 /// write them differently.
 pub const LAYOUTS_MAX: usize = 16;
@@ -331,6 +334,9 @@ const _: () = assert!(
         <= EVENT_UPDATES_MAX
 );
 
+/// Tiles that an arrival looks at, from where it wants to stand, before it is sent back.
+pub const ARRIVAL_TILES: u32 = 64;
+
 /// Players that left a zone and are still known there, so that their repeated events are no-ops.
 pub const TOMBSTONES_MAX: usize = 64 * 1024;
 
@@ -342,3 +348,24 @@ pub const DUE_ACTORS_PER_EVENT: usize = 4;
 
 /// Tiles that a respawn tries before the actor stands up where it lies.
 pub const RESPAWN_TRIES: u64 = 16;
+
+/// Everything here that decides what becomes of an event: part of the ruleset hash, so that two
+/// versions with other bounds are told apart. A limit that only says how fast something goes, or
+/// what is refused at the start, is left out.
+pub const DECIDING: [u64; 15] = [
+    DECODER_VERSION,
+    RECORD_BYTES_MAX as u64,
+    JSON_DEPTH_MAX as u64,
+    HUNTS_MAX as u64,
+    TREASURES_MAX as u64,
+    LAYING_TRIES,
+    HUNT_UPDATES_PER_EVENT as u64,
+    PATH_STEPS_PER_EVENT as u64,
+    PATH_STEPS_PER_TICK as u64,
+    PATH_DISTANCE_MAX as u64,
+    TOMBSTONES_MAX as u64,
+    CLOCK_RECORDS as u64,
+    DUE_ACTORS_PER_EVENT as u64,
+    RESPAWN_TRIES,
+    ARRIVAL_TILES as u64,
+];

@@ -184,10 +184,10 @@ impl Lying {
 #[derive(Clone, Debug)]
 pub struct Hunts {
     hunts: Table<Hunt, 6>,
-    /// By slot and number.
-    treasures: Column<Treasure>,
-    /// By slot and rank.
-    finishers: Table<Finisher, 2>,
+    /// By slot, then by number.
+    treasures: [Column<Treasure>; HUNTS_MAX],
+    /// By slot, then by rank.
+    finishers: [Table<Finisher, 2>; HUNTS_MAX],
     finisher_index: [Index; HUNTS_MAX],
     /// By slot, a bit for each treasure that lies: what follows from the treasures.
     lying: [Lying; HUNTS_MAX],
@@ -207,8 +207,8 @@ impl Hunts {
         hunts.reach(HUNTS_MAX as u32 - 1);
         Hunts {
             hunts,
-            treasures: Column::new(HUNTS_MAX * TREASURES_MAX, 5),
-            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6),
+            treasures: std::array::from_fn(|slot| Column::new(TREASURES_MAX, 30 + slot as u64)),
+            finishers: std::array::from_fn(|slot| Table::new(TREASURES_MAX, 40 + slot as u64)),
             finisher_index: std::array::from_fn(|_| Index::new(TREASURES_MAX)),
             lying: [Lying([0; TREASURES_MAX / 64]); HUNTS_MAX],
             paths: std::array::from_fn(|slot| Path::new(tiles, slot as u64)),
@@ -271,13 +271,13 @@ impl Hunts {
 
     /// A treasure.
     pub fn treasure(&self, slot: usize, number: u16) -> Treasure {
-        self.treasures.row(row(slot, number))
+        self.treasures[slot].row(number.into())
     }
 
     /// Changes a treasure.
     pub fn write_treasure(&mut self, slot: usize, number: u16, treasure: Treasure) {
-        self.treasures.reach(row(slot, number));
-        self.treasures.write(row(slot, number), treasure);
+        self.treasures[slot].reach(number.into());
+        self.treasures[slot].write(number.into(), treasure);
         self.lying[slot].set(number, matches!(treasure, Treasure::Lies(_)));
     }
 
@@ -295,20 +295,20 @@ impl Hunts {
 
     /// The finisher of this rank, counted from 0.
     pub fn finisher(&self, slot: usize, rank: u16) -> Finisher {
-        *self.finishers.row(row(slot, rank))
+        *self.finishers[slot].row(rank.into())
     }
 
     /// The rank of a finisher, counted from 0.
     pub fn rank_of(&self, slot: usize, player_id: u64) -> Option<u16> {
-        let id_of = |rank| self.finishers.row(row(slot, rank as u16)).player_id;
+        let id_of = |rank| self.finishers[slot].row(rank).player_id;
         self.finisher_index[slot].find(player_id, id_of).map(|rank| rank as u16)
     }
 
     /// Adds the finisher of the next rank.
     pub fn add_finisher(&mut self, slot: usize, rank: u16, finisher: Finisher) {
-        self.finishers.reach(row(slot, rank));
-        self.finishers.write(row(slot, rank), finisher);
-        let id_of = |rank| self.finishers.row(row(slot, rank as u16)).player_id;
+        self.finishers[slot].reach(rank.into());
+        self.finishers[slot].write(rank.into(), finisher);
+        let id_of = |rank| self.finishers[slot].row(rank).player_id;
         self.finisher_index[slot].insert(finisher.player_id, rank.into(), id_of);
     }
 
@@ -316,14 +316,14 @@ impl Hunts {
     pub fn write_found(&mut self, slot: usize, rank: u16, found: u16) {
         let finisher = self.finisher(slot, rank);
         let found = found.max(finisher.found);
-        self.finishers.write(row(slot, rank), Finisher { found, ..finisher });
+        self.finishers[slot].write(rank.into(), Finisher { found, ..finisher });
     }
 
     /// Forgets a finisher.
     pub fn remove_finisher(&mut self, slot: usize, rank: u16) {
         let player_id = self.finisher(slot, rank).player_id;
         self.finisher_index[slot].remove(player_id, rank.into());
-        self.finishers.write(row(slot, rank), Finisher::default());
+        self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
     /// All hunts as words.
@@ -370,14 +370,11 @@ impl Hunts {
 
     /// Hash of all hunts.
     pub fn digest(&self) -> u64 {
-        let tables = [self.hunts.digest(), self.treasures.digest(), self.finishers.digest()];
+        let treasures = self.treasures.iter().map(Column::digest);
+        let finishers = self.finishers.iter().map(Table::digest);
         let paths = self.paths.iter().map(Path::digest);
-        let sum = tables.into_iter().chain(paths).fold(0, u64::wrapping_add);
+        let slots = treasures.chain(finishers).chain(paths);
+        let sum = slots.fold(self.hunts.digest(), u64::wrapping_add);
         sum.wrapping_add(u64::from(self.last_hunt))
     }
-}
-
-/// The row of a treasure, or of a finisher.
-fn row(slot: usize, number: u16) -> u32 {
-    (slot * TREASURES_MAX) as u32 + u32::from(number)
 }

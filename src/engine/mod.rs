@@ -159,8 +159,9 @@ impl Shard {
         mut tell_outcome: impl FnMut(Outcome),
     ) -> usize {
         let mut applied = 0;
+        let mut rows = self.look_ahead(&[NO_ROW; EVENTS_AHEAD], events);
         for few in events.chunks(EVENTS_AHEAD) {
-            let rows = self.look_ahead(few);
+            let next_rows = self.look_ahead(&rows, &events[applied + few.len()..]);
             for (event, row) in few.iter().zip(rows) {
                 if !updates.has_room() {
                     return applied;
@@ -168,20 +169,21 @@ impl Shard {
                 tell_outcome(self.apply_at(row, event, updates));
                 applied += 1;
             }
+            rows = next_rows;
         }
         applied
     }
 
-    /// Looks up the actors of the next events: the reads of several events wait for memory
-    /// together, and applying the events then finds all in the cache.
-    fn look_ahead(&self, events: &[Event]) -> [u32; EVENTS_AHEAD] {
-        let mut rows = [NO_ROW; EVENTS_AHEAD];
-        // First what needs no decision: a core that guessed a decision wrong reads nothing ahead.
-        for (row, event) in rows.iter_mut().zip(events) {
+    /// Touches the actors of the next events and looks up those of the events after them: many
+    /// reads wait for memory together, and applying the events then finds all in the cache.
+    #[inline]
+    fn look_ahead(&self, rows: &[u32; EVENTS_AHEAD], after: &[Event]) -> [u32; EVENTS_AHEAD] {
+        let mut rows_after = [NO_ROW; EVENTS_AHEAD];
+        for (row, event) in rows_after.iter_mut().zip(after) {
             *row = self.actors.likely_row(event.player_id);
         }
         rows.iter().for_each(|row| self.actors.touch(*row));
-        rows
+        rows_after
     }
 
     /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure

@@ -5,7 +5,7 @@
 //! the keys alone.
 
 use crate::engine::chunks::Chunks;
-use crate::limits::CHUNK_ROWS;
+use crate::limits::{ACTORS_MAX, CHUNK_ROWS};
 
 /// What rows are ordered by, word by word. No two rows may have the same key.
 pub type Key = [u64; 3];
@@ -18,13 +18,40 @@ pub struct Order {
     root: u32,
 }
 
+/// A node knows the sizes of both its subtrees, so that whether it is in balance is seen without a
+/// look at its children.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     key: Key,
-    left: u32,
-    right: u32,
-    /// Nodes of the subtree; 0 in a node that is not in the tree.
-    size: u32,
+    links: [u32; 2],
+    sizes: [u32; 2],
+    /// Whether it is in the tree.
+    here: bool,
+}
+
+/// The two sides of a node.
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
+
+/// Nodes from the root to a leaf at most: each has less than three quarters of the one above it.
+const DEPTH_MAX: usize = 48;
+const _: () = assert!(ACTORS_MAX <= 1 << 17);
+
+/// The nodes from the root down to some place, and on which side each was left.
+struct Way {
+    steps: [(u32, usize); DEPTH_MAX],
+    count: usize,
+}
+
+impl Way {
+    fn new() -> Way {
+        Way { steps: [(0, LEFT); DEPTH_MAX], count: 0 }
+    }
+
+    fn push(&mut self, tree: u32, side: usize) {
+        self.steps[self.count] = (tree, side);
+        self.count += 1;
+    }
 }
 
 impl Order {
@@ -40,37 +67,127 @@ impl Order {
 
     /// Rows in the order.
     pub fn count(&self) -> u32 {
-        self.size(self.root)
+        match self.root {
+            0 => 0,
+            root => self.node(root).sizes[LEFT] + self.node(root).sizes[RIGHT] + 1,
+        }
     }
 
     /// The key of a row that is in the order.
     pub fn key(&self, row: u32) -> Option<Key> {
-        let known = (row as usize) < self.nodes.count() && self.nodes[row].size > 0;
+        let known = (row as usize) < self.nodes.count() && self.nodes[row].here;
         known.then(|| self.nodes[row].key)
     }
 
     /// Adds a row, or moves it.
     pub fn set(&mut self, row: u32, key: Key) {
         self.nodes.reach(row);
-        if self.nodes[row].size > 0 {
-            self.remove(row);
+        self.remove(row);
+        self.nodes[row] = Node { key, here: true, ..Node::default() };
+        let (mut way, mut tree) = (Way::new(), self.root);
+        while tree != 0 {
+            let node = self.node_mut(tree);
+            let side = if key < node.key { LEFT } else { RIGHT };
+            node.sizes[side] += 1;
+            way.push(tree, side);
+            tree = node.links[side];
         }
-        self.nodes[row] = Node { key, left: 0, right: 0, size: 1 };
-        self.root = self.inserted(self.root, row + 1);
+        self.link(&way, way.count, row + 1);
+        self.balance(&way);
     }
 
     /// Removes a row if it is there.
     pub fn remove(&mut self, row: u32) {
-        if let Some(key) = self.key(row) {
-            self.root = self.removed(self.root, key);
-            self.nodes[row] = Node::default();
+        let Some(key) = self.key(row) else { return };
+        let (mut way, mut tree) = (Way::new(), self.root);
+        while tree != row + 1 {
+            assert!(tree != 0, "a row of the order is in its tree");
+            let node = self.node_mut(tree);
+            let side = if key < node.key { LEFT } else { RIGHT };
+            node.sizes[side] -= 1;
+            way.push(tree, side);
+            tree = node.links[side];
         }
+        let place = way.count;
+        let Node { links, sizes, .. } = self.nodes[row];
+        if links[LEFT] == 0 || links[RIGHT] == 0 {
+            self.link(&way, place, links[LEFT] | links[RIGHT]);
+        } else {
+            // The next one in the order takes its place.
+            way.push(tree, RIGHT);
+            let mut next = links[RIGHT];
+            while self.node(next).links[LEFT] != 0 {
+                self.node_mut(next).sizes[LEFT] -= 1;
+                way.push(next, LEFT);
+                next = self.node(next).links[LEFT];
+            }
+            self.link(&way, way.count, self.node(next).links[RIGHT]);
+            let links = self.nodes[row].links;
+            let node = self.node_mut(next);
+            (node.links, node.sizes) = (links, [sizes[LEFT], sizes[RIGHT] - 1]);
+            self.link(&way, place, next);
+            way.steps[place] = (next, RIGHT);
+        }
+        self.nodes[row] = Node::default();
+        self.balance(&way);
+    }
+
+    /// Links a tree below the first `count` nodes of a way.
+    fn link(&mut self, way: &Way, count: usize, tree: u32) {
+        match count.checked_sub(1).map(|last| way.steps[last]) {
+            Some((parent, side)) => self.node_mut(parent).links[side] = tree,
+            None => self.root = tree,
+        }
+    }
+
+    /// Brings the nodes of a way back into balance, from below.
+    fn balance(&mut self, way: &Way) {
+        for at in (0..way.count).rev() {
+            let (tree, _) = way.steps[at];
+            let [left, right] = self.node(tree).sizes;
+            let heavy = if right + 1 > 3 * (left + 1) {
+                RIGHT
+            } else if left + 1 > 3 * (right + 1) {
+                LEFT
+            } else {
+                continue;
+            };
+            let child = self.node(tree).links[heavy];
+            let [inner, outer] = [1 - heavy, heavy].map(|side| self.node(child).sizes[side] + 1);
+            if inner >= 2 * outer {
+                let lifted = self.lifted(child, 1 - heavy);
+                self.node_mut(tree).links[heavy] = lifted;
+            }
+            let lifted = self.lifted(tree, heavy);
+            self.link(way, at, lifted);
+        }
+    }
+
+    /// Lifts a node's child on this side above it; returns the child.
+    fn lifted(&mut self, tree: u32, side: usize) -> u32 {
+        let child = self.node(tree).links[side];
+        let Node { links, sizes, .. } = *self.node(child);
+        let node = self.node_mut(tree);
+        node.links[side] = links[1 - side];
+        node.sizes[side] = sizes[1 - side];
+        let size = node.sizes[LEFT] + node.sizes[RIGHT] + 1;
+        let lifted = self.node_mut(child);
+        lifted.links[1 - side] = tree;
+        lifted.sizes[1 - side] = size;
+        child
     }
 
     /// The first row and its key.
     pub fn first(&self) -> Option<(u32, Key)> {
-        let row = self.at(0)?;
-        Some((row, self.nodes[row].key))
+        let mut tree = self.root;
+        while tree != 0 {
+            let node = self.node(tree);
+            if node.links[LEFT] == 0 {
+                return Some((tree - 1, node.key));
+            }
+            tree = node.links[LEFT];
+        }
+        None
     }
 
     /// How many rows come before this one, which must be in the order.
@@ -80,10 +197,10 @@ impl Order {
         while tree != 0 {
             let node = self.node(tree);
             if node.key < key {
-                before += self.size(node.left) + 1;
-                tree = node.right;
+                before += node.sizes[LEFT] + 1;
+                tree = node.links[RIGHT];
             } else {
-                tree = node.left;
+                tree = node.links[LEFT];
             }
         }
         before
@@ -94,13 +211,13 @@ impl Order {
         let (mut tree, mut rank) = (self.root, rank);
         while tree != 0 {
             let node = self.node(tree);
-            let before = self.size(node.left);
+            let before = node.sizes[LEFT];
             match rank.cmp(&before) {
-                std::cmp::Ordering::Less => tree = node.left,
+                std::cmp::Ordering::Less => tree = node.links[LEFT],
                 std::cmp::Ordering::Equal => return Some(tree - 1),
                 std::cmp::Ordering::Greater => {
                     rank -= before + 1;
-                    tree = node.right;
+                    tree = node.links[RIGHT];
                 }
             }
         }
@@ -113,91 +230,6 @@ impl Order {
 
     fn node_mut(&mut self, tree: u32) -> &mut Node {
         &mut self.nodes[tree - 1]
-    }
-
-    fn size(&self, tree: u32) -> u32 {
-        if tree == 0 { 0 } else { self.node(tree).size }
-    }
-
-    fn weight(&self, tree: u32) -> u32 {
-        self.size(tree) + 1
-    }
-
-    fn inserted(&mut self, tree: u32, new: u32) -> u32 {
-        if tree == 0 {
-            return new;
-        }
-        let node = *self.node(tree);
-        if self.node(new).key < node.key {
-            let left = self.inserted(node.left, new);
-            self.joined(tree, left, node.right)
-        } else {
-            let right = self.inserted(node.right, new);
-            self.joined(tree, node.left, right)
-        }
-    }
-
-    fn removed(&mut self, tree: u32, key: Key) -> u32 {
-        assert!(tree != 0, "a row of the order is in its tree");
-        let node = *self.node(tree);
-        match key.cmp(&node.key) {
-            std::cmp::Ordering::Less => {
-                let left = self.removed(node.left, key);
-                self.joined(tree, left, node.right)
-            }
-            std::cmp::Ordering::Greater => {
-                let right = self.removed(node.right, key);
-                self.joined(tree, node.left, right)
-            }
-            std::cmp::Ordering::Equal if node.right == 0 => node.left,
-            std::cmp::Ordering::Equal => {
-                let (least, right) = self.without_least(node.right);
-                self.joined(least, node.left, right)
-            }
-        }
-    }
-
-    fn without_least(&mut self, tree: u32) -> (u32, u32) {
-        let node = *self.node(tree);
-        if node.left == 0 {
-            return (tree, node.right);
-        }
-        let (least, left) = self.without_least(node.left);
-        (least, self.joined(tree, left, node.right))
-    }
-
-    /// The tree of a node and two subtrees, one of which may be a little too heavy.
-    fn joined(&mut self, tree: u32, left: u32, right: u32) -> u32 {
-        if self.weight(right) > 3 * self.weight(left) {
-            let Node { left: inner, right: outer, .. } = *self.node(right);
-            if self.weight(inner) < 2 * self.weight(outer) {
-                let lower = self.linked(tree, left, inner);
-                return self.linked(right, lower, outer);
-            }
-            let Node { left: near, right: far, .. } = *self.node(inner);
-            let lower = self.linked(tree, left, near);
-            let upper = self.linked(right, far, outer);
-            return self.linked(inner, lower, upper);
-        }
-        if self.weight(left) > 3 * self.weight(right) {
-            let Node { left: outer, right: inner, .. } = *self.node(left);
-            if self.weight(inner) < 2 * self.weight(outer) {
-                let upper = self.linked(tree, inner, right);
-                return self.linked(left, outer, upper);
-            }
-            let Node { left: far, right: near, .. } = *self.node(inner);
-            let lower = self.linked(left, outer, far);
-            let upper = self.linked(tree, near, right);
-            return self.linked(inner, lower, upper);
-        }
-        self.linked(tree, left, right)
-    }
-
-    fn linked(&mut self, tree: u32, left: u32, right: u32) -> u32 {
-        let size = self.size(left) + self.size(right) + 1;
-        let node = self.node_mut(tree);
-        (node.left, node.right, node.size) = (left, right, size);
-        tree
     }
 }
 
@@ -212,7 +244,7 @@ mod tests {
             return 0;
         }
         let node = order.node(tree);
-        1 + depth(order, node.left).max(depth(order, node.right))
+        1 + depth(order, node.links[LEFT]).max(depth(order, node.links[RIGHT]))
     }
 
     #[test]

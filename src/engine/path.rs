@@ -14,6 +14,7 @@ use crate::engine::state::Words;
 use crate::engine::table::{Column, Identity, Row};
 use crate::engine::tiles::Tiles;
 use crate::limits::{PATH_DISTANCE_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
+use std::hint::black_box;
 
 /// Bits that hold a tile's number plus one.
 const LINK_BITS: u32 = 19;
@@ -149,7 +150,9 @@ impl Path {
     /// Ends the search: nothing waits any more. [`Path::wipe`] does the rest.
     pub fn stop(&mut self) {
         for bucket in self.lowest..BUCKETS {
-            self.buckets.write(bucket, Head::default());
+            if self.buckets.row(bucket).0 != 0 {
+                self.buckets.write(bucket, Head::default());
+            }
         }
         (self.lowest, self.clear_first) = (BUCKETS, 0);
     }
@@ -206,6 +209,7 @@ impl Path {
     pub fn step(&mut self, tiles: &Tiles, lies: impl Fn(u16) -> bool) -> bool {
         if let Some(tile) = self.clear_first.checked_sub(1) {
             self.clear(tile, tiles, lies);
+            self.touch_next(tiles);
             return true;
         }
         while self.lowest < BUCKETS && self.buckets.row(self.lowest).0 == 0 {
@@ -215,7 +219,20 @@ impl Path {
             return false;
         }
         self.expand(tiles, lies);
+        self.touch_next(tiles);
         true
+    }
+
+    /// Reads what the next step will most likely need, so that it is in the cache by then.
+    fn touch_next(&self, tiles: &Tiles) {
+        let first = match self.clear_first {
+            0 => self.buckets.row(self.lowest.min(PATH_DISTANCE_MAX)).0,
+            first => first,
+        };
+        let (tile, side) = (first.saturating_sub(1), tiles.side() as u32);
+        for near in [tile, tile.wrapping_sub(side), tile + side] {
+            black_box(self.labels.get(near));
+        }
     }
 
     fn clear(&mut self, tile: u32, tiles: &Tiles, lies: impl Fn(u16) -> bool) {

@@ -124,6 +124,12 @@ impl<R: Row<1>> Column<R> {
         self.rows[number]
     }
 
+    /// One row; `None`: it does not exist.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<R> {
+        self.rows.get(number).copied()
+    }
+
     /// The write barrier: the only way in which a row changes.
     #[inline]
     pub fn write(&mut self, number: u32, row: R) {

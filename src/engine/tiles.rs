@@ -13,10 +13,10 @@ pub struct Tiles {
     tile_shift: u32,
     side_shift: u32,
     tiles: Vec<Tile>,
-    /// Where walls stand, where somebody does, where a treasure lies: a bit a tile, so that what
-    /// looks over many tiles finds them all in the nearest cache.
+    /// Where walls stand, where a wall or somebody does, where a treasure lies: a bit a tile, so
+    /// that what looks over many tiles finds them all in the nearest cache.
     walls: Bits,
-    occupied: Bits,
+    taken: Bits,
     treasures: Bits,
     /// By actor: the next one on its tile, plus one; 0 is none.
     links: Chunks<u32, CHUNK_WORDS>,
@@ -86,8 +86,8 @@ impl Tiles {
             tile_shift: world.tile_cm.trailing_zeros(),
             side_shift: world.tiles_per_side.trailing_zeros(),
             tiles: vec![Tile::default(); world.tiles() as usize],
+            taken: walls.clone(),
             walls,
-            occupied: Bits::none(world.tiles()),
             treasures: Bits::none(world.tiles()),
             links: Chunks::new(actors_max),
         }
@@ -175,13 +175,19 @@ impl Tiles {
     /// Whether neither a wall nor anybody stands there.
     #[inline]
     pub fn is_clear(&self, tile: u32) -> bool {
-        !self.walls.has(tile) && !self.occupied.has(tile)
+        !self.taken.has(tile)
     }
 
     /// How many actors stand there.
     #[inline]
     pub fn actors_on(&self, tile: u32) -> u16 {
         self.tiles[tile as usize].actors
+    }
+
+    /// The first of the actors that stand there, if anybody does.
+    #[inline]
+    pub fn first_actor(&self, tile: u32) -> Option<u32> {
+        self.tiles[tile as usize].first.checked_sub(1)
     }
 
     /// The actors that stand there, in no order that means anything.
@@ -199,7 +205,7 @@ impl Tiles {
     #[inline]
     pub fn enter(&mut self, tile: u32, actor: u32) {
         self.links.reach(actor);
-        self.occupied.set(tile, true);
+        self.taken.set(tile, true);
         let tile = &mut self.tiles[tile as usize];
         self.links[actor] = tile.first;
         tile.first = actor + 1;
@@ -212,7 +218,7 @@ impl Tiles {
         let tile = &mut self.tiles[number as usize];
         let after = self.links[actor];
         tile.actors -= 1;
-        self.occupied.set(number, tile.actors > 0);
+        self.taken.set(number, tile.actors > 0);
         if tile.first == actor + 1 {
             tile.first = after;
             return;

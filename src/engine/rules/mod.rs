@@ -22,7 +22,7 @@ mod shots;
 
 use crate::engine::mix;
 use crate::engine::refusal::Effect;
-use crate::limits::{ACTORS_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX};
+use crate::limits::{ACTORS_MAX, DECIDING, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX};
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
 pub const ENGINE_VERSION: u64 = 1;
@@ -209,10 +209,12 @@ impl Rules {
         Ok(())
     }
 
-    /// Hash of every rule and of the engine's version.
+    /// Hash of all that decides what becomes of an event: every rule, the limits, and the versions
+    /// of decoder and engine.
     pub fn hash(&self) -> u32 {
         let mut hash = ENGINE_VERSION;
         let mut add = |value: u64| hash = mix::hash(&[hash, value], 0);
+        DECIDING.iter().for_each(|limit| add(*limit));
         let Rules { world, actors, hunts, points, finds, weapons, items, effects } = self;
         for value in [world.tile_cm, world.tiles_per_side, world.speed_cm_per_s_max] {
             add(value.into());

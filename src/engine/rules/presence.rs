@@ -7,13 +7,11 @@ use crate::engine::event::{EFFECT_SLOTS, Handoff, ItemStack};
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::inventory;
 use crate::engine::{Outcome, Shard, Tell};
+use crate::limits::ARRIVAL_TILES;
 
 /// Crossings count on from a player's `seq` where nothing else is known of it, so that a player who
 /// left for good and came back elsewhere does not use a number again. This much is left to count.
 const CROSSING_START_MAX: u64 = u32::MAX as u64 / 2;
-
-/// Tiles that an arrival looks at, from where it wants to stand, before it is sent back.
-const ARRIVAL_TILES: u32 = 64;
 
 impl Shard {
     pub(crate) fn on_join(

@@ -12,6 +12,12 @@ use crate::engine::rules::Weapon;
 use crate::engine::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
 use crate::engine::{Shard, Tell};
 
+/// Tiles with walls or actors that a shot looks up together.
+const OBSTACLES_AHEAD: usize = 8;
+
+/// No tile's number.
+const NO_TILE: u32 = u32::MAX;
+
 /// Where a shot ended.
 struct Flight {
     distance_cm: u32,
@@ -50,14 +56,37 @@ impl Shard {
 
     fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> Flight {
         let (way_x, way_y) = along(heading, weapon.range_cm);
-        for tile in Walk::new(&self.tiles, body.x(), body.y(), way_x, way_y) {
-            if self.tiles.is_clear(tile) {
-                continue;
+        let walk = Walk::new(&self.tiles, body.x(), body.y(), way_x, way_y);
+        let mut obstacles = walk.filter(|tile| !self.tiles.is_clear(*tile)).peekable();
+        while obstacles.peek().is_some() {
+            let mut few = [NO_TILE; OBSTACLES_AHEAD];
+            few.iter_mut().zip(&mut obstacles).for_each(|(place, tile)| *place = tile);
+            if let Some(flight) = self.first_hit(row, body, weapon, (way_x, way_y), &few) {
+                return flight;
             }
+        }
+        Flight { distance_cm: weapon.range_cm, target: None }
+    }
+
+    /// Where a shot that comes by these tiles ends, if it does.
+    fn first_hit(
+        &self,
+        row: u32,
+        body: &Body,
+        weapon: &Weapon,
+        (way_x, way_y): (i32, i32),
+        tiles: &[u32; OBSTACLES_AHEAD],
+    ) -> Option<Flight> {
+        let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
+        // Who stands there is somewhere in memory: asked for together, they wait together.
+        for actor in tiles.clone().filter_map(|tile| self.tiles.first_actor(tile)) {
+            self.actors.touch(actor);
+        }
+        for tile in tiles {
             if self.tiles.is_wall(tile) {
                 let (x, y) = self.tiles.middle(tile);
                 let distance_cm = distance_cm(x - body.x(), y - body.y()).min(weapon.range_cm);
-                return Flight { distance_cm, target: None };
+                return Some(Flight { distance_cm, target: None });
             }
             let hits = self.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
                 let other = self.actors.body(actor);
@@ -67,10 +96,10 @@ impl Shard {
             if let Some((_, _, target)) = hits.min() {
                 let other = self.actors.body(target);
                 let distance_cm = distance_cm(other.x() - body.x(), other.y() - body.y());
-                return Flight { distance_cm, target: Some(target) };
+                return Some(Flight { distance_cm, target: Some(target) });
             }
         }
-        Flight { distance_cm: weapon.range_cm, target: None }
+        None
     }
 
     fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, tell: &mut Tell) {
