@@ -4,8 +4,8 @@ use crate::programs::Program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "cargo bench --bench end_to_end -- [--rate R | --drain | --search | --soak R] \
-                     [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
+const USAGE: &str = "cargo bench --bench end_to_end -- \
+                     [--rate R | --drain | --search | --soak R] [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
                      peers: rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
 /// What is to be measured.

@@ -134,9 +134,9 @@ impl Template {
     /// Patches a copy of this batch: its first event was due at `time_us` and is the partition's
     /// `number`th.
     pub fn patch(&self, copy: &mut [u8], time_us: u64, number: u64) {
-        let mut number = NUMBER_FIRST + number;
-        assert!(number < 10 * NUMBER_FIRST, "the load has run out of digits");
-        for record in &self.records {
+        let numbers = NUMBER_FIRST + number..;
+        for (number, record) in numbers.zip(&self.records) {
+            assert!(number < 10 * NUMBER_FIRST, "the load has run out of digits");
             let time = time_us + u64::from(record.after_us);
             let at = record.time_at as usize;
             copy[at..at + 8].copy_from_slice(&eight_digits(time / 100_000_000));
@@ -144,7 +144,6 @@ impl Template {
             let at = record.number_at as usize;
             copy[at] = b'0' + (number / NUMBER_FIRST) as u8;
             copy[at + 1..at + 9].copy_from_slice(&eight_digits(number % NUMBER_FIRST));
-            number += 1;
         }
         let last = self.records.last().map_or(0, |record| record.after_us);
         let (first_ms, last_ms) = (time_us / 1_000, (time_us + u64::from(last)) / 1_000);
@@ -157,10 +156,10 @@ impl Template {
 
 /// The decimal digits of a number below 100,000,000, by halving it three times.
 fn eight_digits(number: u64) -> [u8; 8] {
-    let fours = number / 10_000 | number % 10_000 << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
     let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
     let ones = tens | (twos - 10 * tens) << 8;
     (ones | 0x3030_3030_3030_3030).to_le_bytes()
 }

@@ -82,7 +82,8 @@ impl Measured {
     }
 }
 
-/// The shape of a load at a rate: a request every millisecond, each with a batch for every partition.
+/// The shape of a load at a rate: a request every millisecond, each with a batch for every
+/// partition.
 pub fn shape(partitions: usize, players: u64, rate: u64) -> Shape {
     let events = rate * TICK_US / 1_000_000;
     let batch_events = (events as usize / partitions).max(1);

@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Fetches from each partition at its offset, waiting at most so long for the first record.
-    /// Each partition's whole batches are handed to `take`, which gives the partition's next offset.
+    /// Each partition's whole batches are handed to `take`; the offset moves behind them.
     pub fn fetch(
         &mut self,
         topic: &str,

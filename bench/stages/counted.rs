@@ -69,7 +69,11 @@ fn cost(text: &str, stage: Stage, is_in_path: bool, events: u64) -> Result<Cost,
     let of_stage = |line: &&str| line.contains(stage.function());
     let line = text.lines().find(of_stage);
     let line = line.ok_or_else(|| format!("callgrind has not met {}", stage.function()))?;
-    let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
+    // A point stands for no event at all.
+    let number = |word: &str| match word {
+        "." => Some(0.0),
+        word => word.replace(',', "").parse::<f64>().ok(),
+    };
     let numbers: Vec<f64> = line.split_whitespace().map_while(number).collect();
     let [instructions, _, _, i1, d1_read, d1_write, il, dl_read, dl_write] = numbers[..] else {
         return Err(format!("callgrind_annotate prints what is not known: {line}"));

@@ -1,5 +1,7 @@
 //! An event's path, a stage after the other over a whole response.
 
+#![expect(clippy::vec_box, reason = "blocks and frames go round as boxes, as in the daemon")]
+
 use crate::load::{Load, Template};
 use huntd::consumer::block::{Block, BlockPool};
 use huntd::consumer::codec::Decompressor;

@@ -1,4 +1,5 @@
-//! The reference job for one zone: parse an event, keep what is known of its player, say one update.
+//! The reference job for one zone: parse an event, keep what is known of its player, say one
+//! update.
 
 use crate::frame::Frame;
 use rustc_hash::FxHashMap;
