@@ -1,7 +1,7 @@
 //! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! All that decides a shard's future stands in tables and columns. What stands beside them (indexes,
-//! lists, trees) follows from the rows and is built again after a restart.
+//! All that decides a shard's future stands in tables and columns. What stands beside them
+//! (indexes, lists, trees) follows from the rows and is built again after a restart.
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
