@@ -68,6 +68,20 @@ fn a_reader_accepts_every_frame_whole() {
 }
 
 #[test]
+fn a_frame_tells_when_the_input_of_its_oldest_update_arrived() {
+    let now = Instant::now();
+    let mut framer = framer(0, Chain::default(), now);
+    let later = now + Duration::from_millis(3);
+    add(&mut framer, 0..0);
+    framer.received(Some(now));
+    add(&mut framer, 0..5);
+    framer.received(Some(later));
+    add(&mut framer, 5..9);
+    let frame = sealed(&mut framer, later).expect("updates wait");
+    assert_eq!(frame.received_at, Some(now));
+}
+
+#[test]
 fn a_replay_publishes_from_the_first_update_that_is_not_published_yet() {
     let now = Instant::now();
     // Before, at and behind a frame's end.

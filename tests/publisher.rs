@@ -3,7 +3,7 @@
 mod mock;
 
 use huntd::limits::SHARDS_MAX;
-use huntd::metrics::{Counter, Metrics};
+use huntd::metrics::{Counter, Gauge, Metrics};
 use huntd::progress::Progress;
 use huntd::publisher::bell::Bell;
 use huntd::publisher::dead_letter::DeadLetter;
@@ -168,7 +168,11 @@ fn frames_arrive_in_order_in_their_own_partition_and_become_progress() {
         assert_eq!(running.metrics.get(Counter::FramesAcked), 400);
         let latencies: u64 = running.metrics.end_to_end.counts().iter().sum();
         assert_eq!(latencies, 300, "frames without updates have no latency");
+        let inside: u64 = running.metrics.inside.counts().iter().sum();
+        assert_eq!(inside, 300, "frames without updates have no latency");
+        let metrics = running.metrics.clone();
         running.stop().expect("everything is acknowledged");
+        assert_eq!(metrics.gauge(Gauge::InFlightBytes), 0);
         for shard in &shards {
             assert_complete(&cluster, shard);
         }

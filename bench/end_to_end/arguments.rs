@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
-                     [--rate R | --drain | --search | --soak R] [--seconds S] [--peers a,b,c] [--json FILE] [--smoke]\n\
-                     peers: rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
+                     [--rate R | --drain | --search | --soak R] [--seconds S] \
+                     [--peers a,b,c] [--json FILE] [--smoke]\npeers: rdkafka-channel, \
+                     rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

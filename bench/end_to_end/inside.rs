@@ -84,8 +84,8 @@ impl Inside {
         format!(
             "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
              per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
-             turns {:.2} per 1,000 events; {} allocations; {} blocks queued and {} KiB in flight at the \
-             end; {:.1} % of the events refused by the rules",
+             turns {:.2} per 1,000 events; {} allocations; {} blocks queued and {} KiB in flight \
+             at the end; {:.1} % of the events refused by the rules",
             self.inside_ms(50.0),
             self.inside_ms(99.0),
             self.inside_ms(99.9),

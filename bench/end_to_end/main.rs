@@ -59,7 +59,7 @@ use std::time::Duration;
 use table::say;
 
 /// Zones, one partition each, and the players in all of them.
-const PARTITIONS: usize = 8;
+const PARTITIONS: usize = 4;
 const PLAYERS: u64 = 3_000;
 
 /// A drain's events.

@@ -134,7 +134,8 @@ impl Shard {
             fence_id: 0,
         };
         let Shard { partition, generation, .. } = *self;
-        Box::new(Frame { partition, generation, header, received_at: None, updates })
+        let received_at = Some(Instant::now());
+        Box::new(Frame { partition, generation, header, received_at, updates })
     }
 
     /// A fence of this epoch, as an owner repeats it.

@@ -202,6 +202,8 @@ fn the_running_daemon_says_that_it_lives_and_is_ready_and_how_far_it_is() {
         assert_eq!(page.progress(stage), WARM_UP, "{stage}");
     }
     assert!(page.value("huntd_end_to_end_seconds_count") > 0);
+    assert!(page.value("huntd_inside_seconds_count") > 0);
+    assert!(page.value("huntd_hot_scheduled_total") > 0);
 }
 
 #[test]
