@@ -243,6 +243,41 @@ pub const FENCE_MS_MAX: u64 = 10_000;
 /// between; so many losses in a row mean that two instances fight over the shard.
 pub const FENCE_ATTEMPTS_MAX: usize = 8;
 
+// Snapshots.
+
+/// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that
+/// the disk does.
+pub const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
+/// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
+pub const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
+
+/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged, and
+/// another one may be damaged.
+pub const SNAPSHOTS_KEPT_MIN: usize = 3;
+/// Snapshots of a shard that are kept at most: a start looks at all of them.
+pub const SNAPSHOTS_KEPT_MAX: usize = 64;
+
+/// Bytes of a block of a snapshot, with its head: small enough that filling one is a short pause.
+pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
+
+/// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
+pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+const _: () = assert!(
+    ACTORS_MAX * 23 * 8
+        + TOMBSTONES_MAX * 4 * 8
+        + HUNTS_MAX * TREASURES_MAX * 3 * 8
+        + HUNTS_MAX * (TILES_PER_SIDE_MAX * TILES_PER_SIDE_MAX) as usize * 8
+        + 64 * 1024
+        <= SNAPSHOT_STATE_BYTES_MAX
+);
+
+/// Input offsets that a replay from one snapshot passes over. Each took the engine down three times.
+pub const SKIPS_MAX: usize = 1024;
+
+/// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
+/// capture waits.
+pub const CAPTURE_BUFFERS: usize = 32;
+
 // Membership.
 
 /// Milliseconds that a question about topics and partitions may take.

@@ -61,7 +61,10 @@ impl Wiring {
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let publisher = publisher::Ends { inbox, free_frames, failures: publisher_failures, bell };
+        let (gates, _) = bounded(MESSAGES_MAX);
+        let failures_ends = publisher_failures;
+        let publisher =
+            publisher::Ends { inbox, free_frames, failures: failures_ends, gates, bell };
         let stop = stop.clone();
         let control = control::Ends {
             commands,

@@ -54,6 +54,7 @@ impl Running {
             inbox: inbox_receiver,
             free_frames: free_sender,
             failures: failure_sender,
+            gates: queue::bounded(64).0,
             bell: bell.clone(),
         };
         let progress = Arc::new(Progress::new());

@@ -129,6 +129,11 @@ impl Shard {
         }
     }
 
+    /// The input partition that it is the state of.
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+
     /// The rules that it plays by.
     pub fn rules(&self) -> &Rules {
         &self.rules

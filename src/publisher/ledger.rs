@@ -2,14 +2,20 @@
 //!
 //! Frames of a shard are acknowledged in order; its dead letters go to another topic and are not.
 //! So each shard keeps a window of everything it sent, in order, and its acknowledged offset moves
-//! only over a prefix that is acknowledged without a gap.
+//! only over a prefix that is acknowledged without a gap. A capture stands in the same window: it
+//! is gated when it comes to the front.
 
 use crate::limits::SHARDS_MAX;
+use crate::publisher::frame::FrameHeader;
+use crate::publisher::{Capture, Gate};
+use crate::recovery::mark::Mark;
 use std::collections::VecDeque;
 
 /// The windows of all shards, by partition number.
 pub struct Ledger {
     shards: Vec<Window>,
+    /// Captures that came to the front of their window.
+    gates: VecDeque<Gate>,
 }
 
 impl Default for Ledger {
@@ -37,18 +43,32 @@ struct Window {
     /// Sequence of the window's first entry.
     first: u64,
     entries: VecDeque<Entry>,
+    /// Where a reader stands after all that has left the window; `None` before the first frame.
+    mark: Option<Mark>,
 }
 
 struct Entry {
-    /// `None` for a dead letter, which does not move the offset by itself.
-    next_offset: Option<i64>,
+    item: Item,
     acked: bool,
+}
+
+/// What stands in a window.
+enum Item {
+    /// A frame, and the output offset that its acknowledgement told.
+    Frame(FrameHeader, i64),
+    /// It moves no offset by itself.
+    DeadLetter,
+    /// It is acknowledged at once.
+    Capture(Capture),
 }
 
 impl Ledger {
     /// Nothing was sent.
     pub fn new() -> Ledger {
-        Ledger { shards: (0..SHARDS_MAX).map(|_| Window::default()).collect() }
+        Ledger {
+            shards: (0..SHARDS_MAX).map(|_| Window::default()).collect(),
+            gates: VecDeque::new(),
+        }
     }
 
     /// Whether something of this generation may still be sent: not when a newer one has begun, and
@@ -58,40 +78,76 @@ impl Ledger {
         if generation > window.generation {
             window.generation = generation;
             window.failed = false;
+            window.mark = None;
             window.first += window.entries.len() as u64;
             window.entries.clear();
         }
         generation == window.generation && !window.failed
     }
 
-    /// The receipt of what is sent next. `next_offset` is a frame's, `None` for a dead letter.
+    /// The receipt of what is sent next.
     pub fn receipt(&mut self, partition: i32) -> Receipt {
         let window = self.window(partition);
         let sequence = window.first + window.entries.len() as u64;
         Receipt { partition, generation: window.generation, sequence }
     }
 
-    /// The receipt's frame or dead letter is in the producer's hands.
-    pub fn sent(&mut self, receipt: Receipt, next_offset: Option<i64>) {
+    /// The receipt's frame or dead letter is in the producer's hands. `header` is a frame's, `None`
+    /// for a dead letter.
+    pub fn sent(&mut self, receipt: Receipt, header: Option<FrameHeader>) {
         assert_eq!(receipt, self.receipt(receipt.partition), "sent in another order");
-        self.window(receipt.partition).entries.push_back(Entry { next_offset, acked: false });
+        let item = header.map_or(Item::DeadLetter, |header| Item::Frame(header, -1));
+        self.window(receipt.partition).entries.push_back(Entry { item, acked: false });
     }
 
-    /// The broker has acknowledged it: the offset up to which everything of the shard is
-    /// acknowledged, if that has moved. Of an older or a failed generation nothing counts.
-    pub fn acked(&mut self, receipt: Receipt) -> Option<i64> {
+    /// A capture was begun after all that was sent so far.
+    pub fn captured(&mut self, capture: Capture) {
+        let item = Item::Capture(capture);
+        self.window(capture.partition).entries.push_back(Entry { item, acked: true });
+        self.settle_front(capture.partition);
+    }
+
+    /// The broker has acknowledged it, with this offset: the input offset up to which everything of
+    /// the shard is acknowledged, if that has moved. Of an older or a failed generation nothing
+    /// counts.
+    pub fn acked(&mut self, receipt: Receipt, output_offset: i64) -> Option<i64> {
         let window = self.window(receipt.partition);
         if receipt.generation != window.generation || window.failed {
             return None;
         }
         let index = (receipt.sequence - window.first) as usize;
-        assert!(!window.entries[index].acked, "delivered twice");
-        window.entries[index].acked = true;
+        let entry = &mut window.entries[index];
+        assert!(!entry.acked, "delivered twice");
+        entry.acked = true;
+        if let Item::Frame(_, offset) = &mut entry.item {
+            *offset = output_offset;
+        }
+        self.settle_front(receipt.partition)
+    }
+
+    /// A capture before which everything is acknowledged.
+    pub fn next_gate(&mut self) -> Option<Gate> {
+        self.gates.pop_front()
+    }
+
+    fn settle_front(&mut self, partition: i32) -> Option<i64> {
+        let Ledger { shards, gates } = self;
+        let window = &mut shards[usize::try_from(partition).expect("not negative")];
         let mut moved = None;
         while window.entries.front().is_some_and(|entry| entry.acked) {
             let entry = window.entries.pop_front().expect("the front was there");
             window.first += 1;
-            moved = entry.next_offset.or(moved);
+            match entry.item {
+                Item::Frame(header, output_offset) => {
+                    moved = Some(header.next_offset);
+                    window.mark = Some(after(window.mark, &header, output_offset));
+                }
+                Item::DeadLetter => {}
+                Item::Capture(Capture { partition, generation, capture, .. }) => {
+                    let gate = |mark| Gate { partition, generation, capture, mark };
+                    gates.extend(window.mark.map(gate));
+                }
+            }
         }
         moved
     }
@@ -121,14 +177,62 @@ impl Ledger {
     }
 }
 
+/// Where a reader stands that has folded one more frame of the owner's.
+fn after(mark: Option<Mark>, header: &FrameHeader, output_offset: i64) -> Mark {
+    Mark {
+        output_offset: output_offset + 1,
+        epoch: header.epoch,
+        next_update: header.first_update + u64::from(header.count),
+        next_offset: mark.map_or(i64::MIN, |mark| mark.next_offset).max(header.next_offset),
+        chain: header.chain,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::publisher::frame::Frame;
 
     fn send(ledger: &mut Ledger, partition: i32, next_offset: Option<i64>) -> Receipt {
         let receipt = ledger.receipt(partition);
-        ledger.sent(receipt, next_offset);
+        let header = |next_offset| FrameHeader { next_offset, epoch: 3, ..Frame::new().header };
+        ledger.sent(receipt, next_offset.map(header));
         receipt
+    }
+
+    #[test]
+    fn a_capture_is_gated_when_everything_before_it_is_acked_and_nothing_after_it() {
+        let mut ledger = Ledger::new();
+        assert!(ledger.admits(3, 1));
+        let frame = send(&mut ledger, 3, Some(10));
+        let letter = send(&mut ledger, 3, None);
+        let (next_update, next_offset) = (0, 10);
+        let capture = Capture { partition: 3, generation: 1, capture: 7, next_update, next_offset };
+        ledger.captured(capture);
+        let later = send(&mut ledger, 3, Some(20));
+        assert_eq!(ledger.acked(later, 102), None);
+        assert_eq!(ledger.acked(frame, 100), Some(10));
+        assert_eq!(ledger.next_gate(), None);
+        assert_eq!(ledger.acked(letter, 5), Some(20));
+        let gate = ledger.next_gate().expect("everything before it is acknowledged");
+        assert_eq!((gate.partition, gate.generation, gate.capture), (3, 1, 7));
+        let Mark { output_offset, epoch, next_offset, .. } = gate.mark;
+        assert_eq!((output_offset, epoch, next_offset), (101, 3, 10));
+        ledger.captured(Capture { capture: 8, ..capture });
+        assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(103));
+    }
+
+    #[test]
+    fn a_capture_of_a_failed_generation_is_never_gated() {
+        let mut ledger = Ledger::new();
+        assert!(ledger.admits(0, 1));
+        let frame = send(&mut ledger, 0, Some(10));
+        let (next_update, next_offset) = (0, 10);
+        let capture = Capture { partition: 0, generation: 1, capture: 7, next_update, next_offset };
+        ledger.captured(capture);
+        assert!(ledger.failed(0, 1));
+        assert_eq!(ledger.acked(frame, 100), None);
+        assert_eq!(ledger.next_gate(), None);
     }
 
     #[test]
@@ -139,10 +243,10 @@ mod tests {
         let letter = send(&mut ledger, 3, None);
         let second = send(&mut ledger, 3, Some(20));
         let third = send(&mut ledger, 3, Some(30));
-        assert_eq!(ledger.acked(first), Some(10));
-        assert_eq!(ledger.acked(second), None);
-        assert_eq!(ledger.acked(third), None);
-        assert_eq!(ledger.acked(letter), Some(30));
+        assert_eq!(ledger.acked(first, 0), Some(10));
+        assert_eq!(ledger.acked(second, 0), None);
+        assert_eq!(ledger.acked(third, 0), None);
+        assert_eq!(ledger.acked(letter, 0), Some(30));
     }
 
     #[test]
@@ -153,9 +257,9 @@ mod tests {
         assert!(ledger.admits(0, 2));
         assert!(!ledger.admits(0, 1));
         let new = send(&mut ledger, 0, Some(5));
-        assert_eq!(ledger.acked(old), None);
+        assert_eq!(ledger.acked(old, 0), None);
         assert!(!ledger.failed(0, 1));
-        assert_eq!(ledger.acked(new), Some(5));
+        assert_eq!(ledger.acked(new, 0), Some(5));
     }
 
     #[test]
@@ -168,10 +272,10 @@ mod tests {
         assert!(ledger.failed(first.partition, first.generation));
         assert!(!ledger.failed(second.partition, second.generation));
         assert!(!ledger.admits(0, 1));
-        assert_eq!(ledger.acked(second), None);
+        assert_eq!(ledger.acked(second, 0), None);
         assert!(ledger.waiting().is_empty());
         assert!(ledger.admits(0, 2));
         let next = send(&mut ledger, 0, Some(20));
-        assert_eq!(ledger.acked(next), Some(20));
+        assert_eq!(ledger.acked(next, 0), Some(20));
     }
 }

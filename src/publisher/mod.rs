@@ -19,9 +19,10 @@ use crate::limits::{
 use crate::metrics::{Counter, Metrics};
 use crate::progress::Progress;
 use crate::queue;
+use crate::recovery::mark::Mark;
 use bell::Bell;
 use dead_letter::DeadLetter;
-use frame::{Format, Frame};
+use frame::{Format, Frame, FrameHeader};
 use ledger::{Ledger, Receipt};
 use producer::{Delivery, Failure, Producer, ProducerError, SendError};
 use std::collections::VecDeque;
@@ -59,6 +60,37 @@ pub enum Outgoing {
     Frame(Box<Frame>),
     /// A record that is no event. It comes before the frame that covers its offset.
     DeadLetter(Box<DeadLetter>),
+    /// A capture of the shard's state was begun after everything that came before this. It is sent
+    /// nowhere, and gated when all of that is acknowledged.
+    Capture(Capture),
+}
+
+/// Which capture of a shard's state, and where it was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that captured.
+    pub generation: u32,
+    /// Number of the capture within this process.
+    pub capture: u64,
+    /// Number of the first update that the state has not made.
+    pub next_update: u64,
+    /// The first input offset that the state has not seen.
+    pub next_offset: i64,
+}
+
+/// Every frame and dead letter before a capture is acknowledged: its state may be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that captured.
+    pub generation: u32,
+    /// Number of the capture within this process.
+    pub capture: u64,
+    /// What a reader of the output makes of all that is acknowledged.
+    pub mark: Mark,
 }
 
 /// A frame or dead letter that the broker does not have and will not get.
@@ -98,6 +130,8 @@ pub struct Ends {
     pub free_frames: queue::Sender<Box<Frame>>,
     /// Takes failures, one a shard and generation.
     pub failures: queue::Sender<DeliveryFailure>,
+    /// Takes the gates of captures. Whoever has none has no receiver either.
+    pub gates: queue::Sender<Gate>,
     /// Rung after the inbox was filled.
     pub bell: Arc<Bell>,
 }
@@ -214,15 +248,21 @@ impl Publisher {
         let (partition, generation) = match &outgoing {
             Outgoing::Frame(frame) => (frame.partition, frame.generation),
             Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
+            Outgoing::Capture(capture) => (capture.partition, capture.generation),
         };
         if !self.ledger.admits(partition, generation) {
             self.give_back(outgoing);
             return None;
         }
+        if let Outgoing::Capture(capture) = outgoing {
+            self.ledger.captured(capture);
+            self.pass_gates();
+            return None;
+        }
         let receipt = self.ledger.receipt(partition);
         match self.produce(&outgoing, receipt) {
-            Ok(next_offset) => {
-                self.ledger.sent(receipt, next_offset);
+            Ok(header) => {
+                self.ledger.sent(receipt, header);
                 if let Outgoing::Frame(frame) = outgoing {
                     self.recycle(frame);
                 }
@@ -237,8 +277,12 @@ impl Publisher {
         }
     }
 
-    /// Hands one item to librdkafka, which copies it. A frame's `next_offset`, if it was one.
-    fn produce(&mut self, outgoing: &Outgoing, receipt: Receipt) -> Result<Option<i64>, SendError> {
+    /// Hands one item to librdkafka, which copies it. A frame's header, if it was one.
+    fn produce(
+        &mut self,
+        outgoing: &Outgoing,
+        receipt: Receipt,
+    ) -> Result<Option<FrameHeader>, SendError> {
         match outgoing {
             Outgoing::Frame(frame) => {
                 let updates = frame.updates.as_slice();
@@ -248,7 +292,7 @@ impl Publisher {
                 let sent = Sent { receipt, frame: Some(SentFrame { newest_us }) };
                 let topic = &self.options.output_topic;
                 self.producer.send_frame(topic, frame.partition, &self.bytes, sent)?;
-                Ok(Some(frame.header.next_offset))
+                Ok(Some(frame.header))
             }
             Outgoing::DeadLetter(letter) => {
                 let Options { dead_letter_topic, input_topic, .. } = &self.options;
@@ -256,6 +300,7 @@ impl Publisher {
                 self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
                 Ok(None)
             }
+            Outgoing::Capture(_) => unreachable!("a capture is sent nowhere"),
         }
     }
 
@@ -299,8 +344,16 @@ impl Publisher {
             }
             None => self.metrics.add(Counter::DeadLettersAcked, 1),
         }
-        if let Some(acked) = self.ledger.acked(receipt) {
+        if let Some(acked) = self.ledger.acked(receipt, delivery.offset) {
             self.progress.shard(receipt.partition).acked.set(acked);
+        }
+        self.pass_gates();
+    }
+
+    /// The queue has room for a gate of every capture; without its receiver nobody needs them.
+    fn pass_gates(&mut self) {
+        while let Some(gate) = self.ledger.next_gate() {
+            let _nobody = self.ends.gates.try_send(gate);
         }
     }
 
@@ -343,6 +396,7 @@ impl Publisher {
                 self.recycle(frame);
             }
             Outgoing::DeadLetter(letter) => self.count_settled(letter.partition),
+            Outgoing::Capture(_) => {}
         }
     }
 

@@ -1,5 +1,32 @@
 //! How a shard is acquired and released, and how its output is read back.
+
+pub mod capture;
+
+pub mod disk;
+
+pub mod mark;
+
 pub mod reader;
+
+pub mod slots;
+
+pub mod snapshot;
+
 pub mod tail;
 
 pub mod tail_error;
+
+use std::path::PathBuf;
+
+/// What the operator chose for snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where snapshots are kept; `None`: there are none.
+    pub directory: Option<PathBuf>,
+    /// Milliseconds from one snapshot of a shard to its next.
+    pub every_ms: u64,
+    /// Snapshots of each shard that are kept.
+    pub keep: usize,
+    /// The compacted topic that takes copies for other hosts; `None`: there are no copies.
+    pub topic: Option<String>,
+}

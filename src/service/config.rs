@@ -6,7 +6,7 @@
 use super::settings::{ConfigError, Place, Settings};
 use crate::consumer::GroupProtocol;
 use crate::publisher::frame::Format;
-use crate::{consumer, limits, publisher, runtime};
+use crate::{consumer, limits, publisher, recovery, runtime};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ pub struct Config {
     pub consumer: consumer::Options,
     /// For the publisher.
     pub publisher: publisher::Options,
+    /// For snapshots.
+    pub snapshot: recovery::Options,
     /// For the hot thread.
     pub runtime: runtime::Options,
     /// Blocks that the queue between decoder and engine holds.
@@ -38,6 +40,7 @@ struct RawConfig {
     fetch: RawFetch,
     queue: RawQueue,
     publish: RawPublish,
+    snapshot: RawSnapshot,
     cpu: RawCpu,
     rules: RawRules,
     service: RawService,
@@ -86,6 +89,15 @@ struct RawPublish {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawSnapshot {
+    directory: String,
+    every_ms: i64,
+    keep: i64,
+    topic: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawCpu {
     hot_core: String,
     helper_cores: String,
@@ -124,10 +136,24 @@ pub fn parse(
 ) -> Result<Config, ConfigError> {
     let mut settings = Settings::defaults();
     settings.lay_file(file, text)?;
-    settings.lay_environment(variables)?;
+    let mut state_directory = None;
+    settings.lay_environment(variables.inspect(|(name, text)| {
+        if name == STATE_DIRECTORY {
+            state_directory = first_directory(text);
+        }
+    }))?;
     let raw = RawConfig::deserialize(settings.values().clone())
         .expect("every layer has the keys and types of the defaults, which a test parses");
-    Check { settings: &settings }.config(&raw)
+    let mut config = Check { settings: &settings }.config(&raw)?;
+    config.snapshot.directory = config.snapshot.directory.or(state_directory);
+    Ok(config)
+}
+
+/// What systemd tells of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+
+fn first_directory(text: &str) -> Option<PathBuf> {
+    text.split(':').find_map(optional).map(PathBuf::from)
 }
 
 /// The checks, with what is needed to say where a refused value is written.
@@ -137,10 +163,11 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn config(&self, raw: &RawConfig) -> Result<Config, ConfigError> {
-        self.topics_differ(&raw.kafka)?;
+        self.topics_differ(raw)?;
         Ok(Config {
             consumer: self.consumer(&raw.kafka, &raw.fetch)?,
             publisher: self.publisher(&raw.kafka, &raw.publish)?,
+            snapshot: self.snapshot(&raw.snapshot)?,
             runtime: self.runtime(&raw.cpu)?,
             queue_blocks: self.number(
                 "queue.blocks",
@@ -277,6 +304,26 @@ impl Check<'_> {
         })
     }
 
+    fn snapshot(&self, raw: &RawSnapshot) -> Result<recovery::Options, ConfigError> {
+        Ok(recovery::Options {
+            directory: optional(&raw.directory).map(PathBuf::from),
+            every_ms: self.number(
+                "snapshot.every_ms",
+                raw.every_ms,
+                limits::SNAPSHOT_EVERY_MS_MIN..=limits::SNAPSHOT_EVERY_MS_MAX,
+            )?,
+            keep: self.number(
+                "snapshot.keep",
+                raw.keep,
+                limits::SNAPSHOTS_KEPT_MIN..=limits::SNAPSHOTS_KEPT_MAX,
+            )?,
+            topic: match optional(&raw.topic) {
+                Some(topic) => Some(self.topic("snapshot.topic", topic)?),
+                None => None,
+            },
+        })
+    }
+
     fn runtime(&self, raw: &RawCpu) -> Result<runtime::Options, ConfigError> {
         let hot_core = match raw.hot_core.as_str() {
             "auto" => None,
@@ -380,15 +427,19 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    fn topics_differ(&self, raw: &RawKafka) -> Result<(), ConfigError> {
-        let mut seen = BTreeSet::from([raw.input_topic.as_str()]);
-        let others =
-            [("output_topic", &raw.output_topic), ("dead_letter_topic", &raw.dead_letter_topic)];
-        for (key, topic) in others {
+    fn topics_differ(&self, raw: &RawConfig) -> Result<(), ConfigError> {
+        let RawConfig { kafka, snapshot, .. } = raw;
+        let mut seen = BTreeSet::from([kafka.input_topic.as_str()]);
+        let others = [
+            ("kafka", "output_topic", &kafka.output_topic),
+            ("kafka", "dead_letter_topic", &kafka.dead_letter_topic),
+            ("snapshot", "topic", &snapshot.topic),
+        ];
+        for (section, key, topic) in others {
             if !seen.insert(topic) {
                 let sentence = format!("= \"{topic}\": choose a topic that no other key names");
                 let related = ["input_topic", "output_topic"];
-                return Err(self.settings.error("kafka", key, &related, sentence));
+                return Err(self.settings.error(section, key, &related, sentence));
             }
         }
         Ok(())
