@@ -3,7 +3,7 @@
 
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::engine::refusal::{Effect, Hint};
-use crate::engine::table::Row;
+use crate::engine::table::{Identity, Row};
 use crate::limits::HUNTS_MAX;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
@@ -52,6 +52,8 @@ impl Body {
 }
 
 impl Row<7> for Body {
+    const IDENTITY: Identity = Identity::FirstWord;
+
     fn to_words(&self) -> [u64; 7] {
         [
             self.player_id,
@@ -147,6 +149,8 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
 }
 
 impl Row<16> for Pack {
+    const IDENTITY: Identity = Identity::FirstWord;
+
     fn to_words(&self) -> [u64; 16] {
         let [items_low, items_high] = item_words(&self.items);
         let [a, b, c, d] = self.effects_until_ms;

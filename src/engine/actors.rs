@@ -3,7 +3,7 @@
 use crate::engine::actor::{Body, Pack};
 use crate::engine::index::Index;
 use crate::engine::order::{Key, Order};
-use crate::engine::table::{Identity, Table};
+use crate::engine::table::Table;
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ impl Actors {
     /// Nobody, with room for so many.
     pub fn new(actors_max: usize) -> Actors {
         Actors {
-            bodies: Table::new(actors_max, 1, Identity::Own),
-            packs: Table::new(actors_max, 2, Identity::Own),
+            bodies: Table::new(actors_max, 1),
+            packs: Table::new(actors_max, 2),
             index: Index::new(actors_max),
             free: Vec::with_capacity(actors_max),
             used: 0,

@@ -23,6 +23,8 @@ pub struct Tombstone {
 }
 
 impl Row<3> for Tombstone {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 3] {
         let crossings = u64::from(self.crossing_sent) | u64::from(self.crossing_accepted) << 32;
         [self.player_id, self.seq, crossings]
@@ -48,7 +50,7 @@ impl Tombstones {
     /// Nobody left yet.
     pub fn none() -> Tombstones {
         Tombstones {
-            rows: Table::new(TOMBSTONES_MAX, 3, Identity::Number),
+            rows: Table::new(TOMBSTONES_MAX, 3),
             index: Index::new(TOMBSTONES_MAX),
             next: 0,
         }

@@ -64,6 +64,8 @@ impl Hunt {
 }
 
 impl Row<6> for Hunt {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 6] {
         let counts = [self.treasures, self.tried, self.laid, self.opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
@@ -118,6 +120,8 @@ pub enum Treasure {
 }
 
 impl Row<1> for Treasure {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         match self {
             Treasure::Nowhere => [0],
@@ -147,6 +151,8 @@ pub struct Finisher {
 }
 
 impl Row<2> for Finisher {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 2] {
         [self.player_id, u64::from(self.elapsed_ms) | u64::from(self.found) << 32]
     }
@@ -178,12 +184,12 @@ pub struct Hunts {
 impl Hunts {
     /// None yet, on a map of so many tiles.
     pub fn new(tiles: u32) -> Hunts {
-        let mut hunts = Table::new(HUNTS_MAX, 4, Identity::Number);
+        let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);
         Hunts {
             hunts,
-            treasures: Table::new(HUNTS_MAX * TREASURES_MAX, 5, Identity::Number),
-            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6, Identity::Number),
+            treasures: Table::new(HUNTS_MAX * TREASURES_MAX, 5),
+            finishers: Table::new(HUNTS_MAX * TREASURES_MAX, 6),
             finisher_index: std::array::from_fn(|_| Index::new(TREASURES_MAX)),
             paths: std::array::from_fn(|slot| Path::new(tiles, slot as u64)),
             last_hunt: 0,

@@ -1,13 +1,14 @@
 //! The two uses of hashing: the digest of the state, and chance.
 
 /// Multiplies 64 by 64 bits and folds the product: every input bit reaches every output bit.
+#[inline]
 pub fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
 }
 
 /// Odd constants without a pattern: the fractional bits of square roots of primes.
-const KEYS: [u64; 8] = [
+pub const KEYS: [u64; 8] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,
     0x3c6e_f372_fe94_f82b,
@@ -17,6 +18,20 @@ const KEYS: [u64; 8] = [
     0x1f83_d9ab_fb41_bd6b,
     0x5be0_cd19_137e_2179,
 ];
+
+/// The key of a word of a row: never 0, so that no change of the word goes unseen.
+#[inline]
+pub fn word_key(row_key: u64, at: usize) -> u64 {
+    row_key.wrapping_mul(KEYS[at % KEYS.len()].wrapping_add(at as u64 * 2) | 1) | 1
+}
+
+/// What `after` times `key` has more than `before` times `key`.
+#[inline]
+pub fn difference(before: u64, after: u64, key: u64) -> u128 {
+    let (more, is_less) = after.overflowing_sub(before);
+    let wrapped = if is_less { u128::from(key) << 64 } else { 0 };
+    (u128::from(more) * u128::from(key)).wrapping_sub(wrapped)
+}
 
 /// Hash of a few words, in their order.
 pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
@@ -59,6 +74,18 @@ mod tests {
             }
         }
         assert_ne!(hash(&words, 8), before);
+    }
+
+    #[test]
+    fn a_difference_is_what_two_products_differ_by() {
+        for (before, after) in [(0, 5), (5, 0), (7, 7), (u64::MAX, 0), (0, u64::MAX), (9, 1 << 63)]
+        {
+            for key in [1, 3, KEYS[4], u64::MAX] {
+                let product = |word: u64| u128::from(word) * u128::from(key);
+                let expected = product(after).wrapping_sub(product(before));
+                assert_eq!(difference(before, after, key), expected);
+            }
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Label {
 }
 
 impl Row<1> for Label {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         [u64::from(self.known)
             | u64::from(self.queued) << 1
@@ -67,6 +69,8 @@ impl Row<1> for Label {
 struct Head(u32);
 
 impl Row<1> for Head {
+    const IDENTITY: Identity = Identity::Number;
+
     fn to_words(&self) -> [u64; 1] {
         [self.0.into()]
     }
@@ -96,9 +100,9 @@ pub struct Path {
 impl Path {
     /// A cache for one of the hunts' slots.
     pub fn new(tiles: u32, slot: u64) -> Path {
-        let mut buckets = Table::new(BUCKETS as usize, 20 + slot, Identity::Number);
+        let mut buckets = Table::new(BUCKETS as usize, 20 + slot);
         buckets.reach(BUCKETS - 1);
-        let labels = Table::new(tiles as usize, 10 + slot, Identity::Number);
+        let labels = Table::new(tiles as usize, 10 + slot);
         Path { labels, buckets, prepared: 0, lowest: BUCKETS, clear_first: 0 }
     }
 

@@ -5,9 +5,13 @@
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
+use crate::limits::CHUNK_ROWS;
 
 /// A row: a fixed number of words, of which all zero is the empty row.
 pub trait Row<const WORDS: usize>: Copy + Default {
+    /// What the row's part of the digest is bound to.
+    const IDENTITY: Identity;
+
     /// Every field, packed.
     fn to_words(&self) -> [u64; WORDS];
 
@@ -15,35 +19,32 @@ pub trait Row<const WORDS: usize>: Copy + Default {
     fn from_words(words: [u64; WORDS]) -> Option<Self>;
 }
 
-/// What a row's hash is bound to beside its words.
+/// What a row's part of the digest is bound to beside its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Nothing: the row names itself, and where it lies in the table is layout.
-    Own,
+    /// Its first word: the row names itself, and where it lies in the table is layout.
+    FirstWord,
     /// The row's number, which has a meaning.
     Number,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Kept<R> {
-    row: R,
-    hash: u64,
-}
-
 /// Rows by number.
+///
+/// The digest is the sum, over all words of all rows, of the word times a key of its own. So a
+/// change costs what has changed, an empty row adds nothing, and because the sum has 128 bits and
+/// no key is 0, two states that differ in one word have different sums.
 #[derive(Clone, Debug)]
-pub struct Table<R, const WORDS: usize> {
-    rows: Chunks<Kept<R>>,
+pub struct Table<R, const WORDS: usize, const ROWS: usize = CHUNK_ROWS> {
+    rows: Chunks<R, ROWS>,
     salt: u64,
-    identity: Identity,
-    digest: u64,
+    sum: u128,
 }
 
-impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
-    /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub fn new(rows_max: usize, salt: u64, identity: Identity) -> Table<R, WORDS> {
-        let rows = Chunks::new(rows_max);
-        Table { rows, salt: salt.wrapping_mul(0x9e37_79b9_7f4a_7c15), identity, digest: 0 }
+impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS> {
+    /// No rows yet. Equal rows of tables with different salts have different parts in the digest.
+    pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS, ROWS> {
+        let salt = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Table { rows: Chunks::new(rows_max), salt, sum: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -57,27 +58,36 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     }
 
     /// One row.
+    #[inline]
     pub fn row(&self, number: u32) -> &R {
-        &self.rows[number].row
+        &self.rows[number]
     }
 
     /// The write barrier: the only way in which a row changes.
     #[inline]
     pub fn write(&mut self, number: u32, row: R) {
-        let words = row.to_words();
-        let salt = match self.identity {
-            Identity::Own => self.salt,
-            Identity::Number => self.salt.wrapping_add(u64::from(number)),
-        };
-        let empty = words.iter().fold(0, |bits, word| bits | word) == 0;
-        let hash = if empty { 0 } else { mix::hash(&words, salt) };
         let kept = &mut self.rows[number];
-        self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
-        *kept = Kept { row, hash };
+        let (before, after) = (kept.to_words(), row.to_words());
+        *kept = row;
+        let identity = match R::IDENTITY {
+            Identity::Number => u64::from(number),
+            // A row is empty before it becomes another one's: what is empty adds nothing.
+            Identity::FirstWord => {
+                debug_assert!(before[0] == after[0] || before[0] == 0 || after[0] == 0);
+                before[0] | after[0]
+            }
+        };
+        let key = mix::fold(identity ^ self.salt, mix::KEYS[0]);
+        for at in 0..WORDS {
+            if before[at] != after[at] {
+                let part = mix::difference(before[at], after[at], mix::word_key(key, at));
+                self.sum = self.sum.wrapping_add(part);
+            }
+        }
     }
 
     /// Hash of all rows that are not empty.
     pub fn digest(&self) -> u64 {
-        self.digest
+        mix::hash(&[self.sum as u64, (self.sum >> 64) as u64], self.salt)
     }
 }
