@@ -361,6 +361,9 @@ const _: () = assert!(
         <= EVENT_UPDATES_MAX
 );
 
+/// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
+pub const CAPTURE_ROWS_PER_PIECE: u32 = 8192;
+
 /// Players that left a zone and are still known there, so that their repeated events are no-ops.
 pub const TOMBSTONES_MAX: usize = 64 * 1024;
 

@@ -280,20 +280,7 @@ impl Hunts {
         self.finishers.write(row(slot, rank), Finisher::default());
     }
 
-    /// All hunts as words.
-    pub fn encode(&self, out: &mut Vec<u64>) {
-        out.push(self.last_hunt.into());
-        for slot in 0..HUNTS_MAX {
-            let hunt = *self.hunt(slot);
-            out.extend(hunt.to_words());
-            out.extend((0..hunt.tried).flat_map(|at| self.treasure(slot, at).to_words()));
-            let left = hunt.told..hunt.finishers;
-            out.extend(left.flat_map(|rank| self.finisher(slot, rank).to_words()));
-            self.paths[slot].encode(out);
-        }
-    }
-
-    /// The hunts that [`Hunts::encode`] wrote, whose treasures this lays on the tiles.
+    /// The hunts that a capture told, whose treasures this lays on the tiles.
     pub fn decode(tiles: &mut Tiles, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;

@@ -33,6 +33,8 @@ pub mod tiles;
 
 pub mod walk;
 
+pub mod capture;
+
 pub mod state;
 
 pub mod table;
@@ -49,6 +51,7 @@ pub mod mix;
 mod tests;
 
 use actors::Actors;
+use capture::Capture;
 use change::Change;
 use clock::Clock;
 use crossing::{Crossing, Tombstones};
@@ -83,6 +86,7 @@ pub struct Shard {
     tombstones: Tombstones,
     tiles: Tiles,
     hunts: Hunts,
+    capture: Capture,
 }
 
 /// Events that [`Shard::look_ahead`] takes: as many reads as a core has in flight.
@@ -125,6 +129,7 @@ impl Shard {
             tombstones: Tombstones::none(),
             tiles: Tiles::new(&rules.world, actors_max),
             hunts: Hunts::new(rules.world.tiles()),
+            capture: Capture::default(),
             rules,
         }
     }

@@ -3,7 +3,7 @@
 //! All that decides a shard's future stands in tables. What stands beside them (indexes, lists,
 //! trees) follows from the rows and is built again after a restart.
 
-use crate::engine::chunks::Chunks;
+use crate::engine::chunks::{Chunks, Shadow};
 use crate::engine::mix;
 use crate::limits::CHUNK_ROWS;
 
@@ -36,6 +36,7 @@ pub enum Identity {
 #[derive(Clone, Debug)]
 pub struct Table<R, const WORDS: usize, const ROWS: usize = CHUNK_ROWS> {
     rows: Chunks<R, ROWS>,
+    shadow: Shadow<R, ROWS>,
     salt: u64,
     sum: u128,
 }
@@ -44,7 +45,7 @@ impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS>
     /// No rows yet. Equal rows of tables with different salts have different parts in the digest.
     pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS, ROWS> {
         let salt = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Table { rows: Chunks::new(rows_max), salt, sum: 0 }
+        Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, sum: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -66,6 +67,7 @@ impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS>
     /// The write barrier: the only way in which a row changes.
     #[inline]
     pub fn write(&mut self, number: u32, row: R) {
+        self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         let (before, after) = (kept.to_words(), row.to_words());
         *kept = row;
@@ -84,6 +86,26 @@ impl<R: Row<WORDS>, const WORDS: usize, const ROWS: usize> Table<R, WORDS, ROWS>
                 self.sum = self.sum.wrapping_add(part);
             }
         }
+    }
+
+    /// Begins a capture: from now on [`Table::captured`] says what rows were at this moment.
+    pub fn begin_capture(&mut self) {
+        self.shadow.begin(&self.rows);
+    }
+
+    /// A row as it was when the capture began, or as it is if there is no capture.
+    pub fn captured(&self, number: u32) -> &R {
+        self.shadow.read(&self.rows, number)
+    }
+
+    /// Rows below this one will not be read any more for the capture.
+    pub fn pass_captured(&mut self, number: u32) {
+        self.shadow.pass(number);
+    }
+
+    /// Ends the capture.
+    pub fn end_capture(&mut self) {
+        self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.

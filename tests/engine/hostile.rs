@@ -241,7 +241,8 @@ impl Zone {
             }
         }
         let mut bytes = Vec::new();
-        shard.encode_state(&mut bytes);
+        self.shard.encode_state(&mut bytes);
+        let shard = &self.shard;
         let decoded = Shard::decode_state(&bytes, self.rules.clone()).expect("its own state");
         assert_eq!(decoded.digest(), shard.digest());
         self.shard = decoded;
