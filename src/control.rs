@@ -196,11 +196,12 @@ impl Control {
         self.membership.commit_and_wait(&offsets, Duration::from_millis(COMMIT_MS_MAX));
     }
 
-    /// Whether a shard has something on the hot thread or on its way to the broker.
+    /// Whether a shard has something on the hot thread, or on its way to the broker or the disk.
     fn is_busy(&self, partition: i32) -> bool {
         let progress = self.ends.progress.shard(partition);
         let closing = matches!(self.shards.get(&partition), Some(Standing::Closing(_)));
-        closing || progress.sent.get() != progress.settled.get()
+        let in_flight = progress.sent.get() != progress.settled.get();
+        closing || in_flight || progress.captures.get() != progress.captures_settled.get()
     }
 
     /// Ends shards at once: they are somebody else's already.

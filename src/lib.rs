@@ -40,6 +40,8 @@ pub mod control;
 
 pub mod hot;
 
+pub mod keeping;
+
 pub mod progress;
 
 pub mod queue;

@@ -274,6 +274,15 @@ const _: () = assert!(
 /// Input offsets that a replay from one snapshot passes over. Each took the engine down three times.
 pub const SKIPS_MAX: usize = 1024;
 
+/// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
+pub const CAPTURE_MESSAGES_MAX: usize = CAPTURE_BUFFERS + 2 * SHARDS_MAX;
+
+/// Messages that the keeper takes between two looks at what is gated.
+pub const KEEPER_MESSAGES_PER_LOOK: usize = 64;
+
+/// Milliseconds that the keeper may sleep when nobody wakes it.
+pub const KEEPER_IDLE_MS_MAX: u64 = 100;
+
 /// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
 /// capture waits.
 pub const CAPTURE_BUFFERS: usize = 32;

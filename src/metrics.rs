@@ -59,6 +59,12 @@ counters! {
         "Dead letters that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
+    SnapshotsStored, "snapshots_stored", "keeper",
+        "Snapshots stored in the state directory.";
+    SnapshotsFailed, "snapshots_failed", "keeper",
+        "Snapshots that could not be stored.";
+    SnapshotBytes, "snapshot_bytes", "keeper",
+        "Bytes of state in the snapshots stored.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
     RingEnters, "ring_enters", "hot thread",

@@ -3,7 +3,8 @@
 //! ```text
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
 //!    ▲                        │ notices                                              │
-//!    └────────────────────────┴───────────────── failed deliveries ◄─────────────────┘
+//!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
+//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
 //! ```
 
 use crate::control::{Control, ControlError};
@@ -15,6 +16,7 @@ use crate::limits::PARK_MS_MAX;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::publisher::PublisherError;
+use crate::recovery::keeper;
 use crate::runtime::cpu::{self, Plan};
 use crate::runtime::driver::Driver;
 use crate::service::config::Config;
@@ -34,6 +36,7 @@ pub struct Daemon {
     stop: Arc<AtomicBool>,
     service: Service,
     publisher: JoinHandle<Result<(), PublisherError>>,
+    keeper: Option<JoinHandle<()>>,
     control: JoinHandle<Result<(), ControlError>>,
     hot: JoinHandle<Result<(), Failure>>,
 }
@@ -65,12 +68,16 @@ impl Daemon {
         let (options, ends) = (config.publisher.clone(), wiring.publisher);
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
+        let keeper = match wiring.keeper {
+            Some((keeper, ends)) => Some(spawn("keeper", &stop, || keeper::run(keeper, ends))?),
+            None => None,
+        };
         let tail = tail_options(&config, &rules);
         let (options, ends) = (config.consumer, wiring.control);
         let control = spawn("control", &stop, move || Control::join(&options, tail, ends)?.run())?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
         let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
-        Ok(Daemon { observed, stop, service, publisher, control, hot })
+        Ok(Daemon { observed, stop, service, publisher, keeper, control, hot })
     }
 
     /// Asks the daemon to drain and end.
@@ -84,11 +91,13 @@ impl Daemon {
     }
 
     /// Waits until the daemon has ended, first to last: the control thread has released the shards,
-    /// so the hot thread ends; its last frames are published; then nobody needs the service thread.
+    /// so the hot thread ends; its last frames are published and its last snapshots stored; then
+    /// nobody needs the service thread.
     pub fn wait(self) -> Result<(), Failure> {
         let control = joined(self.control);
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
+        self.keeper.map(joined);
         self.service.finish();
         hot?;
         publisher?;

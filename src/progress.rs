@@ -59,6 +59,15 @@ pub struct ShardProgress {
     /// Of these, how many are acknowledged, failed or dropped with a failed generation. The
     /// difference is what is on its way, whatever the generation. Publisher.
     pub settled: Count,
+    /// Captures of the state that were begun since the process began. Hot thread.
+    pub captures: Count,
+    /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
+    /// do, whatever the generation. Keeper.
+    pub captures_settled: Count,
+    /// The input offset of the newest snapshot that was stored since the process began. Keeper.
+    pub snapshotted: Offset,
+    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
+    pub snapshot_at_ms: Offset,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
     /// The engine's digest at `published`. Hot thread.

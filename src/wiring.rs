@@ -2,10 +2,13 @@
 
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
+use crate::keeping::Keeping;
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::queue::bounded;
+use crate::recovery::disk::Files;
+use crate::recovery::keeper::{self, Keeper};
 use crate::recovery::tail;
 use crate::service::config::Config;
 use crate::service::{self, Observed};
@@ -21,6 +24,8 @@ pub struct Wiring {
     pub hot: hot::Ends,
     /// The publisher's.
     pub publisher: publisher::Ends,
+    /// The keeper's; `None`: there are no snapshots.
+    pub keeper: Option<(Keeper<Files>, keeper::Ends)>,
     /// The control thread's.
     pub control: control::Ends,
 }
@@ -44,6 +49,7 @@ impl Wiring {
             assert!(free_frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
         }
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
+        let keeping = Keeping::new(config, observed)?;
         let Observed { metrics, progress, status } = observed.clone();
         let hot = hot::Ends {
             consumer: config.consumer.clone(),
@@ -58,13 +64,20 @@ impl Wiring {
             outbox,
             free_frames: hot_free_frames,
             bell: bell.clone(),
+            keeper: None,
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let (gates, _) = bounded(MESSAGES_MAX);
-        let failures_ends = publisher_failures;
-        let publisher =
-            publisher::Ends { inbox, free_frames, failures: failures_ends, gates, bell };
+        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper } = keeping;
+        let hot = hot::Ends { keeper: hot_keeper, ..hot };
+        let publisher = publisher::Ends {
+            inbox,
+            free_frames,
+            failures: publisher_failures,
+            gates,
+            keeper_bell,
+            bell,
+        };
         let stop = stop.clone();
         let control = control::Ends {
             commands,
@@ -78,7 +91,7 @@ impl Wiring {
             metrics,
             status,
         };
-        Ok(Wiring { hot, publisher, control })
+        Ok(Wiring { hot, publisher, keeper, control })
     }
 }
 

@@ -55,6 +55,7 @@ impl Running {
             free_frames: free_sender,
             failures: failure_sender,
             gates: queue::bounded(64).0,
+            keeper_bell: Arc::new(Bell::new().expect("an eventfd")),
             bell: bell.clone(),
         };
         let progress = Arc::new(Progress::new());

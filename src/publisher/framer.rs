@@ -108,6 +108,16 @@ impl Framer {
         self.next_offset = next_offset;
     }
 
+    /// What it was told of the output.
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// The chain over all updates that were sealed.
+    pub fn chain(&self) -> Chain {
+        self.chain
+    }
+
     /// Number of the next update to be made after those that were sealed.
     pub fn next_update(&self) -> u64 {
         self.next_update

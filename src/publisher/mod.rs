@@ -132,6 +132,8 @@ pub struct Ends {
     pub failures: queue::Sender<DeliveryFailure>,
     /// Takes the gates of captures. Whoever has none has no receiver either.
     pub gates: queue::Sender<Gate>,
+    /// Rung after a gate.
+    pub keeper_bell: Arc<Bell>,
     /// Rung after the inbox was filled.
     pub bell: Arc<Bell>,
 }
@@ -354,6 +356,7 @@ impl Publisher {
     fn pass_gates(&mut self) {
         while let Some(gate) = self.ledger.next_gate() {
             let _nobody = self.ends.gates.try_send(gate);
+            self.ends.keeper_bell.ring();
         }
     }
 

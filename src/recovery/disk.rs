@@ -67,7 +67,7 @@ const LOCK_NAME: &str = "lock";
 pub struct StateDirectory {
     directory: PathBuf,
     /// Locked as long as it is open.
-    _lock: Arc<File>,
+    lock: Arc<File>,
 }
 
 impl StateDirectory {
@@ -79,15 +79,15 @@ impl StateDirectory {
         let lock = options.create(true).append(true).open(directory.join(LOCK_NAME));
         let lock = lock.map_err(unusable)?;
         match lock.try_lock() {
-            Ok(()) => Ok(StateDirectory { directory: directory.to_owned(), _lock: Arc::new(lock) }),
+            Ok(()) => Ok(StateDirectory { directory: directory.to_owned(), lock: Arc::new(lock) }),
             Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse(directory.to_owned())),
             Err(TryLockError::Error(error)) => Err(unusable(error)),
         }
     }
 
-    /// Its files.
+    /// Its files. As long as they are used, the directory is this process's.
     pub fn files(&self) -> Files {
-        Files::of(&self.directory)
+        Files { _lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
     }
 }
 
@@ -97,12 +97,13 @@ pub struct Files {
     directory: PathBuf,
     /// The file that was used last.
     open: Option<(String, File)>,
+    _lock: Option<Arc<File>>,
 }
 
 impl Files {
     /// The files of a directory, which somebody else may use too: to look at them.
     pub fn of(directory: &Path) -> Files {
-        Files { directory: directory.to_owned(), open: None }
+        Files { directory: directory.to_owned(), open: None, _lock: None }
     }
 
     fn file(&mut self, name: &str) -> io::Result<&File> {

@@ -4,6 +4,8 @@ pub mod capture;
 
 pub mod disk;
 
+pub mod keeper;
+
 pub mod mark;
 
 pub mod reader;

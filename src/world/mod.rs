@@ -5,6 +5,7 @@
 //! the fetch path brings no more of it, and the other shards go on. A panic of the engine takes
 //! down its shard, and no other.
 
+pub mod captures;
 mod owned;
 
 use crate::consumer::block::{Block, BlockPool};
@@ -20,6 +21,7 @@ use crate::publisher::framer::{Framer, Ownership};
 use crate::queue::{Receiver, Sender};
 use crate::runtime::driver::Driver;
 use crate::runtime::ring::Handle;
+use captures::{Captures, Schedule, ToKeeper};
 use owned::Owned;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -80,6 +82,8 @@ pub struct Tools {
     pub frames_per_shard: u64,
     /// How long updates may wait for more, while more keeps coming.
     pub linger: Duration,
+    /// To the keeper; `None`: there are no snapshots.
+    pub keeper: Option<ToKeeper>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
     /// The counters.
@@ -101,6 +105,7 @@ pub struct World {
     shards: Vec<Option<Box<Owned>>>,
     /// Partitions of the shards that are there, in ascending order.
     owned: Vec<usize>,
+    captures: Captures,
     stopping: bool,
 }
 
@@ -108,7 +113,8 @@ impl World {
     /// A world without shards.
     pub fn new(tools: Tools) -> World {
         let shards = (0..SHARDS_MAX).map(|_| None).collect();
-        World { tools, shards, owned: Vec::with_capacity(SHARDS_MAX), stopping: false }
+        let owned = Vec::with_capacity(SHARDS_MAX);
+        World { tools, shards, owned, captures: Captures::default(), stopping: false }
     }
 
     /// Applies blocks until the queue has ended and every shard is closed.
@@ -135,6 +141,7 @@ impl World {
             let partition = self.owned[index];
             self.settle(partition);
         }
+        self.capture();
         self.owned.retain(|partition| self.shards[*partition].is_some());
         if self.tools.bell.must_ring() {
             self.tools.driver.ring().ring_bell(&self.tools.bell_handle);
@@ -182,6 +189,8 @@ impl World {
         }
         progress.published.set(start);
         self.tools.cursors.open(cursor.clone());
+        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
+        let schedule = Schedule::new(ownership.partition, start, every, self.tools.driver.now());
         self.shards[partition] = Some(Box::new(Owned {
             engine,
             framer: Framer::new(ownership, self.tools.driver.now()),
@@ -190,6 +199,7 @@ impl World {
             applied: 0,
             dirty_since: None,
             closing: false,
+            schedule,
         }));
         let place = self.owned.partition_point(|other| *other < partition);
         self.owned.insert(place, partition);
@@ -244,14 +254,15 @@ impl World {
             return;
         }
         owned.repeat_fence(&mut self.tools);
-        let owes_nothing = !owned.framer.is_dirty() && owned.framer.silence_ends_at().is_none();
-        if !(done && owes_nothing) {
-            owned.schedule(&self.tools);
+        let ended = done && owned.owes_nothing();
+        let Some(owned) = self.shards[partition].as_deref() else { return };
+        if !ended || self.owes_snapshot(owned) {
+            owned.look_again(&self.tools);
             return;
         }
         let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
         let fault = owned.cursor.take_fault();
-        self.discard(partition);
+        self.remove(partition);
         self.tell(match fault {
             Some(sentence) => Notice::Halted { partition, generation, sentence },
             None => Notice::Closed { partition, generation },
@@ -266,11 +277,18 @@ impl World {
         self.tell(Notice::Halted { partition, generation, sentence });
     }
 
-    /// Forgets a shard and gives back what it holds.
+    /// Forgets a shard before its time.
     fn discard(&mut self, partition: i32) {
+        if let Some(owned) = self.remove(partition) {
+            self.abandon_capture(&owned);
+        }
+    }
+
+    /// Forgets a shard and gives back what it holds.
+    fn remove(&mut self, partition: i32) -> Option<Box<Owned>> {
         self.tools.cursors.close(partition);
         let index = usize::try_from(partition).expect("a partition number");
-        let Some(mut owned) = self.shards[index].take() else { return };
+        let mut owned = self.shards[index].take()?;
         for block in owned.pending.drain(..) {
             owned.cursor.give_block(&self.tools.pool, block);
         }
@@ -278,6 +296,7 @@ impl World {
             frame.updates.clear();
             self.tools.spare_frames.push(frame);
         }
+        Some(owned)
     }
 
     /// The queue has room for several notices a shard; without its receiver nobody needs them.

@@ -1,5 +1,6 @@
 //! One owned shard: blocks in, dead letters and frames out.
 
+use super::captures::Schedule;
 use super::{ENGINE_AT_WORK, Tools};
 use crate::consumer::block::Block;
 use crate::consumer::cursor::Cursor;
@@ -8,7 +9,8 @@ use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
 use crate::metrics::Counter;
 use crate::publisher::Outgoing;
 use crate::publisher::dead_letter::DeadLetter;
-use crate::publisher::framer::{Framer, Sealed};
+use crate::publisher::framer::{Framer, Ownership, Sealed};
+use crate::recovery::capture::Captured;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,9 +27,38 @@ pub(super) struct Owned {
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
+    /// When its state is captured.
+    pub(super) schedule: Schedule,
 }
 
 impl Owned {
+    /// Its place among the shards.
+    pub(super) fn index(&self) -> usize {
+        usize::try_from(self.cursor.partition).expect("a partition number")
+    }
+
+    /// Whether everything that was applied is handed over.
+    pub(super) fn owes_nothing(&self) -> bool {
+        !self.framer.is_dirty() && self.framer.silence_ends_at().is_none()
+    }
+
+    /// Captures the state, of which everything is handed over.
+    pub(super) fn begin_capture(&mut self, capture: u64) -> Captured {
+        let Ownership { partition, generation, ruleset, .. } = *self.framer.ownership();
+        Captured {
+            partition,
+            generation,
+            capture,
+            ruleset,
+            next_offset: self.framer.next_offset(),
+            next_update: self.framer.next_update(),
+            chain: self.framer.chain(),
+            digest: self.engine.digest(),
+            skips: Vec::new(),
+            state_bytes: self.engine.begin_capture(),
+        }
+    }
+
     /// Input offset of the event that is, or was last, applied.
     pub(super) fn offset_at_work(&self) -> i64 {
         let event =
@@ -209,7 +240,7 @@ impl Owned {
     }
 
     /// Tells the fetch path whether to bring more, and the driver when to look again.
-    pub(super) fn schedule(&self, tools: &Tools) {
+    pub(super) fn look_again(&self, tools: &Tools) {
         let driver = &tools.driver;
         if !self.pending.is_empty() {
             self.cursor.stall();
