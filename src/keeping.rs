@@ -3,18 +3,23 @@
 
 use crate::failure::Failure;
 use crate::hot::KeeperEnds;
-use crate::limits::{CAPTURE_BUFFERS, CAPTURE_MESSAGES_MAX, MESSAGES_MAX};
+use crate::limits::{CAPTURE_BUFFERS, CAPTURE_MESSAGES_MAX, COPIES_WAITING_MAX, MESSAGES_MAX};
 use crate::publisher::Gate;
 use crate::publisher::bell::Bell;
-use crate::queue::{Receiver, Sender, bounded};
+use crate::queue::{self, Sender, bounded};
 use crate::recovery::capture::Buffer;
 use crate::recovery::disk::{DirectoryError, Files, StateDirectory};
 use crate::recovery::keeper::{self, Keeper};
 use crate::recovery::slots::Store;
-use crate::recovery::snapshot::Origin;
+use crate::recovery::snapshot::{Header, Origin};
+use crate::recovery::{copier, copies};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
-use std::sync::Arc;
+use crate::threads::{joined, spawn};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What each thread is given for snapshots.
@@ -25,8 +30,48 @@ pub struct Keeping {
     pub gates: Sender<Gate>,
     /// Rung by the publisher after a gate.
     pub bell: Arc<Bell>,
-    /// The keeper thread's.
-    pub keeper: Option<(Keeper<Files>, keeper::Ends)>,
+    /// What the keeper's threads are given.
+    pub keeper: Option<KeeperParts>,
+    /// Where the control thread looks for snapshots.
+    pub snapshots: Option<Store<Files>>,
+}
+
+/// What the threads behind the hot thread's captures are given.
+pub struct KeeperParts {
+    keeper: Keeper<Files>,
+    ends: keeper::Ends,
+    copier: Option<(copies::Options, Store<Files>, mpsc::Receiver<Header>)>,
+}
+
+/// The threads behind the hot thread's captures.
+pub struct KeeperThreads {
+    keeper: JoinHandle<()>,
+    copier: Option<JoinHandle<()>>,
+}
+
+impl KeeperParts {
+    /// Starts the threads.
+    pub fn start(self, stop: &Arc<AtomicBool>) -> Result<KeeperThreads, Failure> {
+        let KeeperParts { keeper, ends, copier } = self;
+        let metrics = ends.metrics.clone();
+        let copier = match copier {
+            Some((options, store, stored)) => {
+                let ends = copier::Ends { stored, stop: stop.clone(), metrics };
+                Some(spawn("copier", stop, move || copier::run(&options, store, &ends))?)
+            }
+            None => None,
+        };
+        let keeper = spawn("keeper", stop, || keeper::run(keeper, ends))?;
+        Ok(KeeperThreads { keeper, copier })
+    }
+}
+
+impl KeeperThreads {
+    /// Waits until the last snapshots are stored, and copied if there is time.
+    pub fn wait(self) {
+        joined(self.keeper);
+        self.copier.map(joined);
+    }
 }
 
 impl Keeping {
@@ -35,7 +80,7 @@ impl Keeping {
     pub fn new(config: &Config, observed: &Observed) -> Result<Keeping, Failure> {
         let (gates, keeper_gates) = bounded(MESSAGES_MAX);
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
-        let without = Keeping { hot: None, gates, bell, keeper: None };
+        let without = Keeping { hot: None, gates, bell, keeper: None, snapshots: None };
         let Some(directory) = &config.snapshot.directory else {
             tracing::warn!(
                 "no snapshot.directory is set and systemd gives none: every start replays the \
@@ -56,7 +101,7 @@ impl Keeping {
     fn with(
         self,
         directory: &StateDirectory,
-        gates: Receiver<Gate>,
+        gates: queue::Receiver<Gate>,
         config: &Config,
         observed: &Observed,
     ) -> Keeping {
@@ -66,18 +111,35 @@ impl Keeping {
             let given = free_buffers.try_send(Buffer::new());
             assert!(given.is_ok(), "there is room for every buffer");
         }
-        let store = Store::new(directory.files(), origin(config), config.snapshot.keep);
+        let store = || Store::new(directory.files(), origin(config), config.snapshot.keep);
+        let copier = copy_options(config).map(|options| {
+            let (stored, stored_receiver) = sync_channel(COPIES_WAITING_MAX);
+            (stored, (options, store(), stored_receiver))
+        });
+        let (stored, copier) = copier.unzip();
         let Observed { metrics, progress, .. } = observed.clone();
         let bell = self.bell.clone();
-        let ends = keeper::Ends { messages, free_buffers, gates, bell, progress, metrics };
+        let ends = keeper::Ends { messages, free_buffers, gates, bell, stored, progress, metrics };
         let hot = KeeperEnds {
             messages: hot_messages,
             free_buffers: hot_free_buffers,
             bell: self.bell.clone(),
             every: Duration::from_millis(config.snapshot.every_ms),
         };
-        Keeping { hot: Some(hot), keeper: Some((Keeper::new(store), ends)), ..self }
+        let keeper = Some(KeeperParts { keeper: Keeper::new(store()), ends, copier });
+        Keeping { hot: Some(hot), keeper, snapshots: Some(store()), ..self }
     }
+}
+
+/// How copies of snapshots are reached; `None`: there are none.
+pub fn copy_options(config: &Config) -> Option<copies::Options> {
+    Some(copies::Options {
+        brokers: config.consumer.brokers.clone(),
+        client_id: config.consumer.client_id.clone(),
+        group: config.consumer.group.clone(),
+        topic: config.snapshot.topic.clone()?,
+        origin: origin(config),
+    })
 }
 
 /// The topics that the snapshots of this configuration are about.

@@ -46,6 +46,8 @@ pub mod progress;
 
 pub mod queue;
 
+pub mod threads;
+
 pub mod wiring;
 
 pub mod world;

@@ -251,8 +251,8 @@ pub const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
 /// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
 pub const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
 
-/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged, and
-/// another one may be damaged.
+/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged,
+/// and another one may be damaged.
 pub const SNAPSHOTS_KEPT_MIN: usize = 3;
 /// Snapshots of a shard that are kept at most: a start looks at all of them.
 pub const SNAPSHOTS_KEPT_MAX: usize = 64;
@@ -271,7 +271,8 @@ const _: () = assert!(
         <= SNAPSHOT_STATE_BYTES_MAX
 );
 
-/// Input offsets that a replay from one snapshot passes over. Each took the engine down three times.
+/// Input offsets that a replay from one snapshot passes over. Each took the engine down three
+/// times.
 pub const SKIPS_MAX: usize = 1024;
 
 /// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
@@ -286,6 +287,26 @@ pub const KEEPER_IDLE_MS_MAX: u64 = 100;
 /// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
 /// capture waits.
 pub const CAPTURE_BUFFERS: usize = 32;
+
+/// Blocks of a snapshot in one record of a copy: below [`FRAME_BYTES_MAX`], as frames are.
+pub const COPY_BLOCKS_PER_RECORD: usize = 13;
+const _: () = assert!(COPY_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES <= FRAME_BYTES_MAX);
+
+/// Records from the end of a partition of copies in which the newest manifest is looked for first:
+/// the records that the last copy has let go follow it.
+pub const COPY_LOOK_BACK_RECORDS: i64 = 128;
+
+/// Milliseconds that one record of a copy may take to be acknowledged.
+pub const COPY_MS_MAX: u64 = 30_000;
+
+/// KiB of copies that may wait for the brokers.
+pub const COPY_QUEUE_KBYTES: usize = 16 * 1024;
+
+/// Milliseconds that copying may go on when the daemon has to end.
+pub const COPIER_END_MS_MAX: u64 = 3_000;
+
+/// Snapshots that may wait for the copier; what does not fit is copied the next time.
+pub const COPIES_WAITING_MAX: usize = SHARDS_MAX;
 
 // Membership.
 

@@ -65,6 +65,10 @@ counters! {
         "Snapshots that could not be stored.";
     SnapshotBytes, "snapshot_bytes", "keeper",
         "Bytes of state in the snapshots stored.";
+    SnapshotsCopied, "snapshots_copied", "copier",
+        "Snapshots copied to the snapshot topic.";
+    SnapshotCopiesFailed, "snapshot_copies_failed", "copier",
+        "Snapshots that could not be copied to the snapshot topic.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
     RingEnters, "ring_enters", "hot thread",

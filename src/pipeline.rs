@@ -12,21 +12,22 @@ use crate::decoder::reject::Reject;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
+use crate::keeping::KeeperThreads;
 use crate::limits::PARK_MS_MAX;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::publisher::PublisherError;
-use crate::recovery::keeper;
 use crate::runtime::cpu::{self, Plan};
 use crate::runtime::driver::Driver;
 use crate::service::config::Config;
 use crate::service::status::Status;
-use crate::service::{self, Observed, Service};
+use crate::service::{Observed, Service};
+use crate::threads::{joined, spawn};
 use crate::wiring::{Wiring, tail_options};
 use crate::{hot, publisher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A running daemon.
@@ -36,7 +37,7 @@ pub struct Daemon {
     stop: Arc<AtomicBool>,
     service: Service,
     publisher: JoinHandle<Result<(), PublisherError>>,
-    keeper: Option<JoinHandle<()>>,
+    keeper: Option<KeeperThreads>,
     control: JoinHandle<Result<(), ControlError>>,
     hot: JoinHandle<Result<(), Failure>>,
 }
@@ -68,10 +69,7 @@ impl Daemon {
         let (options, ends) = (config.publisher.clone(), wiring.publisher);
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
-        let keeper = match wiring.keeper {
-            Some((keeper, ends)) => Some(spawn("keeper", &stop, || keeper::run(keeper, ends))?),
-            None => None,
-        };
+        let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
         let tail = tail_options(&config, &rules);
         let (options, ends) = (config.consumer, wiring.control);
         let control = spawn("control", &stop, move || Control::join(&options, tail, ends)?.run())?;
@@ -97,7 +95,7 @@ impl Daemon {
         let control = joined(self.control);
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
-        self.keeper.map(joined);
+        self.keeper.map(KeeperThreads::wait);
         self.service.finish();
         hot?;
         publisher?;
@@ -114,24 +112,4 @@ fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::Ends) -> Result<(), Failur
     cpu::pin_this_thread(plan)?;
     cpu::verify(plan, cpu::this_task())?;
     Ok(hot::run(&driver, ends)?)
-}
-
-/// Starts one of the daemon's threads. However it ends, the others have to end too.
-fn spawn<T: Send + 'static>(
-    name: &str,
-    stop: &Arc<AtomicBool>,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Failure> {
-    let stop = stop.clone();
-    let whole = move || {
-        let result = run();
-        stop.store(true, Ordering::Release);
-        result
-    };
-    let started = thread::Builder::new().name(name.to_owned()).spawn(whole);
-    started.map_err(|error| Failure::Service(service::Error::Resources(error)))
-}
-
-fn joined<T>(thread: JoinHandle<T>) -> T {
-    thread.join().expect("a panic outside the engine ends the process")
 }

@@ -2,13 +2,11 @@
 
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
-use crate::keeping::Keeping;
+use crate::keeping::{KeeperParts, Keeping};
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::queue::bounded;
-use crate::recovery::disk::Files;
-use crate::recovery::keeper::{self, Keeper};
 use crate::recovery::tail;
 use crate::service::config::Config;
 use crate::service::{self, Observed};
@@ -25,7 +23,7 @@ pub struct Wiring {
     /// The publisher's.
     pub publisher: publisher::Ends,
     /// The keeper's; `None`: there are no snapshots.
-    pub keeper: Option<(Keeper<Files>, keeper::Ends)>,
+    pub keeper: Option<KeeperParts>,
     /// The control thread's.
     pub control: control::Ends,
 }
@@ -68,7 +66,7 @@ impl Wiring {
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper } = keeping;
+        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper, .. } = keeping;
         let hot = hot::Ends { keeper: hot_keeper, ..hot };
         let publisher = publisher::Ends {
             inbox,

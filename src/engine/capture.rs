@@ -1,8 +1,9 @@
 //! A shard's state as bytes while the shard goes on.
 //!
-//! A capture notes what the tables hold in words and marks their chunks; that is all that happens at
-//! once. From then on a chunk is copied before the first write to it, and read bit by bit whenever
-//! there is time. So the bytes say what the state was when the capture began, whatever came since.
+//! A capture notes what stands in no table and marks the chunks of those; that is all that happens
+//! at once. From then on a chunk is copied before the first write to it, and read bit by bit
+//! whenever there is time. So the bytes say what the state was when the capture began, whatever
+//! came since.
 
 use crate::engine::Shard;
 use crate::engine::hunt::row;
@@ -139,8 +140,8 @@ impl Capture {
 }
 
 impl Shard {
-    /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever the
-    /// state's size. A capture that was not told to its end is over.
+    /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever
+    /// the state's size. A capture that was not told to its end is over.
     pub fn begin_capture(&mut self) -> u64 {
         self.end_capture();
         let capture = self.note();

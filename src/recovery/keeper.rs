@@ -17,6 +17,7 @@ use crate::recovery::snapshot::Header;
 use crate::service::log::Repeated;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -162,6 +163,8 @@ pub struct Ends {
     pub gates: Receiver<Gate>,
     /// Rung after either was filled.
     pub bell: Arc<Bell>,
+    /// To the copier; `None`: there are no copies.
+    pub stored: Option<SyncSender<Header>>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
     /// The counters.
@@ -238,6 +241,10 @@ fn tell(outcome: &Outcome, ends: &Ends, trouble: &mut Repeated) {
             ends.metrics.add(Counter::SnapshotBytes, header.state_bytes);
             let Header { partition, next_offset, next_update, .. } = *header;
             tracing::debug!(partition, next_offset, next_update, "snapshot stored");
+            if let Some(stored) = &ends.stored {
+                // A copier that is far behind takes the next one.
+                let _full = stored.try_send(header.clone());
+            }
             partition
         }
         Outcome::Failed { partition, sentence } => {

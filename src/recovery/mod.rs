@@ -2,6 +2,10 @@
 
 pub mod capture;
 
+pub mod copier;
+
+pub mod copies;
+
 pub mod disk;
 
 pub mod keeper;

@@ -180,15 +180,19 @@ impl<D: Disk> Store<D> {
         header: &Header,
         mut take: impl FnMut(&[u8]),
     ) -> Result<(), SnapshotError> {
-        let name = snapshot(header.partition, header.sequence);
-        let mut bytes = Vec::new();
         for index in 0..header.blocks() {
-            bytes.resize(header.block_bytes(index), 0);
-            let read = self.disk.read_at(&name, block_offset(index), &mut bytes);
-            read.map_err(|error| unreadable(&error))?;
-            take(header.open_block(index, &bytes)?);
+            take(header.open_block(index, &self.read_block(header, index)?)?);
         }
         Ok(())
+    }
+
+    /// One block of a snapshot, its head included. Whether it is what it was is not looked at.
+    pub fn read_block(&mut self, header: &Header, index: u32) -> Result<Vec<u8>, SnapshotError> {
+        let name = snapshot(header.partition, header.sequence);
+        let mut bytes = vec![0; header.block_bytes(index)];
+        let read = self.disk.read_at(&name, block_offset(index), &mut bytes);
+        read.map_err(|error| unreadable(&error))?;
+        Ok(bytes)
     }
 
     /// The partitions that have files, in ascending order.

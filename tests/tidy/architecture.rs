@@ -107,7 +107,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("failure", &["consumer", "control", "publisher", "recovery", "runtime", "service"]),
-    ("keeping", &["failure", "hot", "publisher", "recovery", "service", "limits", "queue"]),
+    ("threads", &["failure", "service"]),
+    (
+        "keeping",
+        &["failure", "hot", "publisher", "recovery", "service", "threads", "limits", "queue"],
+    ),
     (
         "wiring",
         &[
@@ -132,9 +136,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "failure",
             "hot",
             "publisher",
-            "recovery::keeper",
+            "keeping",
             "runtime",
             "service",
+            "threads",
             "wiring",
             "limits",
             "metrics",
@@ -154,6 +159,7 @@ const DOORS: &[(&str, &[&str])] = &[
         &[
             "src/consumer/membership.rs",
             "src/publisher/producer.rs",
+            "src/recovery/copies.rs",
             "src/recovery/tail.rs",
             "src/tools/",
         ],
