@@ -21,6 +21,8 @@ pub struct Store<D> {
     disk: D,
     origin: Origin,
     keep: usize,
+    /// Partition and number of those that were read to their end.
+    verified: BTreeSet<(i32, u64)>,
 }
 
 /// A snapshot that is being written.
@@ -50,7 +52,7 @@ pub struct Found {
 impl<D: Disk> Store<D> {
     /// The snapshots on a disk that are about these topics, of which so many are kept.
     pub fn new(disk: D, origin: Origin, keep: usize) -> Store<D> {
-        Store { disk, origin, keep }
+        Store { disk, origin, keep, verified: BTreeSet::new() }
     }
 
     /// Begins to write a captured state. What was written of an earlier one of this shard and not
@@ -118,18 +120,26 @@ impl<D: Disk> Store<D> {
     /// slot of the next.
     fn retire(&mut self, partition: i32) -> io::Result<()> {
         let mut whole = 0;
-        for Found { name, header, .. } in self.found(partition)? {
+        for Found { name, sequence, header } in self.found(partition)? {
             if whole == self.keep {
+                self.verified.remove(&(partition, sequence));
                 let slot = writing(partition);
                 match self.disk.list()?.contains(&slot) {
                     true => self.disk.remove(&name)?,
                     false => self.disk.rename(&name, &slot)?,
                 }
-            } else if header.is_ok_and(|header| header.origin.agrees(&self.origin)) {
-                whole += 1;
+            } else {
+                whole += usize::from(header.is_ok_and(|header| self.counts(&header)));
             }
         }
         Ok(())
+    }
+
+    /// Whether a snapshot is ours and whole. Each is read once.
+    fn counts(&mut self, header: &Header) -> bool {
+        let key = (header.partition, header.sequence);
+        header.origin.agrees(&self.origin)
+            && (self.verified.contains(&key) || self.verify(header).is_ok())
     }
 
     /// The snapshots of a shard whose headers are whole and about our topics, the newest first.
@@ -172,7 +182,9 @@ impl<D: Disk> Store<D> {
 
     /// Reads a whole snapshot and checks that each block is what it was.
     pub fn verify(&mut self, header: &Header) -> Result<(), SnapshotError> {
-        self.blocks(header, |_| {})
+        self.blocks(header, |_| {})?;
+        self.verified.insert((header.partition, header.sequence));
+        Ok(())
     }
 
     fn blocks(
