@@ -1,5 +1,5 @@
-//! What capturing 100,000 actors costs the hot thread: the pause at the beginning, the dearer events
-//! while it lasts, the pieces. And what restoring them costs a start.
+//! What capturing 100,000 actors costs the hot thread: the pause at the beginning, the dearer
+//! events while it lasts, the pieces. And what restoring them costs a start.
 //!
 //! Goal: the longest pause. Not a goal: the disk, which is another thread's. `--smoke` runs
 //! everything once with few actors.

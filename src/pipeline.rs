@@ -95,7 +95,7 @@ impl Daemon {
         let control = joined(self.control);
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
-        self.keeper.map(KeeperThreads::wait);
+        self.keeper.into_iter().for_each(KeeperThreads::wait);
         self.service.finish();
         hot?;
         publisher?;

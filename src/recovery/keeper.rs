@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the shard's newest snapshot.
-    Stored(Header),
+    Stored(Box<Header>),
     /// It could not be stored: the sentence says why, and what to do.
     Failed {
         /// The shard's partition.
@@ -127,7 +127,7 @@ impl<D: Disk> Keeper<D> {
             let Waiting { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
             self.writing = self.writing.filter(|writing| *writing != partition);
             match self.store.commit(draft, gate.expect("it is ready"), now_ms) {
-                Ok(header) => self.outcomes.push_back(Outcome::Stored(header)),
+                Ok(header) => self.outcomes.push_back(Outcome::Stored(Box::new(header))),
                 Err(error) => self.fail(partition, &error),
             }
         }
@@ -239,11 +239,11 @@ fn tell(outcome: &Outcome, ends: &Ends, trouble: &mut Repeated) {
             progress.snapshotted.set(header.next_offset);
             ends.metrics.add(Counter::SnapshotsStored, 1);
             ends.metrics.add(Counter::SnapshotBytes, header.state_bytes);
-            let Header { partition, next_offset, next_update, .. } = *header;
+            let Header { partition, next_offset, next_update, .. } = **header;
             tracing::debug!(partition, next_offset, next_update, "snapshot stored");
             if let Some(stored) = &ends.stored {
                 // A copier that is far behind takes the next one.
-                let _full = stored.try_send(header.clone());
+                let _full = stored.try_send(Header::clone(header));
             }
             partition
         }
