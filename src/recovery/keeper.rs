@@ -87,6 +87,8 @@ impl<D: Disk> Keeper<D> {
         if self.forget(partition) {
             self.outcomes.push_back(Outcome::Dropped { partition });
         }
+        // If it cannot begin, its state must not be taken for that of the capture before it.
+        self.writing = None;
         match self.store.begin(captured) {
             Ok(draft) => {
                 let waiting = Waiting { generation, capture, draft, gate: None };
