@@ -337,6 +337,30 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
     }
 }
 
+#[test]
+fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
+    let disk = Memory::default();
+    let (mut zone, mut other) = (Zone::new(0), Zone::new(1));
+    let mut keeper = Keeper::new(store(&disk));
+    zone.join(800);
+    other.join(900);
+    let (captured, buffers) = zone.captured(1);
+    keeper.take(Message::Begin(captured.clone()));
+    buffers.into_iter().for_each(|buffer| drop(keeper.take(Message::Block(buffer))));
+    let (failing, buffers) = other.captured(2);
+    disk.fail_in(0);
+    keeper.take(Message::Begin(failing.clone()));
+    buffers.into_iter().for_each(|buffer| drop(keeper.take(Message::Block(buffer))));
+    assert_eq!(outcomes(&mut keeper), ["failed"]);
+    keeper.gate(gate(&failing));
+    keeper.gate(gate(&captured));
+    assert_eq!(outcomes(&mut keeper), ["stored"]);
+    let mut store = store(&disk);
+    let newest = store.candidates(0).remove(0);
+    assert!(store.load(&newest, rules()).is_ok());
+    assert!(store.candidates(1).is_empty());
+}
+
 /// The header of docs/vectors/snapshot.json.
 fn example() -> Header {
     let mark = Mark {

@@ -35,6 +35,15 @@ pub(super) struct Captures {
     buffer: Option<Buffer>,
     /// Number of the last capture.
     number: u64,
+    /// When a shard may be due; `None`: now.
+    look_at: Option<Instant>,
+}
+
+impl Captures {
+    /// A shard has come, or one is about to end.
+    pub(super) fn look(&mut self) {
+        self.look_at = None;
+    }
 }
 
 /// Captures of one shard.
@@ -88,25 +97,39 @@ impl World {
 
     fn begin_next(&mut self) {
         let now = self.tools.driver.now();
+        if let Some(at) = self.captures.look_at.filter(|at| *at > now) {
+            self.tools.driver.turn_at(at);
+            return;
+        }
+        self.put_off(now);
         let due = |owned: &Owned| owned.closing || owned.schedule.due <= now;
-        let partitions = self.owned.iter().copied();
-        let next = partitions.filter(|partition| {
-            let owned = self.shards[*partition].as_deref();
-            owned.is_some_and(|owned| due(owned) && self.may_begin(owned))
-        });
-        let oldest = next.min_by_key(|partition| {
-            self.shards[*partition].as_deref().map(|owned| owned.schedule.due)
-        });
-        if let Some(partition) = oldest {
+        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        let ready = owned.filter(|owned| due(owned) && self.may_begin(owned));
+        if let Some(oldest) = ready.min_by_key(|owned| owned.schedule.due) {
+            let partition = oldest.index();
             self.begin(partition);
-        } else if let Some(at) = self.next_due() {
-            self.tools.driver.turn_at(at.max(now + Duration::from_millis(STALL_LOOK_MS)));
+            return;
+        }
+        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        if let Some(at) = owned.map(|owned| owned.schedule.due).min() {
+            // One that is due has to wait for its last capture, or for room.
+            let at = at.max(now + Duration::from_millis(STALL_LOOK_MS));
+            self.captures.look_at = Some(at);
+            self.tools.driver.turn_at(at);
         }
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
-        owned.map(|owned| owned.schedule.due).min()
+    /// What is due and has nothing new is looked at again when it is due the next time.
+    fn put_off(&mut self, now: Instant) {
+        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
+        for index in 0..self.owned.len() {
+            let partition = self.owned[index];
+            let Some(owned) = self.shards[partition].as_deref() else { continue };
+            if owned.schedule.due <= now && !self.owes_snapshot(owned) {
+                let owned = self.shards[partition].as_deref_mut().expect("it is there");
+                owned.schedule.due = now + every;
+            }
+        }
     }
 
     /// Whether a shard's state is new, all its updates are known to be as published, and the
@@ -129,7 +152,9 @@ impl World {
         let keeper = tools.keeper.as_ref().expect("the caller looked");
         if !owned.owes_nothing() {
             // Without a frame at hand, or one that may be sent, it has to wait.
-            tools.driver.turn_at(tools.driver.now() + Duration::from_millis(STALL_LOOK_MS));
+            let at = tools.driver.now() + Duration::from_millis(STALL_LOOK_MS);
+            self.captures.look_at = Some(at);
+            tools.driver.turn_at(at);
             return;
         }
         self.captures.number += 1;
@@ -150,7 +175,7 @@ impl World {
         // Without a publisher no gate comes, and the daemon is about to end.
         let _gone = tools.outbox.try_send(Outgoing::Capture(capture));
         self.captures.telling = Some(partition);
-        self.tools.driver.turn_at(self.tools.driver.now());
+        self.tools.driver.turn_again();
     }
 
     fn tell_capture(&mut self, partition: usize) {
@@ -174,9 +199,9 @@ impl World {
         }
         if is_whole {
             self.captures.telling = None;
-        } else {
-            driver.turn_at(driver.now());
+            self.captures.look();
         }
+        driver.turn_again();
     }
 
     /// A shard ends before its time: nothing comes of its capture.
@@ -184,6 +209,7 @@ impl World {
         let Some(keeper) = &self.tools.keeper else { return };
         if self.captures.telling == Some(owned.index()) {
             self.captures.telling = None;
+            self.captures.look();
             if let Some(buffer) = &mut self.captures.buffer {
                 buffer.clear();
             }

@@ -189,6 +189,7 @@ impl World {
         }
         progress.published.set(start);
         self.tools.cursors.open(cursor.clone());
+        self.captures.look();
         let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
         let schedule = Schedule::new(ownership.partition, start, every, self.tools.driver.now());
         self.shards[partition] = Some(Box::new(Owned {
@@ -258,6 +259,9 @@ impl World {
         let Some(owned) = self.shards[partition].as_deref() else { return };
         if !ended || self.owes_snapshot(owned) {
             owned.look_again(&self.tools);
+            if ended {
+                self.captures.look();
+            }
             return;
         }
         let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
