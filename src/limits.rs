@@ -118,6 +118,9 @@ pub const SHARD_FRAMES_MAX: usize = 1024;
 pub const OUTBOX_ITEMS_MAX: usize = 2048;
 const _: () = assert!(FRAMES_MAX + BLOCK_REJECTS_MAX <= OUTBOX_ITEMS_MAX);
 
+/// Milliseconds between two ticks of a zone: beyond this, its time would stand still.
+pub const TICK_EVERY_MS_MAX: u32 = 60_000;
+
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
 pub const FRAME_SILENCE_MS_MAX: u64 = 100;
 
@@ -311,7 +314,7 @@ pub const COPIES_WAITING_MAX: usize = SHARDS_MAX;
 // Membership.
 
 /// Milliseconds that a question about topics and partitions may take.
-pub const METADATA_MS_MAX: u64 = 10_000;
+pub const METADATA_MS_MAX: u64 = 2_000;
 
 /// Milliseconds that the last commit of a shard may take before the shard is let go without it.
 pub const COMMIT_MS_MAX: u64 = 1_000;
@@ -331,6 +334,20 @@ pub const RELEASE_MS_MAX: u64 = 2_500;
 pub const LEAVE_MS_MAX: u64 = 300;
 const _: () =
     assert!(RELEASE_MS_MAX + COMMIT_MS_MAX + LEAVE_MS_MAX + PUBLISHER_FLUSH_MS_MAX < 5_000);
+
+/// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
+/// just started does not know its topics.
+pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
+
+/// Milliseconds that the group may take to say whether we are in it.
+pub const ANSWER_MS_MAX: u64 = 10_000;
+
+/// Milliseconds before a shard that another instance has fenced is taken back, if the group still
+/// gives it to us: it may not know yet.
+pub const YIELD_MS: u64 = 2_000;
+
+/// Times that one record may take the engine down before it is passed over.
+pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
 pub const REACQUIRE_MS: u64 = 500;

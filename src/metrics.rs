@@ -57,6 +57,8 @@ counters! {
         "Frames that the broker has acknowledged.";
     DeadLettersAcked, "dead_letters_acked", "publisher",
         "Dead letters that the broker has acknowledged.";
+    OwnRecordsAcked, "own_records_acked", "publisher",
+        "Ticks and players for other zones, appended to the input, that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
     SnapshotsStored, "snapshots_stored", "keeper",

@@ -7,7 +7,7 @@
 //!                             └─ captured states ─► keeper ◄── gates ───────────────┘
 //! ```
 
-use crate::control::{Control, ControlError};
+use crate::control::{self, ControlError};
 use crate::decoder::reject::Reject;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::Rules;
@@ -23,7 +23,7 @@ use crate::service::config::Config;
 use crate::service::status::Status;
 use crate::service::{Observed, Service};
 use crate::threads::{joined, spawn};
-use crate::wiring::{Wiring, tail_options};
+use crate::wiring::{Wiring, control_options};
 use crate::{hot, publisher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +70,8 @@ impl Daemon {
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
         let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
-        let tail = tail_options(&config, &rules);
-        let (options, ends) = (config.consumer, wiring.control);
-        let control = spawn("control", &stop, move || Control::join(&options, tail, ends)?.run())?;
+        let (options, ends) = (control_options(&config, &rules), wiring.control);
+        let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
         let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
         Ok(Daemon { observed, stop, service, publisher, keeper, control, hot })

@@ -43,6 +43,9 @@ pub struct ShardProgress {
     /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
     /// thread; the control thread when it begins a generation.
     pub high_watermark: Offset,
+    /// Where the input ended when the generation began; -1 while unknown. The shard is live once it
+    /// has applied all before that. Control thread.
+    pub goal: Offset,
     /// Received from the broker. Hot thread.
     pub fetched: Offset,
     /// Decoded and sent to the queue. Hot thread.

@@ -2,7 +2,7 @@
 
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
-use crate::keeping::{KeeperParts, Keeping};
+use crate::keeping::{KeeperParts, Keeping, copy_options};
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
@@ -40,7 +40,9 @@ impl Wiring {
         let (hot_notices, notices) = bounded(MESSAGES_MAX);
         let (hot_reports, reports) = bounded(REPORTS_MAX);
         let (resolved, hot_resolved) = bounded(REPORTS_MAX);
+        let (orders, publisher_orders) = bounded(MESSAGES_MAX);
         let (publisher_failures, failures) = bounded(MESSAGES_MAX);
+        let (publisher_jumps, jumps) = bounded(MESSAGES_MAX);
         let (outbox, inbox) = bounded(OUTBOX_ITEMS_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
@@ -66,12 +68,14 @@ impl Wiring {
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper, .. } = keeping;
+        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper, snapshots } = keeping;
         let hot = hot::Ends { keeper: hot_keeper, ..hot };
         let publisher = publisher::Ends {
             inbox,
             free_frames,
+            orders: publisher_orders,
             failures: publisher_failures,
+            jumps: publisher_jumps,
             gates,
             keeper_bell,
             bell,
@@ -82,7 +86,10 @@ impl Wiring {
             notices,
             reports,
             resolved,
+            orders,
             failures,
+            jumps,
+            snapshots,
             rules: rules.clone(),
             stop,
             progress,
@@ -93,9 +100,9 @@ impl Wiring {
     }
 }
 
-/// How the control thread reaches the output topic.
-pub fn tail_options(config: &Config, rules: &Rules) -> tail::Options {
-    tail::Options {
+/// What the control thread is told.
+pub fn control_options(config: &Config, rules: &Rules) -> control::Options {
+    let tail = tail::Options {
         brokers: config.consumer.brokers.clone(),
         client_id: config.consumer.client_id.clone(),
         group: config.consumer.group.clone(),
@@ -104,6 +111,13 @@ pub fn tail_options(config: &Config, rules: &Rules) -> tail::Options {
         dead_letter_topic: config.publisher.dead_letter_topic.clone(),
         format: config.publisher.format,
         ruleset: rules.hash(),
+    };
+    control::Options {
+        consumer: config.consumer.clone(),
+        tail,
+        copies: copy_options(config),
+        state_directory: config.snapshot.directory.clone(),
+        remedy: config.remedy,
     }
 }
 

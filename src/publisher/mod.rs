@@ -6,30 +6,37 @@
 
 pub mod bell;
 pub mod dead_letter;
+pub mod departure;
 pub mod encode;
+pub mod event_json;
 pub mod frame;
 pub mod framer;
 pub mod ledger;
 pub mod producer;
+pub mod ticker;
 pub mod update_json;
 
+use crate::engine::event::Action;
 use crate::limits::{
     PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
 };
 use crate::metrics::{Counter, Metrics};
 use crate::progress::Progress;
 use crate::queue;
+use crate::recovery::bridge::Jump;
 use crate::recovery::mark::Mark;
 use bell::Bell;
 use dead_letter::DeadLetter;
+use departure::Departure;
 use frame::{Format, Frame, FrameHeader};
-use ledger::{Ledger, Receipt};
+use ledger::{Ledger, Receipt, Settled};
 use producer::{Delivery, Failure, Producer, ProducerError, SendError};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
+use ticker::{Ticker, tick_id};
 
 /// What the publisher is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +59,8 @@ pub struct Options {
     pub frames_per_shard: usize,
     /// KiB of encoded frames that may wait for the broker, over all shards.
     pub queue_kbytes_max: usize,
+    /// Milliseconds between two ticks of a partition that is ours; 0: none.
+    pub tick_every_ms: u32,
 }
 
 /// What the hot thread hands over.
@@ -60,6 +69,9 @@ pub enum Outgoing {
     Frame(Box<Frame>),
     /// A record that is no event. It comes before the frame that covers its offset.
     DeadLetter(Box<DeadLetter>),
+    /// A player that goes to another zone: a record for that zone's input. It comes before any
+    /// capture of a state that the player has left.
+    Departure(Departure),
     /// A capture of the shard's state was begun after everything that came before this. It is sent
     /// nowhere, and gated when all of that is acknowledged.
     Capture(Capture),
@@ -91,6 +103,31 @@ pub struct Gate {
     pub capture: u64,
     /// What a reader of the output makes of all that is acknowledged.
     pub mark: Mark,
+}
+
+/// What the control thread tells the publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// An ownership begins. Nothing of it is sent before.
+    Begin {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership.
+        generation: u32,
+        /// Behind its fence: where its frames will stand.
+        mark: Mark,
+        /// Zones there are: partitions of the input.
+        zones: i32,
+    },
+    /// What lies before the frame that a [`Jump`] told of was read, and is nobody's fence.
+    Bridge {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership.
+        generation: u32,
+        /// Where the frame stands.
+        mark: Mark,
+    },
 }
 
 /// A frame or dead letter that the broker does not have and will not get.
@@ -128,8 +165,12 @@ pub struct Ends {
     pub inbox: queue::Receiver<Outgoing>,
     /// Takes sent frames back, empty or not.
     pub free_frames: queue::Sender<Box<Frame>>,
+    /// From the control thread.
+    pub orders: queue::Receiver<Order>,
     /// Takes failures, one a shard and generation.
     pub failures: queue::Sender<DeliveryFailure>,
+    /// Takes jumps, one at a time of a shard.
+    pub jumps: queue::Sender<Jump>,
     /// Takes the gates of captures. Whoever has none has no receiver either.
     pub gates: queue::Sender<Gate>,
     /// Rung after a gate.
@@ -147,6 +188,8 @@ pub fn run(
 ) -> Result<(), PublisherError> {
     let mut publisher = Publisher::new(options, ends, progress, metrics)?;
     loop {
+        publisher.take_orders();
+        publisher.tick();
         let inbox = publisher.send_batch();
         publisher.reap(Duration::ZERO)?;
         match inbox {
@@ -177,6 +220,9 @@ struct Publisher {
     metrics: Arc<Metrics>,
     producer: Producer<Sent>,
     ledger: Ledger,
+    ticker: Ticker,
+    /// Zones that a player can go to.
+    zones: i32,
     /// Taken from the inbox, and not taken by librdkafka yet.
     held: Option<Outgoing>,
     /// Failures that the queue had no room for.
@@ -187,16 +233,14 @@ struct Publisher {
     flush_end: Option<Instant>,
 }
 
-/// What is remembered of a frame or dead letter until its delivery is reported.
-struct Sent {
-    receipt: Receipt,
-    /// `None` for a dead letter.
-    frame: Option<SentFrame>,
-}
-
-struct SentFrame {
-    /// `ts_us` of the newest update.
-    newest_us: Option<i64>,
+/// What is remembered of a record until its delivery is reported.
+enum Sent {
+    /// With `ts_us` of its newest update.
+    Frame(Receipt, Option<i64>),
+    DeadLetter(Receipt),
+    Departure(Receipt),
+    /// Of this partition.
+    Tick(i32),
 }
 
 impl Publisher {
@@ -207,8 +251,11 @@ impl Publisher {
         metrics: Arc<Metrics>,
     ) -> Result<Publisher, PublisherError> {
         let producer = Producer::new(&options)?;
+        let ticker = Ticker::new(options.tick_every_ms);
         Ok(Publisher {
             options,
+            ticker,
+            zones: 0,
             ends,
             progress,
             metrics,
@@ -250,10 +297,20 @@ impl Publisher {
         let (partition, generation) = match &outgoing {
             Outgoing::Frame(frame) => (frame.partition, frame.generation),
             Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
+            Outgoing::Departure(departure) => (departure.partition, departure.generation),
             Outgoing::Capture(capture) => (capture.partition, capture.generation),
         };
         if !self.ledger.admits(partition, generation) {
-            self.give_back(outgoing);
+            // An ownership is begun before its first frame can be here.
+            self.take_orders();
+            if !self.ledger.admits(partition, generation) {
+                self.give_back(outgoing);
+                return None;
+            }
+        }
+        if let Outgoing::Capture(capture) = outgoing {
+            self.ledger.captured(capture);
+            self.pass_gates();
             return None;
         }
         if let Outgoing::Capture(capture) = outgoing {
@@ -291,18 +348,57 @@ impl Publisher {
                 self.bytes.clear();
                 encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
                 let newest_us = updates.last().map(|update| update.ts_us());
-                let sent = Sent { receipt, frame: Some(SentFrame { newest_us }) };
+                let sent = Sent::Frame(receipt, newest_us);
                 let topic = &self.options.output_topic;
-                self.producer.send_frame(topic, frame.partition, &self.bytes, sent)?;
+                self.producer.send(topic, frame.partition, &self.bytes, sent)?;
                 Ok(Some(frame.header))
             }
-            Outgoing::DeadLetter(letter) => {
-                let Options { dead_letter_topic, input_topic, .. } = &self.options;
-                let sent = Sent { receipt, frame: None };
-                self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
+            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, receipt),
+            Outgoing::Departure(departure) if departure.to_partition() < self.zones => {
+                self.bytes.clear();
+                departure.write(&mut self.bytes);
+                let (topic, partition) = (&self.options.input_topic, departure.to_partition());
+                self.producer.send(topic, partition, &self.bytes, Sent::Departure(receipt))?;
                 Ok(None)
             }
+            Outgoing::Departure(departure) => {
+                self.produce_dead_letter(&departure.dead_letter(), receipt)
+            }
             Outgoing::Capture(_) => unreachable!("a capture is sent nowhere"),
+        }
+    }
+
+    fn produce_dead_letter(
+        &mut self,
+        letter: &DeadLetter,
+        receipt: Receipt,
+    ) -> Result<Option<FrameHeader>, SendError> {
+        let Options { dead_letter_topic, input_topic, .. } = &self.options;
+        let sent = Sent::DeadLetter(receipt);
+        self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
+        Ok(None)
+    }
+
+    /// Appends a tick to each input partition that is ours and due for one. One that cannot be
+    /// sent, or fails, is made up for by the next.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        let due: Vec<i32> = self.ticker.due(now).collect();
+        for partition in due {
+            let generation = self.progress.shard(partition).generation.get();
+            if !self.ledger.admits(partition, generation) {
+                self.ticker.end(partition);
+                continue;
+            }
+            let now_us = now_us();
+            self.bytes.clear();
+            let id = tick_id(now_us / 1000, self.options.tick_every_ms);
+            event_json::write_event(&mut self.bytes, 0, id, now_us, &Action::Tick);
+            let topic = &self.options.input_topic;
+            if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
+                return;
+            }
+            self.ticker.sent(partition, now);
         }
     }
 
@@ -330,32 +426,67 @@ impl Publisher {
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
-        let Sent { receipt, frame } = delivery.receipt;
+        let (receipt, counter) = match &delivery.receipt {
+            Sent::Frame(receipt, _) => (*receipt, Counter::FramesAcked),
+            Sent::DeadLetter(receipt) => (*receipt, Counter::DeadLettersAcked),
+            Sent::Departure(receipt) => (*receipt, Counter::OwnRecordsAcked),
+            Sent::Tick(partition) => {
+                self.ticker.settled(*partition);
+                let acked = u64::from(delivery.failure.is_none());
+                return self.metrics.add(Counter::OwnRecordsAcked, acked);
+            }
+        };
         self.count_settled(receipt.partition);
         if let Some(failure) = delivery.failure {
             self.metrics.add(Counter::DeliveriesFailed, 1);
             self.fail(receipt.partition, receipt.generation, failure);
             return;
         }
-        match frame {
-            Some(frame) => {
-                self.metrics.add(Counter::FramesAcked, 1);
-                if let Some(newest_us) = frame.newest_us {
-                    self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
+        self.metrics.add(counter, 1);
+        if let Sent::Frame(_, Some(newest_us)) = delivery.receipt {
+            self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
+        }
+        let settled = self.ledger.acked(receipt, delivery.offset);
+        self.move_on(receipt.partition, receipt.generation, settled);
+    }
+
+    fn take_orders(&mut self) {
+        while let Some(order) = self.ends.orders.try_receive() {
+            match order {
+                Order::Begin { partition, generation, mark, zones } => {
+                    self.ledger.begin(partition, generation, mark);
+                    self.ticker.begin(partition, Instant::now());
+                    self.zones = zones;
+                }
+                Order::Bridge { partition, generation, mark } => {
+                    let settled = self.ledger.bridge(partition, generation, mark);
+                    self.move_on(partition, generation, settled);
                 }
             }
-            None => self.metrics.add(Counter::DeadLettersAcked, 1),
         }
-        if let Some(acked) = self.ledger.acked(receipt, delivery.offset) {
-            self.progress.shard(receipt.partition).acked.set(acked);
+    }
+
+    fn move_on(&mut self, partition: i32, generation: u32, settled: Settled) {
+        match settled {
+            Settled::Nothing => {}
+            Settled::UpTo(offset) => self.progress.shard(partition).acked.set(offset),
+            Settled::Unverified(sentence) => {
+                let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
+                self.fail(partition, generation, failure);
+            }
         }
         self.pass_gates();
+        // The queue has room for a jump of every shard.
+        while let Some(jump) = self.ledger.next_jump() {
+            let _nobody = self.ends.jumps.try_send(jump);
+        }
     }
 
     /// The queue has room for a gate of every capture; without its receiver nobody needs them.
     fn pass_gates(&mut self) {
         while let Some(gate) = self.ledger.next_gate() {
             let _nobody = self.ends.gates.try_send(gate);
+            self.ends.keeper_bell.ring();
             self.ends.keeper_bell.ring();
         }
     }
@@ -399,6 +530,7 @@ impl Publisher {
                 self.recycle(frame);
             }
             Outgoing::DeadLetter(letter) => self.count_settled(letter.partition),
+            Outgoing::Departure(departure) => self.count_settled(departure.partition),
             Outgoing::Capture(_) => {}
         }
     }

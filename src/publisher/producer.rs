@@ -92,8 +92,8 @@ impl<T: Send + Sync + 'static> Producer<T> {
         Ok(Producer { client, deliveries, outstanding: 0 })
     }
 
-    /// Takes a copy of an encoded frame for one partition of the output topic.
-    pub fn send_frame(
+    /// Takes a copy of a value for one partition of a topic.
+    pub fn send(
         &mut self,
         topic: &str,
         partition: i32,

@@ -1,26 +1,38 @@
 //! How a shard is acquired and released, and how its output is read back.
 
+pub mod reader;
+
+pub mod mark;
+
+pub mod fold;
+
+pub mod acquire;
+
+pub mod refusal;
+
+pub mod verified;
+
+pub mod bridge;
+
+pub mod poison;
+
+pub mod tail;
+
+pub mod tail_error;
+
 pub mod capture;
 
-pub mod copier;
+pub mod snapshot;
 
-pub mod copies;
+pub mod slots;
 
 pub mod disk;
 
 pub mod keeper;
 
-pub mod mark;
+pub mod copies;
 
-pub mod reader;
-
-pub mod slots;
-
-pub mod snapshot;
-
-pub mod tail;
-
-pub mod tail_error;
+pub mod copier;
 
 use std::path::PathBuf;
 

@@ -72,6 +72,9 @@ pub struct RunArgs {
     /// The configuration; config/huntd.toml has every key.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+    /// Begin each shard anew, with an empty world, that would be refused otherwise.
+    #[arg(long)]
+    pub genesis: bool,
 }
 
 /// Arguments of `check`.

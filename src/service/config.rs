@@ -6,6 +6,7 @@
 use super::settings::{ConfigError, Place, Settings};
 use crate::consumer::GroupProtocol;
 use crate::publisher::frame::Format;
+use crate::recovery::acquire::Remedy;
 use crate::{consumer, limits, publisher, recovery, runtime};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -22,6 +23,8 @@ pub struct Config {
     pub publisher: publisher::Options,
     /// For snapshots.
     pub snapshot: recovery::Options,
+    /// What to do with a shard whose state cannot be had; the command line says.
+    pub remedy: Remedy,
     /// For the hot thread.
     pub runtime: runtime::Options,
     /// Blocks that the queue between decoder and engine holds.
@@ -38,6 +41,7 @@ pub struct Config {
 struct RawConfig {
     kafka: RawKafka,
     fetch: RawFetch,
+    input: RawInput,
     queue: RawQueue,
     publish: RawPublish,
     snapshot: RawSnapshot,
@@ -70,6 +74,12 @@ struct RawFetch {
     receive_ring_bytes: i64,
     batch_bytes_max: i64,
     read_committed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawInput {
+    tick_every_ms: i64,
 }
 
 #[derive(Deserialize)]
@@ -166,8 +176,9 @@ impl Check<'_> {
         self.topics_differ(raw)?;
         Ok(Config {
             consumer: self.consumer(&raw.kafka, &raw.fetch)?,
-            publisher: self.publisher(&raw.kafka, &raw.publish)?,
+            publisher: self.publisher(&raw.kafka, &raw.publish, &raw.input)?,
             snapshot: self.snapshot(&raw.snapshot)?,
+            remedy: Remedy::Refuse,
             runtime: self.runtime(&raw.cpu)?,
             queue_blocks: self.number(
                 "queue.blocks",
@@ -273,6 +284,7 @@ impl Check<'_> {
         &self,
         kafka: &RawKafka,
         raw: &RawPublish,
+        input: &RawInput,
     ) -> Result<publisher::Options, ConfigError> {
         Ok(publisher::Options {
             brokers: self.brokers(&kafka.brokers)?,
@@ -300,6 +312,11 @@ impl Check<'_> {
                 raw.queue_kbytes_max,
                 // Less than one frame would never let any out.
                 limits::FRAME_BYTES_MAX / 1024..=limits::PUBLISH_QUEUE_KBYTES_MAX,
+            )?,
+            tick_every_ms: self.number(
+                "input.tick_every_ms",
+                input.tick_every_ms,
+                0..=limits::TICK_EVERY_MS_MAX,
             )?,
         })
     }

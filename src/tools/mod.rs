@@ -20,8 +20,6 @@ pub mod synthetic;
 
 pub mod matches;
 
-pub mod event_json;
-
 pub mod accounts;
 
 pub mod pace;

@@ -145,8 +145,8 @@ impl World {
         let Some(owned) = self.shards[partition].as_deref_mut() else { return };
         let tools = &mut self.tools;
         // The capture comes right after the updates of all that the state has seen.
-        if let Err(sentence) = owned.flush(tools, true) {
-            self.halt(partition, sentence);
+        if let Err(refusal) = owned.flush(tools, true) {
+            self.diverge(partition, refusal);
             return;
         }
         let keeper = tools.keeper.as_ref().expect("the caller looked");

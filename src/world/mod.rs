@@ -11,7 +11,7 @@ mod owned;
 use crate::consumer::block::{Block, BlockPool};
 use crate::consumer::cursor::{Cursor, Cursors};
 use crate::engine::Shard;
-use crate::limits::{SHARD_BLOCKS_MAX, SHARDS_MAX};
+use crate::limits::{BLOCK_EVENTS_MAX, SHARD_BLOCKS_MAX, SHARDS_MAX};
 use crate::metrics::{Gauge, Metrics};
 use crate::progress::Progress;
 use crate::publisher::Outgoing;
@@ -19,6 +19,7 @@ use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::publisher::framer::{Framer, Ownership};
 use crate::queue::{Receiver, Sender};
+use crate::recovery::refusal::Refusal;
 use crate::runtime::driver::Driver;
 use crate::runtime::ring::Handle;
 use captures::{Captures, Schedule, ToKeeper};
@@ -34,12 +35,14 @@ use std::time::Duration;
 
 /// What the control thread tells the world.
 pub enum Command {
-    /// Begin a shard at the start of its input.
+    /// Begin a shard where its state was taken.
     Open {
         /// What it has to know of its output.
         ownership: Ownership,
-        /// The shard as it is before its first event: making one takes longer than a turn may.
+        /// The state: making one takes longer than a turn may.
         engine: Box<Shard>,
+        /// Input offsets to pass over, in ascending order.
+        skips: Box<[i64]>,
     },
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
     Close { partition: i32 },
@@ -54,6 +57,22 @@ pub enum Notice {
     Closed { partition: i32, generation: u32 },
     /// A shard was stopped by a fault: the sentence says which, and what to do.
     Halted { partition: i32, generation: u32, sentence: String },
+    /// A shard was stopped because its replay does not make what is published.
+    Diverged { partition: i32, generation: u32, refusal: Refusal },
+    /// A shard was stopped because the engine failed at this input offset.
+    Panicked { partition: i32, generation: u32, offset: i64 },
+}
+
+impl Notice {
+    /// The partition and the ownership that it is about.
+    pub fn ownership(&self) -> (i32, u32) {
+        match self {
+            Notice::Closed { partition, generation }
+            | Notice::Halted { partition, generation, .. }
+            | Notice::Diverged { partition, generation, .. }
+            | Notice::Panicked { partition, generation, .. } => (*partition, *generation),
+        }
+    }
 }
 
 /// Everything the world works with.
@@ -162,7 +181,7 @@ impl World {
                 break;
             };
             match command {
-                Command::Open { ownership, engine } => self.open(ownership, engine),
+                Command::Open { ownership, engine, skips } => self.open(ownership, engine, skips),
                 Command::Close { partition } => {
                     self.tools.cursors.close(partition);
                     if let Some(owned) = self.owned(partition) {
@@ -178,16 +197,18 @@ impl World {
         self.shards[usize::try_from(partition).expect("a partition number")].as_deref_mut()
     }
 
-    fn open(&mut self, ownership: Ownership, engine: Box<Shard>) {
+    fn open(&mut self, ownership: Ownership, engine: Box<Shard>, skips: Box<[i64]>) {
         let partition = usize::try_from(ownership.partition).expect("a partition number");
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
         let start = ownership.start_offset;
-        let cursor = Cursor::new(ownership.partition, ownership.generation, start);
+        let cursor = Cursor::new(ownership.partition, ownership.generation, start, skips);
         let progress = self.tools.progress.shard(ownership.partition);
         for offset in [&progress.fetched, &progress.decoded, &progress.applied] {
             offset.set(start);
         }
         progress.published.set(start);
+        progress.next_update.set(ownership.start_update);
+        progress.digest.set(engine.digest());
         self.tools.cursors.open(cursor.clone());
         self.captures.look();
         let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
@@ -198,6 +219,7 @@ impl World {
             cursor,
             pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
             applied: 0,
+            departures: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
             dirty_since: None,
             closing: false,
             schedule,
@@ -226,17 +248,15 @@ impl World {
         let result = catch_unwind(AssertUnwindSafe(|| owned.work(tools)));
         match result {
             Ok(Ok(())) => {}
-            Ok(Err(sentence)) => self.halt(partition, sentence),
+            Ok(Err(refusal)) => self.diverge(partition, refusal),
             Err(_panic) => {
                 ENGINE_AT_WORK.set(false);
                 let offset = self.shards[partition].as_deref().map_or(0, Owned::offset_at_work);
-                self.halt(
+                self.end(partition, |partition, generation| Notice::Panicked {
                     partition,
-                    format!(
-                        "the engine failed at input offset {offset}, which is a bug: the shard is \
-                         down, the others go on; keep the record and report it"
-                    ),
-                );
+                    generation,
+                    offset,
+                });
             }
         }
     }
@@ -249,9 +269,9 @@ impl World {
         let ending = owned.closing || owned.cursor.has_failed();
         let done = ending && owned.cursor.blocks_out() == 0;
         if (done || owned.is_flush_due(&self.tools))
-            && let Err(sentence) = owned.flush(&mut self.tools, true)
+            && let Err(refusal) = owned.flush(&mut self.tools, true)
         {
-            self.halt(partition, sentence);
+            self.diverge(partition, refusal);
             return;
         }
         owned.repeat_fence(&mut self.tools);
@@ -273,12 +293,19 @@ impl World {
         });
     }
 
-    fn halt(&mut self, partition: usize, sentence: String) {
+    fn diverge(&mut self, partition: usize, refusal: Refusal) {
+        self.end(partition, |partition, generation| Notice::Diverged {
+            partition,
+            generation,
+            refusal,
+        });
+    }
+
+    fn end(&mut self, partition: usize, notice: impl FnOnce(i32, u32) -> Notice) {
         let Some(owned) = self.shards[partition].as_deref() else { return };
-        let generation = owned.cursor.generation;
-        let partition = owned.cursor.partition;
+        let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
         self.discard(partition);
-        self.tell(Notice::Halted { partition, generation, sentence });
+        self.tell(notice(partition, generation));
     }
 
     /// Forgets a shard before its time.

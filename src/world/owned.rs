@@ -4,13 +4,16 @@ use super::captures::Schedule;
 use super::{ENGINE_AT_WORK, Tools};
 use crate::consumer::block::Block;
 use crate::consumer::cursor::Cursor;
+use crate::engine::event::Action;
 use crate::engine::{EVENTS_AHEAD, Outcome, Shard};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
 use crate::metrics::Counter;
 use crate::publisher::Outgoing;
 use crate::publisher::dead_letter::DeadLetter;
+use crate::publisher::departure::Departure;
 use crate::publisher::framer::{Framer, Ownership, Sealed};
 use crate::recovery::capture::Captured;
+use crate::recovery::refusal::Refusal;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,6 +27,8 @@ pub(super) struct Owned {
     pub(super) pending: VecDeque<Box<Block>>,
     /// Events of the oldest block that are applied already.
     pub(super) applied: usize,
+    /// Players that have left for another zone and were not handed over.
+    pub(super) departures: VecDeque<Departure>,
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
@@ -39,7 +44,9 @@ impl Owned {
 
     /// Whether everything that was applied is handed over.
     pub(super) fn owes_nothing(&self) -> bool {
-        !self.framer.is_dirty() && self.framer.silence_ends_at().is_none()
+        !self.framer.is_dirty()
+            && self.framer.silence_ends_at().is_none()
+            && self.departures.is_empty()
     }
 
     /// Captures the state, of which everything is handed over.
@@ -54,7 +61,7 @@ impl Owned {
             next_update: self.framer.next_update(),
             chain: self.framer.chain(),
             digest: self.engine.digest(),
-            skips: Vec::new(),
+            skips: self.cursor.skips_from(self.framer.next_offset()).to_vec(),
             state_bytes: self.engine.begin_capture(),
         }
     }
@@ -66,19 +73,23 @@ impl Owned {
         event.map_or(self.framer.next_offset(), |event| event.offset)
     }
 
-    /// Applies the pending blocks as far as there are frames. `Err` is why the shard must halt.
-    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), String> {
-        while !self.pending.is_empty() && self.send_rejects(tools) && self.obtain_frame(tools)? {
+    /// Applies the pending blocks as far as there are frames. `Err`: the replay is not what it was.
+    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), Refusal> {
+        while self.send_departures(tools)
+            && !self.pending.is_empty()
+            && self.send_rejects(tools)
+            && self.obtain_frame(tools)?
+        {
             self.apply_block(tools);
         }
         if self.framer.has_fallen_short() {
-            return Err(differs(self.framer.next_update()));
+            return Err(Refusal::Diverged { update: self.framer.next_update() });
         }
         Ok(())
     }
 
     /// Sees to it that there is a frame with room for an event's updates.
-    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, String> {
+    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, Refusal> {
         if self.framer.updates().is_some() {
             return Ok(true);
         }
@@ -111,7 +122,7 @@ impl Owned {
     /// accounts for them. False: some have to wait, and so has the block.
     fn send_rejects(&mut self, tools: &mut Tools) -> bool {
         while self.pending.front().is_some_and(|block| !block.rejects.is_empty()) {
-            if !self.may_send(tools) || tools.outbox.len() + FRAMES_MAX >= OUTBOX_ITEMS_MAX {
+            if !self.may_send_beside(tools) {
                 return false;
             }
             let block = self.pending.front_mut().expect("the caller looked");
@@ -130,6 +141,24 @@ impl Owned {
             self.send(tools, Outgoing::DeadLetter(Box::new(letter)));
         }
         true
+    }
+
+    /// Hands over the players that have left for another zone. False: some have to wait, and so
+    /// has the next block.
+    fn send_departures(&mut self, tools: &mut Tools) -> bool {
+        while !self.departures.is_empty() {
+            if !self.may_send_beside(tools) {
+                return false;
+            }
+            let departure = self.departures.pop_front().expect("one is there");
+            self.send(tools, Outgoing::Departure(departure));
+        }
+        true
+    }
+
+    /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
+    fn may_send_beside(&self, tools: &Tools) -> bool {
+        self.may_send(tools) && tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
     }
 
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
@@ -159,6 +188,7 @@ impl Owned {
                     break 'block;
                 }
                 self.applied += 1;
+                let made_before = updates.len();
                 match self.engine.apply_at(place, event, updates) {
                     Outcome::Applied => applied += 1,
                     Outcome::Refused(refusal) => {
@@ -166,6 +196,12 @@ impl Owned {
                         tools.metrics.refusals.count(refusal as usize);
                     }
                     Outcome::NoOp => no_ops += 1,
+                }
+                if sends_players(&event.action) {
+                    let (partition, generation) = (block.partition, block.generation);
+                    let told = &updates.as_slice()[made_before..];
+                    let all = Departure::all(partition, generation, event.offset, told);
+                    self.departures.extend(all);
                 }
             }
         }
@@ -191,7 +227,7 @@ impl Owned {
     }
 
     /// Hands the collected updates to the publisher; with `even_empty` also a frame without any.
-    pub(super) fn flush(&mut self, tools: &mut Tools, even_empty: bool) -> Result<(), String> {
+    pub(super) fn flush(&mut self, tools: &mut Tools, even_empty: bool) -> Result<(), Refusal> {
         if even_empty && !self.framer.has_frame() {
             self.obtain_frame(tools)?;
         }
@@ -205,7 +241,7 @@ impl Owned {
                 self.send(tools, Outgoing::Frame(frame));
                 count
             }
-            Sealed::Diverged { at } => return Err(differs(at)),
+            Sealed::Diverged { at } => return Err(Refusal::Diverged { update: at }),
         };
         tools.metrics.add(Counter::UpdatesSuppressed, made - published);
         self.dirty_since = None;
@@ -242,7 +278,7 @@ impl Owned {
     /// Tells the fetch path whether to bring more, and the driver when to look again.
     pub(super) fn look_again(&self, tools: &Tools) {
         let driver = &tools.driver;
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || !self.departures.is_empty() {
             self.cursor.stall();
             driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
         } else {
@@ -259,10 +295,7 @@ impl Owned {
     }
 }
 
-/// Why a shard halts whose replay does not make what is published.
-fn differs(update: u64) -> String {
-    format!(
-        "the replay differs from what is published, at update {update}: the rules, the version or \
-         the input have changed; run the version that published, or start a new output topic"
-    )
+/// Whether players may be on their way to another zone after an event like this.
+fn sends_players(action: &Action) -> bool {
+    matches!(action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
 }

@@ -9,7 +9,7 @@ use crate::players::Load;
 const STATIC: (&str, &str) = ("kafka", "group_instance_id = \"one\"");
 
 /// Waits until the output of every partition has moved on by some events.
-fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mut Huntd) {
+pub fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mut Huntd) {
     let goal = |place: usize| (place, follower.next_offset(place) + 200);
     let goals: Vec<(usize, i64)> = (0..topics.partitions as usize).map(goal).collect();
     huntd.wait_until("the output goes on", |_| follower.covers(&goals));
@@ -45,7 +45,7 @@ fn kills_and_stops_under_load_leave_an_output_without_gaps_or_repetitions() {
 }
 
 /// Waits until a daemon owns so many partitions.
-fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
+pub fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
     huntd.wait_until(&format!("{partitions} partitions owned"), |huntd| {
         huntd.log().contains("\"address\"") && huntd.metric("huntd_shards_owned") == partitions
     });

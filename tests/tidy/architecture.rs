@@ -20,9 +20,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "publisher",
         &[
             "engine::change",
+            "engine::crossing",
+            "engine::event",
             "engine::refusal",
             "engine::update",
+            "recovery::bridge",
             "recovery::mark",
+            "recovery::verified",
             "queue",
             "progress",
             "metrics",
