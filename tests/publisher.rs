@@ -50,6 +50,7 @@ impl Running {
             frames_per_shard: 64,
             queue_kbytes_max,
             tick_every_ms: 0,
+            carry_players: true,
         };
         let (inbox, inbox_receiver) = queue::bounded(64);
         let (free_sender, free_frames) = queue::bounded(4096);

@@ -291,7 +291,7 @@ impl Control {
     }
 
     fn order(&mut self, order: Order) {
-        // The queue has room for several orders a shard; a publisher that is gone publishes nothing.
+        // The queue has room for several orders a shard; a publisher that is gone needs none.
         let _gone = self.ends.orders.try_send(order);
     }
 }

@@ -1,9 +1,9 @@
 //! What is on its way to the broker, shard by shard, and how far the verified part reaches.
 //!
 //! Each shard keeps a window of everything it sent, in order. Frames are verified in order, as the
-//! log has them; dead letters and own records go to other topics and are acknowledged when they
-//! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in the
-//! same window: it is gated when it comes to the front.
+//! log has them; dead letters and departures go to other topics and are acknowledged when they
+//! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in
+//! the same window: it is gated when it comes to the front.
 
 use crate::limits::SHARDS_MAX;
 use crate::publisher::frame::FrameHeader;

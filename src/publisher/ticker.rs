@@ -1,4 +1,4 @@
-//! When each owned partition is due for a tick, so that time passes in a zone where nothing happens.
+//! When each owned partition is due for a tick, so that time passes where nothing happens.
 //!
 //! Pure: time is an argument. A partition has one tick on its way at most, so a dead one gathers
 //! none.

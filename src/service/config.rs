@@ -80,6 +80,7 @@ struct RawFetch {
 #[serde(deny_unknown_fields)]
 struct RawInput {
     tick_every_ms: i64,
+    carry_players: bool,
 }
 
 #[derive(Deserialize)]
@@ -318,6 +319,7 @@ impl Check<'_> {
                 input.tick_every_ms,
                 0..=limits::TICK_EVERY_MS_MAX,
             )?,
+            carry_players: input.carry_players,
         })
     }
 

@@ -333,7 +333,10 @@ mod tests {
         look.halted_shards = 1;
         assert_eq!(
             reporter.next(look).status.as_deref(),
-            Some("huntd is ready: 2 shards, lag not known yet, 1 shards HALTED: read the log")
+            Some(
+                "huntd is ready: 2 shards, 3000 records/s, lag not known yet, 1 shards HALTED: \
+                 read the log"
+            )
         );
     }
 }
