@@ -19,7 +19,7 @@ use crate::runtime::driver::Driver;
 use crate::runtime::ring::RingError;
 use crate::world::captures::ToKeeper;
 use crate::world::{Command, Notice, Tools, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -40,6 +40,8 @@ pub struct Ends {
     pub linger: Duration,
     /// Frames and dead letters of one shard that may be unacknowledged.
     pub frames_per_shard: u64,
+    /// Bytes that may be unacknowledged, over all shards.
+    pub bytes_max: u64,
     /// From the control thread.
     pub commands: Receiver<Command>,
     /// To the control thread.
@@ -113,6 +115,8 @@ pub fn run(driver: &Rc<Driver>, ends: Ends) -> Result<(), RingError> {
         bell: ends.bell,
         bell_handle,
         frames_per_shard: ends.frames_per_shard,
+        bytes_max: ends.bytes_max,
+        shards_max: Cell::new(1),
         linger: ends.linger,
         keeper,
         progress: ends.progress,

@@ -43,10 +43,14 @@ pub const EVENT_UPDATES_MAX: usize = 64;
 /// Updates in one frame: at the longest JSON form this stays below [`FRAME_BYTES_MAX`].
 pub const FRAME_UPDATES_MAX: usize = 4096;
 const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
-const _: () = assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + 1024 <= FRAME_BYTES_MAX);
+const _: () =
+    assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
 
 /// Bytes of one update in its JSON form; a test encodes the longest of each kind.
 pub const UPDATE_JSON_BYTES_MAX: usize = 220;
+
+/// Bytes of a record on its way beside its updates, or its key and value: headers, a departure.
+pub const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
 /// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
 /// left for the batch header, the key and the record headers.

@@ -62,6 +62,10 @@ pub struct ShardProgress {
     /// Of these, how many are acknowledged, failed or dropped with a failed generation. The
     /// difference is what is on its way, whatever the generation. Publisher.
     pub settled: Count,
+    /// Bytes that all sent may take on their way, counted at its longest. Hot thread.
+    pub sent_bytes: Count,
+    /// Of these, those that are settled. Publisher.
+    pub settled_bytes: Count,
     /// Captures of the state that were begun since the process began. Hot thread.
     pub captures: Count,
     /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to

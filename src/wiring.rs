@@ -57,6 +57,7 @@ impl Wiring {
             queue_blocks: config.queue_blocks,
             linger: Duration::from_micros(config.publisher.linger_us.into()),
             frames_per_shard: config.publisher.frames_per_shard as u64,
+            bytes_max: config.publisher.queue_kbytes_max as u64 * 1024,
             commands: hot_commands,
             notices: hot_notices,
             reports: hot_reports,

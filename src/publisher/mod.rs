@@ -17,6 +17,7 @@ mod publishing;
 pub mod ticker;
 pub mod update_json;
 
+use crate::limits::{RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::queue;
@@ -71,6 +72,22 @@ pub enum Outgoing {
     /// A capture of the shard's state was begun after everything that came before this. It is sent
     /// nowhere, and gated when all of that is acknowledged.
     Capture(Capture),
+}
+
+impl Outgoing {
+    /// Bytes that it takes on its way at most.
+    pub fn bytes_max(&self) -> u64 {
+        let bytes = match self {
+            Outgoing::Frame(frame) => frame.updates.len() * UPDATE_JSON_BYTES_MAX,
+            Outgoing::DeadLetter(letter) => {
+                let part = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+                part(&letter.key) + part(&letter.value)
+            }
+            Outgoing::Departure(_) => 0,
+            Outgoing::Capture(_) => return 0,
+        };
+        (bytes + RECORD_HEAD_BYTES_MAX) as u64
+    }
 }
 
 /// Which capture of a shard's state, and where it was begun.

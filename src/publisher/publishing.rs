@@ -54,11 +54,18 @@ pub(super) struct Publisher {
 /// What is remembered of a record until its delivery is reported.
 enum Sent {
     /// With `ts_us` of its newest update.
-    Frame(Receipt, Option<i64>),
-    DeadLetter(Receipt),
-    Departure(Receipt),
+    Frame(Quota, Option<i64>),
+    DeadLetter(Quota),
+    Departure(Quota),
     /// Of this partition.
     Tick(i32),
+}
+
+/// What counts against a shard's quota until it is settled.
+#[derive(Clone, Copy)]
+struct Quota {
+    receipt: Receipt,
+    bytes: u64,
 }
 
 impl Publisher {
@@ -149,7 +156,8 @@ impl Publisher {
             return None;
         }
         let receipt = self.ledger.receipt(partition);
-        match self.produce(&outgoing, receipt) {
+        let quota = Quota { receipt, bytes: outgoing.bytes_max() };
+        match self.produce(&outgoing, quota) {
             Ok(header) => {
                 self.ledger.sent(receipt, header);
                 if let Outgoing::Frame(frame) = outgoing {
@@ -170,7 +178,7 @@ impl Publisher {
     fn produce(
         &mut self,
         outgoing: &Outgoing,
-        receipt: Receipt,
+        quota: Quota,
     ) -> Result<Option<FrameHeader>, SendError> {
         match outgoing {
             Outgoing::Frame(frame) => {
@@ -178,21 +186,21 @@ impl Publisher {
                 self.bytes.clear();
                 encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
                 let newest_us = updates.last().map(|update| update.ts_us());
-                let sent = Sent::Frame(receipt, newest_us);
+                let sent = Sent::Frame(quota, newest_us);
                 let topic = &self.options.output_topic;
                 self.producer.send(topic, frame.partition, &self.bytes, sent)?;
                 Ok(Some(frame.header))
             }
-            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, receipt),
+            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, quota),
             Outgoing::Departure(departure) if departure.to_partition() < self.zones => {
                 self.bytes.clear();
                 departure.write(&mut self.bytes);
                 let (topic, partition) = (&self.options.input_topic, departure.to_partition());
-                self.producer.send(topic, partition, &self.bytes, Sent::Departure(receipt))?;
+                self.producer.send(topic, partition, &self.bytes, Sent::Departure(quota))?;
                 Ok(None)
             }
             Outgoing::Departure(departure) => {
-                self.produce_dead_letter(&departure.dead_letter(), receipt)
+                self.produce_dead_letter(&departure.dead_letter(), quota)
             }
             Outgoing::Capture(_) => unreachable!("a capture is sent nowhere"),
         }
@@ -201,10 +209,10 @@ impl Publisher {
     fn produce_dead_letter(
         &mut self,
         letter: &DeadLetter,
-        receipt: Receipt,
+        quota: Quota,
     ) -> Result<Option<FrameHeader>, SendError> {
         let Options { dead_letter_topic, input_topic, .. } = &self.options;
-        let sent = Sent::DeadLetter(receipt);
+        let sent = Sent::DeadLetter(quota);
         self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
         Ok(None)
     }
@@ -256,17 +264,17 @@ impl Publisher {
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
-        let (receipt, counter) = match &delivery.receipt {
-            Sent::Frame(receipt, _) => (*receipt, Counter::FramesAcked),
-            Sent::DeadLetter(receipt) => (*receipt, Counter::DeadLettersAcked),
-            Sent::Departure(receipt) => (*receipt, Counter::OwnRecordsAcked),
+        let (Quota { receipt, bytes }, counter) = match &delivery.receipt {
+            Sent::Frame(quota, _) => (*quota, Counter::FramesAcked),
+            Sent::DeadLetter(quota) => (*quota, Counter::DeadLettersAcked),
+            Sent::Departure(quota) => (*quota, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
                 let acked = u64::from(delivery.failure.is_none());
                 return self.metrics.add(Counter::OwnRecordsAcked, acked);
             }
         };
-        self.count_settled(receipt.partition);
+        self.count_settled(receipt.partition, bytes);
         if let Some(failure) = delivery.failure {
             self.metrics.add(Counter::DeliveriesFailed, 1);
             self.fail(receipt.partition, receipt.generation, failure);
@@ -354,20 +362,22 @@ impl Publisher {
 
     /// What was not sent counts as settled, so that quotas add up.
     fn give_back(&mut self, outgoing: Outgoing) {
+        let bytes = outgoing.bytes_max();
         match outgoing {
             Outgoing::Frame(frame) => {
-                self.count_settled(frame.partition);
+                self.count_settled(frame.partition, bytes);
                 self.recycle(frame);
             }
-            Outgoing::DeadLetter(letter) => self.count_settled(letter.partition),
-            Outgoing::Departure(departure) => self.count_settled(departure.partition),
+            Outgoing::DeadLetter(letter) => self.count_settled(letter.partition, bytes),
+            Outgoing::Departure(departure) => self.count_settled(departure.partition, bytes),
             Outgoing::Capture(_) => {}
         }
     }
 
-    fn count_settled(&self, partition: i32) {
-        let settled = &self.progress.shard(partition).settled;
-        settled.set(settled.get() + 1);
+    fn count_settled(&self, partition: i32, bytes: u64) {
+        let progress = self.progress.shard(partition);
+        progress.settled.set(progress.settled.get() + 1);
+        progress.settled_bytes.set(progress.settled_bytes.get() + bytes);
     }
 
     /// The queue holds all frames there are, so it takes this one unless the hot thread is gone.

@@ -99,6 +99,10 @@ pub struct Tools {
     pub bell_handle: Handle,
     /// Unacknowledged frames that a shard may have.
     pub frames_per_shard: u64,
+    /// Bytes that all shards together may have on their way.
+    pub bytes_max: u64,
+    /// Shards that share them: as many as were ever owned at once.
+    pub shards_max: Cell<u64>,
     /// How long updates may wait for more, while more keeps coming.
     pub linger: Duration,
     /// To the keeper; `None`: there are no snapshots.
@@ -107,6 +111,13 @@ pub struct Tools {
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+}
+
+impl Tools {
+    /// What a dead output partition may take of the producer's buffer: the others' share is theirs.
+    fn bytes_per_shard(&self) -> u64 {
+        self.bytes_max / self.shards_max.get().max(1)
+    }
 }
 
 thread_local! {
@@ -227,6 +238,8 @@ impl World {
         let place = self.owned.partition_point(|other| *other < partition);
         self.owned.insert(place, partition);
         self.tools.pool.reserve(self.owned.len());
+        let owned = self.owned.len() as u64;
+        self.tools.shards_max.set(self.tools.shards_max.get().max(owned));
     }
 
     /// Puts a block to its shard and applies what can be applied. A block of an earlier generation

@@ -115,7 +115,9 @@ impl Owned {
     /// Whether the shard has less on its way to the broker than it may.
     fn may_send(&self, tools: &Tools) -> bool {
         let progress = tools.progress.shard(self.cursor.partition);
-        progress.sent.get() - progress.settled.get() < tools.frames_per_shard
+        let frames = progress.sent.get() - progress.settled.get();
+        let bytes = progress.sent_bytes.get() - progress.settled_bytes.get();
+        frames < tools.frames_per_shard && (frames == 0 || bytes < tools.bytes_per_shard())
     }
 
     /// Hands over the dead letters of the oldest block, which must come before the frame that
@@ -167,11 +169,13 @@ impl Owned {
         if let Outgoing::Frame(_) = outgoing {
             tools.metrics.add(Counter::FramesSent, 1);
         }
+        let bytes = outgoing.bytes_max();
         if tools.outbox.try_send(outgoing).is_err() {
             self.cursor.fail("the publisher has ended: the log says why".to_owned());
         }
         let progress = tools.progress.shard(self.cursor.partition);
         progress.sent.set(progress.sent.get() + 1);
+        progress.sent_bytes.set(progress.sent_bytes.get() + bytes);
     }
 
     /// Applies the oldest block, or as much of it as the frame has room for.
