@@ -233,7 +233,10 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
     // The mark itself is gone: only a fence that says where it stands will do.
     log.records.drain(..8);
     assert_eq!(log.acquire(brief(Vec::new())), Err(Refusal::StartGone));
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(Refusal::StartGone));
     log.append_empty(&shard.fence(77));
+    let acquired = log.acquire(brief(vec![kept.clone()])).expect("acquired");
+    assert_eq!((acquired.start, acquired.candidate), (kept.start, Some(0)));
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     assert_eq!(acquired.mark.next_update, shard.next_update);
 }

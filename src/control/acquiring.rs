@@ -7,7 +7,7 @@ use crate::recovery::bridge::{Bridge, Crossed, Jump};
 use crate::recovery::refusal::Refusal;
 use crate::recovery::tail::{Tail, TailEvent};
 use crate::recovery::tail_error::TailError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -126,7 +126,8 @@ impl Acquiring {
         for partition in partitions {
             if let Some(work) = self.works.get_mut(partition)
                 && let Errand::Acquire(acquisition) = &mut work.errand
-                && let Wish::Confirm { .. } = acquisition.wish()
+                && let wish @ Wish::Confirm { .. } = acquisition.wish()
+                && work.asked == Some(wish)
             {
                 acquisition.confirm(random_id());
                 work.moved_at = Instant::now();
@@ -161,9 +162,10 @@ impl Acquiring {
             }
         });
         self.pursue(&mut outcomes);
-        for outcome in &outcomes {
-            self.give_up(outcome.partition());
-        }
+        // What ends a work ends it once, however often brokers say it.
+        let mut ended = BTreeSet::new();
+        outcomes.retain(|outcome| ended.insert(outcome.partition()));
+        ended.into_iter().for_each(|partition| self.give_up(partition));
         outcomes
     }
 

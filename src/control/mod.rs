@@ -35,7 +35,7 @@ use crate::world::{Command, Notice};
 use acquiring::Acquiring;
 use standing::{Standing, Standings};
 use states::States;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -139,6 +139,10 @@ pub struct Control {
     states: States,
     /// Shards whose replay was not what is published, and which begin anew if that is the remedy.
     diverged: BTreeSet<i32>,
+    /// Shards that begin anew with their next acquisition, because it was asked for.
+    anew: BTreeSet<i32>,
+    /// Since when shards are refused.
+    refused: BTreeMap<i32, Instant>,
     joined: bool,
     committed_at: Instant,
     /// When it was last told how far restoring is, and how many records had come by then.
@@ -205,6 +209,8 @@ impl Control {
             poison,
             states,
             diverged: BTreeSet::new(),
+            anew: BTreeSet::new(),
+            refused: BTreeMap::new(),
             joined: false,
             committed_at: Instant::now(),
             restoring_told_at: Instant::now(),
@@ -316,6 +322,7 @@ impl Control {
                 self.command(Command::Drop { partition: *partition });
             }
             self.ends.progress.shard(*partition).generation.set(0);
+            self.refused.remove(partition);
         }
         self.ends.status.set_halted_shards(self.shards.halted());
     }

@@ -1,14 +1,18 @@
 //! From due to owned, and back: what happens to a shard between the group and the hot thread.
 
 use super::acquiring::Outcome;
+use super::standing::Standing;
 use super::{Control, Ends};
 use crate::consumer::membership::{Membership, MembershipEvent};
 use crate::control::ControlError;
-use crate::limits::{ANSWER_MS_MAX, CONTROL_LOOK_MS, PANICS_MAX, REACQUIRE_MS, YIELD_MS};
+use crate::limits::{
+    ANSWER_MS_MAX, CONTROL_LOOK_MS, PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, YIELD_MS,
+};
 use crate::publisher::framer::Ownership;
 use crate::publisher::{DeliveryFailure, Order};
 use crate::recovery::acquire::{Acquired, Brief, Remedy};
 use crate::recovery::bridge::{Crossed, Jump};
+use crate::recovery::refusal::Refusal;
 use crate::recovery::tail_error::TailError;
 use crate::world::{Command, Notice};
 use std::collections::VecDeque;
@@ -41,7 +45,10 @@ impl Control {
             candidates,
             unusable: None,
             poison: self.poison.offsets(partition, PANICS_MAX),
-            remedy: self.options.remedy,
+            remedy: match self.anew.contains(&partition) {
+                true => Remedy::BeginAnew,
+                false => Remedy::Refuse,
+            },
             diverged: self.diverged.contains(&partition),
         }
     }
@@ -60,9 +67,7 @@ impl Control {
         for outcome in self.acquiring.go_on(wait_max) {
             match outcome {
                 Outcome::Acquired(acquired) => self.open(acquired),
-                Outcome::Refused { partition, refusal } => {
-                    self.halt(partition, &refusal.to_string());
-                }
+                Outcome::Refused { partition, refusal } => self.refuse(partition, refusal),
                 Outcome::Failed { partition, error } => self.fail_to_acquire(partition, &error),
                 Outcome::Crossed { jump, crossed } => self.cross(jump, crossed),
             }
@@ -107,15 +112,39 @@ impl Control {
 
     fn fail_to_acquire(&mut self, partition: i32, error: &TailError) {
         self.acquiring.give_up(partition);
-        if !self.shards.is_acquiring(partition) {
+        match self.shards.get(partition) {
+            Some(Standing::Acquiring) if error.may_pass() => {
+                self.warn(&error.to_string());
+                self.shards.make_due(partition, Instant::now() + REACQUIRE);
+            }
+            Some(Standing::Acquiring) => self.halt(partition, &error.to_string()),
             // What failed was a look at a jump: without it nothing more can be verified.
-            return self.acquire_again(partition, &error.to_string());
+            Some(Standing::Restoring(_) | Standing::Live(_)) => {
+                self.acquire_again(partition, &error.to_string());
+            }
+            Some(Standing::Due(_) | Standing::Closing(_) | Standing::Halted) | None => {}
         }
-        if error.may_pass() {
-            self.warn(&error.to_string());
-            self.shards.make_due(partition, Instant::now() + REACQUIRE);
-        } else {
-            self.halt(partition, &error.to_string());
+    }
+
+    /// The shard is ours and cannot be started. What may pass is tried again for a while.
+    fn refuse(&mut self, partition: i32, refusal: Refusal) {
+        if self.shards.get(partition) != Some(Standing::Acquiring) {
+            // What was truncated was a look at a jump.
+            let error = TailError::Unreachable(refusal.to_string());
+            return self.fail_to_acquire(partition, &error);
+        }
+        let since = *self.refused.entry(partition).or_insert_with(Instant::now);
+        let persists = since.elapsed() >= Duration::from_millis(REFUSAL_MS_MAX);
+        if refusal.may_pass() && !persists {
+            self.warn(&format!("partition {partition}: {refusal}"));
+            return self.shards.make_due(partition, Instant::now() + REACQUIRE);
+        }
+        match self.options.remedy {
+            Remedy::BeginAnew if self.anew.insert(partition) => {
+                tracing::warn!(partition, "beginning anew: {refusal}");
+                self.shards.make_due(partition, Instant::now());
+            }
+            Remedy::BeginAnew | Remedy::Refuse => self.halt(partition, &refusal.to_string()),
         }
     }
 
@@ -129,6 +158,8 @@ impl Control {
             return self.shards.make_due(partition, Instant::now());
         };
         self.diverged.remove(&partition);
+        self.anew.remove(&partition);
+        self.refused.remove(&partition);
         let generation = self.shards.open(partition);
         tracing::info!(
             partition,
@@ -208,6 +239,7 @@ impl Control {
             Notice::Diverged { refusal, .. } => match self.options.remedy {
                 Remedy::Refuse => self.halt(partition, &refusal.to_string()),
                 Remedy::BeginAnew => {
+                    self.anew.insert(partition);
                     self.diverged.insert(partition);
                     self.shards.make_due(partition, Instant::now());
                 }

@@ -110,6 +110,11 @@ impl Standings {
         self.shards.remove(&partition)
     }
 
+    /// Where a shard stands; `None`: it is not ours.
+    pub fn get(&self, partition: i32) -> Option<Standing> {
+        self.shards.get(&partition).copied()
+    }
+
     /// Whether a shard is being acquired.
     pub fn is_acquiring(&self, partition: i32) -> bool {
         self.shards.get(&partition) == Some(&Standing::Acquiring)

@@ -178,9 +178,13 @@ impl Acquisition {
         let fits = |candidate: &Candidate| candidate.mark.output_offset <= end;
         let found = (from..candidates.len()).find(|at| fits(&candidates[*at]));
         self.candidate = found.unwrap_or(candidates.len());
+        let output_start = self.bounds.output_start;
         self.fold = match candidates.get(self.candidate) {
-            Some(candidate) => Fold::from_mark(candidate.mark, self.bounds.output_start),
-            None => Fold::from_log_start(self.bounds.output_start),
+            Some(candidate) if output_start <= candidate.mark.output_offset => {
+                Fold::from_mark(candidate.mark, output_start)
+            }
+            // A mark that retention has passed does not matter to a reader that joins later.
+            _ => Fold::from_log_start(output_start),
         };
         self.go_on();
     }
@@ -253,11 +257,6 @@ impl Acquisition {
             other => unreachable!("nothing is written in {other:?}"),
         };
         self.go_on();
-    }
-
-    /// The log ended too early: it was truncated while it was read.
-    pub fn truncated(&mut self) {
-        self.end(Err(Refusal::Truncated));
     }
 
     fn stop_at(&mut self, broken: Broken) {

@@ -3,6 +3,26 @@
 //! Nothing here passes by itself, and huntd does not guess. docs/OPERATIONS.md has a remedy for
 //! each.
 
+impl Refusal {
+    /// Whether a broker that has just become a leader may be the cause: it may not know yet where its
+    /// logs end.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Refusal::StartGone
+            | Refusal::Truncated
+            | Refusal::Contended
+            | Refusal::InputGone { .. }
+            | Refusal::InputLost { .. }
+            | Refusal::OutputLost { .. } => true,
+            Refusal::Damaged { .. }
+            | Refusal::RulesetChanged { .. }
+            | Refusal::Diverged { .. }
+            | Refusal::OtherTopic
+            | Refusal::PartitionsChanged { .. } => false,
+        }
+    }
+}
+
 /// Why a shard cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
