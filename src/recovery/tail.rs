@@ -219,9 +219,13 @@ impl Tail {
         if !self.waiting.is_empty() {
             self.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
             self.take_appended(&mut take);
-            wait = wait.min(APPEND_LOOK);
+            wait = wait.min(LOOK);
         }
         if self.reading.is_empty() {
+            if self.waiting.is_empty() {
+                // Somebody else is waited for, who does not wake us.
+                std::thread::sleep(wait.min(LOOK));
+            }
             return;
         }
         for _ in 0..RECORDS_PER_POLL {
@@ -285,8 +289,8 @@ impl Tail {
 /// Offsets by topic and partition.
 type Listed = BTreeMap<(String, i32), i64>;
 
-/// Time between two looks at what was appended while something is read as well.
-const APPEND_LOOK: Duration = Duration::from_millis(1);
+/// Time between two looks at what does not wake us.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Records that are handed over before the caller looks at other things again.
 const RECORDS_PER_POLL: usize = 256;
