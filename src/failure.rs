@@ -3,6 +3,7 @@
 use crate::consumer::membership::MembershipError;
 use crate::control::ControlError;
 use crate::publisher::PublisherError;
+use crate::recovery::disk::DirectoryError;
 use crate::recovery::tail_error::TailError;
 use crate::runtime::cpu::CpuError;
 use crate::runtime::ring::RingError;
@@ -21,6 +22,9 @@ pub enum Failure {
     /// io_uring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// The state directory.
+    #[error(transparent)]
+    StateDirectory(#[from] DirectoryError),
     /// The service thread.
     #[error(transparent)]
     Service(#[from] service::Error),
@@ -40,6 +44,7 @@ impl Failure {
             Failure::Cpu(_) => ExitCode::CorePinning,
             Failure::Ring(RingError::NoDescriptors(_)) => ExitCode::OutOfResources,
             Failure::Ring(_) => ExitCode::RingUnavailable,
+            Failure::StateDirectory(_) => ExitCode::Config,
             Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
             Failure::Publisher(_) => ExitCode::KafkaUnreachable,

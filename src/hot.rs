@@ -13,11 +13,13 @@ use crate::publisher::Outgoing;
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::queue::{self, Receiver, Sender};
+use crate::recovery::capture::{Buffer, Message};
 use crate::runtime::allocator;
 use crate::runtime::driver::Driver;
 use crate::runtime::ring::RingError;
+use crate::world::captures::ToKeeper;
 use crate::world::{Command, Notice, Tools, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -38,6 +40,8 @@ pub struct Ends {
     pub linger: Duration,
     /// Frames and dead letters of one shard that may be unacknowledged.
     pub frames_per_shard: u64,
+    /// Bytes that may be unacknowledged, over all shards.
+    pub bytes_max: u64,
     /// From the control thread.
     pub commands: Receiver<Command>,
     /// To the control thread.
@@ -52,10 +56,24 @@ pub struct Ends {
     pub free_frames: Receiver<Box<Frame>>,
     /// Wakes the publisher.
     pub bell: Arc<Bell>,
+    /// To the keeper; `None`: there are no snapshots.
+    pub keeper: Option<KeeperEnds>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+}
+
+/// The hot thread's way to the keeper.
+pub struct KeeperEnds {
+    /// What the keeper is told.
+    pub messages: Sender<Message>,
+    /// From the keeper.
+    pub free_buffers: Receiver<Buffer>,
+    /// Wakes the keeper.
+    pub bell: Arc<Bell>,
+    /// From one snapshot of a shard to its next.
+    pub every: Duration,
 }
 
 /// Runs the event path until the control thread ends it.
@@ -66,6 +84,13 @@ pub fn run(driver: &Rc<Driver>, ends: Ends) -> Result<(), RingError> {
     let cursors = Cursors::new();
     let pool = Rc::new(BlockPool::default());
     let bell_handle = Rc::new(ends.bell.as_fd().try_clone_to_owned()?);
+    let keeper = match ends.keeper {
+        Some(KeeperEnds { messages, free_buffers, bell, every }) => {
+            let bell_handle = Rc::new(bell.as_fd().try_clone_to_owned()?);
+            Some(ToKeeper { messages, free_buffers, bell, bell_handle, every })
+        }
+        None => None,
+    };
     let shared = Rc::new(Shared {
         driver: driver.clone(),
         options: ends.consumer,
@@ -90,7 +115,10 @@ pub fn run(driver: &Rc<Driver>, ends: Ends) -> Result<(), RingError> {
         bell: ends.bell,
         bell_handle,
         frames_per_shard: ends.frames_per_shard,
+        bytes_max: ends.bytes_max,
+        shards_max: Cell::new(1),
         linger: ends.linger,
+        keeper,
         progress: ends.progress,
         metrics: ends.metrics,
     });

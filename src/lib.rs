@@ -40,9 +40,13 @@ pub mod control;
 
 pub mod hot;
 
+pub mod keeping;
+
 pub mod progress;
 
 pub mod queue;
+
+pub mod threads;
 
 pub mod wiring;
 

@@ -46,10 +46,14 @@ pub const EVENT_UPDATES_MAX: usize = 64;
 /// Updates in one frame: at the longest JSON form this stays below [`FRAME_BYTES_MAX`].
 pub const FRAME_UPDATES_MAX: usize = 4096;
 const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
-const _: () = assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + 1024 <= FRAME_BYTES_MAX);
+const _: () =
+    assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
 
 /// Bytes of one update in its JSON form; a test encodes the longest of each kind.
 pub const UPDATE_JSON_BYTES_MAX: usize = 220;
+
+/// Bytes of a record on its way beside its updates, or its key and value: headers, a departure.
+pub const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
 /// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
 /// left for the batch header, the key and the record headers.
@@ -121,6 +125,9 @@ pub const SHARD_FRAMES_MAX: usize = 1024;
 /// What may wait for the publisher: every frame, and dead letters.
 pub const OUTBOX_ITEMS_MAX: usize = 2048;
 const _: () = assert!(FRAMES_MAX + BLOCK_REJECTS_MAX <= OUTBOX_ITEMS_MAX);
+
+/// Milliseconds between two ticks of a zone: beyond this, its time would stand still.
+pub const TICK_EVERY_MS_MAX: u32 = 60_000;
 
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
 pub const FRAME_SILENCE_MS_MAX: u64 = 100;
@@ -247,10 +254,75 @@ pub const FENCE_MS_MAX: u64 = 10_000;
 /// between; so many losses in a row mean that two instances fight over the shard.
 pub const FENCE_ATTEMPTS_MAX: usize = 8;
 
+// Snapshots.
+
+/// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that
+/// the disk does.
+pub const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
+/// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
+pub const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
+
+/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged,
+/// and another one may be damaged.
+pub const SNAPSHOTS_KEPT_MIN: usize = 3;
+/// Snapshots of a shard that are kept at most: a start looks at all of them.
+pub const SNAPSHOTS_KEPT_MAX: usize = 64;
+
+/// Bytes of a block of a snapshot, with its head: small enough that filling one is a short pause.
+pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
+
+/// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
+pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+const _: () = assert!(
+    ACTORS_MAX * 23 * 8
+        + TOMBSTONES_MAX * 4 * 8
+        + HUNTS_MAX * TREASURES_MAX * 3 * 8
+        + HUNTS_MAX * (TILES_PER_SIDE_MAX * TILES_PER_SIDE_MAX) as usize * 8
+        + 64 * 1024
+        <= SNAPSHOT_STATE_BYTES_MAX
+);
+
+/// Input offsets that a replay from one snapshot passes over. Each took the engine down three
+/// times.
+pub const SKIPS_MAX: usize = 1024;
+
+/// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
+pub const CAPTURE_MESSAGES_MAX: usize = CAPTURE_BUFFERS + 2 * SHARDS_MAX;
+
+/// Messages that the keeper takes between two looks at what is gated.
+pub const KEEPER_MESSAGES_PER_LOOK: usize = 64;
+
+/// Milliseconds that the keeper may sleep when nobody wakes it.
+pub const KEEPER_IDLE_MS_MAX: u64 = 100;
+
+/// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
+/// capture waits.
+pub const CAPTURE_BUFFERS: usize = 32;
+
+/// Blocks of a snapshot in one record of a copy: below [`FRAME_BYTES_MAX`], as frames are.
+pub const COPY_BLOCKS_PER_RECORD: usize = 13;
+const _: () = assert!(COPY_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES <= FRAME_BYTES_MAX);
+
+/// Records from the end of a partition of copies in which the newest manifest is looked for first:
+/// the records that the last copy has let go follow it.
+pub const COPY_LOOK_BACK_RECORDS: i64 = 128;
+
+/// Milliseconds that one record of a copy may take to be acknowledged.
+pub const COPY_MS_MAX: u64 = 30_000;
+
+/// KiB of copies that may wait for the brokers.
+pub const COPY_QUEUE_KBYTES: usize = 16 * 1024;
+
+/// Milliseconds that copying may go on when the daemon has to end.
+pub const COPIER_END_MS_MAX: u64 = 3_000;
+
+/// Snapshots that may wait for the copier; what does not fit is copied the next time.
+pub const COPIES_WAITING_MAX: usize = SHARDS_MAX;
+
 // Membership.
 
 /// Milliseconds that a question about topics and partitions may take.
-pub const METADATA_MS_MAX: u64 = 10_000;
+pub const METADATA_MS_MAX: u64 = 2_000;
 
 /// Milliseconds that the last commit of a shard may take before the shard is let go without it.
 pub const COMMIT_MS_MAX: u64 = 1_000;
@@ -270,6 +342,24 @@ pub const RELEASE_MS_MAX: u64 = 2_500;
 pub const LEAVE_MS_MAX: u64 = 300;
 const _: () =
     assert!(RELEASE_MS_MAX + COMMIT_MS_MAX + LEAVE_MS_MAX + PUBLISHER_FLUSH_MS_MAX < 5_000);
+
+/// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
+/// just started does not know its topics.
+pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
+
+/// Milliseconds that the group may take to say whether we are in it.
+pub const ANSWER_MS_MAX: u64 = 10_000;
+
+/// Milliseconds before a shard that another instance has fenced is taken back, if the group still
+/// gives it to us: it may not know yet.
+pub const YIELD_MS: u64 = 2_000;
+
+/// Milliseconds over which a shard has to be refused for a reason that a change of leaders may have,
+/// before it halts.
+pub const REFUSAL_MS_MAX: u64 = 5_000;
+
+/// Times that one record may take the engine down before it is passed over.
+pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
 pub const REACQUIRE_MS: u64 = 500;
@@ -336,6 +426,9 @@ const _: () = assert!(
 
 /// Tiles that an arrival looks at, from where it wants to stand, before it is sent back.
 pub const ARRIVAL_TILES: u32 = 64;
+
+/// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
+pub const CAPTURE_ROWS_PER_PIECE: u32 = 8192;
 
 /// Players that left a zone and are still known there, so that their repeated events are no-ops.
 pub const TOMBSTONES_MAX: usize = 64 * 1024;

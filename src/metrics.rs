@@ -57,8 +57,20 @@ counters! {
         "Frames that the broker has acknowledged.";
     DeadLettersAcked, "dead_letters_acked", "publisher",
         "Dead letters that the broker has acknowledged.";
+    OwnRecordsAcked, "own_records_acked", "publisher",
+        "Ticks and departures that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
+    SnapshotsStored, "snapshots_stored", "keeper",
+        "Snapshots stored in the state directory.";
+    SnapshotsFailed, "snapshots_failed", "keeper",
+        "Snapshots that could not be stored.";
+    SnapshotBytes, "snapshot_bytes", "keeper",
+        "Bytes of state in the snapshots stored.";
+    SnapshotsCopied, "snapshots_copied", "copier",
+        "Snapshots copied to the snapshot topic.";
+    SnapshotCopiesFailed, "snapshot_copies_failed", "copier",
+        "Snapshots that could not be copied to the snapshot topic.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
     RingEnters, "ring_enters", "hot thread",

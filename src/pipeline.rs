@@ -3,14 +3,16 @@
 //! ```text
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
 //!    ▲                        │ notices                                              │
-//!    └────────────────────────┴───────────────── failed deliveries ◄─────────────────┘
+//!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
+//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
 //! ```
 
-use crate::control::{Control, ControlError};
+use crate::control::{self, ControlError};
 use crate::decoder::reject::Reject;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
+use crate::keeping::KeeperThreads;
 use crate::limits::PARK_MS_MAX;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -19,12 +21,13 @@ use crate::runtime::cpu::{self, Plan};
 use crate::runtime::driver::Driver;
 use crate::service::config::Config;
 use crate::service::status::Status;
-use crate::service::{self, Observed, Service};
-use crate::wiring::{Wiring, tail_options};
+use crate::service::{Observed, Service};
+use crate::threads::{joined, spawn};
+use crate::wiring::{Wiring, control_options};
 use crate::{hot, publisher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A running daemon.
@@ -34,6 +37,7 @@ pub struct Daemon {
     stop: Arc<AtomicBool>,
     service: Service,
     publisher: JoinHandle<Result<(), PublisherError>>,
+    keeper: Option<KeeperThreads>,
     control: JoinHandle<Result<(), ControlError>>,
     hot: JoinHandle<Result<(), Failure>>,
 }
@@ -65,12 +69,12 @@ impl Daemon {
         let (options, ends) = (config.publisher.clone(), wiring.publisher);
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
-        let tail = tail_options(&config, &rules);
-        let (options, ends) = (config.consumer, wiring.control);
-        let control = spawn("control", &stop, move || Control::join(&options, tail, ends)?.run())?;
+        let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
+        let (options, ends) = (control_options(&config, &rules), wiring.control);
+        let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
         let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
-        Ok(Daemon { observed, stop, service, publisher, control, hot })
+        Ok(Daemon { observed, stop, service, publisher, keeper, control, hot })
     }
 
     /// Asks the daemon to drain and end.
@@ -84,11 +88,13 @@ impl Daemon {
     }
 
     /// Waits until the daemon has ended, first to last: the control thread has released the shards,
-    /// so the hot thread ends; its last frames are published; then nobody needs the service thread.
+    /// so the hot thread ends; its last frames are published and its last snapshots stored; then
+    /// nobody needs the service thread.
     pub fn wait(self) -> Result<(), Failure> {
         let control = joined(self.control);
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
+        self.keeper.into_iter().for_each(KeeperThreads::wait);
         self.service.finish();
         hot?;
         publisher?;
@@ -105,24 +111,4 @@ fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::Ends) -> Result<(), Failur
     cpu::pin_this_thread(plan)?;
     cpu::verify(plan, cpu::this_task())?;
     Ok(hot::run(&driver, ends)?)
-}
-
-/// Starts one of the daemon's threads. However it ends, the others have to end too.
-fn spawn<T: Send + 'static>(
-    name: &str,
-    stop: &Arc<AtomicBool>,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Failure> {
-    let stop = stop.clone();
-    let whole = move || {
-        let result = run();
-        stop.store(true, Ordering::Release);
-        result
-    };
-    let started = thread::Builder::new().name(name.to_owned()).spawn(whole);
-    started.map_err(|error| Failure::Service(service::Error::Resources(error)))
-}
-
-fn joined<T>(thread: JoinHandle<T>) -> T {
-    thread.join().expect("a panic outside the engine ends the process")
 }

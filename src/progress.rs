@@ -43,6 +43,9 @@ pub struct ShardProgress {
     /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
     /// thread; the control thread when it begins a generation.
     pub high_watermark: Offset,
+    /// Where the input ended when the generation began; -1 while unknown. The shard is live once it
+    /// has applied all before that. Control thread.
+    pub goal: Offset,
     /// Received from the broker. Hot thread.
     pub fetched: Offset,
     /// Decoded and sent to the queue. Hot thread.
@@ -59,6 +62,19 @@ pub struct ShardProgress {
     /// Of these, how many are acknowledged, failed or dropped with a failed generation. The
     /// difference is what is on its way, whatever the generation. Publisher.
     pub settled: Count,
+    /// Bytes that all sent may take on their way, counted at its longest. Hot thread.
+    pub sent_bytes: Count,
+    /// Of these, those that are settled. Publisher.
+    pub settled_bytes: Count,
+    /// Captures of the state that were begun since the process began. Hot thread.
+    pub captures: Count,
+    /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
+    /// do, whatever the generation. Keeper.
+    pub captures_settled: Count,
+    /// The input offset of the newest snapshot that was stored since the process began. Keeper.
+    pub snapshotted: Offset,
+    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
+    pub snapshot_at_ms: Offset,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
     /// The engine's digest at `published`. Hot thread.

@@ -2,6 +2,7 @@
 
 use crate::engine::rules::Rules;
 use crate::failure::Failure;
+use crate::keeping::{KeeperParts, Keeping, copy_options};
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
@@ -21,6 +22,8 @@ pub struct Wiring {
     pub hot: hot::Ends,
     /// The publisher's.
     pub publisher: publisher::Ends,
+    /// The keeper's; `None`: there are no snapshots.
+    pub keeper: Option<KeeperParts>,
     /// The control thread's.
     pub control: control::Ends,
 }
@@ -37,13 +40,16 @@ impl Wiring {
         let (hot_notices, notices) = bounded(MESSAGES_MAX);
         let (hot_reports, reports) = bounded(REPORTS_MAX);
         let (resolved, hot_resolved) = bounded(REPORTS_MAX);
+        let (orders, publisher_orders) = bounded(MESSAGES_MAX);
         let (publisher_failures, failures) = bounded(MESSAGES_MAX);
+        let (publisher_jumps, jumps) = bounded(MESSAGES_MAX);
         let (outbox, inbox) = bounded(OUTBOX_ITEMS_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
             assert!(free_frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
         }
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
+        let keeping = Keeping::new(config, observed)?;
         let Observed { metrics, progress, status } = observed.clone();
         let hot = hot::Ends {
             consumer: config.consumer.clone(),
@@ -51,6 +57,7 @@ impl Wiring {
             queue_blocks: config.queue_blocks,
             linger: Duration::from_micros(config.publisher.linger_us_max.into()),
             frames_per_shard: config.publisher.frames_per_shard as u64,
+            bytes_max: config.publisher.queue_kbytes_max as u64 * 1024,
             commands: hot_commands,
             notices: hot_notices,
             reports: hot_reports,
@@ -58,30 +65,45 @@ impl Wiring {
             outbox,
             free_frames: hot_free_frames,
             bell: bell.clone(),
+            keeper: None,
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let publisher = publisher::Ends { inbox, free_frames, failures: publisher_failures, bell };
+        let Keeping { hot: hot_keeper, gates, bell: keeper_bell, keeper, snapshots } = keeping;
+        let hot = hot::Ends { keeper: hot_keeper, ..hot };
+        let publisher = publisher::Ends {
+            inbox,
+            free_frames,
+            orders: publisher_orders,
+            failures: publisher_failures,
+            jumps: publisher_jumps,
+            gates,
+            keeper_bell,
+            bell,
+        };
         let stop = stop.clone();
         let control = control::Ends {
             commands,
             notices,
             reports,
             resolved,
+            orders,
             failures,
+            jumps,
+            snapshots,
             rules: rules.clone(),
             stop,
             progress,
             metrics,
             status,
         };
-        Ok(Wiring { hot, publisher, control })
+        Ok(Wiring { hot, publisher, keeper, control })
     }
 }
 
-/// How the control thread reaches the output topic.
-pub fn tail_options(config: &Config, rules: &Rules) -> tail::Options {
-    tail::Options {
+/// What the control thread is told.
+pub fn control_options(config: &Config, rules: &Rules) -> control::Options {
+    let tail = tail::Options {
         brokers: config.consumer.brokers.clone(),
         client_id: config.consumer.client_id.clone(),
         group: config.consumer.group.clone(),
@@ -90,6 +112,13 @@ pub fn tail_options(config: &Config, rules: &Rules) -> tail::Options {
         dead_letter_topic: config.publisher.dead_letter_topic.clone(),
         format: config.publisher.format,
         ruleset: rules.hash(),
+    };
+    control::Options {
+        consumer: config.consumer.clone(),
+        tail,
+        copies: copy_options(config),
+        state_directory: config.snapshot.directory.clone(),
+        remedy: config.remedy,
     }
 }
 

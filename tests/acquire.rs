@@ -5,13 +5,15 @@ mod mock;
 use huntd::publisher::encode::{decode_frame, encode};
 use huntd::publisher::frame::Format;
 use huntd::publisher::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
+use huntd::recovery::acquire::{Acquired, Acquisition, Brief, Remedy, Wish};
 use huntd::recovery::reader::{Reader, Verdict};
-use huntd::recovery::tail::{Acquired, Options, Reading, Tail};
+use huntd::recovery::refusal::Refusal;
+use huntd::recovery::tail::{Options, Tail, TailEvent};
 use huntd::recovery::tail_error::TailError;
-use mock::{Cluster, Shard, append, brokers, read_partition};
+use mock::{Cluster, PATIENCE, Shard, append, brokers, read_partition};
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaRespErr;
-use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 const FORMAT: Format = Format::Binary;
 
@@ -32,21 +34,102 @@ fn topics() -> Cluster {
     mock::cluster(&[("events", 2), ("updates", 2), ("dead-letters", 1)])
 }
 
-fn go_on(_: Reading) -> ControlFlow<()> {
-    ControlFlow::Continue(())
+fn brief(partition: i32) -> Brief {
+    Brief {
+        partition,
+        ruleset: 7,
+        candidates: Vec::new(),
+        unusable: None,
+        poison: Vec::new(),
+        remedy: Remedy::Refuse,
+        diverged: false,
+    }
 }
 
-fn acquire(cluster: &Cluster, partition: i32) -> Result<Acquired, TailError> {
-    Tail::connect(options(cluster))?.acquire(partition, &mut go_on)
+/// Acquires shards at once. Whoever wants to do something when the group would be asked for the
+/// n-th time, does it in `meanwhile`, and says whether the group still counts us in.
+fn acquire_all(
+    tail: &mut Tail,
+    briefs: Vec<Brief>,
+    mut meanwhile: impl FnMut(usize) -> bool,
+) -> Vec<Result<Acquired, Refusal>> {
+    let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
+    let bounds = tail.bounds(&partitions).expect("the cluster answers");
+    let mut running: Vec<Acquisition> = briefs
+        .into_iter()
+        .map(|brief| {
+            let bounds = bounds[&brief.partition];
+            Acquisition::begin(brief, bounds)
+        })
+        .collect();
+    let mut asked: Vec<(Option<Wish>, Option<i64>)> = vec![(None, None); running.len()];
+    let (mut questions, start) = (0, Instant::now());
+    while running.iter().any(|acquisition| acquisition.wish() != Wish::End) {
+        assert!(start.elapsed() < PATIENCE, "{running:?}");
+        for (acquisition, (asked, reading)) in running.iter_mut().zip(&mut asked) {
+            let wish = acquisition.wish();
+            match wish {
+                Wish::Read { from } if reading.is_none_or(|before| from < before) => {
+                    tail.read(acquisition.partition(), from).expect("the topic is there");
+                    *reading = Some(from);
+                }
+                Wish::States => acquisition.offer(Vec::new()),
+                Wish::Confirm { .. } => {
+                    if !meanwhile(questions) {
+                        return Vec::new();
+                    }
+                    questions += 1;
+                    acquisition.confirm(900 + questions as u128);
+                }
+                Wish::Append(header) if *asked != Some(wish) => {
+                    tail.append(acquisition.partition(), &header).expect("the topic is there");
+                    *asked = Some(wish);
+                }
+                _ => {}
+            }
+        }
+        tail.poll(Duration::from_millis(10), |event| {
+            let partition = match event {
+                TailEvent::Record { partition, .. }
+                | TailEvent::End { partition }
+                | TailEvent::Appended { partition, .. } => partition,
+                other => panic!("{other:?}"),
+            };
+            let acquisition = running.iter_mut().find(|one| one.partition() == partition);
+            let acquisition = acquisition.expect("only what is asked for is told");
+            match event {
+                TailEvent::Record { offset, payload, .. } => acquisition.take(offset, payload),
+                TailEvent::End { .. } => acquisition.reach_end(),
+                TailEvent::Appended { offset, .. } => acquisition.appended(offset),
+                _ => {}
+            }
+        });
+    }
+    partitions.iter().for_each(|partition| tail.stop_reading(*partition));
+    running.into_iter().map(Acquisition::into_outcome).collect()
+}
+
+fn acquire(cluster: &Cluster, partition: i32) -> Result<Acquired, Refusal> {
+    let mut tail = Tail::connect(options(cluster)).expect("connected");
+    acquire_all(&mut tail, vec![brief(partition)], |_| true).remove(0)
+}
+
+/// Makes an input longer than what any output here accounts for.
+fn fill_input(cluster: &Cluster, partition: i32) {
+    mock::append_all(cluster, "events", partition, (0..60).map(|_| b"{}".as_slice()));
 }
 
 fn publish(cluster: &Cluster, shard: &mut Shard, frames: u32) {
-    for number in 0..frames {
-        let frame = shard.frame(number % 4);
-        let mut bytes = Vec::new();
-        encode(FORMAT, &frame.header, frame.updates.as_slice(), &mut bytes);
-        append(cluster, "updates", shard.partition, &bytes);
-    }
+    let frames: Vec<Vec<u8>> = (0..frames)
+        .map(|number| {
+            let frame = shard.frame(number % 4);
+            let mut bytes = Vec::new();
+            encode(FORMAT, &frame.header, frame.updates.as_slice(), &mut bytes);
+            bytes
+        })
+        .collect();
+    let values = frames.iter().map(Vec::as_slice);
+    mock::append_all(cluster, "updates", shard.partition, values);
 }
 
 fn publish_fence(cluster: &Cluster, partition: i32, header: &FrameHeader) {
@@ -59,14 +142,14 @@ fn publish_fence(cluster: &Cluster, partition: i32, header: &FrameHeader) {
 fn an_empty_output_is_acquired_at_its_very_beginning() {
     let cluster = topics();
     let acquired = acquire(&cluster, 1).expect("acquired");
-    assert_eq!(acquired.epoch, 1);
-    assert_eq!((acquired.next_update, acquired.next_offset), (0, 0));
-    assert_eq!(acquired.chain, Chain::default());
+    assert_eq!((acquired.epoch, acquired.mark.epoch), (1, 1));
+    assert_eq!((acquired.mark.next_update, acquired.mark.next_offset), (0, 0));
+    assert_eq!(acquired.mark.chain, Chain::default());
 
     let log = read_partition(&cluster, "updates", 1);
-    let last = log.last().expect("a fence");
-    assert_eq!(last.offset(), acquired.fence_offset);
-    let (fence, _) = decode_frame(last.payload().expect("a value")).expect("a frame");
+    let [record] = log.as_slice() else { panic!("{} records", log.len()) };
+    assert_eq!(record.offset() + 1, acquired.mark.output_offset);
+    let (fence, _) = decode_frame(record.payload().expect("a value")).expect("a frame");
     assert_eq!((fence.kind, fence.epoch), (FrameKind::Fence, 1));
     assert_eq!((fence.fence_id, fence.next_offset), (acquired.fence_id, POSITION_UNKNOWN));
     assert!(read_partition(&cluster, "updates", 0).is_empty());
@@ -76,35 +159,33 @@ fn an_empty_output_is_acquired_at_its_very_beginning() {
 fn each_owner_goes_on_where_the_last_one_stopped_under_a_higher_epoch() {
     let cluster = topics();
     let mut tail = Tail::connect(options(&cluster)).expect("connected");
-    let mut shard = Shard::new(0);
+    let mut shards = [Shard::new(0), Shard::new(1)];
+    (0..2).for_each(|partition| fill_input(&cluster, partition));
     for epoch in 1..=3 {
-        let mut readings = Vec::new();
-        let acquired = tail
-            .acquire(0, &mut |reading| {
-                readings.push(reading);
-                ControlFlow::Continue(())
-            })
-            .expect("acquired");
-        assert_eq!(acquired.epoch, epoch);
-        assert_eq!(acquired.next_update, shard.next_update);
-        assert_eq!(acquired.next_offset, shard.next_offset);
-        assert_eq!(acquired.chain, shard.chain);
-        assert!(readings.is_sorted_by_key(|reading| reading.offset), "{readings:?}");
-        shard.epoch = epoch;
-        publish(&cluster, &mut shard, 20);
+        let acquired = acquire_all(&mut tail, vec![brief(0), brief(1)], |_| true);
+        for (acquired, shard) in acquired.into_iter().zip(&mut shards) {
+            let acquired = acquired.expect("acquired");
+            assert_eq!(acquired.epoch, epoch);
+            assert_eq!(acquired.mark.next_update, shard.next_update);
+            assert_eq!(acquired.mark.next_offset, shard.next_offset);
+            assert_eq!(acquired.mark.chain, shard.chain);
+            shard.epoch = epoch;
+            publish(&cluster, shard, 11);
+        }
     }
 }
 
 #[test]
 fn a_frame_that_an_older_owner_appends_late_is_dropped_by_every_reader() {
     let cluster = topics();
+    fill_input(&cluster, 0);
     let mut zombie = Shard::new(0);
     zombie.epoch = acquire(&cluster, 0).expect("acquired").epoch;
     publish(&cluster, &mut zombie, 10);
     let acquired = acquire(&cluster, 0).expect("acquired");
     let mut owner = Shard { epoch: acquired.epoch, ..Shard::new(0) };
-    (owner.next_update, owner.next_offset) = (acquired.next_update, acquired.next_offset);
-    owner.chain = acquired.chain;
+    (owner.next_update, owner.next_offset) = (acquired.mark.next_update, acquired.mark.next_offset);
+    owner.chain = acquired.mark.chain;
     publish(&cluster, &mut zombie, 5);
     publish(&cluster, &mut owner, 7);
     publish(&cluster, &mut zombie, 5);
@@ -123,48 +204,42 @@ fn a_frame_that_an_older_owner_appends_late_is_dropped_by_every_reader() {
 #[test]
 fn what_is_no_frame_is_passed_over() {
     let cluster = topics();
+    fill_input(&cluster, 0);
     let mut shard = Shard::new(0);
     publish(&cluster, &mut shard, 6);
     append(&cluster, "updates", 0, b"HNTF but no frame");
     append(&cluster, "updates", 0, b"{\"kind\":\"updates\"}");
     publish(&cluster, &mut shard, 6);
     let acquired = acquire(&cluster, 0).expect("acquired");
-    assert_eq!(acquired.next_update, shard.next_update);
+    assert_eq!(acquired.mark.next_update, shard.next_update);
 }
 
 #[test]
-fn a_fence_that_another_owner_overtakes_is_raised_again() {
+fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question() {
     let cluster = topics();
     let mut tail = Tail::connect(options(&cluster)).expect("connected");
-    // Between our reading of epoch 0 and our fence of epoch 1, another owner writes the same epoch.
-    let mut rivals = 2;
-    let acquired = tail
-        .acquire(0, &mut |reading| {
-            if reading.offset == reading.end && rivals > 0 {
-                rivals -= 1;
-                let epoch = 2 - rivals;
-                let rival = Shard { epoch, ..Shard::new(0) }.fence(u128::from(epoch) + 900);
-                publish_fence(&cluster, 0, &rival);
-            }
-            ControlFlow::Continue(())
-        })
-        .expect("acquired");
-    assert_eq!(rivals, 0);
-    assert_eq!(acquired.epoch, 3);
+    // Between our reading of epoch 0 and our fence of epoch 1, another owner writes the same epoch;
+    // and then once more.
+    let mut questions = 0;
+    let acquired = acquire_all(&mut tail, vec![brief(0)], |question| {
+        questions += 1;
+        if question < 2 {
+            let epoch = question as u64 + 1;
+            let rival = Shard { epoch, ..Shard::new(0) }.fence(u128::from(epoch) + 9000);
+            publish_fence(&cluster, 0, &rival);
+        }
+        true
+    });
+    assert_eq!(questions, 3);
+    assert_eq!(acquired[0].as_ref().map(|acquired| acquired.epoch), Ok(3));
 }
 
 #[test]
-fn a_caller_that_lost_the_shard_meanwhile_leaves_no_fence_behind() {
+fn whoever_is_no_member_any_more_leaves_no_fence_behind() {
     let cluster = topics();
     let mut tail = Tail::connect(options(&cluster)).expect("connected");
-    let given_up = tail.acquire(1, &mut |_| ControlFlow::Break(()));
-    assert_eq!(given_up, Err(TailError::Abandoned(1)));
-    let mut reader = Reader::new();
-    for record in read_partition(&cluster, "updates", 1) {
-        let (header, updates) = decode_frame(record.payload().expect("a value")).expect("a frame");
-        reader.fold(&header, &updates);
-    }
-    assert_eq!(reader.position().epoch, 0);
+    acquire_all(&mut tail, vec![brief(1)], |_| false);
+    assert!(read_partition(&cluster, "updates", 1).is_empty());
 }
 
 #[test]
@@ -174,22 +249,23 @@ fn updates_that_the_chain_was_not_made_of_halt_the_shard() {
     publish(&cluster, &mut shard, 4);
     shard.chain = Chain(shard.chain.0 ^ 1);
     publish(&cluster, &mut shard, 2);
-    assert_eq!(acquire(&cluster, 0), Err(TailError::Damaged { partition: 0, offset: 5 }));
+    assert_eq!(acquire(&cluster, 0), Err(Refusal::Damaged { offset: 5 }));
 }
 
 #[test]
 fn topics_that_do_not_fit_are_refused() {
+    let connect = |cluster: &Cluster| Tail::connect(options(cluster)).map(|_| ());
     let cluster = mock::cluster(&[("events", 3), ("updates", 2)]);
-    let refused = acquire(&cluster, 0);
+    let refused = connect(&cluster);
     let Err(TailError::PartitionsDiffer { input: 3, output: 2, .. }) = refused else {
         panic!("{refused:?}");
     };
 
     let missing = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     cluster.topic_error("updates", missing).expect("the mock's topic");
-    assert_eq!(acquire(&cluster, 0), Err(TailError::TopicMissing("updates".to_owned())));
+    assert_eq!(connect(&cluster), Err(TailError::TopicMissing("updates".to_owned())));
 
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.topic_error("updates", denied).expect("the mock's topic");
-    assert_eq!(acquire(&cluster, 0), Err(TailError::NotAuthorised("updates".to_owned())));
+    assert_eq!(connect(&cluster), Err(TailError::NotAuthorised("updates".to_owned())));
 }

@@ -104,6 +104,34 @@ fn a_variable_wins_over_the_file() {
 }
 
 #[test]
+fn snapshots_go_where_the_file_says_or_else_where_systemd_does() {
+    let directory = |text: &str, state: Option<&str>| {
+        let state = state.map(|state| ("STATE_DIRECTORY".to_owned(), state.to_owned()));
+        let config = parse("f", text, state.into_iter()).expect("valid");
+        config.snapshot.directory.map(|path| path.display().to_string())
+    };
+    assert_eq!(directory("", None), None);
+    assert_eq!(directory("", Some("")), None);
+    assert_eq!(directory("", Some("/a/huntd")).as_deref(), Some("/a/huntd"));
+    assert_eq!(directory("", Some("/a/huntd:/a/b")).as_deref(), Some("/a/huntd"));
+    let file = "[snapshot]\ndirectory = \"/c\"";
+    assert_eq!(directory(file, Some("/a/huntd")).as_deref(), Some("/c"));
+}
+
+#[test]
+fn a_topic_for_copies_is_no_other_keys_topic() {
+    let text = "[snapshot]\ntopic = \"hunt-events\"";
+    assert_eq!(
+        refusal(text),
+        "huntd.toml:2: snapshot.topic = \"hunt-events\": choose a topic that no other key names"
+    );
+    assert_eq!(from_text("").expect("valid").snapshot.topic, None);
+    let config = from_text("[snapshot]\ntopic = \"copies\"").expect("valid");
+    assert_eq!(config.snapshot.topic.as_deref(), Some("copies"));
+    assert!(refusal("[snapshot]\nkeep = 2").contains("choose 3 to 64"));
+}
+
+#[test]
 fn other_variables_are_ignored() {
     for name in ["HUNTD_DATA", "PATH", "HUNTD_", "XHUNTD_QUEUE__BLOCKS"] {
         assert_eq!(from_variable(name, "0"), from_text(""));

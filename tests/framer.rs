@@ -18,6 +18,8 @@ fn chain_of(updates: std::ops::Range<i32>) -> Chain {
 
 fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
     let ownership = Ownership {
+        start_update: 0,
+        start_chain: Chain::default(),
         partition: 3,
         generation: 1,
         epoch: 5,

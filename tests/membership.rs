@@ -8,7 +8,7 @@ use mock::{Cluster, brokers, wait_for};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use rdkafka::types::RDKafkaRespErr;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -39,12 +39,19 @@ struct Member {
     owned: BTreeSet<i32>,
     assigned: bool,
     revocations: usize,
+    answers: Vec<(u64, bool)>,
 }
 
 impl Member {
     fn join(options: &Options) -> Member {
         let membership = Membership::join(options).expect("the topic is there");
-        Member { membership, owned: BTreeSet::new(), assigned: false, revocations: 0 }
+        Member {
+            membership,
+            owned: BTreeSet::new(),
+            assigned: false,
+            revocations: 0,
+            answers: Vec::new(),
+        }
     }
 
     fn turn(&mut self) {
@@ -65,6 +72,9 @@ impl Member {
             }
             Some(MembershipEvent::Lost(partitions)) => {
                 self.owned.retain(|partition| !partitions.contains(partition));
+            }
+            Some(MembershipEvent::Answered { question, is_member }) => {
+                self.answers.push((question, is_member));
             }
             Some(MembershipEvent::Error(error)) => panic!("{error}"),
         }
@@ -110,6 +120,30 @@ fn a_classic_group_shares_the_partitions_and_sends_no_fetch_request() {
 #[test]
 fn a_group_of_the_new_protocol_shares_the_partitions_and_sends_no_fetch_request() {
     shares_the_partitions(GroupProtocol::Consumer);
+}
+
+#[test]
+fn the_group_answers_whether_it_counts_a_member_in() {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let mut member = Member::join(&options(&cluster, GroupProtocol::Classic));
+    settle(&mut [&mut member], &[4]);
+    // The commits for lag tools are no answers.
+    member.membership.commit(&[(0, 7)]);
+    let asked = member.membership.ask(&[(0, 5), (3, 0)]);
+    wait_for("an answer", || {
+        member.turn();
+        !member.answers.is_empty()
+    });
+    assert_eq!(member.answers, [(asked, true)]);
+
+    let fenced = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID;
+    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[fenced]);
+    let asked = member.membership.ask(&[(1, 5)]);
+    wait_for("an answer", || {
+        member.turn();
+        member.answers.len() == 2
+    });
+    assert_eq!(member.answers[1], (asked, false));
 }
 
 #[test]

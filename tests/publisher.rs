@@ -9,8 +9,10 @@ use huntd::publisher::bell::Bell;
 use huntd::publisher::dead_letter::DeadLetter;
 use huntd::publisher::encode::decode_frame;
 use huntd::publisher::frame::{Compression, Format, Frame};
-use huntd::publisher::{self, DeliveryFailure, Ends, Options, Outgoing, PublisherError};
+use huntd::publisher::{self, DeliveryFailure, Ends, Options, Order, Outgoing, PublisherError};
 use huntd::queue;
+use huntd::recovery::bridge::{Bridge, Crossed, Jump};
+use huntd::recovery::mark::Mark;
 use huntd::recovery::reader::{Position, Reader, Verdict};
 use mock::{Cluster, Shard, brokers, read_partition, wait_for};
 use rdkafka::message::Message;
@@ -24,7 +26,9 @@ const QUEUE_KBYTES: usize = 4 * 1024;
 struct Running {
     inbox: queue::Sender<Outgoing>,
     free_frames: queue::Receiver<Box<Frame>>,
+    orders: queue::Sender<Order>,
     failures: queue::Receiver<DeliveryFailure>,
+    jumps: queue::Receiver<Jump>,
     bell: Arc<Bell>,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
@@ -45,15 +49,23 @@ impl Running {
             linger_us_max: 500,
             frames_per_shard: 64,
             queue_kbytes_max,
+            tick_every_ms: 0,
+            carry_players: true,
         };
         let (inbox, inbox_receiver) = queue::bounded(64);
         let (free_sender, free_frames) = queue::bounded(4096);
+        let (orders, order_receiver) = queue::bounded(SHARDS_MAX);
         let (failure_sender, failures) = queue::bounded(SHARDS_MAX);
+        let (jump_sender, jumps) = queue::bounded(SHARDS_MAX);
         let bell = Arc::new(Bell::new().expect("an eventfd"));
         let ends = Ends {
             inbox: inbox_receiver,
             free_frames: free_sender,
+            orders: order_receiver,
             failures: failure_sender,
+            jumps: jump_sender,
+            gates: queue::bounded(64).0,
+            keeper_bell: Arc::new(Bell::new().expect("an eventfd")),
             bell: bell.clone(),
         };
         let progress = Arc::new(Progress::new());
@@ -62,7 +74,43 @@ impl Running {
             let (progress, metrics) = (progress.clone(), metrics.clone());
             move || publisher::run(options, ends, progress, metrics)
         });
-        Running { inbox, free_frames, failures, bell, progress, metrics, thread, sent: 0 }
+        Running {
+            inbox,
+            free_frames,
+            orders,
+            failures,
+            jumps,
+            bell,
+            progress,
+            metrics,
+            thread,
+            sent: 0,
+        }
+    }
+
+    /// Begins a shard's ownership where its output ends now.
+    fn begin(&self, cluster: &Cluster, shard: &Shard) {
+        let output_offset = read_partition(cluster, "updates", shard.partition).len() as i64;
+        let Shard { partition, generation, epoch, next_update, next_offset, chain } = *shard;
+        let mark = Mark { output_offset, epoch, next_update, next_offset, chain };
+        let order = Order::Begin { partition, generation, mark, zones: 3 };
+        assert!(self.orders.try_send(order).is_ok(), "there is room");
+    }
+
+    /// Reads what lies between frames, as the control thread does.
+    fn bridge(&mut self, cluster: &Cluster) {
+        while let Some(jump) = self.jumps.try_receive() {
+            let mut bridge = Bridge::new(jump);
+            for record in read_partition(cluster, "updates", jump.partition) {
+                bridge.take(record.offset(), record.payload().expect("a value"));
+            }
+            let Some(Crossed::Bridged(mark)) = bridge.crossed() else {
+                panic!("{:?}", bridge.crossed());
+            };
+            let Jump { partition, generation, .. } = jump;
+            let order = Order::Bridge { partition, generation, mark };
+            assert!(self.orders.try_send(order).is_ok(), "there is room");
+        }
     }
 
     fn send(&mut self, outgoing: Outgoing) {
@@ -156,6 +204,7 @@ fn frames_arrive_in_order_in_their_own_partition_and_become_progress() {
         let cluster = topics();
         let mut running = Running::start(&cluster, format, QUEUE_KBYTES);
         let mut shards = [Shard::new(0), Shard::new(2)];
+        shards.iter().for_each(|shard| running.begin(&cluster, shard));
         for _ in 0..50 {
             for shard in &mut shards {
                 running.send_frames(shard, 4);
@@ -185,6 +234,7 @@ fn what_is_in_flight_at_the_end_is_still_delivered() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shard = Shard::new(1);
+    running.begin(&cluster, &shard);
     running.send_frames(&mut shard, 500);
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &shard);
@@ -195,6 +245,7 @@ fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Json, QUEUE_KBYTES);
     let mut shard = Shard::new(2);
+    running.begin(&cluster, &shard);
     let letter = DeadLetter {
         partition: 2,
         generation: 1,
@@ -245,13 +296,17 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shard = Shard::new(0);
+    running.begin(&cluster, &shard);
     for _ in 0..3 {
         running.send_frames(&mut shard, 40);
         cluster.broker_down(1).expect("the broker stops");
         running.send_frames(&mut shard, 40);
         assert!(!running.acked(&shard));
         cluster.broker_up(1).expect("the broker starts");
-        wait_for("acknowledgements after the outage", || running.acked(&shard));
+        wait_for("acknowledgements after the outage", || {
+            running.bridge(&cluster);
+            running.acked(&shard)
+        });
     }
     running.stop().expect("everything is acknowledged");
     // The mock does not compare sequence numbers as a broker does, so what it had appended before
@@ -268,6 +323,7 @@ fn errors_that_pass_are_retried_without_a_trace_in_the_output() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shard = Shard::new(0);
+    running.begin(&cluster, &shard);
     for error in [
         RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
         RD_KAFKA_RESP_ERR__TRANSPORT,
@@ -278,10 +334,16 @@ fn errors_that_pass_are_retried_without_a_trace_in_the_output() {
         // One request at a time: the mock takes a second one although the first has failed, where a
         // broker would refuse it by its sequence number.
         running.send(Outgoing::Frame(shard.frame(3)));
-        wait_for("an acknowledgement after the errors", || running.acked(&shard));
+        wait_for("an acknowledgement after the errors", || {
+            running.bridge(&cluster);
+            running.acked(&shard)
+        });
         cluster.clear_request_errors(RDKafkaApiKey::Produce);
         running.send_frames(&mut shard, 30);
-        wait_for("further acknowledgements", || running.acked(&shard));
+        wait_for("further acknowledgements", || {
+            running.bridge(&cluster);
+            running.acked(&shard)
+        });
     }
     assert_eq!(running.metrics.get(Counter::DeliveriesFailed), 0);
     running.stop().expect("everything is acknowledged");
@@ -293,6 +355,7 @@ fn a_full_buffer_holds_frames_back_and_loses_none() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, 1);
     let mut shard = Shard::new(0);
+    running.begin(&cluster, &shard);
     cluster.broker_down(1).expect("the broker stops");
     for number in 0..64 {
         running.send(Outgoing::Frame(shard.frame(number % 9)));
@@ -300,7 +363,10 @@ fn a_full_buffer_holds_frames_back_and_loses_none() {
     assert!(running.settled(0) == 0 && running.inbox.len() > 1, "the inbox is backed up");
     cluster.broker_up(1).expect("the broker starts");
     running.send_frames(&mut shard, 200);
-    wait_for("acknowledgements after the outage", || running.acked(&shard));
+    wait_for("acknowledgements after the outage", || {
+        running.bridge(&cluster);
+        running.acked(&shard)
+    });
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &shard);
 }
@@ -310,6 +376,7 @@ fn a_stop_while_the_broker_is_away_ends_and_says_what_is_missing() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, 1);
     let mut shard = Shard::new(0);
+    running.begin(&cluster, &shard);
     cluster.broker_down(1).expect("the broker stops");
     for _ in 0..64 {
         running.send(Outgoing::Frame(shard.frame(5)));
@@ -327,6 +394,8 @@ fn a_refused_frame_ends_its_generation_and_no_other_shard() {
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut dead = Shard::new(0);
     let mut alive = Shard::new(1);
+    running.begin(&cluster, &dead);
+    running.begin(&cluster, &alive);
     running.send_frames(&mut dead, 10);
     wait_for("the first acknowledgements", || running.acked(&dead));
     let owned = (dead.next_update, dead.next_offset, dead.chain);
@@ -346,6 +415,7 @@ fn a_refused_frame_ends_its_generation_and_no_other_shard() {
     // A newer generation begins where the output stands, under the next epoch.
     (dead.next_update, dead.next_offset, dead.chain) = owned;
     (dead.generation, dead.epoch) = (2, 2);
+    running.begin(&cluster, &dead);
     running.send_frames(&mut dead, 20);
     wait_for("the new generation's acknowledgements", || running.acked(&dead));
     assert!(running.failures.try_receive().is_none(), "one failure is reported once");
@@ -361,6 +431,7 @@ fn a_fatal_error_fails_every_shard_in_flight_and_a_new_producer_takes_over() {
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shards = [Shard::new(0), Shard::new(1)];
+    shards.iter().for_each(|shard| running.begin(&cluster, shard));
     for shard in &mut shards {
         running.send_frames(shard, 5);
     }
@@ -371,6 +442,7 @@ fn a_fatal_error_fails_every_shard_in_flight_and_a_new_producer_takes_over() {
     for shard in &mut shards {
         wait_for("the lost frames to be settled", || running.settled(shard.partition) == 5);
         *shard = Shard { generation: 2, ..Shard::new(shard.partition) };
+        running.begin(&cluster, shard);
         running.send_frames(shard, 5);
         wait_for("the new producer's acknowledgements", || running.acked(shard));
     }

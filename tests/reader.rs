@@ -41,6 +41,7 @@ fn verdict_name(verdict: Verdict) -> String {
         Verdict::Progress => "progress".to_owned(),
         Verdict::Fence => "fence".to_owned(),
         Verdict::Skip { offset } => format!("skip {offset}"),
+        Verdict::Genesis => "genesis".to_owned(),
         Verdict::Stale => "stale".to_owned(),
         Verdict::Duplicate => "duplicate".to_owned(),
         Verdict::Gap { missing } => format!("gap of {missing}"),

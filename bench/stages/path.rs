@@ -134,6 +134,8 @@ impl Path {
             published: 0,
             published_chain: Chain::default(),
             published_offset: 0,
+            start_update: 0,
+            start_chain: Chain::default(),
             start_offset: 0,
         };
         Path {
@@ -373,7 +375,7 @@ fn stage_apply(path: &mut Path, block: &Block) {
         framer.supply(free_frames.pop().expect("frames go round"));
     }
     let updates = framer.updates().expect("a block's updates fit an empty frame");
-    let applied = shard.apply_all(&block.events, updates, |_| {});
+    let applied = shard.apply_all(&block.events, updates, |_, _, _| {});
     assert_eq!(applied, block.events.len(), "a block's updates fit an empty frame");
 }
 

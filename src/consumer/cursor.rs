@@ -37,6 +37,8 @@ pub struct Cursor {
     pub retry_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 before the first.
     pub epoch: Cell<i32>,
+    /// Input offsets to pass over, in ascending order: their records took the engine down.
+    pub skips: Box<[i64]>,
     /// Why the input cannot be read any further: one sentence with the offset.
     fault: RefCell<Option<String>>,
 }
@@ -54,7 +56,7 @@ pub enum CursorState {
 
 impl Cursor {
     /// A cursor at the first offset to decode.
-    pub fn new(partition: i32, generation: u32, position: i64) -> Rc<Cursor> {
+    pub fn new(partition: i32, generation: u32, position: i64, skips: Box<[i64]>) -> Rc<Cursor> {
         Rc::new(Cursor {
             partition,
             generation,
@@ -67,6 +69,7 @@ impl Cursor {
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             retry_at: Cell::new(None),
             epoch: Cell::new(-1),
+            skips,
             fault: RefCell::new(None),
         })
     }
@@ -77,6 +80,11 @@ impl Cursor {
         self.state.get() == CursorState::Live
             && self.blocks_out.get() <= self.blocks_max.get() / 2
             && self.retry_at.get().is_none_or(|at| at <= now)
+    }
+
+    /// The input offsets to pass over from this one on: nearly always none.
+    pub fn skips_from(&self, offset: i64) -> &[i64] {
+        &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
     }
 
     /// The next Fetch asks for what follows the received batches.

@@ -107,7 +107,8 @@ impl Decoding {
     ) -> Result<bool, BatchError> {
         let header = batch.header;
         let mut records = batch.open(self.outlet.next_offset(), &mut self.decompressor)?;
-        while fill(&mut self.decoder, &mut records, self.outlet.block())? == Filled::Block {
+        let skips = cursor.skips_from(header.base_offset);
+        while fill(&mut self.decoder, &mut records, self.outlet.block(), skips)? == Filled::Block {
             self.outlet.stamp(&header);
             self.outlet.send(cursor).await;
             if !self.outlet.begin(cursor).await {
@@ -131,12 +132,17 @@ fn fill(
     decoder: &mut Decoder,
     records: &mut Records<'_>,
     block: &mut Block,
+    skips: &[i64],
 ) -> Result<Filled, BatchError> {
     while block.has_room() {
         let Some(record) = records.next_record()? else { return Ok(Filled::Records) };
         let origin = Origin { offset: record.offset, time_ms: record.timestamp_ms };
         block.next_offset = record.offset + 1;
-        match decoder.decode(origin, record.value.as_deref()) {
+        let decoded = match skips.binary_search(&record.offset) {
+            Ok(_) => Err(Reject::Poison),
+            Err(_) => decoder.decode(origin, record.value.as_deref()),
+        };
+        match decoded {
             Ok(event) => block.events.push(event),
             Err(reject) => block.rejects.push(Rejected::new(reject, &record)),
         }

@@ -15,7 +15,8 @@ use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two statistics of librdkafka.
@@ -34,6 +35,13 @@ pub enum MembershipEvent {
     Revoked(Vec<i32>),
     /// These are somebody else's already: drop them, publish nothing more.
     Lost(Vec<i32>),
+    /// The group has answered [`Membership::ask`] with this number: whether we are a member.
+    Answered {
+        /// The question's number.
+        question: u64,
+        /// Whether what it asked for is still ours.
+        is_member: bool,
+    },
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),
 }
@@ -71,8 +79,10 @@ impl MembershipError {
 /// One member of the group.
 pub struct Membership {
     options: Options,
-    consumer: BaseConsumer<Callbacks>,
+    consumer: Arc<BaseConsumer<Callbacks>>,
     rebalances: mpsc::Receiver<Rebalance>,
+    asker: Option<Asker>,
+    questions: u64,
     /// Partitions of the revocation that was not answered yet.
     releasing: Option<Vec<i32>>,
     partitions: i32,
@@ -82,6 +92,7 @@ enum Rebalance {
     Assigned(Vec<i32>),
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
+    Answered { question: u64, is_member: bool },
 }
 
 impl Membership {
@@ -96,14 +107,19 @@ impl Membership {
             fetch_requests: AtomicU64::new(0),
             statistics: AtomicU64::new(0),
         };
+        let answers = callbacks.rebalances.clone();
         let consumer: BaseConsumer<Callbacks> =
             config(options).create_with_context(callbacks).map_err(refused)?;
         let partitions = partitions(&consumer, options)?;
         consumer.subscribe(&[&options.input_topic]).map_err(refused)?;
+        let consumer = Arc::new(consumer);
+        let asker = Asker::start(consumer.clone(), answers)?;
         Ok(Membership {
             options: options.clone(),
             consumer,
             rebalances,
+            asker: Some(asker),
+            questions: 0,
             releasing: None,
             partitions,
         })
@@ -136,6 +152,9 @@ impl Membership {
         match self.rebalances.try_recv().ok()? {
             Rebalance::Assigned(partitions) => Some(MembershipEvent::Assigned(partitions)),
             Rebalance::Lost(partitions) => Some(MembershipEvent::Lost(partitions)),
+            Rebalance::Answered { question, is_member } => {
+                Some(MembershipEvent::Answered { question, is_member })
+            }
             Rebalance::Revoked(partitions) => {
                 self.releasing = Some(partitions.clone());
                 Some(MembershipEvent::Revoked(partitions))
@@ -163,7 +182,21 @@ impl Membership {
         }
     }
 
-    /// The same, and waits at most so long until the broker has them: whether it has. It is asked
+    /// Asks the group whether we are still a member of its current generation: the number of the
+    /// [`MembershipEvent::Answered`] to come. A process that was stopped for long does not know
+    /// that others have taken its place, but a broker refuses the commits of such a member.
+    pub fn ask(&mut self, offsets: &[(i32, i64)]) -> u64 {
+        self.questions += 1;
+        let list = self.offset_list(offsets);
+        let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
+        asker
+            .questions
+            .send((self.questions, list))
+            .expect("the asker listens until it is dropped");
+        self.questions
+    }
+
+    /// Commits, and waits at most so long until the broker has them: whether it has. It is asked
     /// for them, because librdkafka's own blocking commit has no time limit.
     pub fn commit_and_wait(&mut self, offsets: &[(i32, i64)], wait_max: Duration) -> bool {
         if offsets.is_empty() {
@@ -215,9 +248,39 @@ impl Drop for Membership {
         // Closing the consumer, which comes next, waits for an answer to every revocation.
         self.consumer.context().leaving.store(true, Ordering::Relaxed);
         self.release();
+        // Its end of the consumer has to go before the consumer can be closed.
+        if let Some(Asker { questions, thread }) = self.asker.take() {
+            drop(questions);
+            thread.join().expect("a panic in any thread ends the process");
+        }
         if self.rebalances.try_iter().any(|rebalance| matches!(rebalance, Rebalance::Revoked(_))) {
             answer_revocation(&self.consumer);
         }
+    }
+}
+
+/// A thread that asks the group: librdkafka's commits either wait without a limit or tell nothing.
+struct Asker {
+    questions: mpsc::Sender<(u64, TopicPartitionList)>,
+    thread: JoinHandle<()>,
+}
+
+impl Asker {
+    fn start(
+        consumer: Arc<BaseConsumer<Callbacks>>,
+        answers: mpsc::Sender<Rebalance>,
+    ) -> Result<Asker, MembershipError> {
+        let (questions, asked) = mpsc::channel::<(u64, TopicPartitionList)>();
+        let ask = move || {
+            for (question, list) in asked {
+                let is_member = consumer.commit(&list, CommitMode::Sync).is_ok();
+                // The other end is gone only while the membership is being dropped.
+                answers.send(Rebalance::Answered { question, is_member }).ok();
+            }
+        };
+        let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);
+        let thread = thread.map_err(|error| MembershipError::Refused(error.to_string()))?;
+        Ok(Asker { questions, thread })
     }
 }
 

@@ -49,11 +49,14 @@ pub enum Reject {
     /// A field that every event, or this type of event, must have.
     #[error("a field that this type of event requires is missing")]
     MissingField,
+    /// Whatever it is, it took the engine down again and again: every replay passes over it.
+    #[error("the record took the engine down, so every replay passes over it")]
+    Poison,
 }
 
 impl Reject {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Reject; 14] = [
+    pub const ALL: [Reject; 15] = [
         Reject::NullValue,
         Reject::EmptyValue,
         Reject::TooLong,
@@ -68,6 +71,7 @@ impl Reject {
         Reject::OutOfRange,
         Reject::UnknownType,
         Reject::MissingField,
+        Reject::Poison,
     ];
 
     /// The name in metrics and dead letters.
@@ -87,6 +91,7 @@ impl Reject {
             Reject::OutOfRange => "out_of_range",
             Reject::UnknownType => "unknown_type",
             Reject::MissingField => "missing_field",
+            Reject::Poison => "poison",
         }
     }
 }

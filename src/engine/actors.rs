@@ -9,8 +9,8 @@ use std::hint::black_box;
 /// All actors, by row.
 #[derive(Clone, Debug)]
 pub struct Actors {
-    bodies: Table<Body, 7>,
-    packs: Table<Pack, 16>,
+    pub(crate) bodies: Table<Body, 7>,
+    pub(crate) packs: Table<Pack, 16>,
     index: Index,
     /// Rows below `used` that are free again.
     free: Vec<u32>,

@@ -59,3 +59,79 @@ impl<T, const ROWS: usize> IndexMut<u32> for Chunks<T, ROWS> {
         &mut self.chunks[at as usize / ROWS].0[at as usize % ROWS]
     }
 }
+
+/// What chunks held when a capture began, of those that were written since.
+#[derive(Clone, Debug)]
+pub struct Shadow<T, const ROWS: usize> {
+    /// The first chunk that is still to be read.
+    from: usize,
+    /// Chunks that are still to be read, from there on; 0 without a capture.
+    left: usize,
+    /// By chunk.
+    copies: Vec<Option<Box<Chunk<T, ROWS>>>>,
+    /// Copies that are not needed any more, for the next ones.
+    spare: Vec<Box<Chunk<T, ROWS>>>,
+}
+
+impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
+    /// Nothing is captured.
+    pub fn none() -> Shadow<T, ROWS> {
+        Shadow { from: 0, left: 0, copies: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Begins a capture of all values that exist.
+    pub fn begin(&mut self, chunks: &Chunks<T, ROWS>) {
+        assert!(self.left == 0, "one capture at a time");
+        if self.copies.len() < chunks.chunks_max {
+            self.copies.resize_with(chunks.chunks_max, || None);
+            self.spare.reserve(chunks.chunks_max);
+        }
+        (self.from, self.left) = (0, chunks.chunks.len());
+    }
+
+    /// To be called before each write.
+    #[inline]
+    pub fn before_write(&mut self, chunks: &Chunks<T, ROWS>, at: u32) {
+        let chunk = at as usize / ROWS;
+        if chunk.wrapping_sub(self.from) < self.left && self.copies[chunk].is_none() {
+            self.copy(chunks, chunk);
+        }
+    }
+
+    #[cold]
+    fn copy(&mut self, chunks: &Chunks<T, ROWS>, chunk: usize) {
+        let original = &chunks.chunks[chunk];
+        let copy = match self.spare.pop() {
+            Some(mut spare) => {
+                spare.0.copy_from_slice(&original.0);
+                spare
+            }
+            None => original.clone(),
+        };
+        self.copies[chunk] = Some(copy);
+    }
+
+    /// A value as it was when the capture began, unless it was passed.
+    pub fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
+        match self.copies.get(at as usize / ROWS) {
+            Some(Some(copy)) => &copy.0[at as usize % ROWS],
+            _ => &chunks[at],
+        }
+    }
+
+    /// What lies before this value will not be read any more.
+    pub fn pass(&mut self, at: u32) {
+        let end = self.from + self.left;
+        let from = (at as usize / ROWS).min(end);
+        while self.from < from {
+            self.spare.extend(self.copies[self.from].take());
+            self.from += 1;
+        }
+        self.left = end - self.from;
+    }
+
+    /// Ends the capture.
+    pub fn end(&mut self) {
+        self.pass(u32::MAX);
+    }
+}

@@ -41,7 +41,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 /// The players that left last, in a ring: a new one takes the oldest one's place.
 #[derive(Clone, Debug)]
 pub struct Tombstones {
-    rows: Table<Tombstone, 3>,
+    pub(crate) rows: Table<Tombstone, 3>,
     index: Index,
     next: u32,
 }
@@ -88,18 +88,12 @@ impl Tombstones {
         Some(tombstone)
     }
 
-    /// All tombstones as words.
-    pub fn encode(&self, out: &mut Vec<u64>) {
-        let rows = 0..self.rows.count();
-        let kept = rows.filter(|row| self.rows.row(*row).player_id != 0);
-        out.extend([self.next, self.index.count()].map(u64::from));
-        out.extend(kept.flat_map(|row| {
-            let [player_id, seq, crossings] = self.rows.row(row).to_words();
-            [row.into(), player_id, seq, crossings]
-        }));
+    /// The row that is written next, and how many are not empty: what a capture notes at once.
+    pub(crate) fn noted(&self) -> [u32; 2] {
+        [self.next, self.index.count()]
     }
 
-    /// The tombstones that [`Tombstones::encode`] wrote.
+    /// The tombstones that a capture told.
     pub fn decode(words: &mut Words) -> Option<Tombstones> {
         let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
         let mut tombstones = Tombstones::none();

@@ -185,9 +185,9 @@ impl Lying {
 pub struct Hunts {
     hunts: Table<Hunt, 6>,
     /// By slot, then by number.
-    treasures: [Column<Treasure>; HUNTS_MAX],
+    pub(crate) treasures: [Column<Treasure>; HUNTS_MAX],
     /// By slot, then by rank.
-    finishers: [Table<Finisher, 2>; HUNTS_MAX],
+    pub(crate) finishers: [Table<Finisher, 2>; HUNTS_MAX],
     finisher_index: [Index; HUNTS_MAX],
     /// By slot, a bit for each treasure that lies: what follows from the treasures.
     lying: [Lying; HUNTS_MAX],
@@ -326,20 +326,7 @@ impl Hunts {
         self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
-    /// All hunts as words.
-    pub fn encode(&self, out: &mut Vec<u64>) {
-        out.push(self.last_hunt.into());
-        for slot in 0..HUNTS_MAX {
-            let hunt = *self.hunt(slot);
-            out.extend(hunt.to_words());
-            out.extend((0..hunt.tried).flat_map(|at| self.treasure(slot, at).to_words()));
-            let left = hunt.told..hunt.finishers;
-            out.extend(left.flat_map(|rank| self.finisher(slot, rank).to_words()));
-            self.paths[slot].encode(out);
-        }
-    }
-
-    /// The hunts that [`Hunts::encode`] wrote, whose treasures this lays on the tiles.
+    /// The hunts that a capture told, whose treasures this lays on the tiles.
     pub fn decode(tiles: &mut Tiles, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;

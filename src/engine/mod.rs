@@ -33,6 +33,8 @@ pub mod tiles;
 
 pub mod walk;
 
+pub mod capture;
+
 pub mod state;
 
 pub mod table;
@@ -49,6 +51,7 @@ pub mod mix;
 mod tests;
 
 use actors::Actors;
+use capture::Capture;
 use change::Change;
 use clock::Clock;
 use crossing::{Crossing, Tombstones};
@@ -85,6 +88,7 @@ pub struct Shard {
     tombstones: Tombstones,
     tiles: Tiles,
     hunts: Hunts,
+    capture: Capture,
 }
 
 /// Events that [`Shard::apply_all`] looks ahead: as many reads as a core has in flight.
@@ -128,8 +132,14 @@ impl Shard {
             tombstones: Tombstones::none(),
             tiles: Tiles::new(&rules.world, actors_max),
             hunts: Hunts::new(rules.world.tiles()),
+            capture: Capture::default(),
             rules,
         }
+    }
+
+    /// The input partition that it is the state of.
+    pub fn partition(&self) -> u16 {
+        self.partition
     }
 
     /// The rules that it plays by.
@@ -151,12 +161,12 @@ impl Shard {
     }
 
     /// Applies events as long as the updates have room for one more, and tells what became of
-    /// each. Returns how many there were.
+    /// each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,
         events: &[Event],
         updates: &mut Updates,
-        mut tell_outcome: impl FnMut(Outcome),
+        mut tell_outcome: impl FnMut(&Event, Outcome, &[Update]),
     ) -> usize {
         let mut applied = 0;
         let mut rows = self.look_ahead(&[NO_ROW; EVENTS_AHEAD], events);
@@ -166,7 +176,9 @@ impl Shard {
                 if !updates.has_room() {
                     return applied;
                 }
-                tell_outcome(self.apply_at(row, event, updates));
+                let before = updates.len();
+                let outcome = self.apply_at(row, event, updates);
+                tell_outcome(event, outcome, &updates.as_slice()[before..]);
                 applied += 1;
             }
             rows = next_rows;

@@ -24,7 +24,7 @@ const _: () = assert!(TREASURES_MAX <= 1 << 12 && PATH_DISTANCE_MAX < 1 << 10);
 /// What is known of one tile, in one word: a step of the search reads five tiles and writes as
 /// many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Label(u64);
+pub(crate) struct Label(u64);
 
 /// A part of a label: its lowest bit, and how many.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ impl Row<1> for Label {
 
 /// The first tile of a bucket, plus one; 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Head(u32);
+pub(crate) struct Head(u32);
 
 impl Row<1> for Head {
     const IDENTITY: Identity = Identity::Number;
@@ -121,15 +121,15 @@ impl Row<1> for Head {
     }
 }
 
-const BUCKETS: u32 = PATH_DISTANCE_MAX + 1;
+pub(crate) const BUCKETS: u32 = PATH_DISTANCE_MAX + 1;
 
 /// The cache. [`Path::prepare`] it, [`Path::seed`] every treasure, then [`Path::step`];
 /// at the end [`Path::stop`] and [`Path::wipe`] it.
 #[derive(Clone, Debug)]
 pub struct Path {
-    labels: Column<Label>,
+    pub(crate) labels: Column<Label>,
     /// The frontier: tiles whose neighbours are to be labelled, by distance.
-    buckets: Column<Head>,
+    pub(crate) buckets: Column<Head>,
     /// Tiles that are ready; the others have no labels.
     prepared: u32,
     /// No bucket below this one holds a tile.
@@ -333,14 +333,13 @@ impl Path {
         unreachable!("the tile that a label came from has the same treasure and keeps its label")
     }
 
-    /// The cache as words: how many there are follows from `prepared`, the first.
-    pub fn encode(&self, out: &mut Vec<u64>) {
-        out.extend([self.prepared, self.clear_first, self.lowest].map(u64::from));
-        out.extend((0..self.prepared).flat_map(|tile| self.labels.row(tile).to_words()));
-        out.extend((self.lowest..BUCKETS).flat_map(|at| self.buckets.row(at).to_words()));
+    /// Tiles that are ready, the first tile to clear, the lowest bucket: what a capture notes at
+    /// once. Labels of all those tiles follow, then all buckets from that one on.
+    pub(crate) fn noted(&self) -> [u32; 3] {
+        [self.prepared, self.clear_first, self.lowest]
     }
 
-    /// Takes over what [`Path::encode`] wrote. `None`: the words are no cache of these tiles and
+    /// Takes over what a capture told. `None`: the words are no cache of these tiles and
     /// treasures.
     pub fn decode(&mut self, tiles: u32, treasures: u16, words: &mut Words) -> Option<()> {
         let number = |word: u64, max: u32| u32::try_from(word).ok().filter(|at| *at <= max);

@@ -1,7 +1,8 @@
-//! A shard's state as bytes, and back.
+//! A shard's state from bytes.
 //!
-//! Little-endian words: what the rows say, and nothing that follows from them. The bytes end with
-//! the digest, so what is read back is what was written, or an error.
+//! Little-endian words: what the rows say, and nothing that follows from them, as
+//! [`Shard::begin_capture`] tells them. The bytes end with the digest, so what is read back is what
+//! was told, or an error.
 
 use crate::engine::Shard;
 use crate::engine::actor::{Body, Pack};
@@ -14,7 +15,7 @@ use crate::engine::table::Row;
 use std::sync::Arc;
 
 /// First word of an encoded state: its name and the format's version.
-const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x01");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x01");
 
 /// Why bytes are no state to go on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,24 +73,6 @@ impl<'a> Words<'a> {
 }
 
 impl Shard {
-    /// Appends the whole state.
-    pub fn encode_state(&self, out: &mut Vec<u8>) {
-        let mut words = vec![FORMAT, self.rules.hash().into(), self.partition.into()];
-        words.extend(self.clock.to_words());
-        words.extend([self.last_tick, self.actors.count().into()]);
-        for row in 0..self.actors.rows() {
-            if self.actors.body(row).player_id != 0 {
-                words.extend(self.actors.body(row).to_words());
-                words.extend(self.actors.pack(row).to_words());
-            }
-        }
-        self.tombstones.encode(&mut words);
-        self.hunts.encode(&mut words);
-        words.push(self.digest());
-        out.reserve(words.len() * 8);
-        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-    }
-
     /// The shard whose state these bytes are.
     pub fn decode_state(bytes: &[u8], rules: Arc<Rules>) -> Result<Shard, StateError> {
         let words = &mut Words::new(bytes);

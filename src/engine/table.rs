@@ -3,7 +3,7 @@
 //! All that decides a shard's future stands in tables and columns. What stands beside them
 //! (indexes, lists, trees) follows from the rows and is built again after a restart.
 
-use crate::engine::chunks::Chunks;
+use crate::engine::chunks::{Chunks, Shadow};
 use crate::engine::mix;
 use crate::limits::{CHUNK_ROWS, CHUNK_WORDS};
 
@@ -38,6 +38,7 @@ struct Kept<R> {
 #[derive(Clone, Debug)]
 pub struct Table<R, const WORDS: usize> {
     rows: Chunks<Kept<R>, CHUNK_ROWS>,
+    shadow: Shadow<Kept<R>, CHUNK_ROWS>,
     salt: u64,
     digest: u64,
 }
@@ -45,7 +46,8 @@ pub struct Table<R, const WORDS: usize> {
 impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
     pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
-        Table { rows: Chunks::new(rows_max), salt: mix::salt(salt), digest: 0 }
+        let salt = mix::salt(salt);
+        Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, digest: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -84,9 +86,30 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
             Identity::Number => words.iter().all(|word| *word == 0),
         };
         let hash = if empty { 0 } else { mix::hash(&words, salt) };
+        self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
         *kept = Kept { row, hash };
+    }
+
+    /// Begins a capture: from now on [`Table::captured`] says what rows were at this moment.
+    pub fn begin_capture(&mut self) {
+        self.shadow.begin(&self.rows);
+    }
+
+    /// A row as it was when the capture began, or as it is if there is no capture.
+    pub fn captured(&self, number: u32) -> &R {
+        &self.shadow.read(&self.rows, number).row
+    }
+
+    /// Rows below this one will not be read any more for the capture.
+    pub fn pass_captured(&mut self, number: u32) {
+        self.shadow.pass(number);
+    }
+
+    /// Ends the capture.
+    pub fn end_capture(&mut self) {
+        self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.
@@ -103,6 +126,7 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
 #[derive(Clone, Debug)]
 pub struct Column<R> {
     rows: Chunks<R, CHUNK_WORDS>,
+    shadow: Shadow<R, CHUNK_WORDS>,
     salt: u64,
     sum: u128,
 }
@@ -110,7 +134,8 @@ pub struct Column<R> {
 impl<R: Row<1>> Column<R> {
     /// No rows yet. Equal rows of columns with different salts have different keys.
     pub fn new(rows_max: usize, salt: u64) -> Column<R> {
-        Column { rows: Chunks::new(rows_max), salt: mix::salt(salt), sum: 0 }
+        let salt = mix::salt(salt);
+        Column { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, sum: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
@@ -133,11 +158,32 @@ impl<R: Row<1>> Column<R> {
     /// The write barrier: the only way in which a row changes.
     #[inline]
     pub fn write(&mut self, number: u32, row: R) {
+        self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         let ([before], [after]) = (kept.to_words(), row.to_words());
         *kept = row;
         let key = mix::fold(self.salt ^ u64::from(number), mix::KEYS[0]) | 1;
         self.sum = self.sum.wrapping_add(mix::difference(before, after, key));
+    }
+
+    /// Begins a capture: from now on [`Column::captured`] says what rows were at this moment.
+    pub fn begin_capture(&mut self) {
+        self.shadow.begin(&self.rows);
+    }
+
+    /// A row as it was when the capture began, or as it is if there is no capture.
+    pub fn captured(&self, number: u32) -> R {
+        *self.shadow.read(&self.rows, number)
+    }
+
+    /// Rows below this one will not be read any more for the capture.
+    pub fn pass_captured(&mut self, number: u32) {
+        self.shadow.pass(number);
+    }
+
+    /// Ends the capture.
+    pub fn end_capture(&mut self) {
+        self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.

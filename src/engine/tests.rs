@@ -286,6 +286,31 @@ proptest! {
     }
 
     #[test]
+    fn a_capture_that_is_taken_between_events_is_the_state_at_its_beginning(
+        events in events(200), split: prop::sample::Index, pieces: [u8; 8],
+    ) {
+        let (before, after) = events.split_at(split.index(events.len()));
+        let mut shard = new_shard();
+        play(&mut shard, before);
+        let (mut expected, mut bytes) = (Vec::new(), Vec::new());
+        shard.clone().encode_state(&mut expected);
+        let promised = shard.begin_capture();
+        let mut pieces = pieces.iter().cycle();
+        let mut after = after.iter();
+        loop {
+            if let Some(event) = after.next() {
+                play(&mut shard, std::slice::from_ref(event));
+            }
+            let bytes_max = bytes.len() + usize::from(*pieces.next().unwrap()) * 4 / 8 * 8 + 8;
+            if shard.tell_capture(&mut bytes, bytes_max) == capture::Captured::Whole {
+                break;
+            }
+        }
+        prop_assert_eq!(promised, bytes.len() as u64);
+        prop_assert!(bytes == expected);
+    }
+
+    #[test]
     fn a_state_with_a_changed_bit_or_a_missing_end_is_not_read(
         events in events(60), at: prop::sample::Index, bit in 0u8..8, cut: prop::sample::Index,
     ) {

@@ -82,6 +82,7 @@ fn kind_name(kind: FrameKind) -> &'static str {
         FrameKind::Updates => "updates",
         FrameKind::Fence => "fence",
         FrameKind::Skip => "skip",
+        FrameKind::Genesis => "genesis",
     }
 }
 
@@ -192,6 +193,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         1 => FrameKind::Updates,
         2 => FrameKind::Fence,
         3 => FrameKind::Skip,
+        4 => FrameKind::Genesis,
         _ => return Err(FrameError::Field("kind")),
     };
     let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::NotAFrame)?;
@@ -228,6 +230,7 @@ fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
         b"updates" => FrameKind::Updates,
         b"fence" => FrameKind::Fence,
         b"skip" => FrameKind::Skip,
+        b"genesis" => FrameKind::Genesis,
         _ => return Err(FrameError::Field("kind")),
     };
     let mut header = FrameHeader {

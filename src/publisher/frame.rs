@@ -13,6 +13,8 @@ pub enum FrameKind {
     Fence = 2,
     /// An input record that every replay passes over, because it takes the engine down.
     Skip = 3,
+    /// The world begins anew: an operator's answer to a state that cannot be had any more.
+    Genesis = 4,
 }
 
 /// How frames are written.
@@ -69,7 +71,7 @@ pub struct FrameHeader {
     /// How many updates follow.
     pub count: u32,
     /// The input offset up to which (exclusive) the shard has seen its input. In a skip, the offset
-    /// after the record to pass over.
+    /// after the record to pass over; in a genesis, the first one that the new world sees.
     pub next_offset: i64,
     /// Hash of all that decides what an input means: rules, limits, decoder, engine version.
     pub ruleset: u32,

@@ -29,8 +29,12 @@ pub struct Ownership {
     pub published_chain: Chain,
     /// Input offset that they account for: by then a replay has made them all.
     pub published_offset: i64,
-    /// Where the shard's input begins.
+    /// The first input offset to apply.
     pub start_offset: i64,
+    /// Number of the first update that comes of it.
+    pub start_update: u64,
+    /// The chain over all updates before that.
+    pub start_chain: Chain,
 }
 
 /// Cuts one shard's updates into frames.
@@ -64,13 +68,13 @@ pub enum Sealed {
 }
 
 impl Framer {
-    /// A framer for a shard whose replay begins with update 0.
+    /// A framer for a shard that goes on where its state was taken.
     pub fn new(ownership: Ownership, now: Instant) -> Framer {
         let start = ownership.start_offset;
         Framer {
             ownership,
-            next_update: 0,
-            chain: Chain::default(),
+            next_update: ownership.start_update,
+            chain: ownership.start_chain,
             frame: None,
             next_offset: start,
             sent_offset: start,
@@ -114,6 +118,16 @@ impl Framer {
     pub fn advance(&mut self, next_offset: i64) {
         assert!(self.next_offset <= next_offset);
         self.next_offset = next_offset;
+    }
+
+    /// What it was told of the output.
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// The chain over all updates that were sealed.
+    pub fn chain(&self) -> Chain {
+        self.chain
     }
 
     /// Number of the next update to be made after those that were sealed.

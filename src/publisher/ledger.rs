@@ -1,15 +1,25 @@
-//! What is on its way to the broker, shard by shard, and how far the acknowledged part reaches.
+//! What is on its way to the broker, shard by shard, and how far the verified part reaches.
 //!
-//! Frames of a shard are acknowledged in order; its dead letters go to another topic and are not.
-//! So each shard keeps a window of everything it sent, in order, and its acknowledged offset moves
-//! only over a prefix that is acknowledged without a gap.
+//! Each shard keeps a window of everything it sent, in order. Frames are verified in order, as the
+//! log has them; dead letters and departures go to other topics and are acknowledged when they
+//! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in
+//! the same window: it is gated when it comes to the front.
 
 use crate::limits::SHARDS_MAX;
+use crate::publisher::frame::FrameHeader;
+use crate::publisher::{Capture, Gate};
+use crate::recovery::bridge::Jump;
+use crate::recovery::mark::Mark;
+use crate::recovery::verified::{Ack, Verified};
 use std::collections::VecDeque;
 
 /// The windows of all shards, by partition number.
 pub struct Ledger {
     shards: Vec<Window>,
+    /// Captures that came to the front of their window.
+    gates: VecDeque<Gate>,
+    /// Records between frames of ours that have to be read.
+    jumps: VecDeque<Jump>,
 }
 
 impl Default for Ledger {
@@ -18,7 +28,7 @@ impl Default for Ledger {
     }
 }
 
-/// Names one sent frame or dead letter until its delivery is reported.
+/// Names one sent record until its delivery is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The shard's partition.
@@ -29,6 +39,17 @@ pub struct Receipt {
     pub sequence: u64,
 }
 
+/// What an acknowledgement has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Nothing.
+    Nothing,
+    /// Everything of the shard before this input offset is acknowledged and verified.
+    UpTo(i64),
+    /// A reader does not take our frames as we sent them: the ownership has failed.
+    Unverified(&'static str),
+}
+
 /// What one shard has sent in its latest generation.
 #[derive(Default)]
 struct Window {
@@ -37,74 +58,158 @@ struct Window {
     /// Sequence of the window's first entry.
     first: u64,
     entries: VecDeque<Entry>,
+    /// Entries at the window's front that are verified as far as they can be.
+    verified_entries: usize,
+    /// How far the log is verified; `None` before the first generation.
+    verified: Option<Verified>,
+    /// Where a reader stands after all that has left the window.
+    mark: Mark,
+    /// Somebody is reading what lies before our next frame.
+    is_jumping: bool,
 }
 
-struct Entry {
-    /// `None` for a dead letter, which does not move the offset by itself.
-    next_offset: Option<i64>,
-    acked: bool,
+/// What stands in a window.
+enum Entry {
+    /// A frame that nothing was heard of.
+    Frame(FrameHeader),
+    /// One that is acknowledged at this output offset.
+    Acked(FrameHeader, i64),
+    /// One that a reader has accepted, and where the reader stands behind it.
+    Verified(Mark),
+    /// A dead letter or an own record of the input, and whether it is acknowledged.
+    Beside { acked: bool },
+    /// It is acknowledged when what is before it is.
+    Capture(Capture),
 }
 
 impl Ledger {
     /// Nothing was sent.
     pub fn new() -> Ledger {
-        Ledger { shards: (0..SHARDS_MAX).map(|_| Window::default()).collect() }
+        Ledger {
+            shards: (0..SHARDS_MAX).map(|_| Window::default()).collect(),
+            gates: VecDeque::new(),
+            jumps: VecDeque::new(),
+        }
     }
 
-    /// Whether something of this generation may still be sent: not when a newer one has begun, and
-    /// not after a failed delivery. The first call with a newer generation begins it.
+    /// A generation begins: its frames will stand behind this mark.
+    pub fn begin(&mut self, partition: i32, generation: u32, mark: Mark) {
+        let window = self.window(partition);
+        assert!(generation > window.generation, "generations count up");
+        window.clear();
+        window.generation = generation;
+        window.failed = false;
+        window.verified = Some(Verified::new(mark));
+        window.mark = mark;
+    }
+
+    /// Whether something of this generation may be sent: not before it has begun, not when a newer
+    /// one has, and not after it failed.
     pub fn admits(&mut self, partition: i32, generation: u32) -> bool {
         let window = self.window(partition);
-        if generation > window.generation {
-            window.generation = generation;
-            window.failed = false;
-            window.first += window.entries.len() as u64;
-            window.entries.clear();
-        }
         generation == window.generation && !window.failed
     }
 
-    /// The receipt of what is sent next. `next_offset` is a frame's, `None` for a dead letter.
+    /// The receipt of what is sent next.
     pub fn receipt(&mut self, partition: i32) -> Receipt {
         let window = self.window(partition);
         let sequence = window.first + window.entries.len() as u64;
         Receipt { partition, generation: window.generation, sequence }
     }
 
-    /// The receipt's frame or dead letter is in the producer's hands.
-    pub fn sent(&mut self, receipt: Receipt, next_offset: Option<i64>) {
+    /// The receipt's record is in the producer's hands. `header` is a frame's, `None` for what goes
+    /// to another topic.
+    pub fn sent(&mut self, receipt: Receipt, header: Option<FrameHeader>) {
         assert_eq!(receipt, self.receipt(receipt.partition), "sent in another order");
-        self.window(receipt.partition).entries.push_back(Entry { next_offset, acked: false });
+        self.window(receipt.partition).entries.push_back(match header {
+            Some(header) => Entry::Frame(header),
+            None => Entry::Beside { acked: false },
+        });
     }
 
-    /// The broker has acknowledged it: the offset up to which everything of the shard is
-    /// acknowledged, if that has moved. Of an older or a failed generation nothing counts.
-    pub fn acked(&mut self, receipt: Receipt) -> Option<i64> {
+    /// A capture was begun after all that was sent so far.
+    pub fn captured(&mut self, capture: Capture) {
+        self.window(capture.partition).entries.push_back(Entry::Capture(capture));
+        let _moved = self.settle(capture.partition);
+    }
+
+    /// The broker has acknowledged it, at this offset of its topic. Of an older or a failed
+    /// generation nothing counts.
+    pub fn acked(&mut self, receipt: Receipt, offset: i64) -> Settled {
         let window = self.window(receipt.partition);
         if receipt.generation != window.generation || window.failed {
-            return None;
+            return Settled::Nothing;
         }
-        let index = (receipt.sequence - window.first) as usize;
-        assert!(!window.entries[index].acked, "delivered twice");
-        window.entries[index].acked = true;
-        let mut moved = None;
-        while window.entries.front().is_some_and(|entry| entry.acked) {
-            let entry = window.entries.pop_front().expect("the front was there");
-            window.first += 1;
-            moved = entry.next_offset.or(moved);
-        }
-        moved
+        let entry = &mut window.entries[(receipt.sequence - window.first) as usize];
+        *entry = match entry {
+            Entry::Frame(header) => Entry::Acked(*header, offset),
+            Entry::Beside { acked: false } => Entry::Beside { acked: true },
+            _ => panic!("delivered twice"),
+        };
+        self.settle(receipt.partition)
     }
 
-    /// Its delivery failed: whether that is news, and not the consequence of an earlier failure or
-    /// of a generation that is over.
+    /// Somebody has read what lies before our next frame, and it is nobody else's fence.
+    pub fn bridge(&mut self, partition: i32, generation: u32, mark: Mark) -> Settled {
+        let window = self.window(partition);
+        if generation != window.generation || window.failed || !window.is_jumping {
+            return Settled::Nothing;
+        }
+        window.is_jumping = false;
+        window.verified.as_mut().expect("it has begun").bridge(mark);
+        self.settle(partition)
+    }
+
+    /// A capture before which everything is acknowledged.
+    pub fn next_gate(&mut self) -> Option<Gate> {
+        self.gates.pop_front()
+    }
+
+    /// Records between frames of ours, to be read by somebody.
+    pub fn next_jump(&mut self) -> Option<Jump> {
+        self.jumps.pop_front()
+    }
+
+    fn settle(&mut self, partition: i32) -> Settled {
+        let Ledger { shards, gates, jumps } = self;
+        let window = &mut shards[usize::try_from(partition).expect("not negative")];
+        let generation = window.generation;
+        match window.verify() {
+            Ok(None) => {}
+            Ok(Some((from, to))) => jumps.push_back(Jump { partition, generation, from, to }),
+            Err(sentence) => return Settled::Unverified(sentence),
+        }
+        let mut moved = false;
+        while let Some(entry) = window.entries.front().filter(|entry| entry.is_done()) {
+            match *entry {
+                Entry::Verified(mark) => {
+                    window.mark = mark;
+                    moved = true;
+                }
+                Entry::Capture(Capture { capture, .. }) => {
+                    let mark = window.mark;
+                    gates.push_back(Gate { partition, generation, capture, mark });
+                }
+                Entry::Frame(_) | Entry::Acked(..) | Entry::Beside { .. } => {}
+            }
+            window.entries.pop_front();
+            window.first += 1;
+            window.verified_entries = window.verified_entries.saturating_sub(1);
+        }
+        match moved {
+            true => Settled::UpTo(window.mark.next_offset),
+            false => Settled::Nothing,
+        }
+    }
+
+    /// A delivery failed, or is worth nothing: whether that is news, and not the consequence of an
+    /// earlier failure or of a generation that is over.
     pub fn failed(&mut self, partition: i32, generation: u32) -> bool {
         let window = self.window(partition);
         let news = generation == window.generation && !window.failed;
         if news {
             window.failed = true;
-            window.first += window.entries.len() as u64;
-            window.entries.clear();
+            window.clear();
         }
         news
     }
@@ -121,57 +226,191 @@ impl Ledger {
     }
 }
 
+impl Window {
+    fn clear(&mut self) {
+        self.first += self.entries.len() as u64;
+        self.entries.clear();
+        self.verified_entries = 0;
+        self.is_jumping = false;
+    }
+
+    /// Verifies the acknowledged frames, in their order, up to the first that is not acknowledged.
+    /// At a jump it stops: from where, and to which output offset, the log has to be read.
+    fn verify(&mut self) -> Result<Option<(Mark, i64)>, &'static str> {
+        let Some(verified) = &mut self.verified else { return Ok(None) };
+        while !self.is_jumping
+            && let Some(entry) = self.entries.get_mut(self.verified_entries)
+        {
+            match entry {
+                Entry::Frame(_) => break,
+                Entry::Acked(header, output_offset) => match verified.ack(*output_offset, header) {
+                    Ack::Counts => *entry = Entry::Verified(verified.mark()),
+                    Ack::Jump => {
+                        self.is_jumping = true;
+                        return Ok(Some((verified.mark(), *output_offset)));
+                    }
+                    Ack::Misplaced => return Err("frames stand in another order than sent"),
+                    Ack::NotAccepted => return Err("readers do not accept a frame"),
+                },
+                Entry::Verified(_) | Entry::Beside { .. } | Entry::Capture(_) => {}
+            }
+            self.verified_entries += 1;
+        }
+        Ok(None)
+    }
+}
+
+impl Entry {
+    fn is_done(&self) -> bool {
+        match self {
+            Entry::Verified(_) | Entry::Capture(_) => true,
+            Entry::Beside { acked } => *acked,
+            Entry::Frame(_) | Entry::Acked(..) => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::publisher::frame::{Chain, Frame};
 
-    fn send(ledger: &mut Ledger, partition: i32, next_offset: Option<i64>) -> Receipt {
-        let receipt = ledger.receipt(partition);
-        ledger.sent(receipt, next_offset);
+    const FENCE: Mark =
+        Mark { output_offset: 100, epoch: 3, next_update: 0, next_offset: 5, chain: Chain(0) };
+
+    /// Sends a frame of so many updates that covers the input up to this offset.
+    fn send(ledger: &mut Ledger, first_update: u64, count: u32, next_offset: i64) -> Receipt {
+        let header = FrameHeader {
+            epoch: 3,
+            first_update,
+            count,
+            next_offset,
+            chain: Chain(first_update + u64::from(count)),
+            ..Frame::new().header
+        };
+        let receipt = ledger.receipt(PARTITION);
+        ledger.sent(receipt, Some(header));
         receipt
     }
 
+    fn send_letter(ledger: &mut Ledger) -> Receipt {
+        let receipt = ledger.receipt(PARTITION);
+        ledger.sent(receipt, None);
+        receipt
+    }
+
+    fn begun() -> Ledger {
+        let mut ledger = Ledger::new();
+        assert!(!ledger.admits(PARTITION, 1));
+        ledger.begin(PARTITION, 1, FENCE);
+        assert!(ledger.admits(PARTITION, 1));
+        ledger
+    }
+
+    fn capture(number: u64) -> Capture {
+        let (next_update, next_offset) = (0, 10);
+        Capture { partition: PARTITION, generation: 1, capture: number, next_update, next_offset }
+    }
+
+    const PARTITION: i32 = 3;
+
     #[test]
     fn the_acked_offset_waits_for_dead_letters_before_a_frame() {
-        let mut ledger = Ledger::new();
-        assert!(ledger.admits(3, 1));
-        let first = send(&mut ledger, 3, Some(10));
-        let letter = send(&mut ledger, 3, None);
-        let second = send(&mut ledger, 3, Some(20));
-        let third = send(&mut ledger, 3, Some(30));
-        assert_eq!(ledger.acked(first), Some(10));
-        assert_eq!(ledger.acked(second), None);
-        assert_eq!(ledger.acked(third), None);
-        assert_eq!(ledger.acked(letter), Some(30));
+        let mut ledger = begun();
+        let first = send(&mut ledger, 0, 2, 10);
+        let letter = send_letter(&mut ledger);
+        let second = send(&mut ledger, 2, 1, 20);
+        let third = send(&mut ledger, 3, 0, 30);
+        assert_eq!(ledger.acked(first, 100), Settled::UpTo(10));
+        assert_eq!(ledger.acked(second, 101), Settled::Nothing);
+        assert_eq!(ledger.acked(third, 102), Settled::Nothing);
+        assert_eq!(ledger.acked(letter, 7), Settled::UpTo(30));
+        assert!(ledger.waiting().is_empty());
+    }
+
+    #[test]
+    fn a_capture_is_gated_when_everything_before_it_is_verified_and_nothing_after_it() {
+        let mut ledger = begun();
+        ledger.captured(capture(6));
+        assert_eq!(ledger.next_gate().map(|gate| gate.mark), Some(FENCE));
+        let frame = send(&mut ledger, 0, 2, 10);
+        let letter = send_letter(&mut ledger);
+        ledger.captured(capture(7));
+        let later = send(&mut ledger, 2, 3, 20);
+        assert_eq!(ledger.acked(frame, 100), Settled::UpTo(10));
+        assert_eq!(ledger.next_gate(), None);
+        assert_eq!(ledger.acked(later, 101), Settled::Nothing);
+        assert_eq!(ledger.acked(letter, 5), Settled::UpTo(20));
+        let gate = ledger.next_gate().expect("everything before it is acknowledged");
+        assert_eq!((gate.partition, gate.generation, gate.capture), (PARTITION, 1, 7));
+        let mark =
+            Mark { output_offset: 101, epoch: 3, next_update: 2, next_offset: 10, chain: Chain(2) };
+        assert_eq!(gate.mark, mark);
+        ledger.captured(capture(8));
+        assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(102));
+    }
+
+    #[test]
+    fn behind_a_jump_nothing_counts_until_it_is_bridged() {
+        let mut ledger = begun();
+        let first = send(&mut ledger, 0, 1, 10);
+        let second = send(&mut ledger, 1, 1, 20);
+        ledger.captured(capture(7));
+        assert_eq!(ledger.acked(first, 103), Settled::Nothing);
+        let (partition, generation) = (PARTITION, 1);
+        let jump = Jump { partition, generation, from: FENCE, to: 103 };
+        assert_eq!(ledger.next_jump(), Some(jump));
+        assert_eq!(ledger.acked(second, 104), Settled::Nothing);
+        assert_eq!((ledger.next_jump(), ledger.next_gate()), (None, None));
+        let mark = Mark { output_offset: 103, ..FENCE };
+        assert_eq!(ledger.bridge(PARTITION, 7, mark), Settled::Nothing);
+        assert_eq!(ledger.bridge(PARTITION, 1, mark), Settled::UpTo(20));
+        assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(105));
+    }
+
+    #[test]
+    fn frames_that_a_reader_does_not_accept_fail_their_generation() {
+        let mut ledger = begun();
+        let first = send(&mut ledger, 0, 1, 10);
+        let second = send(&mut ledger, 1, 1, 20);
+        assert!(matches!(ledger.acked(second, 100), Settled::Nothing));
+        assert!(matches!(ledger.acked(first, 101), Settled::Nothing));
+        assert!(ledger.next_jump().is_some());
+        let mark = Mark { output_offset: 101, ..FENCE };
+        assert!(matches!(ledger.bridge(PARTITION, 1, mark), Settled::Unverified(_)));
+
+        let mut ledger = begun();
+        let beyond = send(&mut ledger, 4, 1, 10);
+        assert!(matches!(ledger.acked(beyond, 100), Settled::Unverified(_)));
+        assert!(ledger.failed(PARTITION, 1));
     }
 
     #[test]
     fn deliveries_of_an_older_generation_do_not_count() {
-        let mut ledger = Ledger::new();
-        assert!(ledger.admits(0, 1));
-        let old = send(&mut ledger, 0, Some(10));
-        assert!(ledger.admits(0, 2));
-        assert!(!ledger.admits(0, 1));
-        let new = send(&mut ledger, 0, Some(5));
-        assert_eq!(ledger.acked(old), None);
-        assert!(!ledger.failed(0, 1));
-        assert_eq!(ledger.acked(new), Some(5));
+        let mut ledger = begun();
+        let old = send(&mut ledger, 0, 1, 10);
+        ledger.begin(PARTITION, 2, FENCE);
+        assert!(!ledger.admits(PARTITION, 1));
+        let new = send(&mut ledger, 0, 1, 15);
+        assert_eq!(ledger.acked(old, 100), Settled::Nothing);
+        assert!(!ledger.failed(PARTITION, 1));
+        assert_eq!(ledger.acked(new, 100), Settled::UpTo(15));
     }
 
     #[test]
     fn a_failure_is_news_once_and_ends_its_generation() {
-        let mut ledger = Ledger::new();
-        assert!(ledger.admits(0, 1));
-        let first = send(&mut ledger, 0, Some(10));
-        let second = send(&mut ledger, 0, Some(20));
-        assert_eq!(ledger.waiting(), [(0, 1)]);
+        let mut ledger = begun();
+        let first = send(&mut ledger, 0, 1, 10);
+        let second = send(&mut ledger, 1, 1, 20);
+        ledger.captured(capture(7));
+        assert_eq!(ledger.waiting(), [(PARTITION, 1)]);
         assert!(ledger.failed(first.partition, first.generation));
         assert!(!ledger.failed(second.partition, second.generation));
-        assert!(!ledger.admits(0, 1));
-        assert_eq!(ledger.acked(second), None);
-        assert!(ledger.waiting().is_empty());
-        assert!(ledger.admits(0, 2));
-        let next = send(&mut ledger, 0, Some(20));
-        assert_eq!(ledger.acked(next), Some(20));
+        assert!(!ledger.admits(PARTITION, 1));
+        assert_eq!(ledger.acked(second, 101), Settled::Nothing);
+        assert!(ledger.waiting().is_empty() && ledger.next_gate().is_none());
+        ledger.begin(PARTITION, 2, FENCE);
+        let next = send(&mut ledger, 0, 2, 20);
+        assert_eq!(ledger.acked(next, 100), Settled::UpTo(20));
     }
 }

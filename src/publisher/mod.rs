@@ -6,30 +6,33 @@
 
 pub mod bell;
 pub mod dead_letter;
+pub mod departure;
 pub mod encode;
+pub mod event_json;
 pub mod frame;
 pub mod framer;
 pub mod ledger;
 pub mod line;
 pub mod producer;
+mod publishing;
+pub mod ticker;
 pub mod update_json;
 
-use crate::limits::{
-    PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
-};
-use crate::metrics::{Counter, Gauge, Metrics};
+use crate::limits::{RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX};
+use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::queue;
+use crate::recovery::bridge::Jump;
+use crate::recovery::mark::Mark;
 use bell::Bell;
 use dead_letter::DeadLetter;
+use departure::Departure;
 use frame::{Compression, Format, Frame};
-use ledger::{Ledger, Receipt};
-use producer::{Delivery, Failure, Producer, ProducerError, SendError};
-use std::collections::VecDeque;
+use producer::ProducerError;
+use publishing::{Inbox, Publisher};
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// What the publisher is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,10 @@ pub struct Options {
     pub frames_per_shard: usize,
     /// KiB of encoded frames that may wait for the broker, over all shards.
     pub queue_kbytes_max: usize,
+    /// Milliseconds between two ticks of a partition that is ours; 0: none.
+    pub tick_every_ms: u32,
+    /// Whether players that leave for another zone are appended to its input.
+    pub carry_players: bool,
 }
 
 /// What the hot thread hands over.
@@ -62,6 +69,81 @@ pub enum Outgoing {
     Frame(Box<Frame>),
     /// A record that is no event. It comes before the frame that covers its offset.
     DeadLetter(Box<DeadLetter>),
+    /// A player that goes to another zone: a record for that zone's input. It comes before any
+    /// capture of a state that the player has left.
+    Departure(Departure),
+    /// A capture of the shard's state was begun after everything that came before this. It is sent
+    /// nowhere, and gated when all of that is acknowledged.
+    Capture(Capture),
+}
+
+impl Outgoing {
+    /// Bytes that it takes on its way at most.
+    pub fn bytes_max(&self) -> u64 {
+        let bytes = match self {
+            Outgoing::Frame(frame) => frame.updates.len() * UPDATE_JSON_BYTES_MAX,
+            Outgoing::DeadLetter(letter) => {
+                let part = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+                part(&letter.key) + part(&letter.value)
+            }
+            Outgoing::Departure(_) => 0,
+            Outgoing::Capture(_) => return 0,
+        };
+        (bytes + RECORD_HEAD_BYTES_MAX) as u64
+    }
+}
+
+/// Which capture of a shard's state, and where it was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that captured.
+    pub generation: u32,
+    /// Number of the capture within this process.
+    pub capture: u64,
+    /// Number of the first update that the state has not made.
+    pub next_update: u64,
+    /// The first input offset that the state has not seen.
+    pub next_offset: i64,
+}
+
+/// Every frame and dead letter before a capture is acknowledged: its state may be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that captured.
+    pub generation: u32,
+    /// Number of the capture within this process.
+    pub capture: u64,
+    /// What a reader of the output makes of all that is acknowledged.
+    pub mark: Mark,
+}
+
+/// What the control thread tells the publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// An ownership begins. Nothing of it is sent before.
+    Begin {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership.
+        generation: u32,
+        /// Behind its fence: where its frames will stand.
+        mark: Mark,
+        /// Zones there are: partitions of the input.
+        zones: i32,
+    },
+    /// What lies before the frame that a [`Jump`] told of was read, and is nobody's fence.
+    Bridge {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership.
+        generation: u32,
+        /// Where the frame stands.
+        mark: Mark,
+    },
 }
 
 /// A frame or dead letter that the broker does not have and will not get.
@@ -99,8 +181,16 @@ pub struct Ends {
     pub inbox: queue::Receiver<Outgoing>,
     /// Takes sent frames back, empty or not.
     pub free_frames: queue::Sender<Box<Frame>>,
+    /// From the control thread.
+    pub orders: queue::Receiver<Order>,
     /// Takes failures, one a shard and generation.
     pub failures: queue::Sender<DeliveryFailure>,
+    /// Takes jumps, one at a time of a shard.
+    pub jumps: queue::Sender<Jump>,
+    /// Takes the gates of captures. Whoever has none has no receiver either.
+    pub gates: queue::Sender<Gate>,
+    /// Rung after a gate.
+    pub keeper_bell: Arc<Bell>,
     /// Rung after the inbox was filled.
     pub bell: Arc<Bell>,
 }
@@ -114,6 +204,8 @@ pub fn run(
 ) -> Result<(), PublisherError> {
     let mut publisher = Publisher::new(options, ends, progress, metrics)?;
     loop {
+        publisher.take_orders();
+        publisher.tick();
         let inbox = publisher.send_batch();
         publisher.reap(Duration::ZERO)?;
         match inbox {
@@ -123,294 +215,4 @@ pub fn run(
             Inbox::Ended => return publisher.finish(),
         }
     }
-}
-
-/// How the inbox was found.
-enum Inbox {
-    /// There may be more.
-    Full,
-    /// There was no more.
-    Empty,
-    /// librdkafka's buffer is full; what came next is held.
-    Stuck,
-    /// There will be no more.
-    Ended,
-}
-
-struct Publisher {
-    options: Options,
-    ends: Ends,
-    progress: Arc<Progress>,
-    metrics: Arc<Metrics>,
-    producer: Producer<Sent>,
-    ledger: Ledger,
-    /// Taken from the inbox, and not taken by librdkafka yet.
-    held: Option<Outgoing>,
-    /// Failures that the queue had no room for.
-    unreported: VecDeque<DeliveryFailure>,
-    /// The frame that is being encoded.
-    bytes: Vec<u8>,
-    /// Bytes of the frames that wait for their acknowledgement.
-    in_flight_bytes: usize,
-    /// Set once nobody sends any more.
-    flush_end: Option<Instant>,
-}
-
-/// What is remembered of a frame or dead letter until its delivery is reported.
-struct Sent {
-    receipt: Receipt,
-    /// `None` for a dead letter.
-    frame: Option<SentFrame>,
-}
-
-struct SentFrame {
-    /// Length of the encoded frame.
-    bytes: usize,
-    /// `ts_us` of the newest update.
-    newest_us: Option<i64>,
-}
-
-impl Publisher {
-    fn new(
-        options: Options,
-        ends: Ends,
-        progress: Arc<Progress>,
-        metrics: Arc<Metrics>,
-    ) -> Result<Publisher, PublisherError> {
-        let producer = Producer::new(&options)?;
-        Ok(Publisher {
-            options,
-            ends,
-            progress,
-            metrics,
-            producer,
-            ledger: Ledger::new(),
-            held: None,
-            unreported: VecDeque::new(),
-            bytes: Vec::new(),
-            in_flight_bytes: 0,
-            flush_end: None,
-        })
-    }
-
-    /// Sends what waits in the inbox, a bounded number.
-    fn send_batch(&mut self) -> Inbox {
-        for _ in 0..PUBLISHER_BATCH_MAX {
-            let outgoing = match self.held.take() {
-                Some(outgoing) => outgoing,
-                None => match self.receive() {
-                    Poll::Ready(Some(outgoing)) => outgoing,
-                    Poll::Ready(None) => return Inbox::Ended,
-                    Poll::Pending => return Inbox::Empty,
-                },
-            };
-            self.held = self.send(outgoing);
-            if self.held.is_some() {
-                return Inbox::Stuck;
-            }
-        }
-        Inbox::Full
-    }
-
-    /// The queue's own waker is not used: the bell wakes this thread.
-    fn receive(&mut self) -> Poll<Option<Outgoing>> {
-        self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
-    }
-
-    /// Sends one item, or drops it with its failed generation. What comes back has to wait.
-    fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
-        let (partition, generation) = match &outgoing {
-            Outgoing::Frame(frame) => (frame.partition, frame.generation),
-            Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
-        };
-        if !self.ledger.admits(partition, generation) {
-            self.give_back(outgoing);
-            return None;
-        }
-        let receipt = self.ledger.receipt(partition);
-        match self.produce(&outgoing, receipt) {
-            Ok(next_offset) => {
-                self.ledger.sent(receipt, next_offset);
-                if let Outgoing::Frame(frame) = outgoing {
-                    self.recycle(frame);
-                }
-                None
-            }
-            Err(SendError::Full) => Some(outgoing),
-            Err(SendError::Refused(failure)) => {
-                self.fail(partition, generation, failure);
-                self.give_back(outgoing);
-                None
-            }
-        }
-    }
-
-    /// Hands one item to librdkafka, which copies it. A frame's `next_offset`, if it was one.
-    fn produce(&mut self, outgoing: &Outgoing, receipt: Receipt) -> Result<Option<i64>, SendError> {
-        match outgoing {
-            Outgoing::Frame(frame) => {
-                let updates = frame.updates.as_slice();
-                self.bytes.clear();
-                encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
-                let newest_us = updates.last().map(|update| update.ts_us());
-                let bytes = self.bytes.len();
-                let sent = Sent { receipt, frame: Some(SentFrame { bytes, newest_us }) };
-                let topic = &self.options.output_topic;
-                self.producer.send_frame(topic, frame.partition, &self.bytes, sent)?;
-                self.in_flight_bytes += bytes;
-                if let Some(received_at) = frame.received_at.filter(|_| !updates.is_empty()) {
-                    self.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
-                }
-                Ok(Some(frame.header.next_offset))
-            }
-            Outgoing::DeadLetter(letter) => {
-                let Options { dead_letter_topic, input_topic, .. } = &self.options;
-                let sent = Sent { receipt, frame: None };
-                self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Handles all deliveries that are known, waiting at most so long for the first.
-    fn reap(&mut self, wait_max: Duration) -> Result<(), PublisherError> {
-        let mut wait = wait_max;
-        loop {
-            self.producer.poll(wait);
-            wait = Duration::ZERO;
-            let mut reported = false;
-            if let Some(sentence) = self.producer.fatal_error() {
-                self.replace_producer(&sentence)?;
-            }
-            let now_us = now_us();
-            while let Some(delivery) = self.producer.next_delivery() {
-                reported = true;
-                self.settle(delivery, now_us);
-            }
-            if !reported {
-                break;
-            }
-        }
-        self.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
-        self.report_failures();
-        Ok(())
-    }
-
-    fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
-        let Sent { receipt, frame } = delivery.receipt;
-        self.count_settled(receipt.partition);
-        self.in_flight_bytes -= frame.as_ref().map_or(0, |frame| frame.bytes);
-        if let Some(failure) = delivery.failure {
-            self.metrics.add(Counter::DeliveriesFailed, 1);
-            self.fail(receipt.partition, receipt.generation, failure);
-            return;
-        }
-        match frame {
-            Some(frame) => {
-                self.metrics.add(Counter::FramesAcked, 1);
-                if let Some(newest_us) = frame.newest_us {
-                    self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
-                }
-            }
-            None => self.metrics.add(Counter::DeadLettersAcked, 1),
-        }
-        if let Some(acked) = self.ledger.acked(receipt) {
-            self.progress.shard(receipt.partition).acked.set(acked);
-        }
-    }
-
-    /// A fatal error has made the producer useless: all that it still had is lost for its shards.
-    fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
-        for (partition, generation) in self.ledger.waiting() {
-            let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
-            self.fail(partition, generation, failure);
-        }
-        let old = std::mem::replace(&mut self.producer, Producer::new(&self.options)?);
-        let now_us = now_us();
-        for delivery in old.abandon() {
-            self.settle(delivery, now_us);
-        }
-        Ok(())
-    }
-
-    fn fail(&mut self, partition: i32, generation: u32, failure: Failure) {
-        if self.ledger.failed(partition, generation) {
-            let Failure { sentence, is_too_large: is_final } = failure;
-            let failure = DeliveryFailure { partition, generation, sentence, is_final };
-            self.unreported.push_back(failure);
-        }
-    }
-
-    fn report_failures(&mut self) {
-        while let Some(failure) = self.unreported.pop_front() {
-            if let Err(failure) = self.ends.failures.try_send(failure) {
-                self.unreported.push_front(failure);
-                return;
-            }
-        }
-    }
-
-    /// What was not sent counts as settled, so that quotas add up.
-    fn give_back(&mut self, outgoing: Outgoing) {
-        match outgoing {
-            Outgoing::Frame(frame) => {
-                self.count_settled(frame.partition);
-                self.recycle(frame);
-            }
-            Outgoing::DeadLetter(letter) => self.count_settled(letter.partition),
-        }
-    }
-
-    fn count_settled(&self, partition: i32) {
-        let settled = &self.progress.shard(partition).settled;
-        settled.set(settled.get() + 1);
-    }
-
-    /// The queue holds all frames there are, so it takes this one unless the hot thread is gone.
-    fn recycle(&mut self, frame: Box<Frame>) {
-        drop(self.ends.free_frames.try_send(frame));
-    }
-
-    /// Sleeps until the bell rings; briefly while deliveries are due, for nothing rings for them.
-    fn sleep(&mut self) -> Result<(), PublisherError> {
-        let due = self.producer.outstanding() > 0 || !self.unreported.is_empty();
-        let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
-        let inbox = &self.ends.inbox;
-        let slept = self.ends.bell.sleep(Duration::from_millis(wait_ms), || !inbox.is_empty());
-        slept.map_err(PublisherError::Bell)
-    }
-
-    /// Waits until the broker has taken something, forever while the daemon runs: that is the
-    /// backpressure. At the daemon's end it is bounded.
-    fn wait_for_room(&mut self) -> Result<(), PublisherError> {
-        if self.ends.inbox.senders_gone() && Instant::now() >= self.flush_end() {
-            let unsent = self.ends.inbox.len() + 1;
-            return Err(PublisherError::NotFlushed(self.producer.outstanding() + unsent));
-        }
-        self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))
-    }
-
-    /// When waiting for acknowledgements is over; the time begins with the first call.
-    fn flush_end(&mut self) -> Instant {
-        let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
-        *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max)
-    }
-
-    /// Waits for the last acknowledgements.
-    fn finish(mut self) -> Result<(), PublisherError> {
-        let end = self.flush_end();
-        while self.producer.outstanding() > 0 {
-            if Instant::now() >= end {
-                return Err(PublisherError::NotFlushed(self.producer.outstanding()));
-            }
-            self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))?;
-        }
-        Ok(())
-    }
-}
-
-/// Microseconds since the Unix epoch.
-fn now_us() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64)
 }

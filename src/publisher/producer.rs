@@ -10,7 +10,7 @@ use crate::publisher::dead_letter::DeadLetter;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
 };
@@ -50,6 +50,8 @@ pub struct Producer<T: Send + Sync + 'static> {
 pub struct Delivery<T> {
     /// What the sender gave along.
     pub receipt: T,
+    /// Offset that the broker gave it, if it has it.
+    pub offset: i64,
     /// Why it failed, or nothing: the broker has it.
     pub failure: Option<Failure>,
 }
@@ -90,8 +92,8 @@ impl<T: Send + Sync + 'static> Producer<T> {
         Ok(Producer { client, deliveries, outstanding: 0 })
     }
 
-    /// Takes a copy of an encoded frame for one partition of the output topic.
-    pub fn send_frame(
+    /// Takes a copy of a value for one partition of a topic.
+    pub fn send(
         &mut self,
         topic: &str,
         partition: i32,
@@ -190,8 +192,11 @@ impl<T: Send + Sync + 'static> ProducerContext for Reports<T> {
     type DeliveryOpaque = Box<T>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<T>) {
-        let failure = result.as_ref().err().map(|(error, _)| failure(error));
-        let delivery = Delivery { receipt: *receipt, failure };
+        let (offset, failure) = match result {
+            Ok(message) => (message.offset(), None),
+            Err((error, message)) => (message.offset(), Some(failure(error))),
+        };
+        let delivery = Delivery { receipt: *receipt, offset, failure };
         // The other end is gone only while the producer itself is being dropped.
         drop(self.deliveries.send(delivery));
     }

@@ -48,6 +48,8 @@ pub enum Verdict {
         /// The record's input offset.
         offset: i64,
     },
+    /// The world begins anew: nobody is there any more. Updates are numbered and chained on.
+    Genesis,
     /// Dropped: the writer does not own the shard any more.
     Stale,
     /// Dropped: everything in it was accepted earlier.
@@ -108,8 +110,28 @@ impl Reader {
         self.raise(header.epoch, 0);
         match header.kind {
             FrameKind::Skip => Verdict::Skip { offset: header.next_offset.saturating_sub(1) },
-            _ if updates.is_empty() => self.progress(header),
-            _ => self.accept(header, updates),
+            FrameKind::Genesis => self.begin_anew(header),
+            _ if header.count == 0 => self.progress(header),
+            _ => {
+                let continued = |chain: Chain, from: usize| {
+                    updates[from..].iter().fold(chain, |chain, update| chain.with(update))
+                };
+                self.accept(header, continued)
+            }
+        }
+    }
+
+    /// The same for a frame of our own, whose chain was made from its updates when it was sealed.
+    pub fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
+        match header.kind {
+            FrameKind::Updates if header.count > 0 && !self.halted => {
+                if header.epoch < self.position.epoch {
+                    return Verdict::Stale;
+                }
+                self.raise(header.epoch, 0);
+                self.accept(header, |_, _| header.chain)
+            }
+            _ => self.fold(header, &[]),
         }
     }
 
@@ -127,9 +149,26 @@ impl Reader {
         Verdict::Progress
     }
 
-    fn accept(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
+    /// A genesis counts at its place only: one that comes again later is a duplicate.
+    fn begin_anew(&mut self, header: &FrameHeader) -> Verdict {
+        if header.first_update != self.position.next_update {
+            return Verdict::Duplicate;
+        }
+        if header.chain != self.position.chain {
+            self.halted = true;
+            return Verdict::Halt;
+        }
+        self.position.next_offset = header.next_offset;
+        Verdict::Genesis
+    }
+
+    fn accept(
+        &mut self,
+        header: &FrameHeader,
+        continued: impl FnOnce(Chain, usize) -> Chain,
+    ) -> Verdict {
         let next = self.position.next_update;
-        let end = header.first_update.saturating_add(updates.len() as u64);
+        let end = header.first_update.saturating_add(u64::from(header.count));
         if end <= next {
             return Verdict::Duplicate;
         }
@@ -138,8 +177,7 @@ impl Reader {
             return Verdict::Gap { missing: header.first_update - next };
         }
         let from = (next - header.first_update) as usize;
-        let chain =
-            updates[from..].iter().fold(self.position.chain, |chain, update| chain.with(update));
+        let chain = continued(self.position.chain, from);
         if chain != header.chain {
             self.halted = true;
             return Verdict::Halt;

@@ -1,18 +1,12 @@
-//! Acquiring a shard's output: which updates it has already, and a fence against older owners.
+//! The door to output partitions for their owner: reads stretches of them, appends single frames.
 //!
-//! The end of a log is a record that we have written ourselves. To fold an output partition to its
-//! end, a mark is appended, a fence of epoch 0 that raises nothing, and the log is read until the
-//! mark arrives. Neither a high watermark nor a timeout can say as much: what a killed process left
-//! on its way to the broker may be appended later. Then the fence proper is written, one epoch
-//! above all others, and folded through as well: if the epoch is ours then, no older owner's frame
-//! counts from there on.
+//! All partitions share one consumer and one producer, so that a hundred shards are acquired in the
+//! time of one. What the records mean is decided elsewhere.
 
-use crate::limits::{
-    FENCE_ATTEMPTS_MAX, FENCE_MS_MAX, METADATA_MS_MAX, RECONNECT_MS_MAX, TAIL_STALL_MS_MAX,
-};
-use crate::publisher::encode::{decode_frame, encode};
-use crate::publisher::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
-use crate::recovery::reader::{Position, Reader, Verdict};
+use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX, RECONNECT_MS_MAX};
+use crate::publisher::encode::encode;
+use crate::publisher::frame::{Format, FrameHeader};
+use crate::recovery::acquire::Bounds;
 use crate::recovery::tail_error::TailError;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
@@ -21,13 +15,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::fs::File;
-use std::io::Read;
-use std::ops::ControlFlow;
+use std::collections::BTreeMap;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// What acquiring needs to know.
+/// What reading and fencing outputs needs to know.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Brokers to ask first, `host:port`.
@@ -42,36 +34,50 @@ pub struct Options {
     pub output_topic: String,
     /// The topic for records that are no events; it has to be there.
     pub dead_letter_topic: String,
-    /// How fences are written.
+    /// How frames are written.
     pub format: Format,
-    /// Hash of all that decides what an input means, for the fence.
+    /// Hash of all that decides what an input means, for the frames.
     pub ruleset: u32,
 }
 
-/// A shard's output is ours, and this is where it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acquired {
-    /// The epoch of our frames.
-    pub epoch: u64,
-    /// The id of our fence, to repeat it with.
-    pub fence_id: u128,
-    /// Number of the first update that the output does not hold yet.
-    pub next_update: u64,
-    /// The input offset up to which the output covers its input.
-    pub next_offset: i64,
-    /// The chain over all updates before `next_update`.
-    pub chain: Chain,
-    /// Output offset of our fence.
-    pub fence_offset: i64,
-}
-
-/// How far reading an output partition is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// Output offset of the next record.
-    pub offset: i64,
-    /// Output offset to read through.
-    pub end: i64,
+/// What happened at the output.
+#[derive(Debug)]
+pub enum TailEvent<'a> {
+    /// The next record of a partition that is being read.
+    Record {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+        /// Its value.
+        payload: &'a [u8],
+    },
+    /// Nothing is left to be read of this partition for now.
+    End {
+        /// Output partition.
+        partition: i32,
+    },
+    /// All replicas have the frame that was appended last.
+    Appended {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+    },
+    /// It was not appended, or nobody knows.
+    NotAppended {
+        /// Output partition.
+        partition: i32,
+        /// Why.
+        error: TailError,
+    },
+    /// The offset to be read is no offset of the log.
+    Truncated {
+        /// Output partition.
+        partition: i32,
+    },
+    /// The topic cannot be read or written at all.
+    Failed(TailError),
 }
 
 /// Clients for one output topic.
@@ -82,6 +88,10 @@ pub struct Tail {
     appended: mpsc::Receiver<Append>,
     /// Number of the last append.
     appends: usize,
+    /// The append that each partition waits for.
+    waiting: BTreeMap<i32, usize>,
+    /// Partitions that are being read.
+    reading: Vec<i32>,
     partitions: i32,
 }
 
@@ -100,7 +110,16 @@ impl Tail {
         let (sender, appended) = mpsc::channel();
         let producer =
             producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
-        Ok(Tail { options, consumer, producer, appended, appends: 0, partitions: output })
+        Ok(Tail {
+            options,
+            consumer,
+            producer,
+            appended,
+            appends: 0,
+            waiting: BTreeMap::new(),
+            reading: Vec::new(),
+            partitions: output,
+        })
     }
 
     /// Partitions of the input topic, and of the output topic.
@@ -108,72 +127,81 @@ impl Tail {
         self.partitions
     }
 
-    /// Makes the output of one shard ours. Blocks; `watch` sees the progress and is asked at least
-    /// every 100 ms, and right before each fence, whether to go on: not if the shard was lost
-    /// meanwhile.
-    pub fn acquire(
-        &mut self,
-        partition: i32,
-        watch: &mut dyn FnMut(Reading) -> ControlFlow<()>,
-    ) -> Result<Acquired, TailError> {
-        let acquired = self.acquire_partition(partition, watch);
-        // Fetching must stop on failure as well; that there is nothing to stop is no failure.
-        drop(self.consumer.unassign());
-        acquired
-    }
-
-    fn acquire_partition(
-        &mut self,
-        partition: i32,
-        watch: &mut dyn FnMut(Reading) -> ControlFlow<()>,
-    ) -> Result<Acquired, TailError> {
-        let mark = self.append(partition, 0, 0, watch)?;
-        let mut cursor = self.open(partition)?;
-        self.fold_through(&mut cursor, mark, watch)?;
-        for _ in 0..FENCE_ATTEMPTS_MAX {
-            let epoch = cursor.reader()?.position().epoch + 1;
-            let fence_id = random_id();
-            let fence_offset = self.append(partition, epoch, fence_id, watch)?;
-            self.fold_through(&mut cursor, fence_offset, watch)?;
-            let reader = cursor.reader()?;
-            if reader.position().epoch == epoch && reader.fence_id() == fence_id {
-                let Position { next_update, next_offset, chain, .. } = reader.position();
-                return Ok(Acquired {
-                    epoch,
-                    fence_id,
-                    next_update,
-                    next_offset,
-                    chain,
-                    fence_offset,
-                });
-            }
-        }
-        Err(TailError::Contended(partition))
-    }
-
-    /// Appends a fence and waits until all replicas have it: its offset.
-    fn append(
-        &mut self,
-        partition: i32,
-        epoch: u64,
-        fence_id: u128,
-        watch: &mut dyn FnMut(Reading) -> ControlFlow<()>,
-    ) -> Result<i64, TailError> {
-        let header = FrameHeader {
-            kind: FrameKind::Fence,
-            epoch,
-            first_update: 0,
-            count: 0,
-            next_offset: POSITION_UNKNOWN,
-            ruleset: self.options.ruleset,
-            chain: Chain::default(),
-            fence_id,
+    /// Where the logs of these partitions begin and end now, by a few requests for all of them.
+    pub fn bounds(&self, partitions: &[i32]) -> Result<BTreeMap<i32, Bounds>, TailError> {
+        let Options { input_topic, output_topic, .. } = &self.options;
+        let starts = self.list_offsets(partitions, Offset::Beginning)?;
+        let ends = self.list_offsets(partitions, Offset::End)?;
+        let bounds = |partition: &i32| {
+            let of = |offsets: &Listed, topic: &str| {
+                offsets.get(&(topic.to_owned(), *partition)).copied()
+            };
+            let found = Bounds {
+                input_start: of(&starts, input_topic)?,
+                input_end: of(&ends, input_topic)?,
+                output_start: of(&starts, output_topic)?,
+                output_end: of(&ends, output_topic)?,
+            };
+            Some((*partition, found))
         };
-        let mut bytes = Vec::new();
-        encode(self.options.format, &header, &[], &mut bytes);
-        if watch(APPENDING).is_break() {
-            return Err(TailError::Abandoned(partition));
+        let found: BTreeMap<i32, Bounds> = partitions.iter().filter_map(bounds).collect();
+        match found.len() == partitions.len() {
+            true => Ok(found),
+            false => Err(TailError::Unreachable("a partition has no leader now".to_owned())),
         }
+    }
+
+    fn list_offsets(&self, partitions: &[i32], end: Offset) -> Result<Listed, TailError> {
+        let Options { input_topic, output_topic, .. } = &self.options;
+        let mut wanted = TopicPartitionList::new();
+        for (topic, partition) in [input_topic, output_topic]
+            .into_iter()
+            .flat_map(|t| partitions.iter().map(move |p| (t, *p)))
+        {
+            wanted
+                .add_partition_offset(topic, partition, end)
+                .map_err(|error| self.failure(&error))?;
+        }
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let listed =
+            self.consumer.offsets_for_times(wanted, wait).map_err(|error| self.failure(&error))?;
+        let offset = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            element.error().ok()?;
+            let Offset::Offset(offset) = element.offset() else { return None };
+            Some(((element.topic().to_owned(), element.partition()), offset))
+        };
+        Ok(listed.elements().iter().filter_map(offset).collect())
+    }
+
+    /// Begins to read a partition here, or goes on here.
+    pub fn read(&mut self, partition: i32, from: i64) -> Result<(), TailError> {
+        self.stop_reading(partition);
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
+            .and_then(|()| self.consumer.incremental_assign(&list))
+            .map_err(|error| self.failure(&error))?;
+        self.reading.push(partition);
+        Ok(())
+    }
+
+    /// Ends reading a partition.
+    pub fn stop_reading(&mut self, partition: i32) {
+        let Some(place) = self.reading.iter().position(|reading| *reading == partition) else {
+            return;
+        };
+        self.reading.swap_remove(place);
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&self.options.output_topic, partition);
+        if let Err(error) = self.consumer.incremental_unassign(&list) {
+            tracing::debug!(%error, partition, "an output partition is not let go");
+        }
+    }
+
+    /// Appends a frame without updates. What became of it is an event; of an earlier one of the
+    /// same partition nothing is heard any more.
+    pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TailError> {
+        let mut bytes = Vec::new();
+        encode(self.options.format, header, &[], &mut bytes);
         self.appends += 1;
         let record = BaseRecord::<'_, (), [u8], usize>::with_opaque_to(
             &self.options.output_topic,
@@ -181,89 +209,76 @@ impl Tail {
         );
         let record = record.partition(partition).payload(&bytes);
         self.producer.send(record).map_err(|(error, _)| self.failure(&error))?;
-        loop {
-            self.producer.poll(WATCH_EVERY);
-            // The producer reports every record within FENCE_MS_MAX, one way or the other.
-            let appended = self.appended.try_iter().find(|append| append.number == self.appends);
-            if let Some(append) = appended {
-                return append.offset.map_err(|error| self.failure(&error));
-            }
-            if watch(APPENDING).is_break() {
-                return Err(TailError::Abandoned(partition));
-            }
-        }
-    }
-
-    /// Starts to read the partition at its first record.
-    fn open(&self, partition: i32) -> Result<Cursor, TailError> {
-        let topic = &self.options.output_topic;
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let (start, _) = self
-            .consumer
-            .fetch_watermarks(topic, partition, wait)
-            .map_err(|error| self.failure(&error))?;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(topic, partition, Offset::Offset(start))
-            .and_then(|()| self.consumer.assign(&list))
-            .map_err(|error| self.failure(&error))?;
-        // At the log's very start nothing was accepted yet; later, a reader has to join.
-        let reader = (start == 0).then(Reader::new);
-        Ok(Cursor { partition, next: start, reader })
-    }
-
-    fn fold_through(
-        &self,
-        cursor: &mut Cursor,
-        end: i64,
-        watch: &mut dyn FnMut(Reading) -> ControlFlow<()>,
-    ) -> Result<(), TailError> {
-        let stall_max = Duration::from_millis(TAIL_STALL_MS_MAX);
-        let mut last_record = Instant::now();
-        let mut last_watch: Option<Instant> = None;
-        while cursor.next <= end {
-            if last_watch.is_none_or(|at| at.elapsed() >= WATCH_EVERY) {
-                last_watch = Some(Instant::now());
-                if watch(Reading { offset: cursor.next, end }).is_break() {
-                    return Err(TailError::Abandoned(cursor.partition));
-                }
-            }
-            match self.consumer.poll(WATCH_EVERY) {
-                Some(Ok(message)) => {
-                    last_record = Instant::now();
-                    cursor.fold(message.offset(), message.payload(), end)?;
-                }
-                Some(Err(error)) => self.tolerate(cursor.partition, &error)?,
-                None => {}
-            }
-            if last_record.elapsed() >= stall_max {
-                let sentence = format!("no record of the output for {} s", stall_max.as_secs());
-                return Err(TailError::Unreachable(sentence));
-            }
-        }
+        self.waiting.insert(partition, self.appends);
         Ok(())
     }
 
+    /// Hands over what has happened, waiting at most so long for the first of it.
+    pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(TailEvent<'_>)) {
+        let mut wait = wait_max;
+        if !self.waiting.is_empty() {
+            self.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
+            self.take_appended(&mut take);
+            wait = wait.min(LOOK);
+        }
+        if self.reading.is_empty() {
+            if self.waiting.is_empty() {
+                // Somebody else is waited for, who does not wake us.
+                std::thread::sleep(wait.min(LOOK));
+            }
+            return;
+        }
+        for _ in 0..RECORDS_PER_POLL {
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => take(TailEvent::Record {
+                    partition: message.partition(),
+                    offset: message.offset(),
+                    payload: message.payload().unwrap_or_default(),
+                }),
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    take(TailEvent::End { partition });
+                }
+                Some(Err(error)) => self.tolerate(&error, &mut take),
+                None => return,
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    fn take_appended(&mut self, take: &mut impl FnMut(TailEvent<'_>)) {
+        for append in self.appended.try_iter() {
+            let waits = |(_, number): &(&i32, &usize)| **number == append.number;
+            let Some(partition) = self.waiting.iter().find(waits).map(|(partition, _)| *partition)
+            else {
+                continue;
+            };
+            self.waiting.remove(&partition);
+            match append.offset {
+                Ok(offset) => take(TailEvent::Appended { partition, offset }),
+                Err(error) => {
+                    let error = passing(failure(&self.options.output_topic, &error));
+                    take(TailEvent::NotAppended { partition, error });
+                }
+            }
+        }
+    }
+
     /// Lost connections come back, or reading stalls for too long; anything else is final.
-    fn tolerate(&self, partition: i32, error: &KafkaError) -> Result<(), TailError> {
+    fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(TailEvent<'_>)) {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset) => {
-                Err(TailError::Truncated(partition))
+                // librdkafka does not say which partition it was: one alone is being looked for.
+                self.reading.iter().for_each(|partition| {
+                    take(TailEvent::Truncated { partition: *partition });
+                });
             }
             Some(
                 RDKafkaErrorCode::UnknownTopicOrPartition
                 | RDKafkaErrorCode::UnknownTopic
                 | RDKafkaErrorCode::TopicAuthorizationFailed,
-            ) => Err(self.failure(error)),
-            _ => Ok(()),
+            ) => take(TailEvent::Failed(self.failure(error))),
+            _ => {}
         }
-    }
-
-    /// The first offset that an input partition still holds.
-    pub fn input_start(&self, partition: i32) -> Result<i64, TailError> {
-        let topic = &self.options.input_topic;
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let watermarks = self.consumer.fetch_watermarks(topic, partition, wait);
-        watermarks.map(|(start, _)| start).map_err(|error| passing(failure(topic, &error)))
     }
 
     fn failure(&self, error: &KafkaError) -> TailError {
@@ -271,49 +286,16 @@ impl Tail {
     }
 }
 
-const WATCH_EVERY: Duration = Duration::from_millis(100);
+/// Offsets by topic and partition.
+type Listed = BTreeMap<(String, i32), i64>;
 
-/// What the watch sees while a fence is on its way: nothing is read.
-const APPENDING: Reading = Reading { offset: 0, end: 0 };
+/// Time between two looks at what does not wake us.
+const LOOK: Duration = Duration::from_millis(1);
 
-/// Where one output partition is being read.
-struct Cursor {
-    partition: i32,
-    next: i64,
-    /// `None` until a reader can join a log whose start is gone.
-    reader: Option<Reader>,
-}
+/// Records that are handed over before the caller looks at other things again.
+const RECORDS_PER_POLL: usize = 256;
 
-impl Cursor {
-    /// Takes one record. Offsets may skip what is no record, but never `end`, which we wrote.
-    fn fold(&mut self, offset: i64, payload: Option<&[u8]>, end: i64) -> Result<(), TailError> {
-        if offset > end {
-            return Err(TailError::Truncated(self.partition));
-        }
-        self.next = offset + 1;
-        // What is no frame counts for no reader.
-        let Ok((header, updates)) = decode_frame(payload.unwrap_or_default()) else {
-            tracing::warn!(self.partition, offset, "a record of the output topic is no frame");
-            return Ok(());
-        };
-        match &mut self.reader {
-            Some(reader) => match reader.fold(&header, &updates) {
-                Verdict::Halt => Err(TailError::Damaged { partition: self.partition, offset }),
-                _ => Ok(()),
-            },
-            None => {
-                self.reader = Reader::join(&header);
-                Ok(())
-            }
-        }
-    }
-
-    fn reader(&self) -> Result<&Reader, TailError> {
-        self.reader.as_ref().ok_or(TailError::StartGone(self.partition))
-    }
-}
-
-/// What became of a fence. One that was given up may be reported while another is waited for.
+/// What became of an append. One that was given up may be reported while another is waited for.
 struct Append {
     number: usize,
     offset: Result<i64, KafkaError>,
@@ -400,6 +382,7 @@ fn consumer_config(options: &Options) -> ClientConfig {
         .set("group.id", &options.group)
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
+        .set("enable.partition.eof", "true")
         .set("auto.offset.reset", "error")
         .set("allow.auto.create.topics", "false")
         .set("check.crcs", "true")
@@ -407,7 +390,7 @@ fn consumer_config(options: &Options) -> ClientConfig {
         .set("isolation.level", "read_uncommitted")
         .set("fetch.wait.max.ms", "10")
         .set("fetch.queue.backoff.ms", "1")
-        .set("queued.max.messages.kbytes", "16384");
+        .set("queued.max.messages.kbytes", "65536");
     config
 }
 
@@ -419,13 +402,4 @@ fn producer_config(options: &Options) -> ClientConfig {
         .set("message.timeout.ms", FENCE_MS_MAX.to_string())
         .set("queue.buffering.max.ms", "0");
     config
-}
-
-/// 128 random bits, never 0. Another acquisition must not have the same, and nothing else matters.
-fn random_id() -> u128 {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut bytes))
-        .expect("every Linux system has /dev/urandom");
-    u128::from_ne_bytes(bytes).max(1)
 }

@@ -55,6 +55,9 @@ pub enum Verb {
     /// Apply events offline: updates and digest of each shard.
     #[command(long_about = help::REPLAY)]
     Replay(ReplayArgs),
+    /// List, verify or drop the snapshots in a state directory.
+    #[command(long_about = help::SNAPSHOT)]
+    Snapshot(SnapshotArgs),
     /// Print the updates of an output topic, as a reader should take them.
     #[command(long_about = help::TAP)]
     Tap(TapArgs),
@@ -69,6 +72,9 @@ pub struct RunArgs {
     /// The configuration; config/huntd.toml has every key.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+    /// Begin each shard anew, with an empty world, that would be refused otherwise.
+    #[arg(long)]
+    pub genesis: bool,
 }
 
 /// Arguments of `check`.
@@ -202,6 +208,36 @@ pub struct ReplayArgs {
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `snapshot`.
+#[derive(Clone, Debug, Args)]
+pub struct SnapshotArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: SnapshotVerb,
+}
+
+/// What can be done with snapshots.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SnapshotVerb {
+    /// Print what each snapshot says of itself, the newest first.
+    List(SnapshotChoice),
+    /// Read each snapshot to its end and restore it.
+    Verify(SnapshotChoice),
+    /// Remove snapshots. The daemon must not run.
+    Drop(SnapshotChoice),
+}
+
+/// Which snapshots.
+#[derive(Clone, Debug, Args)]
+pub struct SnapshotChoice {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Only this partition's.
+    #[arg(long, value_name = "P")]
+    pub partition: Option<u16>,
 }
 
 /// Arguments of `tap`.

@@ -6,7 +6,8 @@
 use super::settings::{ConfigError, Place, Settings};
 use crate::consumer::GroupProtocol;
 use crate::publisher::frame::{Compression, Format};
-use crate::{consumer, limits, publisher, runtime};
+use crate::recovery::acquire::Remedy;
+use crate::{consumer, limits, publisher, recovery, runtime};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,6 +21,10 @@ pub struct Config {
     pub consumer: consumer::Options,
     /// For the publisher.
     pub publisher: publisher::Options,
+    /// For snapshots.
+    pub snapshot: recovery::Options,
+    /// What to do with a shard whose state cannot be had; the command line says.
+    pub remedy: Remedy,
     /// For the hot thread.
     pub runtime: runtime::Options,
     /// Blocks that the queue between decoder and engine holds.
@@ -36,8 +41,10 @@ pub struct Config {
 struct RawConfig {
     kafka: RawKafka,
     fetch: RawFetch,
+    input: RawInput,
     queue: RawQueue,
     publish: RawPublish,
+    snapshot: RawSnapshot,
     cpu: RawCpu,
     rules: RawRules,
     service: RawService,
@@ -71,6 +78,13 @@ struct RawFetch {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawInput {
+    tick_every_ms: i64,
+    carry_players: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawQueue {
     blocks: i64,
 }
@@ -83,6 +97,15 @@ struct RawPublish {
     linger_us_max: i64,
     frames_per_shard: i64,
     queue_kbytes_max: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSnapshot {
+    directory: String,
+    every_ms: i64,
+    keep: i64,
+    topic: String,
 }
 
 #[derive(Deserialize)]
@@ -125,10 +148,24 @@ pub fn parse(
 ) -> Result<Config, ConfigError> {
     let mut settings = Settings::defaults();
     settings.lay_file(file, text)?;
-    settings.lay_environment(variables)?;
+    let mut state_directory = None;
+    settings.lay_environment(variables.inspect(|(name, text)| {
+        if name == STATE_DIRECTORY {
+            state_directory = first_directory(text);
+        }
+    }))?;
     let raw = RawConfig::deserialize(settings.values().clone())
         .expect("every layer has the keys and types of the defaults, which a test parses");
-    Check { settings: &settings }.config(&raw)
+    let mut config = Check { settings: &settings }.config(&raw)?;
+    config.snapshot.directory = config.snapshot.directory.or(state_directory);
+    Ok(config)
+}
+
+/// What systemd tells of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+
+fn first_directory(text: &str) -> Option<PathBuf> {
+    text.split(':').find_map(optional).map(PathBuf::from)
 }
 
 /// The checks, with what is needed to say where a refused value is written.
@@ -138,10 +175,12 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn config(&self, raw: &RawConfig) -> Result<Config, ConfigError> {
-        self.topics_differ(&raw.kafka)?;
+        self.topics_differ(raw)?;
         Ok(Config {
             consumer: self.consumer(&raw.kafka, &raw.fetch)?,
-            publisher: self.publisher(&raw.kafka, &raw.publish)?,
+            publisher: self.publisher(&raw.kafka, &raw.publish, &raw.input)?,
+            snapshot: self.snapshot(&raw.snapshot)?,
+            remedy: Remedy::Refuse,
             runtime: self.runtime(&raw.cpu)?,
             queue_blocks: self.number(
                 "queue.blocks",
@@ -250,6 +289,7 @@ impl Check<'_> {
         &self,
         kafka: &RawKafka,
         raw: &RawPublish,
+        input: &RawInput,
     ) -> Result<publisher::Options, ConfigError> {
         let format = self.choice(
             "publish.format",
@@ -288,6 +328,32 @@ impl Check<'_> {
                 // Less than one frame would never let any out.
                 limits::FRAME_BYTES_MAX / 1024..=limits::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
+            tick_every_ms: self.number(
+                "input.tick_every_ms",
+                input.tick_every_ms,
+                0..=limits::TICK_EVERY_MS_MAX,
+            )?,
+            carry_players: input.carry_players,
+        })
+    }
+
+    fn snapshot(&self, raw: &RawSnapshot) -> Result<recovery::Options, ConfigError> {
+        Ok(recovery::Options {
+            directory: optional(&raw.directory).map(PathBuf::from),
+            every_ms: self.number(
+                "snapshot.every_ms",
+                raw.every_ms,
+                limits::SNAPSHOT_EVERY_MS_MIN..=limits::SNAPSHOT_EVERY_MS_MAX,
+            )?,
+            keep: self.number(
+                "snapshot.keep",
+                raw.keep,
+                limits::SNAPSHOTS_KEPT_MIN..=limits::SNAPSHOTS_KEPT_MAX,
+            )?,
+            topic: match optional(&raw.topic) {
+                Some(topic) => Some(self.topic("snapshot.topic", topic)?),
+                None => None,
+            },
         })
     }
 
@@ -394,15 +460,19 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    fn topics_differ(&self, raw: &RawKafka) -> Result<(), ConfigError> {
-        let mut seen = BTreeSet::from([raw.input_topic.as_str()]);
-        let others =
-            [("output_topic", &raw.output_topic), ("dead_letter_topic", &raw.dead_letter_topic)];
-        for (key, topic) in others {
+    fn topics_differ(&self, raw: &RawConfig) -> Result<(), ConfigError> {
+        let RawConfig { kafka, snapshot, .. } = raw;
+        let mut seen = BTreeSet::from([kafka.input_topic.as_str()]);
+        let others = [
+            ("kafka", "output_topic", &kafka.output_topic),
+            ("kafka", "dead_letter_topic", &kafka.dead_letter_topic),
+            ("snapshot", "topic", &snapshot.topic),
+        ];
+        for (section, key, topic) in others {
             if !seen.insert(topic) {
                 let sentence = format!("= \"{topic}\": choose a topic that no other key names");
                 let related = ["input_topic", "output_topic"];
-                return Err(self.settings.error("kafka", key, &related, sentence));
+                return Err(self.settings.error(section, key, &related, sentence));
             }
         }
         Ok(())

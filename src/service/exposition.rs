@@ -6,6 +6,7 @@ use super::Observed;
 use crate::metrics::{Counter, Gauge, Histogram, Reasons};
 use crate::progress::{Progress, ShardProgress};
 use std::fmt::Write;
+use std::time::SystemTime;
 
 /// One metric family beside the plain counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 19] = [
+pub const FAMILIES: [Family; 20] = [
     family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
     family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
@@ -59,6 +60,11 @@ pub const FAMILIES: [Family; 19] = [
         "huntd_lag_records",
         "gauge",
         "Records in the input and in no acknowledged frame, by partition; absent while unknown.",
+    ),
+    family(
+        "huntd_snapshot_age_seconds",
+        "gauge",
+        "Age of the newest snapshot of this process, by partition; absent before the first.",
     ),
     family("huntd_ready", "gauge", "1 while the daemon should get work."),
     family("huntd_resident_memory_bytes", "gauge", "Memory of the process that is in RAM."),
@@ -106,6 +112,13 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         }
         "huntd_lag_records" => {
             by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));
+        }
+        "huntd_snapshot_age_seconds" => {
+            let now_ms = unix_ms();
+            by_partition(page, name, progress, |shard| {
+                let at_ms = shard.snapshot_at_ms.get();
+                (at_ms > 0).then(|| (now_ms - at_ms).max(0).cast_unsigned() / 1000)
+            });
         }
         "huntd_ready" => line(page, name, "", u64::from(status.unready().is_none())),
         "huntd_resident_memory_bytes" => {
@@ -218,6 +231,12 @@ impl Schedule {
     fn times(&self) -> String {
         self.0[2].to_string()
     }
+}
+
+/// Milliseconds since the Unix epoch.
+fn unix_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64)
 }
 
 /// `VmRSS` of proc_pid_status(5).

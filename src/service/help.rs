@@ -50,6 +50,16 @@ Examples:
   huntd replay --file match.jsonl.zst --format prbf2 --partitions 4
   huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
 
+/// `huntd snapshot --help`.
+pub const SNAPSHOT: &str = "\
+Look at the snapshots in the state directory that a configuration names, or remove them, so that \
+the next start takes an older state or replays the input from its start.
+
+Examples:
+  huntd snapshot list --config huntd.toml
+  huntd snapshot verify --config huntd.toml
+  huntd snapshot drop --config huntd.toml --partition 3";
+
 /// `huntd tap --help`.
 pub const TAP: &str = "\
 Print the updates of an output topic as JSON lines, once each and in order: frames of former \

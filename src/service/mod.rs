@@ -16,6 +16,8 @@ pub mod check;
 
 pub mod status;
 
+pub mod restoring;
+
 pub mod exporter;
 
 pub mod exposition;

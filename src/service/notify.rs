@@ -4,6 +4,7 @@
 //! the daemon restarted, whatever the other threads do.
 
 use super::Observed;
+use super::restoring::Restoring;
 use super::status::Phase;
 use crate::limits::{DRAIN_MS_MAX, LOOK_MS_MAX, PATIENCE_MS, STATUS_MS, STUCK_MS};
 use crate::metrics::Counter;
@@ -28,6 +29,8 @@ pub struct Look {
     pub records: u64,
     /// Shards owned.
     pub shards: usize,
+    /// What they have to catch up with.
+    pub restoring: Restoring,
     /// Records that are in the input and not yet in an acknowledged frame; `None` while unknown.
     pub lag: Option<i64>,
 }
@@ -134,7 +137,11 @@ impl Reporter {
     fn patience(&self, look: &Look, turned: bool) -> Option<u32> {
         let waited_for = match look.phase {
             Phase::Ready => false,
-            Phase::Starting | Phase::Joining | Phase::Connecting => !self.ready_said,
+            Phase::Starting
+            | Phase::Reaching
+            | Phase::Joining
+            | Phase::Connecting
+            | Phase::Restoring => !self.ready_said,
             Phase::Draining => self.draining_since.is_some_and(|since| {
                 let drained_for = look.now.saturating_duration_since(since);
                 drained_for < Duration::from_millis(DRAIN_MS_MAX)
@@ -161,12 +168,17 @@ fn look(observed: &Observed) -> Look {
         turns: metrics.get(Counter::Turns),
         records: metrics.get(Counter::RecordsReceived),
         shards,
+        restoring: Restoring::of(&observed.progress),
         lag,
     }
 }
 
 /// `ready: 3 shards, 120000 records/s, 78 records behind`.
 fn status_line(look: &Look, records: u64, since: Option<Duration>) -> String {
+    if look.restoring.shards > 0 && look.phase == Phase::Restoring {
+        let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
+        return format!("huntd is {at_rate}");
+    }
     let mut line = format!("huntd {}: {} shards", look.phase.words(), look.shards);
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
@@ -225,7 +237,17 @@ mod tests {
 
     fn at(start: Instant, ms: u64, phase: Phase, turns: u64) -> Look {
         let now = start + Duration::from_millis(ms);
-        Look { now, phase, halted_shards: 0, turns, records: ms, shards: 2, lag: Some(7) }
+        let restoring = Restoring::default();
+        Look {
+            now,
+            phase,
+            halted_shards: 0,
+            turns,
+            records: ms,
+            shards: 2,
+            restoring,
+            lag: Some(7),
+        }
     }
 
     #[test]
@@ -296,11 +318,25 @@ mod tests {
             reporter.next(look).status.as_deref(),
             Some("huntd is ready: 2 shards, 3000 records/s, 7 records behind")
         );
+        look.phase = Phase::Restoring;
+        look.restoring = Restoring { shards: 1, owned: 2, records_to_go: 6000 };
+        look.now += Duration::from_millis(STATUS_MS);
+        look.records += 2 * STATUS_MS;
+        assert_eq!(
+            reporter.next(look).status.as_deref(),
+            Some("huntd is restoring 1 of 2 shards, 6000 records to go at 2000/s, about 3 s")
+        );
+        look.phase = Phase::Ready;
         look.lag = None;
+        look.records += 3 * STATUS_MS;
+        look.now += Duration::from_millis(STATUS_MS);
         look.halted_shards = 1;
         assert_eq!(
             reporter.next(look).status.as_deref(),
-            Some("huntd is ready: 2 shards, lag not known yet, 1 shards HALTED: read the log")
+            Some(
+                "huntd is ready: 2 shards, 3000 records/s, lag not known yet, 1 shards HALTED: \
+                 read the log"
+            )
         );
     }
 }

@@ -11,10 +11,14 @@ use std::task::Poll;
 pub enum Phase {
     /// Threads and rings are being made.
     Starting,
+    /// No broker has answered yet.
+    Reaching,
     /// The consumer group has not let the daemon in yet.
     Joining,
     /// It is in the group, and has no connection to the brokers yet.
     Connecting,
+    /// It has shards, and some are behind the end that their input had when they were acquired.
+    Restoring,
     /// Joined and connected, be it as a standby with no partition.
     Ready,
     /// It takes nothing new, and finishes what it has.
@@ -22,15 +26,24 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Phase; 5] =
-        [Phase::Starting, Phase::Joining, Phase::Connecting, Phase::Ready, Phase::Draining];
+    const ALL: [Phase; 7] = [
+        Phase::Starting,
+        Phase::Reaching,
+        Phase::Joining,
+        Phase::Connecting,
+        Phase::Restoring,
+        Phase::Ready,
+        Phase::Draining,
+    ];
 
     /// The phase in words, to end a sentence that begins with "huntd".
     pub fn words(self) -> &'static str {
         match self {
             Phase::Starting => "is starting",
+            Phase::Reaching => "waits for a broker that answers",
             Phase::Joining => "waits to join the consumer group",
             Phase::Connecting => "waits for connections to the brokers",
+            Phase::Restoring => "is restoring",
             Phase::Ready => "is ready",
             Phase::Draining => "is draining",
         }

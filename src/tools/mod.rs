@@ -1,4 +1,4 @@
-//! The other verbs: demo, load, replay, tap, topics.
+//! The other verbs: demo, load, replay, snapshot, tap, topics.
 
 pub mod run;
 
@@ -7,6 +7,8 @@ pub mod demo;
 pub mod load;
 
 pub mod replay;
+
+pub mod snapshot;
 
 pub mod tap;
 
@@ -17,8 +19,6 @@ pub mod source;
 pub mod synthetic;
 
 pub mod matches;
-
-pub mod event_json;
 
 pub mod accounts;
 

@@ -4,6 +4,7 @@ use super::failure::ToolError;
 use super::{rules, topics};
 use crate::failure::Failure;
 use crate::pipeline;
+use crate::recovery::acquire::Remedy;
 use crate::service::cli::{CheckArgs, RunArgs, TopicsArgs};
 use crate::service::config::{self, Config};
 use crate::service::{check, log};
@@ -12,7 +13,10 @@ use std::path::Path;
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
-    let config = load(&args.config)?;
+    let mut config = load(&args.config)?;
+    if args.genesis {
+        config.remedy = Remedy::BeginAnew;
+    }
     log::start(&config.service);
     let rules = rules(config.rules_file.as_deref())?;
     Ok(pipeline::run(config, rules)?)

@@ -192,6 +192,7 @@ impl<W: Write> Tap<W> {
             FrameKind::Updates => "updates",
             FrameKind::Fence => "fence",
             FrameKind::Skip => "skip",
+            FrameKind::Genesis => "genesis",
         };
         let FrameHeader { epoch, first_update, count, next_offset, ruleset, chain, .. } = header;
         writeln!(

@@ -1,4 +1,4 @@
-//! `huntd topics`: creates the three topics, or checks that they are what huntd relies on.
+//! `huntd topics`: creates the topics, or checks that they are what huntd relies on.
 
 use super::failure::ToolError;
 use super::kafka;
@@ -28,6 +28,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// How far ahead of the broker's clock an event's timestamp may be: one bad clock must not run a
 /// zone into the future.
 const TIMESTAMP_AFTER_MS_MAX: u64 = 60_000;
+
+/// Bytes of a segment of the topic for copies: a few copies of a busy zone.
+const COPY_SEGMENT_BYTES: u64 = 128 * 1024 * 1024;
 
 /// A topic, as it has to be.
 struct Wanted {
@@ -84,11 +87,12 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         Some(found) => found.replicas as u16,
         None => args.replicas.unwrap_or(REPLICAS),
     };
-    let wanted = [
+    let mut wanted = vec![
         wanted_input(input, partitions),
         wanted_output(output, partitions, replicas),
         wanted_dead_letters(&config.publisher.dead_letter_topic),
     ];
+    wanted.extend(config.snapshot.topic.map(|topic| wanted_copies(&topic, partitions)));
     let mut out = std::io::stdout().lock();
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
     for topic in &wanted {
@@ -174,6 +178,20 @@ fn wanted_output(name: &str, partitions: u16, replicas: u16) -> Wanted {
 fn wanted_dead_letters(name: &str) -> Wanted {
     let settings = vec![setting("cleanup.policy", "delete", Rule::Same)];
     Wanted { name: name.to_owned(), partitions: None, settings }
+}
+
+fn wanted_copies(name: &str, partitions: u16) -> Wanted {
+    let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
+    Wanted {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            setting("cleanup.policy", "compact", Rule::Same),
+            setting("max.message.bytes", 1_048_588, Rule::AtLeast(bytes)),
+            // Only closed segments are compacted: with small ones little is kept that nobody needs.
+            setting("segment.bytes", COPY_SEGMENT_BYTES, Rule::AtMost(1 << 30)),
+        ],
+    }
 }
 
 struct Broker {

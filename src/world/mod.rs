@@ -5,12 +5,13 @@
 //! the fetch path brings no more of it, and the other shards go on. A panic of the engine takes
 //! down its shard, and no other.
 
+pub mod captures;
 mod owned;
 
 use crate::consumer::block::{Block, BlockPool};
 use crate::consumer::cursor::{Cursor, Cursors};
 use crate::engine::Shard;
-use crate::limits::{SHARD_BLOCKS_MAX, SHARDS_MAX};
+use crate::limits::{BLOCK_EVENTS_MAX, SHARD_BLOCKS_MAX, SHARDS_MAX};
 use crate::metrics::{Gauge, Metrics};
 use crate::progress::Progress;
 use crate::publisher::Outgoing;
@@ -18,8 +19,10 @@ use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::publisher::framer::{Framer, Ownership};
 use crate::queue::{Receiver, Sender};
+use crate::recovery::refusal::Refusal;
 use crate::runtime::driver::Driver;
 use crate::runtime::ring::Handle;
+use captures::{Captures, Schedule, ToKeeper};
 use owned::Owned;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -32,12 +35,14 @@ use std::time::Duration;
 
 /// What the control thread tells the world.
 pub enum Command {
-    /// Begin a shard at the start of its input.
+    /// Begin a shard where its state was taken.
     Open {
         /// What it has to know of its output.
         ownership: Ownership,
-        /// The shard as it is before its first event: making one takes longer than a turn may.
+        /// The state: making one takes longer than a turn may.
         engine: Box<Shard>,
+        /// Input offsets to pass over, in ascending order.
+        skips: Box<[i64]>,
     },
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
     Close { partition: i32 },
@@ -52,6 +57,22 @@ pub enum Notice {
     Closed { partition: i32, generation: u32 },
     /// A shard was stopped by a fault: the sentence says which, and what to do.
     Halted { partition: i32, generation: u32, sentence: String },
+    /// A shard was stopped because its replay does not make what is published.
+    Diverged { partition: i32, generation: u32, refusal: Refusal },
+    /// A shard was stopped because the engine failed at this input offset.
+    Panicked { partition: i32, generation: u32, offset: i64 },
+}
+
+impl Notice {
+    /// The partition and the ownership that it is about.
+    pub fn ownership(&self) -> (i32, u32) {
+        match self {
+            Notice::Closed { partition, generation }
+            | Notice::Halted { partition, generation, .. }
+            | Notice::Diverged { partition, generation, .. }
+            | Notice::Panicked { partition, generation, .. } => (*partition, *generation),
+        }
+    }
 }
 
 /// Everything the world works with.
@@ -78,12 +99,25 @@ pub struct Tools {
     pub bell_handle: Handle,
     /// Unacknowledged frames that a shard may have.
     pub frames_per_shard: u64,
+    /// Bytes that all shards together may have on their way.
+    pub bytes_max: u64,
+    /// Shards that share them: as many as were ever owned at once.
+    pub shards_max: Cell<u64>,
     /// How long updates may wait for more, while more keeps coming.
     pub linger: Duration,
+    /// To the keeper; `None`: there are no snapshots.
+    pub keeper: Option<ToKeeper>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+}
+
+impl Tools {
+    /// What a dead output partition may take of the producer's buffer: the others' share is theirs.
+    fn bytes_per_shard(&self) -> u64 {
+        self.bytes_max / self.shards_max.get().max(1)
+    }
 }
 
 thread_local! {
@@ -101,6 +135,7 @@ pub struct World {
     shards: Vec<Option<Box<Owned>>>,
     /// Partitions of the shards that are there, in ascending order.
     owned: Vec<usize>,
+    captures: Captures,
     stopping: bool,
 }
 
@@ -108,7 +143,8 @@ impl World {
     /// A world without shards.
     pub fn new(tools: Tools) -> World {
         let shards = (0..SHARDS_MAX).map(|_| None).collect();
-        World { tools, shards, owned: Vec::with_capacity(SHARDS_MAX), stopping: false }
+        let owned = Vec::with_capacity(SHARDS_MAX);
+        World { tools, shards, owned, captures: Captures::default(), stopping: false }
     }
 
     /// Applies blocks until the queue has ended and every shard is closed.
@@ -135,6 +171,7 @@ impl World {
             let partition = self.owned[index];
             self.settle(partition);
         }
+        self.capture();
         self.owned.retain(|partition| self.shards[*partition].is_some());
         if self.tools.bell.must_ring() {
             self.tools.driver.ring().ring_bell(&self.tools.bell_handle);
@@ -155,7 +192,7 @@ impl World {
                 break;
             };
             match command {
-                Command::Open { ownership, engine } => self.open(ownership, engine),
+                Command::Open { ownership, engine, skips } => self.open(ownership, engine, skips),
                 Command::Close { partition } => {
                     self.tools.cursors.close(partition);
                     if let Some(owned) = self.owned(partition) {
@@ -171,29 +208,38 @@ impl World {
         self.shards[usize::try_from(partition).expect("a partition number")].as_deref_mut()
     }
 
-    fn open(&mut self, ownership: Ownership, engine: Box<Shard>) {
+    fn open(&mut self, ownership: Ownership, engine: Box<Shard>, skips: Box<[i64]>) {
         let partition = usize::try_from(ownership.partition).expect("a partition number");
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
         let start = ownership.start_offset;
-        let cursor = Cursor::new(ownership.partition, ownership.generation, start);
+        let cursor = Cursor::new(ownership.partition, ownership.generation, start, skips);
         let progress = self.tools.progress.shard(ownership.partition);
         for offset in [&progress.fetched, &progress.decoded, &progress.applied] {
             offset.set(start);
         }
         progress.published.set(start);
+        progress.next_update.set(ownership.start_update);
+        progress.digest.set(engine.digest());
         self.tools.cursors.open(cursor.clone());
+        self.captures.look();
+        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
+        let schedule = Schedule::new(ownership.partition, start, every, self.tools.driver.now());
         self.shards[partition] = Some(Box::new(Owned {
             engine,
             framer: Framer::new(ownership, self.tools.driver.now()),
             cursor,
             pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
             applied: 0,
+            departures: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
             dirty_since: None,
             closing: false,
+            schedule,
         }));
         let place = self.owned.partition_point(|other| *other < partition);
         self.owned.insert(place, partition);
         self.tools.pool.reserve(self.owned.len());
+        let owned = self.owned.len() as u64;
+        self.tools.shards_max.set(self.tools.shards_max.get().max(owned));
     }
 
     /// Puts a block to its shard and applies what can be applied. A block of an earlier generation
@@ -215,17 +261,15 @@ impl World {
         let result = catch_unwind(AssertUnwindSafe(|| owned.work(tools)));
         match result {
             Ok(Ok(())) => {}
-            Ok(Err(sentence)) => self.halt(partition, sentence),
+            Ok(Err(refusal)) => self.diverge(partition, refusal),
             Err(_panic) => {
                 ENGINE_AT_WORK.set(false);
                 let offset = self.shards[partition].as_deref().map_or(0, Owned::offset_at_work);
-                self.halt(
+                self.end(partition, |partition, generation| Notice::Panicked {
                     partition,
-                    format!(
-                        "the engine failed at input offset {offset}, which is a bug: the shard is \
-                         down, the others go on; keep the record and report it"
-                    ),
-                );
+                    generation,
+                    offset,
+                });
             }
         }
     }
@@ -238,39 +282,57 @@ impl World {
         let ending = owned.closing || owned.cursor.has_failed();
         let done = ending && owned.cursor.blocks_out() == 0;
         if (done || owned.is_flush_due(&self.tools))
-            && let Err(sentence) = owned.flush_position(&mut self.tools)
+            && let Err(refusal) = owned.flush_position(&mut self.tools)
         {
-            self.halt(partition, sentence);
+            self.diverge(partition, refusal);
             return;
         }
         owned.repeat_fence(&mut self.tools);
-        let owes_nothing = !owned.framer.is_dirty() && owned.framer.silence_ends_at().is_none();
-        if !(done && owes_nothing) {
-            owned.schedule(&self.tools);
+        let ended = done && owned.owes_nothing();
+        let Some(owned) = self.shards[partition].as_deref() else { return };
+        if !ended || self.owes_snapshot(owned) {
+            owned.look_again(&self.tools);
+            if ended {
+                self.captures.look();
+            }
             return;
         }
         let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
         let fault = owned.cursor.take_fault();
-        self.discard(partition);
+        self.remove(partition);
         self.tell(match fault {
             Some(sentence) => Notice::Halted { partition, generation, sentence },
             None => Notice::Closed { partition, generation },
         });
     }
 
-    fn halt(&mut self, partition: usize, sentence: String) {
+    fn diverge(&mut self, partition: usize, refusal: Refusal) {
+        self.end(partition, |partition, generation| Notice::Diverged {
+            partition,
+            generation,
+            refusal,
+        });
+    }
+
+    fn end(&mut self, partition: usize, notice: impl FnOnce(i32, u32) -> Notice) {
         let Some(owned) = self.shards[partition].as_deref() else { return };
-        let generation = owned.cursor.generation;
-        let partition = owned.cursor.partition;
+        let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
         self.discard(partition);
-        self.tell(Notice::Halted { partition, generation, sentence });
+        self.tell(notice(partition, generation));
+    }
+
+    /// Forgets a shard before its time.
+    fn discard(&mut self, partition: i32) {
+        if let Some(owned) = self.remove(partition) {
+            self.abandon_capture(&owned);
+        }
     }
 
     /// Forgets a shard and gives back what it holds.
-    fn discard(&mut self, partition: i32) {
+    fn remove(&mut self, partition: i32) -> Option<Box<Owned>> {
         self.tools.cursors.close(partition);
         let index = usize::try_from(partition).expect("a partition number");
-        let Some(mut owned) = self.shards[index].take() else { return };
+        let mut owned = self.shards[index].take()?;
         for block in owned.pending.drain(..) {
             owned.cursor.give_block(&self.tools.pool, block);
         }
@@ -278,6 +340,7 @@ impl World {
             frame.updates.clear();
             self.tools.spare_frames.push(frame);
         }
+        Some(owned)
     }
 
     /// The queue has room for several notices a shard; without its receiver nobody needs them.

@@ -1,14 +1,19 @@
 //! One owned shard: blocks in, dead letters and frames out.
 
+use super::captures::Schedule;
 use super::{ENGINE_AT_WORK, Tools};
 use crate::consumer::block::Block;
 use crate::consumer::cursor::Cursor;
+use crate::engine::event::Action;
 use crate::engine::{Outcome, Shard};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
 use crate::metrics::Counter;
 use crate::publisher::Outgoing;
 use crate::publisher::dead_letter::DeadLetter;
-use crate::publisher::framer::{Framer, Sealed};
+use crate::publisher::departure::Departure;
+use crate::publisher::framer::{Framer, Ownership, Sealed};
+use crate::recovery::capture::Captured;
+use crate::recovery::refusal::Refusal;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -22,12 +27,45 @@ pub(super) struct Owned {
     pub(super) pending: VecDeque<Box<Block>>,
     /// Events of the oldest block that are applied already.
     pub(super) applied: usize,
+    /// Players that have left for another zone and were not handed over.
+    pub(super) departures: VecDeque<Departure>,
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
+    /// When its state is captured.
+    pub(super) schedule: Schedule,
 }
 
 impl Owned {
+    /// Its place among the shards.
+    pub(super) fn index(&self) -> usize {
+        usize::try_from(self.cursor.partition).expect("a partition number")
+    }
+
+    /// Whether everything that was applied is handed over.
+    pub(super) fn owes_nothing(&self) -> bool {
+        !self.framer.is_dirty()
+            && self.framer.silence_ends_at().is_none()
+            && self.departures.is_empty()
+    }
+
+    /// Captures the state, of which everything is handed over.
+    pub(super) fn begin_capture(&mut self, capture: u64) -> Captured {
+        let Ownership { partition, generation, ruleset, .. } = *self.framer.ownership();
+        Captured {
+            partition,
+            generation,
+            capture,
+            ruleset,
+            next_offset: self.framer.next_offset(),
+            next_update: self.framer.next_update(),
+            chain: self.framer.chain(),
+            digest: self.engine.digest(),
+            skips: self.cursor.skips_from(self.framer.next_offset()).to_vec(),
+            state_bytes: self.engine.begin_capture(),
+        }
+    }
+
     /// Input offset of the event that is, or was last, applied.
     pub(super) fn offset_at_work(&self) -> i64 {
         let event =
@@ -35,19 +73,23 @@ impl Owned {
         event.map_or(self.framer.next_offset(), |event| event.offset)
     }
 
-    /// Applies the pending blocks as far as there are frames. `Err` is why the shard must halt.
-    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), String> {
-        while !self.pending.is_empty() && self.send_rejects(tools) && self.obtain_frame(tools)? {
+    /// Applies the pending blocks as far as there are frames. `Err`: the replay is not what it was.
+    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), Refusal> {
+        while self.send_departures(tools)
+            && !self.pending.is_empty()
+            && self.send_rejects(tools)
+            && self.obtain_frame(tools)?
+        {
             self.apply_block(tools);
         }
         if self.framer.has_fallen_short() {
-            return Err(differs(self.framer.next_update()));
+            return Err(Refusal::Diverged { update: self.framer.next_update() });
         }
         Ok(())
     }
 
     /// Sees to it that there is a frame with room for an event's updates.
-    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, String> {
+    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, Refusal> {
         if self.framer.updates().is_some() {
             return Ok(true);
         }
@@ -73,14 +115,16 @@ impl Owned {
     /// Whether the shard has less on its way to the broker than it may.
     fn may_send(&self, tools: &Tools) -> bool {
         let progress = tools.progress.shard(self.cursor.partition);
-        progress.sent.get() - progress.settled.get() < tools.frames_per_shard
+        let frames = progress.sent.get() - progress.settled.get();
+        let bytes = progress.sent_bytes.get() - progress.settled_bytes.get();
+        frames < tools.frames_per_shard && (frames == 0 || bytes < tools.bytes_per_shard())
     }
 
     /// Hands over the dead letters of the oldest block, which must come before the frame that
     /// accounts for them. False: some have to wait, and so has the block.
     fn send_rejects(&mut self, tools: &mut Tools) -> bool {
         while self.pending.front().is_some_and(|block| !block.rejects.is_empty()) {
-            if !self.may_send(tools) || tools.outbox.len() + FRAMES_MAX >= OUTBOX_ITEMS_MAX {
+            if !self.may_send_beside(tools) {
                 return false;
             }
             let block = self.pending.front_mut().expect("the caller looked");
@@ -101,17 +145,37 @@ impl Owned {
         true
     }
 
+    /// Hands over the players that have left for another zone. False: some have to wait, and so
+    /// has the next block.
+    fn send_departures(&mut self, tools: &mut Tools) -> bool {
+        while !self.departures.is_empty() {
+            if !self.may_send_beside(tools) {
+                return false;
+            }
+            let departure = self.departures.pop_front().expect("one is there");
+            self.send(tools, Outgoing::Departure(departure));
+        }
+        true
+    }
+
+    /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
+    fn may_send_beside(&self, tools: &Tools) -> bool {
+        self.may_send(tools) && tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+    }
+
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
     /// and then the daemon is about to end.
     fn send(&self, tools: &Tools, outgoing: Outgoing) {
         if let Outgoing::Frame(_) = outgoing {
             tools.metrics.add(Counter::FramesSent, 1);
         }
+        let bytes = outgoing.bytes_max();
         if tools.outbox.try_send(outgoing).is_err() {
             self.cursor.fail("the publisher has ended: the log says why".to_owned());
         }
         let progress = tools.progress.shard(self.cursor.partition);
         progress.sent.set(progress.sent.get() + 1);
+        progress.sent_bytes.set(progress.sent_bytes.get() + bytes);
     }
 
     /// Applies the oldest block, or as much of it as the frame has room for.
@@ -123,7 +187,7 @@ impl Owned {
         let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
         ENGINE_AT_WORK.set(true);
         let begun = self.applied;
-        self.engine.apply_all(&block.events[begun..], updates, |outcome| {
+        self.engine.apply_all(&block.events[begun..], updates, |event, outcome, told| {
             self.applied += 1;
             match outcome {
                 Outcome::Applied => applied += 1,
@@ -132,6 +196,11 @@ impl Owned {
                     tools.metrics.refusals.count(refusal as usize);
                 }
                 Outcome::NoOp => no_ops += 1,
+            }
+            if sends_players(&event.action) {
+                let (partition, generation) = (block.partition, block.generation);
+                let all = Departure::all(partition, generation, event.offset, told);
+                self.departures.extend(all);
             }
         });
         ENGINE_AT_WORK.set(false);
@@ -156,14 +225,14 @@ impl Owned {
     }
 
     /// Hands the collected updates to the publisher.
-    fn flush(&mut self, tools: &Tools) -> Result<(), String> {
+    pub(super) fn flush(&mut self, tools: &Tools) -> Result<(), Refusal> {
         let first = self.framer.next_update();
         let sealed = self.framer.seal(tools.driver.now());
         self.hand_over(tools, first, sealed)
     }
 
     /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
-    pub(super) fn flush_position(&mut self, tools: &mut Tools) -> Result<(), String> {
+    pub(super) fn flush_position(&mut self, tools: &mut Tools) -> Result<(), Refusal> {
         if !self.framer.has_frame() {
             self.obtain_frame(tools)?;
         }
@@ -172,7 +241,7 @@ impl Owned {
         self.hand_over(tools, first, sealed)
     }
 
-    fn hand_over(&mut self, tools: &Tools, first: u64, sealed: Sealed) -> Result<(), String> {
+    fn hand_over(&mut self, tools: &Tools, first: u64, sealed: Sealed) -> Result<(), Refusal> {
         let made = self.framer.next_update() - first;
         let published = match sealed {
             Sealed::Nothing => 0,
@@ -181,7 +250,7 @@ impl Owned {
                 self.send(tools, Outgoing::Frame(frame));
                 count
             }
-            Sealed::Diverged { at } => return Err(differs(at)),
+            Sealed::Diverged { at } => return Err(Refusal::Diverged { update: at }),
         };
         tools.metrics.add(Counter::UpdatesSuppressed, made - published);
         self.dirty_since = None;
@@ -216,9 +285,9 @@ impl Owned {
     }
 
     /// Tells the fetch path whether to bring more, and the driver when to look again.
-    pub(super) fn schedule(&self, tools: &Tools) {
+    pub(super) fn look_again(&self, tools: &Tools) {
         let driver = &tools.driver;
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || !self.departures.is_empty() {
             self.cursor.stall();
             driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
         } else {
@@ -235,10 +304,7 @@ impl Owned {
     }
 }
 
-/// Why a shard halts whose replay does not make what is published.
-fn differs(update: u64) -> String {
-    format!(
-        "the replay differs from what is published, at update {update}: the rules, the version or \
-         the input have changed; run the version that published, or start a new output topic"
-    )
+/// Whether players may be on their way to another zone after an event like this.
+fn sends_players(action: &Action) -> bool {
+    matches!(action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
 }

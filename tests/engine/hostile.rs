@@ -213,7 +213,7 @@ impl Zone {
         let mut applied = 0;
         while applied < events.len() {
             self.updates.clear();
-            applied += self.shard.apply_all(&events[applied..], &mut self.updates, |_| {});
+            applied += self.shard.apply_all(&events[applied..], &mut self.updates, |_, _, _| {});
             self.fold();
         }
     }
@@ -239,7 +239,8 @@ impl Zone {
             }
         }
         let mut bytes = Vec::new();
-        shard.encode_state(&mut bytes);
+        self.shard.encode_state(&mut bytes);
+        let shard = &self.shard;
         let decoded = Shard::decode_state(&bytes, self.rules.clone()).expect("its own state");
         assert_eq!(decoded.digest(), shard.digest());
         self.shard = decoded;

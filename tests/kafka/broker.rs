@@ -232,6 +232,11 @@ share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 # A test group has one member, or waits for the second one itself.
 group.initial.rebalance.delay.ms=0
+# Members of a group of the new protocol that are killed are gone as soon as those of a classic one.
+group.consumer.min.session.timeout.ms=6000
+group.consumer.session.timeout.ms=6000
+group.consumer.min.heartbeat.interval.ms=1000
+group.consumer.heartbeat.interval.ms=2000
 # A killed broker may come back once this has passed; one that the machine starves must not lose it.
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=500

@@ -99,6 +99,19 @@ impl Client {
         }
     }
 
+    /// Deletes the records of a partition before an offset, as retention would.
+    pub fn delete_records(&self, topic: &str, partition: i32, before: i64) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("the configuration is valid");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(before))
+            .expect("the offset is valid");
+        let deleted = block_on(admin.delete_records(&list, &AdminOptions::new()));
+        for element in deleted.expect("brokers answer").elements() {
+            element.error().expect("the records are deleted");
+        }
+    }
+
     /// The offsets that a group has committed, -1 where it has none.
     pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> Vec<i64> {
         let consumer: BaseConsumer =

@@ -68,14 +68,27 @@ pub fn read_partition(cluster: &Cluster, topic: &str, partition: i32) -> Vec<Own
 
 /// Appends one record as it is.
 pub fn append(cluster: &Cluster, topic: &str, partition: i32, value: &[u8]) {
+    append_all(cluster, topic, partition, [value]);
+}
+
+/// Appends records as they are, in order.
+pub fn append_all<'a>(
+    cluster: &Cluster,
+    topic: &str,
+    partition: i32,
+    values: impl IntoIterator<Item = &'a [u8]>,
+) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", cluster.bootstrap_servers())
         .set("linger.ms", "0")
+        .set("max.in.flight", "1")
         .create()
         .expect("a producer");
-    let record: BaseRecord<'_, (), [u8]> =
-        BaseRecord::to(topic).partition(partition).payload(value);
-    producer.send(record).map_err(|(error, _)| error).expect("room for a record");
+    for value in values {
+        let record: BaseRecord<'_, (), [u8]> =
+            BaseRecord::to(topic).partition(partition).payload(value);
+        producer.send(record).map_err(|(error, _)| error).expect("room for a record");
+    }
     producer.flush(PATIENCE).expect("the mock takes the record");
 }
 

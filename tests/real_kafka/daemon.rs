@@ -89,8 +89,29 @@ impl Huntd {
         Huntd::start_with(&brokers, topics, settings)
     }
 
+    /// The same, with further arguments.
+    pub fn start_as(
+        cluster: &Cluster,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Huntd {
+        let brokers = cluster.bootstrap();
+        let brokers: Vec<&str> = brokers.split(',').collect();
+        Huntd::spawn(&brokers, topics, settings, arguments)
+    }
+
     /// The same, with these brokers.
     pub fn start_with(brokers: &[&str], topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
+        Huntd::spawn(brokers, topics, settings, &[])
+    }
+
+    fn spawn(
+        brokers: &[&str],
+        topics: &Topics,
+        settings: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Huntd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("huntd.toml");
         let mut text = format!(
@@ -103,6 +124,10 @@ impl Huntd {
             topics.output,
             topics.dead_letters,
         );
+        // Most tests compare with a replay of the events that they have produced, and no others.
+        let ticks = ("input", "tick_every_ms = 0");
+        let has_own = settings.iter().any(|(section, _)| *section == ticks.0);
+        let settings = settings.iter().copied().chain((!has_own).then_some(ticks));
         for (section, lines) in settings {
             let header = format!("[{section}]\n");
             match text.find(&header) {
@@ -117,6 +142,7 @@ impl Huntd {
         let child = Command::new(env!("CARGO_BIN_EXE_huntd"))
             .args(["run", "--config"])
             .arg(&config)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -127,6 +153,17 @@ impl Huntd {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = match name {
+            "STOP" => Signal::STOP,
+            "CONT" => Signal::CONT,
+            other => panic!("no test sends {other}"),
+        };
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
     /// What an HTTP GET of this path answers, head and body.

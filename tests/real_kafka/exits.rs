@@ -27,9 +27,14 @@ fn a_broker_whose_name_is_unknown_ends_the_daemon_with_code_4() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_ends_the_daemon_with_code_4() {
+fn a_broker_that_is_not_there_is_waited_for_until_a_stop() {
     let topics = Topics::create(kafka::shared(), "no-broker", 1);
-    assert_ends(Huntd::start_with(&["127.0.0.1:1"], &topics, &[]), 4, "brokers");
+    let mut huntd = Huntd::start_with(&["127.0.0.1:1"], &topics, &[]);
+    huntd
+        .wait_until("a line that says so", |huntd| huntd.log().contains("waiting for the brokers"));
+    assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
 }
 
 #[test]

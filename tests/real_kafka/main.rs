@@ -18,6 +18,8 @@ mod bad_input;
 
 mod brokers;
 
+mod crossings;
+
 mod daemon;
 
 mod damage;
@@ -47,6 +49,10 @@ mod restarts;
 
 mod scrape;
 
+mod snapshots;
+
 mod players;
 
 mod verbs;
+
+mod zombies;

@@ -38,7 +38,9 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
     // The input is read once more; what comes out goes to new topics.
     let mut topics = Topics::create(kafka::shared(), "match-run", PARTITIONS);
     topics.input.clone_from(&input.input);
-    let settings = [("fetch", fetch), ("queue", queue)];
+    // A recorded match has both sides of each crossing.
+    let own = "tick_every_ms = 0\ncarry_players = false";
+    let settings = [("fetch", fetch), ("queue", queue), ("input", own)];
     let mut daemon = Huntd::start(kafka::shared(), &topics, &settings);
     let events = report["total"]["events"].as_u64().expect("reports have counts");
     daemon.wait_until("the whole match is published", |daemon| {

@@ -9,7 +9,7 @@ use crate::players::Load;
 const STATIC: (&str, &str) = ("kafka", "group_instance_id = \"one\"");
 
 /// Waits until the output of every partition has moved on by some events.
-fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mut Huntd) {
+pub fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mut Huntd) {
     let goal = |place: usize| (place, follower.next_offset(place) + 200);
     let goals: Vec<(usize, i64)> = (0..topics.partitions as usize).map(goal).collect();
     huntd.wait_until("the output goes on", |_| follower.covers(&goals));
@@ -45,22 +45,39 @@ fn kills_and_stops_under_load_leave_an_output_without_gaps_or_repetitions() {
 }
 
 /// Waits until a daemon owns so many partitions.
-fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
+pub fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
     huntd.wait_until(&format!("{partitions} partitions owned"), |huntd| {
         huntd.log().contains("\"address\"") && huntd.metric("huntd_shards_owned") == partitions
     });
 }
 
 #[test]
-fn partitions_move_between_the_daemons_of_a_group_and_the_output_stays_right() {
-    let topics = Topics::create(kafka::shared(), "moving", 4);
+fn partitions_move_between_the_daemons_of_a_classic_group_and_the_output_stays_right() {
+    partitions_move("classic");
+}
+
+#[test]
+fn partitions_move_between_the_daemons_of_a_new_group_and_the_output_stays_right() {
+    partitions_move("consumer");
+}
+
+/// Daemons join, stop and are killed; state and update numbers go with the partitions.
+fn partitions_move(protocol: &str) {
+    let topics = Topics::create(kafka::shared(), protocol, 4);
+    let group = format!("group_protocol = {protocol:?}");
+    let folders = [0, 1, 2].map(|_| tempfile::tempdir().expect("a temporary folder"));
+    let start = |place: usize| {
+        let snapshot = format!("directory = {:?}\nevery_ms = 500", folders[place].path());
+        let settings = [("kafka", group.as_str()), ("snapshot", snapshot.as_str())];
+        Huntd::start(kafka::shared(), &topics, &settings)
+    };
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
-    let mut first = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut first = start(0);
     wait_until_owned(&mut first, 4);
     wait_for_more(&topics, &mut follower, &mut first);
 
-    let mut second = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut second = start(1);
     wait_until_owned(&mut second, 2);
     wait_until_owned(&mut first, 2);
     wait_for_more(&topics, &mut follower, &mut second);
@@ -69,7 +86,7 @@ fn partitions_move_between_the_daemons_of_a_group_and_the_output_stays_right() {
     wait_until_owned(&mut second, 4);
     wait_for_more(&topics, &mut follower, &mut second);
 
-    let mut third = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut third = start(2);
     wait_until_owned(&mut third, 2);
     wait_for_more(&topics, &mut follower, &mut third);
     second.kill9();

@@ -20,7 +20,7 @@ fn huntd(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String
 fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    assert_eq!(verbs, ["run", "check", "demo", "load", "replay", "tap", "topics"]);
+    assert_eq!(verbs, ["run", "check", "demo", "load", "replay", "snapshot", "tap", "topics"]);
     cli.debug_assert();
     for verb in verbs {
         let (code, help, _) = huntd(&[&verb, "--help"], &[]);

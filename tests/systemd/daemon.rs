@@ -99,8 +99,10 @@ fn systemd_starts_watches_and_stops_huntd() {
     let config = folder.path().join("huntd.toml");
     let brokers = cluster.bootstrap_servers();
     produce_joins(&brokers);
-    let text =
-        format!("[kafka]\nbrokers = [\"{brokers}\"]\n[service]\nlisten = \"127.0.0.1:{port}\"\n");
+    let text = format!(
+        "[kafka]\nbrokers = [\"{brokers}\"]\n[input]\ntick_every_ms = 0\n[service]\n\
+         listen = \"127.0.0.1:{port}\"\n"
+    );
     std::fs::write(&config, text).expect("a file");
     std::fs::write(units.join("huntd.service"), unit(&config)).expect("a file");
 

@@ -7,8 +7,8 @@
 
 use super::grid::Grid;
 use crate::engine::event::Action;
+use crate::publisher::event_json::write_event;
 use crate::tools::PLAYER_ID_FIRST;
-use crate::tools::event_json::write_event;
 use crate::tools::source::Record;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -6,9 +6,9 @@
 //! speed that the rules allow.
 
 use super::WEAPONS;
-use super::event_json::write_event;
 use super::source::Record;
 use crate::engine::event::Action;
+use crate::publisher::event_json::write_event;
 
 /// What decides the load: the same options give the same events, byte for byte.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
-//! An event as the JSON record that a game server would write.
+//! An event as a JSON record: huntd's own ones, and those that a game server would write.
 //!
-//! `load`, `replay` and `demo` all write events here, so that the same event is the same bytes
-//! wherever it is sent.
+//! The publisher, `load`, `replay` and `demo` all write events here, so that the same event is the
+//! same bytes wherever it is sent.
 
-use crate::engine::event::Action;
+use crate::engine::event::{Action, Handoff};
 
 /// Appends one event. The world's events have no player, and those with an id of their own no
 /// `seq`: 0 leaves the field out. Key order and spacing are always the same: producers write their
@@ -42,7 +42,11 @@ fn write_fields(out: &mut Vec<u8>, action: &Action) {
             write_member(out, b",\"x\":", x);
             write_member(out, b",\"y\":", y);
         }
-        Action::Arrive { .. } => unreachable!("hand-offs are written by the zone that was left"),
+        Action::Arrive { x, y, handoff } => {
+            write_member(out, b",\"x\":", x);
+            write_member(out, b",\"y\":", y);
+            write_handoff(out, &handoff);
+        }
         Action::Leave { to_zone: Some(zone) } => write_member(out, b",\"to_zone\":", zone),
         Action::Leave { to_zone: None } => {}
         Action::Rotate { heading } => write_member(out, b",\"heading\":", heading),
@@ -64,6 +68,34 @@ fn write_fields(out: &mut Vec<u8>, action: &Action) {
         }
         Action::HuntEnd { hunt } => write_member(out, b",\"hunt\":", hunt),
     }
+}
+
+fn write_handoff(out: &mut Vec<u8>, handoff: &Handoff) {
+    let Handoff { from_zone, crossing, score, last_seq, items, effects, effects_left_ms } =
+        *handoff;
+    write_member(out, b",\"handoff\":{\"from_zone\":", from_zone);
+    write_member(out, b",\"crossing\":", crossing);
+    write_member(out, b",\"score\":", score);
+    write_member(out, b",\"last_seq\":", last_seq);
+    let items = items.into_iter().filter(|stack| stack.count > 0);
+    write_pairs(out, b",\"items\":[", items.map(|stack| (stack.item, stack.count)));
+    let effects = effects.into_iter().zip(effects_left_ms).filter(|(effect, _)| *effect != 0);
+    write_pairs(out, b",\"effects\":[", effects);
+    out.push(b'}');
+}
+
+fn write_pairs(
+    out: &mut Vec<u8>,
+    name: &[u8],
+    pairs: impl Iterator<Item = (impl itoa::Integer, impl itoa::Integer)>,
+) {
+    out.extend_from_slice(name);
+    for (number, (first, second)) in pairs.enumerate() {
+        write_member(out, if number == 0 { b"[" } else { b",[" }, first);
+        write_member(out, b",", second);
+        out.push(b']');
+    }
+    out.push(b']');
 }
 
 fn write_member(out: &mut Vec<u8>, name: &[u8], value: impl itoa::Integer) {

@@ -1,0 +1,152 @@
+//! How long a daemon takes to be live again after `kill -9`: 16 zones full of players, a snapshot of
+//! each, and millions of events since then, all of which were published.
+//!
+//! Goal: the time from the start of the process until every shard has restored its snapshot, replayed
+//! what follows, and is live. Not a goal: the time until a group gives the partitions to another
+//! host, which is the session's (see `tests/campaign`). The digests after the restart are those of
+//! before, or the bench fails. `--smoke` takes a few players and events.
+
+#![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
+#![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
+
+#[path = "../tests/kafka/mod.rs"]
+mod kafka;
+
+#[path = "../tests/real_kafka/accounts.rs"]
+mod accounts;
+
+#[path = "../tests/real_kafka/daemon.rs"]
+mod daemon;
+
+#[path = "../tests/real_kafka/load.rs"]
+mod load;
+
+#[path = "../tests/real_kafka/scrape.rs"]
+mod scrape;
+
+use daemon::{Huntd, Topics};
+use kafka::Cluster;
+use load::Load;
+use scrape::Page;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PARTITIONS: i32 = 16;
+
+/// Between two looks at the daemon.
+const LOOK: Duration = Duration::from_millis(5);
+
+struct Size {
+    players: u64,
+    /// Events between the last snapshot and the kill.
+    replayed: u64,
+    restarts: u32,
+}
+
+fn main() {
+    // `cargo test` runs it too, and asks for the small one by not asking for a bench.
+    let smoke = std::env::args().any(|argument| argument == "--smoke")
+        || !std::env::args().any(|argument| argument == "--bench");
+    let (size, options) = if smoke {
+        (Size { players: 1_600, replayed: 20_000, restarts: 1 }, kafka::Options::for_tests())
+    } else {
+        let size = Size { players: 1_000_000, replayed: 5_000_000, restarts: 5 };
+        (size, kafka::Options::for_benchmarks())
+    };
+    let cluster = Cluster::start(1, &options);
+    let topics = Topics::create(&cluster, "restart", PARTITIONS);
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let mut load = Load::new(size.players, PARTITIONS);
+    load.produce(&cluster, &topics, size.players);
+    take_snapshots(&cluster, &topics, state.path());
+    load.produce(&cluster, &topics, size.replayed);
+    publish_the_rest(&cluster, &topics, state.path());
+    let restart = |_| restart(&cluster, &topics, state.path());
+    let mut times: Vec<Duration> = (0..size.restarts).map(restart).collect();
+    times.sort();
+    let shown: Vec<String> =
+        times.iter().map(|time| format!("{:.2}", time.as_secs_f64())).collect();
+    report(&format!(
+        "{} players in {PARTITIONS} zones, {} events since their snapshots: live after {} s; digest \
+         {:016x}",
+        size.players,
+        size.replayed,
+        shown.join(", "),
+        verify(&cluster, &topics, state.path())
+    ));
+}
+
+/// A daemon whose snapshots come so often.
+fn start(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) -> Huntd {
+    let snapshot = format!("directory = \"{}\"\nevery_ms = {every_ms}", state.display());
+    let settings = [
+        ("kafka", "group_instance_id = \"one\""),
+        ("publish", "format = \"binary\""),
+        ("snapshot", &snapshot),
+        ("input", "tick_every_ms = 0"),
+    ];
+    Huntd::start(cluster, topics, &settings)
+}
+
+/// Applies what is there until a snapshot of every shard holds all of it.
+fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
+    let mut huntd = start(cluster, topics, state, 1_000);
+    wait_until_acked(cluster, topics, &mut huntd);
+    let taken = |huntd: &Huntd| huntd.metric("huntd_snapshots_taken_total");
+    let before = taken(&huntd);
+    // One of each shard may have begun before its last event.
+    let wanted = before + 2 * PARTITIONS as u64;
+    huntd.wait_until("snapshots of all shards", |huntd| taken(huntd) >= wanted);
+    huntd.kill9();
+}
+
+/// Publishes all that is there without another snapshot, and dies.
+fn publish_the_rest(cluster: &Cluster, topics: &Topics, state: &Path) {
+    let mut huntd = start(cluster, topics, state, 3_600_000);
+    wait_until_acked(cluster, topics, &mut huntd);
+    huntd.kill9();
+}
+
+fn wait_until_acked(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
+    let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
+    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
+    let address = huntd.address();
+    huntd.wait_until("the last ack", |_| Page::of(&address).progress("acked") == end as u64);
+}
+
+/// Starts the daemon until it is live, and ends it as it ended before.
+fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
+    let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
+    let began = Instant::now();
+    let mut huntd = start(cluster, topics, state, 3_600_000);
+    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
+    let address = huntd.address();
+    huntd.wait_until("readiness at the end of the input", |_| {
+        std::thread::sleep(LOOK);
+        scrape::get(&address, "/readyz").0 == 200
+            && Page::of(&address).progress("applied") == end as u64
+    });
+    let took = began.elapsed();
+    // Updates that differ from the published ones would have halted their shard.
+    assert_eq!(huntd.metric("huntd_shards_owned"), PARTITIONS as u64, "{}", huntd.log());
+    huntd.kill9();
+    took
+}
+
+/// Ends a daemon in order, whose shards must be what an uninterrupted run makes.
+fn verify(cluster: &Cluster, topics: &Topics, state: &Path) -> u64 {
+    let mut huntd = start(cluster, topics, state, 3_600_000);
+    wait_until_acked(cluster, topics, &mut huntd);
+    let ended = huntd.stop();
+    (0..PARTITIONS).fold(0, |all: u64, partition| {
+        let digest = accounts::logged_digest(&ended.log, partition);
+        let (_, counts) = accounts::replay(cluster, topics, partition);
+        assert_eq!(digest, counts.digest, "partition {partition} differs from its replay");
+        all.rotate_left(7) ^ digest
+    })
+}
+
+fn report(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("standard output is open");
+}

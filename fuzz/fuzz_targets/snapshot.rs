@@ -1,0 +1,25 @@
+//! A snapshot's header and the state behind it, from any bytes: an error or what was written.
+
+#![no_main]
+
+use huntd::engine::Shard;
+use huntd::recovery::snapshot::Header;
+use huntd::service::rules::built_in;
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+
+fuzz_target!(|input: &[u8]| {
+    if let Ok(header) = Header::decode(input) {
+        let encoded = header.encode();
+        assert_eq!(encoded, input[..encoded.len()]);
+        for index in 0..header.blocks() {
+            let bytes = &input[..input.len().min(header.block_bytes(index))];
+            let _damaged = header.open_block(index, bytes);
+        }
+    }
+    if let Ok(mut shard) = Shard::decode_state(input, Arc::new(built_in())) {
+        let mut encoded = Vec::new();
+        shard.encode_state(&mut encoded);
+        assert_eq!(encoded.len(), input.len());
+    }
+});

@@ -1,0 +1,281 @@
+//! Shards that are being acquired, and jumps that are being bridged: the decisions of
+//! [`Acquisition`] and [`Bridge`], and the topics that they need, brought together.
+
+use crate::limits::TAIL_STALL_MS_MAX;
+use crate::recovery::acquire::{Acquired, Acquisition, Brief, Candidate, Wish};
+use crate::recovery::bridge::{Bridge, Crossed, Jump};
+use crate::recovery::refusal::Refusal;
+use crate::recovery::tail::{Tail, TailEvent};
+use crate::recovery::tail_error::TailError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+/// What became of a shard that was acquired, or of a jump.
+pub(super) enum Outcome {
+    /// The shard is ours.
+    Acquired(Acquired),
+    /// It is, and cannot be started.
+    Refused { partition: i32, refusal: Refusal },
+    /// Brokers or topics are not as they have to be.
+    Failed { partition: i32, error: TailError },
+    /// What lies between two of our frames.
+    Crossed { jump: Jump, crossed: Crossed },
+}
+
+/// What is done at one output partition.
+enum Errand {
+    Acquire(Box<Acquisition>),
+    Bridge(Box<Bridge>),
+}
+
+struct Work {
+    errand: Errand,
+    /// What was last asked for, beside reading.
+    asked: Option<Wish>,
+    /// Output offset from which reading goes on by itself.
+    reading: Option<i64>,
+    /// When something last came of it.
+    moved_at: Instant,
+}
+
+/// All that is done at the output now, by partition.
+pub(super) struct Acquiring {
+    tail: Tail,
+    works: BTreeMap<i32, Work>,
+}
+
+impl Acquiring {
+    pub(super) fn new(tail: Tail) -> Acquiring {
+        Acquiring { tail, works: BTreeMap::new() }
+    }
+
+    /// Partitions of the topics.
+    pub(super) fn partitions(&self) -> i32 {
+        self.tail.partitions()
+    }
+
+    /// Whether nothing is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.works.is_empty()
+    }
+
+    /// Begins to acquire shards, all at once.
+    pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<(), TailError> {
+        let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
+        let bounds = self.tail.bounds(&partitions)?;
+        for brief in briefs {
+            let partition = brief.partition;
+            let acquisition = Acquisition::begin(brief, bounds[&partition]);
+            self.put(partition, Errand::Acquire(Box::new(acquisition)));
+        }
+        Ok(())
+    }
+
+    /// Begins to read what lies between two of our frames.
+    pub(super) fn bridge(&mut self, jump: Jump) {
+        self.put(jump.partition, Errand::Bridge(Box::new(Bridge::new(jump))));
+    }
+
+    fn put(&mut self, partition: i32, errand: Errand) {
+        self.give_up(partition);
+        self.works.insert(partition, Work::new(errand));
+    }
+
+    /// Forgets what is done for a partition.
+    pub(super) fn give_up(&mut self, partition: i32) {
+        if self.works.remove(&partition).is_some() {
+            self.tail.stop_reading(partition);
+        }
+    }
+
+    /// The shards for which the group has to be asked now, with the offsets to be committed.
+    pub(super) fn questions(&mut self) -> Vec<(i32, i64)> {
+        let mut questions = Vec::new();
+        for (partition, work) in &mut self.works {
+            if let Errand::Acquire(acquisition) = &work.errand
+                && let wish @ Wish::Confirm { next_offset } = acquisition.wish()
+                && work.asked != Some(wish)
+            {
+                work.asked = Some(wish);
+                questions.push((*partition, next_offset));
+            }
+        }
+        questions
+    }
+
+    /// A shard for which more states are asked for.
+    pub(super) fn wants_states(&self) -> Option<i32> {
+        let wants = |work: &Work| work.wish() == Wish::States;
+        self.works.iter().find(|(_, work)| wants(work)).map(|(partition, _)| *partition)
+    }
+
+    /// These are all states that a shard can start from.
+    pub(super) fn offer(&mut self, partition: i32, candidates: Vec<Candidate>) {
+        if let Some(work) = self.works.get_mut(&partition)
+            && let Errand::Acquire(acquisition) = &mut work.errand
+        {
+            acquisition.offer(candidates);
+            work.moved_at = Instant::now();
+        }
+    }
+
+    /// The group counts us in for these shards.
+    pub(super) fn confirm(&mut self, partitions: &[i32]) {
+        for partition in partitions {
+            if let Some(work) = self.works.get_mut(partition)
+                && let Errand::Acquire(acquisition) = &mut work.errand
+                && let wish @ Wish::Confirm { .. } = acquisition.wish()
+                && work.asked == Some(wish)
+            {
+                acquisition.confirm(random_id());
+                work.moved_at = Instant::now();
+            }
+        }
+    }
+
+    /// Goes on with everything, waiting at most so long for something to happen.
+    pub(super) fn go_on(&mut self, wait_max: Duration) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        self.pursue(&mut outcomes);
+        let Acquiring { tail, works } = self;
+        tail.poll(wait_max, |event| match event {
+            TailEvent::Failed(error) => {
+                for partition in works.keys() {
+                    outcomes.push(Outcome::Failed { partition: *partition, error: error.clone() });
+                }
+            }
+            TailEvent::NotAppended { partition, error } => {
+                outcomes.push(Outcome::Failed { partition, error });
+            }
+            TailEvent::Truncated { partition } => {
+                let refusal = Refusal::Truncated;
+                outcomes.push(Outcome::Refused { partition, refusal });
+            }
+            TailEvent::Record { partition, .. }
+            | TailEvent::End { partition }
+            | TailEvent::Appended { partition, .. } => {
+                if let Some(work) = works.get_mut(&partition) {
+                    work.take(&event);
+                }
+            }
+        });
+        self.pursue(&mut outcomes);
+        // What ends a work ends it once, however often brokers say it.
+        let mut ended = BTreeSet::new();
+        outcomes.retain(|outcome| ended.insert(outcome.partition()));
+        ended.into_iter().for_each(|partition| self.give_up(partition));
+        outcomes
+    }
+
+    /// Asks for what is wished and was not asked for, and collects what has ended.
+    fn pursue(&mut self, outcomes: &mut Vec<Outcome>) {
+        let stall_max = Duration::from_millis(TAIL_STALL_MS_MAX);
+        let ended = self.works.iter().filter(|(_, work)| work.has_ended());
+        for partition in ended.map(|(partition, _)| *partition).collect::<Vec<i32>>() {
+            self.tail.stop_reading(partition);
+            outcomes.extend(self.works.remove(&partition).and_then(Work::into_outcome));
+        }
+        for (partition, work) in &mut self.works {
+            if let Err(error) = work.ask(&mut self.tail, *partition) {
+                outcomes.push(Outcome::Failed { partition: *partition, error });
+            } else if work.moved_at.elapsed() >= stall_max {
+                let sentence = format!("nothing came of the output for {} s", stall_max.as_secs());
+                let error = TailError::Unreachable(sentence);
+                outcomes.push(Outcome::Failed { partition: *partition, error });
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn partition(&self) -> i32 {
+        match self {
+            Outcome::Acquired(acquired) => acquired.partition,
+            Outcome::Refused { partition, .. } | Outcome::Failed { partition, .. } => *partition,
+            Outcome::Crossed { jump, .. } => jump.partition,
+        }
+    }
+}
+
+impl Work {
+    fn new(errand: Errand) -> Work {
+        Work { errand, asked: None, reading: None, moved_at: Instant::now() }
+    }
+
+    fn wish(&self) -> Wish {
+        match &self.errand {
+            Errand::Acquire(acquisition) => acquisition.wish(),
+            Errand::Bridge(bridge) => Wish::Read { from: bridge.next() },
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.errand {
+            Errand::Acquire(acquisition) => acquisition.wish() == Wish::End,
+            Errand::Bridge(bridge) => bridge.crossed().is_some(),
+        }
+    }
+
+    fn into_outcome(self) -> Option<Outcome> {
+        Some(match self.errand {
+            Errand::Acquire(acquisition) => {
+                let partition = acquisition.partition();
+                match acquisition.into_outcome() {
+                    Ok(acquired) => Outcome::Acquired(acquired),
+                    Err(refusal) => Outcome::Refused { partition, refusal },
+                }
+            }
+            Errand::Bridge(bridge) => {
+                Outcome::Crossed { jump: bridge.jump, crossed: bridge.crossed()? }
+            }
+        })
+    }
+
+    fn take(&mut self, event: &TailEvent<'_>) {
+        self.moved_at = Instant::now();
+        match (&mut self.errand, event) {
+            (Errand::Acquire(acquisition), TailEvent::Record { offset, payload, .. }) => {
+                acquisition.take(*offset, payload);
+            }
+            (Errand::Acquire(acquisition), TailEvent::End { .. }) => acquisition.reach_end(),
+            (Errand::Acquire(acquisition), TailEvent::Appended { offset, .. }) => {
+                acquisition.appended(*offset);
+            }
+            (Errand::Bridge(bridge), TailEvent::Record { offset, payload, .. }) => {
+                bridge.take(*offset, payload);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for what is wished and was not asked for. Reading goes on until the end once it was
+    /// asked for, unless it has to begin further back.
+    fn ask(&mut self, tail: &mut Tail, partition: i32) -> Result<(), TailError> {
+        let wish = self.wish();
+        match wish {
+            Wish::Read { from } => {
+                if self.reading.is_none_or(|before| from < before) {
+                    tail.read(partition, from)?;
+                }
+                self.reading = Some(from);
+            }
+            Wish::Append(header) if self.asked != Some(wish) => {
+                tail.append(partition, &header)?;
+                self.asked = Some(wish);
+            }
+            Wish::Append(_) | Wish::Confirm { .. } | Wish::States | Wish::End => {}
+        }
+        Ok(())
+    }
+}
+
+/// 128 random bits, never 0. Another acquisition must not have the same, and nothing else matters.
+fn random_id() -> u128 {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .expect("every Linux system has /dev/urandom");
+    u128::from_ne_bytes(bytes).max(1)
+}

@@ -1,0 +1,382 @@
+//! The control thread: which shards are ours, from when, and until when.
+//!
+//! It is a member of the consumer group, acquires and releases shards, commits offsets for lag
+//! tools, and puts into words what the hot thread reports. Everything here may block; nothing here
+//! is on the path of an event.
+
+mod acquiring;
+mod owning;
+mod restoring;
+pub mod standing;
+mod states;
+
+use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
+use crate::consumer::{self, Report, Resolved};
+use crate::engine::rules::Rules;
+use crate::limits::{
+    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, LEAVE_MS_MAX, RECONNECT_MS_MAX,
+    RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
+};
+use crate::metrics::Metrics;
+use crate::progress::Progress;
+use crate::publisher::{DeliveryFailure, Order};
+use crate::queue::{Receiver, Sender};
+use crate::recovery::acquire::Remedy;
+use crate::recovery::bridge::Jump;
+use crate::recovery::copies;
+use crate::recovery::disk::Files;
+use crate::recovery::poison::Poison;
+use crate::recovery::slots::Store;
+use crate::recovery::tail::{self, Tail};
+use crate::recovery::tail_error::TailError;
+use crate::service::log::Repeated;
+use crate::service::status::{Phase, Status};
+use crate::world::{Command, Notice};
+use acquiring::Acquiring;
+use standing::{Standing, Standings};
+use states::States;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The control thread's ends of all that it shares with other threads.
+pub struct Ends {
+    /// To the world.
+    pub commands: Sender<Command>,
+    /// From the world.
+    pub notices: Receiver<Notice>,
+    /// From the fetch path.
+    pub reports: Receiver<Report>,
+    /// To the fetch path.
+    pub resolved: Sender<Resolved>,
+    /// To the publisher.
+    pub orders: Sender<Order>,
+    /// From the publisher.
+    pub failures: Receiver<DeliveryFailure>,
+    /// From the publisher.
+    pub jumps: Receiver<Jump>,
+    /// The snapshots of this host; `None`: there are none.
+    pub snapshots: Option<Store<Files>>,
+    /// The rules of the game, for new shards.
+    pub rules: Arc<Rules>,
+    /// Raised when the daemon has to end.
+    pub stop: Arc<AtomicBool>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// What the daemon is doing.
+    pub status: Arc<Status>,
+}
+
+/// What the control thread is told at start-up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For the group.
+    pub consumer: consumer::Options,
+    /// For the outputs.
+    pub tail: tail::Options,
+    /// Where counts are kept that have to survive a restart; `None`: nowhere.
+    pub state_directory: Option<std::path::PathBuf>,
+    /// For copies of other hosts' snapshots; `None`: there are none.
+    pub copies: Option<copies::Options>,
+    /// What to do with a shard whose state cannot be had.
+    pub remedy: Remedy,
+}
+
+/// Why the daemon cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The group.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The output topic.
+    #[error(transparent)]
+    Tail(#[from] TailError),
+    /// The input topic.
+    #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
+    TooManyPartitions(i32),
+    /// Shards that stopped on a fault. The log has said why.
+    #[error("{0} shards have halted on a fault: the log says which and what to do")]
+    ShardsHalted(u32),
+}
+
+impl ControlError {
+    /// Whether brokers that are only starting may be the cause.
+    fn may_pass(&self) -> bool {
+        match self {
+            ControlError::Membership(error) => !error.is_final(),
+            ControlError::Tail(error) => error.may_pass(),
+            ControlError::TooManyPartitions(_) | ControlError::ShardsHalted(_) => false,
+        }
+    }
+
+    /// Whether a topic is said to be missing, as a broker that has just started does.
+    fn is_topic_missing(&self) -> bool {
+        matches!(
+            self,
+            ControlError::Membership(MembershipError::TopicMissing(_))
+                | ControlError::Tail(TailError::TopicMissing(_))
+        )
+    }
+}
+
+/// The control thread's state.
+pub struct Control {
+    ends: Ends,
+    options: Options,
+    membership: Membership,
+    acquiring: Acquiring,
+    /// What the group said while something else was being done.
+    events: VecDeque<MembershipEvent>,
+    shards: Standings,
+    /// The question that the group has to answer before fences are written, and for which shards.
+    question: Option<(u64, Vec<i32>, Instant)>,
+    poison: Poison,
+    states: States,
+    /// Shards whose replay was not what is published, and which begin anew if that is the remedy.
+    diverged: BTreeSet<i32>,
+    /// Shards that begin anew with their next acquisition, because it was asked for.
+    anew: BTreeSet<i32>,
+    /// Since when shards are refused.
+    refused: BTreeMap<i32, Instant>,
+    joined: bool,
+    committed_at: Instant,
+    /// When it was last told how far restoring is, and how many records had come by then.
+    restoring_told_at: Instant,
+    records_told: u64,
+    trouble: Repeated,
+}
+
+/// Runs the control thread to its end. Brokers that do not answer yet are waited for.
+pub fn run(options: Options, ends: Ends) -> Result<(), ControlError> {
+    ends.status.enter(Phase::Reaching);
+    let mut trouble = Repeated::new();
+    let mut wait_ms = RECONNECT_MS_MIN;
+    let mut missing_since = None;
+    loop {
+        let error = match Control::connect(&options) {
+            Ok((tail, membership)) => {
+                return Control::new(options, ends, tail, membership).run();
+            }
+            Err(error) => error,
+        };
+        if ends.stop.load(Ordering::Acquire) {
+            return if error.may_pass() { Ok(()) } else { Err(error) };
+        }
+        let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
+        missing_since =
+            error.is_topic_missing().then(|| missing_since.unwrap_or_else(Instant::now));
+        let is_missing_for_good =
+            missing_since.is_some_and(|since: Instant| since.elapsed() >= missing_max);
+        if !error.may_pass() && (missing_since.is_none() || is_missing_for_good) {
+            return Err(error);
+        }
+        if let Some(withheld) = trouble.notice(Instant::now()) {
+            tracing::warn!(withheld, "waiting for the brokers: {error}");
+        }
+        thread::sleep(Duration::from_millis(wait_ms));
+        wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+    }
+}
+
+impl Control {
+    /// Looks at the topics and begins to join the group.
+    fn connect(options: &Options) -> Result<(Tail, Membership), ControlError> {
+        let tail = Tail::connect(options.tail.clone())?;
+        let membership = Membership::join(&options.consumer)?;
+        if membership.partitions() as usize > SHARDS_MAX {
+            return Err(ControlError::TooManyPartitions(membership.partitions()));
+        }
+        Ok((tail, membership))
+    }
+
+    fn new(options: Options, mut ends: Ends, tail: Tail, membership: Membership) -> Control {
+        ends.status.enter(Phase::Joining);
+        let states = States::new(ends.snapshots.take(), options.copies.clone());
+        let poison = Poison::load(options.state_directory.as_deref(), &options.tail.input_topic);
+        Control {
+            ends,
+            options,
+            membership,
+            acquiring: Acquiring::new(tail),
+            events: VecDeque::new(),
+            shards: Standings::new(),
+            question: None,
+            poison,
+            states,
+            diverged: BTreeSet::new(),
+            anew: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            joined: false,
+            committed_at: Instant::now(),
+            restoring_told_at: Instant::now(),
+            records_told: 0,
+            trouble: Repeated::new(),
+        }
+    }
+
+    /// Runs until the daemon has to end, then releases every shard.
+    fn run(mut self) -> Result<(), ControlError> {
+        while !self.ends.stop.load(Ordering::Acquire) {
+            match self.next_event() {
+                Some(MembershipEvent::Assigned(partitions)) => self.assign(&partitions),
+                Some(MembershipEvent::Revoked(partitions)) => self.revoke(&partitions),
+                Some(MembershipEvent::Lost(partitions)) => self.lose(&partitions),
+                Some(MembershipEvent::Answered { question, is_member }) => {
+                    self.answered(question, is_member);
+                }
+                Some(MembershipEvent::Error(error)) if error.is_final() => return Err(error.into()),
+                Some(MembershipEvent::Error(error)) => self.warn(&error.to_string()),
+                None => {}
+            }
+            self.take_notices();
+            self.acquire()?;
+            self.show_phase();
+            if self.committed_at.elapsed() >= Duration::from_millis(COMMIT_EVERY_MS) {
+                self.committed_at = Instant::now();
+                let offsets = self.acked_offsets(&self.shards.partitions());
+                self.membership.commit(&offsets);
+            }
+        }
+        self.ends.status.enter(Phase::Draining);
+        let owned = self.shards.partitions();
+        self.end_shards(&owned);
+        let halted = self.shards.halted();
+        self.forget(&owned);
+        leave(self.membership);
+        if halted == 0 { Ok(()) } else { Err(ControlError::ShardsHalted(halted)) }
+    }
+
+    /// What the group says, in its order; waits a little for it, unless there is something else to
+    /// wait for.
+    fn next_event(&mut self) -> Option<MembershipEvent> {
+        let wait = match self.acquiring.is_idle() {
+            true => Duration::from_millis(CONTROL_LOOK_MS),
+            false => Duration::ZERO,
+        };
+        self.events.pop_front().or_else(|| self.membership.poll(wait))
+    }
+
+    fn assign(&mut self, partitions: &[i32]) {
+        self.joined = true;
+        tracing::info!(?partitions, "assigned");
+        for partition in partitions {
+            self.shards.make_due(*partition, Instant::now());
+        }
+    }
+
+    /// Ends shards in order: what was decoded is applied, published and acknowledged, or the time
+    /// for that is over; then the next owner may begin.
+    fn revoke(&mut self, partitions: &[i32]) {
+        self.end_shards(partitions);
+        self.forget(partitions);
+        self.membership.release();
+    }
+
+    fn end_shards(&mut self, partitions: &[i32]) {
+        tracing::info!(?partitions, "releasing");
+        for partition in partitions {
+            self.acquiring.give_up(*partition);
+            if self.shards.close(*partition) {
+                self.command(Command::Close { partition: *partition });
+            }
+        }
+        let end = Instant::now() + Duration::from_millis(RELEASE_MS_MAX);
+        while Instant::now() < end && partitions.iter().any(|partition| self.is_busy(*partition)) {
+            self.take_notices();
+            self.go_on_acquiring(Duration::ZERO);
+            // The group keeps us while a revocation is not answered only if it is polled.
+            match self.membership.poll(RELEASE_LOOK) {
+                Some(MembershipEvent::Lost(lost)) => self.lose(&lost),
+                other => self.events.extend(other),
+            }
+        }
+        let offsets = self.acked_offsets(partitions);
+        self.membership.commit_and_wait(&offsets, Duration::from_millis(COMMIT_MS_MAX));
+    }
+
+    /// Whether a shard has something on the hot thread, or on its way to the broker or the disk.
+    fn is_busy(&self, partition: i32) -> bool {
+        let progress = self.ends.progress.shard(partition);
+        let in_flight = progress.sent.get() != progress.settled.get();
+        let in_capture = progress.captures.get() != progress.captures_settled.get();
+        self.shards.is_closing(partition) || in_flight || in_capture
+    }
+
+    /// Ends shards at once: they are somebody else's already.
+    fn lose(&mut self, partitions: &[i32]) {
+        tracing::warn!(?partitions, "lost: the group has taken them away");
+        self.forget(partitions);
+    }
+
+    fn forget(&mut self, partitions: &[i32]) {
+        for partition in partitions {
+            self.acquiring.give_up(*partition);
+            if let Some(Standing::Restoring(_) | Standing::Live(_) | Standing::Closing(_)) =
+                self.shards.remove(*partition)
+            {
+                self.command(Command::Drop { partition: *partition });
+            }
+            self.ends.progress.shard(*partition).generation.set(0);
+            self.refused.remove(partition);
+        }
+        self.ends.status.set_halted_shards(self.shards.halted());
+    }
+
+    fn take_reports(&mut self) {
+        while let Some(report) = self.ends.reports.try_receive() {
+            match report {
+                Report::Trouble(sentence) => self.warn(&sentence),
+                Report::Resolve { host, port } => {
+                    let found = (host.as_str(), port).to_socket_addrs();
+                    // Brokers that listen on both are rarer than hosts that resolve to both.
+                    let address =
+                        found.ok().and_then(|found| found.min_by_key(SocketAddr::is_ipv6));
+                    if address.is_none() {
+                        self.warn(&format!("the broker name {host} cannot be resolved"));
+                    }
+                    // Without room the fetch path asks again.
+                    let _full = self.ends.resolved.try_send(Resolved { host, port, address });
+                }
+            }
+        }
+    }
+
+    fn acked_offsets(&self, partitions: &[i32]) -> Vec<(i32, i64)> {
+        let acked =
+            |partition: &i32| (*partition, self.ends.progress.shard(*partition).acked.get());
+        let owned = |partition: &&i32| self.ends.progress.shard(**partition).generation.get() != 0;
+        partitions.iter().filter(owned).map(acked).collect()
+    }
+
+    fn warn(&mut self, sentence: &str) {
+        if let Some(withheld) = self.trouble.notice(Instant::now()) {
+            tracing::warn!(withheld, "{sentence}");
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        // The queue has room for several commands a shard; a hot thread that is gone has no shards.
+        let _gone = self.ends.commands.try_send(command);
+    }
+}
+
+/// Leaves the group, but does not wait for brokers that are away: librdkafka would, for a minute.
+/// Then the group learns of the end by the session's.
+fn leave(membership: Membership) {
+    let (leaving, left) = mpsc::channel::<()>();
+    let waiter = thread::Builder::new().name("leave".to_owned()).spawn(move || {
+        drop(membership);
+        drop(leaving);
+    });
+    if waiter.is_ok() {
+        // Nothing is ever sent: the wait ends when the other end is dropped.
+        let _ended = left.recv_timeout(Duration::from_millis(LEAVE_MS_MAX));
+    }
+}
+
+const RELEASE_LOOK: Duration = Duration::from_millis(5);

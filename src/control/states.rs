@@ -1,0 +1,136 @@
+//! The states that shards may start from: this host's snapshots, and copies of other hosts'.
+
+use crate::engine::Shard;
+use crate::engine::rules::Rules;
+use crate::recovery::acquire::Candidate;
+use crate::recovery::copies::{Copies, Copy, Options};
+use crate::recovery::disk::Files;
+use crate::recovery::fold::Start;
+use crate::recovery::slots::Store;
+use crate::recovery::snapshot::Header;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Where a state lies.
+enum Place {
+    Here(Header),
+    Copied(Copy),
+}
+
+/// Where the states of shards that are being acquired lie, as candidates in the same order.
+pub(super) struct States {
+    store: Option<Store<Files>>,
+    copy_options: Option<Options>,
+    copies: Option<Copies>,
+    found: BTreeMap<i32, Vec<Place>>,
+    /// States that could not be read after all, by partition and id.
+    damaged: BTreeSet<(i32, u64)>,
+}
+
+impl States {
+    pub(super) fn new(store: Option<Store<Files>>, copy_options: Option<Options>) -> States {
+        let (found, damaged) = (BTreeMap::new(), BTreeSet::new());
+        States { store, copy_options, copies: None, found, damaged }
+    }
+
+    /// This host's snapshots of a shard, newest first.
+    pub(super) fn here(&mut self, partition: i32) -> Vec<Candidate> {
+        let store = self.store.as_mut();
+        let headers = store.map_or_else(Vec::new, |store| store.candidates(partition));
+        let places = headers.into_iter().map(Place::Here);
+        let places = places.filter(|place| !self.is_damaged(partition, place)).collect();
+        self.found.insert(partition, places);
+        self.candidates(partition)
+    }
+
+    /// The same with the newest copy, if there is one: somebody else may have owned the shard since
+    /// it was last here.
+    pub(super) fn everywhere(
+        &mut self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Vec<Candidate> {
+        let copy = match self.newest_copy(partition, watch) {
+            Ok(copy) => copy,
+            Err(error) => {
+                tracing::warn!(partition, "{error}");
+                None
+            }
+        };
+        let copy = copy.map(Place::Copied).filter(|place| !self.is_damaged(partition, place));
+        let found = self.found.entry(partition).or_default();
+        found.extend(copy);
+        found.sort_by_key(|place| std::cmp::Reverse(place.header().next_offset));
+        self.candidates(partition)
+    }
+
+    fn newest_copy(
+        &mut self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Copy>, crate::recovery::copies::CopyError> {
+        let Some(options) = &self.copy_options else { return Ok(None) };
+        let copies = match &self.copies {
+            Some(copies) => copies,
+            None => self.copies.insert(Copies::connect(options.clone())?),
+        };
+        copies.newest(partition, watch)
+    }
+
+    /// The shard that a candidate stands for. `None`: it cannot be read after all, and is no
+    /// candidate any more.
+    pub(super) fn load(
+        &mut self,
+        partition: i32,
+        candidate: Option<usize>,
+        rules: Arc<Rules>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Option<Box<Shard>> {
+        let found = self.found.remove(&partition).unwrap_or_default();
+        let Some(place) = candidate.map(|candidate| &found[candidate]) else {
+            let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
+            return Some(Box::new(Shard::new(zone, rules)));
+        };
+        let loaded = match place {
+            Place::Here(header) => {
+                let store = self.store.as_mut().expect("the snapshot is from there");
+                store.load(header, rules).map_err(|error| error.to_string())
+            }
+            Place::Copied(copy) => {
+                let copies = self.copies.as_ref().expect("the copy is from there");
+                copies.load(copy, rules, watch).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(sentence) = &loaded {
+            tracing::warn!(partition, "{sentence}");
+            self.damaged.insert((partition, place.header().id()));
+        }
+        loaded.ok()
+    }
+
+    fn candidates(&self, partition: i32) -> Vec<Candidate> {
+        let found = self.found.get(&partition).into_iter().flatten();
+        found.map(|place| candidate(place.header())).collect()
+    }
+
+    fn is_damaged(&self, partition: i32, place: &Place) -> bool {
+        self.damaged.contains(&(partition, place.header().id()))
+    }
+}
+
+impl Place {
+    fn header(&self) -> &Header {
+        match self {
+            Place::Here(header) => header,
+            Place::Copied(copy) => &copy.header,
+        }
+    }
+}
+
+/// What a snapshot says of itself, to be chosen or passed over.
+fn candidate(header: &Header) -> Candidate {
+    let Header { next_offset, next_update, chain, mark, ruleset, .. } = *header;
+    let start = Start { next_offset, next_update, chain };
+    Candidate { start, mark, ruleset, skips: header.skips.clone() }
+}

@@ -1,0 +1,267 @@
+//! A shard's state as bytes while the shard goes on.
+//!
+//! A capture notes what stands in no table and marks the chunks of those; that is all that happens
+//! at once. From then on a chunk is copied before the first write to it, and read bit by bit
+//! whenever there is time. So the bytes say what the state was when the capture began, whatever
+//! came since.
+
+use crate::engine::Shard;
+use crate::engine::path::BUCKETS;
+use crate::engine::state::FORMAT;
+use crate::engine::table::Row;
+use crate::limits::{CAPTURE_ROWS_PER_PIECE, HUNTS_MAX};
+
+/// Whether a capture has given all its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Captured {
+    /// There are more.
+    InPart,
+    /// These were the last.
+    Whole,
+}
+
+/// Words of the longest row: an actor's two rows.
+const ROW_WORDS: usize = 23;
+
+/// What is still to be told of a state, and in which order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Capture {
+    /// What was noted when the capture began.
+    words: Vec<u64>,
+    steps: Vec<Step>,
+    step: usize,
+    /// Words of the last row that have not found room.
+    waiting: [u64; ROW_WORDS],
+    waiting_count: usize,
+}
+
+/// A run of words or of rows.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    part: Part,
+    next: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Words,
+    Actors,
+    Tombstones,
+    Treasures(usize),
+    Finishers(usize),
+    Labels(usize),
+    Buckets(usize),
+}
+
+impl Capture {
+    fn step(&mut self, part: Part, next: u32, end: u32) {
+        if next < end {
+            self.steps.push(Step { part, next, end });
+        }
+    }
+
+    /// Ends a run of words: those since the last one.
+    fn step_words(&mut self, told_before: &mut u32) {
+        let end = self.words.len() as u32;
+        self.step(Part::Words, *told_before, end);
+        *told_before = end;
+    }
+
+    /// Nothing is to be told any more; the memory stays for the next one.
+    fn forget(&mut self) {
+        self.words.clear();
+        self.steps.clear();
+        (self.step, self.waiting_count) = (0, 0);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.step == self.steps.len() && self.waiting_count == 0
+    }
+
+    /// Tells what waits, as far as there is room.
+    fn tell_waiting(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
+        let room = (bytes_max - out.len()) / 8;
+        let told = self.waiting_count.min(room);
+        for word in &self.waiting[..told] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        self.waiting.copy_within(told..self.waiting_count, 0);
+        self.waiting_count -= told;
+    }
+
+    fn wait(&mut self, words: &[u64]) {
+        self.waiting[self.waiting_count..][..words.len()].copy_from_slice(words);
+        self.waiting_count += words.len();
+    }
+
+    /// Tells rows of the step at hand until there is no more room, or it is done, or so many were
+    /// looked at.
+    fn tell_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
+        let Step { part, mut next, end } = self.steps[self.step];
+        while next < end && self.waiting_count == 0 && *rows > 0 {
+            self.read_row(shard, part, next);
+            self.tell_waiting(out, bytes_max);
+            next += 1;
+            *rows -= 1;
+        }
+        self.steps[self.step].next = next;
+        self.step += usize::from(next == end);
+    }
+
+    fn read_row(&mut self, shard: &Shard, part: Part, number: u32) {
+        match part {
+            Part::Words => self.wait(&[self.words[number as usize]]),
+            Part::Actors => {
+                let body = shard.actors.bodies.captured(number);
+                if body.player_id != 0 {
+                    self.wait(&body.to_words());
+                    self.wait(&shard.actors.packs.captured(number).to_words());
+                }
+            }
+            Part::Tombstones => {
+                let tombstone = shard.tombstones.rows.captured(number);
+                if tombstone.player_id != 0 {
+                    self.wait(&[number.into()]);
+                    self.wait(&tombstone.to_words());
+                }
+            }
+            Part::Treasures(slot) => {
+                self.wait(&shard.hunts.treasures[slot].captured(number).to_words());
+            }
+            Part::Finishers(slot) => {
+                self.wait(&shard.hunts.finishers[slot].captured(number).to_words());
+            }
+            Part::Labels(slot) => {
+                self.wait(&shard.hunts.paths[slot].labels.captured(number).to_words());
+            }
+            Part::Buckets(slot) => {
+                self.wait(&shard.hunts.paths[slot].buckets.captured(number).to_words());
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever
+    /// the state's size. A capture that was not told to its end is over.
+    pub fn begin_capture(&mut self) -> u64 {
+        self.end_capture();
+        let capture = self.note();
+        self.actors.bodies.begin_capture();
+        self.actors.packs.begin_capture();
+        self.tombstones.rows.begin_capture();
+        for slot in 0..HUNTS_MAX {
+            self.hunts.treasures[slot].begin_capture();
+            self.hunts.finishers[slot].begin_capture();
+            self.hunts.paths[slot].labels.begin_capture();
+            self.hunts.paths[slot].buckets.begin_capture();
+        }
+        let bytes = self.captured_bytes(&capture);
+        self.capture = capture;
+        bytes
+    }
+
+    /// Appends the next bytes of the captured state, until there are `bytes_max` in all. Bounded
+    /// work: there may be fewer.
+    pub fn tell_capture(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Captured {
+        let mut capture = std::mem::take(&mut self.capture);
+        let mut rows = CAPTURE_ROWS_PER_PIECE;
+        capture.tell_waiting(out, bytes_max);
+        while capture.waiting_count == 0 && rows > 0 && capture.step < capture.steps.len() {
+            let step = capture.step;
+            capture.tell_step(self, out, bytes_max, &mut rows);
+            let Step { part, next, .. } = capture.steps[step];
+            self.pass(part, next);
+        }
+        let is_whole = capture.is_whole();
+        self.capture = capture;
+        if !is_whole {
+            return Captured::InPart;
+        }
+        self.end_capture();
+        Captured::Whole
+    }
+
+    /// Gives up the capture, if there is one.
+    pub fn end_capture(&mut self) {
+        self.capture.forget();
+        self.actors.bodies.end_capture();
+        self.actors.packs.end_capture();
+        self.tombstones.rows.end_capture();
+        for slot in 0..HUNTS_MAX {
+            self.hunts.treasures[slot].end_capture();
+            self.hunts.finishers[slot].end_capture();
+            self.hunts.paths[slot].labels.end_capture();
+            self.hunts.paths[slot].buckets.end_capture();
+        }
+    }
+
+    /// Appends the whole state.
+    pub fn encode_state(&mut self, out: &mut Vec<u8>) {
+        self.begin_capture();
+        while self.tell_capture(out, usize::MAX) == Captured::InPart {}
+    }
+
+    /// Notes what stands in no table, and which rows are to be told.
+    fn note(&mut self) -> Capture {
+        let mut capture = std::mem::take(&mut self.capture);
+        let mut told = 0;
+        let words = &mut capture.words;
+        words.extend([FORMAT, self.rules.hash().into(), self.partition.into()]);
+        words.extend(self.clock.to_words());
+        words.extend([self.last_tick, self.actors.count().into()]);
+        capture.step_words(&mut told);
+        capture.step(Part::Actors, 0, self.actors.rows());
+        capture.words.extend(self.tombstones.noted().map(u64::from));
+        capture.step_words(&mut told);
+        capture.step(Part::Tombstones, 0, self.tombstones.rows.count());
+        capture.words.push(self.hunts.last_hunt.into());
+        for slot in 0..HUNTS_MAX {
+            let hunt = *self.hunts.hunt(slot);
+            capture.words.extend(hunt.to_words());
+            capture.step_words(&mut told);
+            capture.step(Part::Treasures(slot), 0, hunt.tried.into());
+            capture.step(Part::Finishers(slot), hunt.told.into(), hunt.finishers.into());
+            let noted = self.hunts.paths[slot].noted();
+            capture.words.extend(noted.map(u64::from));
+            capture.step_words(&mut told);
+            let [prepared, _, lowest] = noted;
+            capture.step(Part::Labels(slot), 0, prepared);
+            capture.step(Part::Buckets(slot), lowest, BUCKETS);
+        }
+        capture.words.push(self.digest());
+        capture.step_words(&mut told);
+        capture
+    }
+
+    fn captured_bytes(&self, capture: &Capture) -> u64 {
+        let words = capture.steps.iter().map(|Step { part, next, end }| {
+            let rows = u64::from(end - next);
+            match part {
+                Part::Words | Part::Treasures(_) | Part::Labels(_) | Part::Buckets(_) => rows,
+                Part::Finishers(_) => 2 * rows,
+                // Empty rows are left out.
+                Part::Actors => ROW_WORDS as u64 * u64::from(self.actors.count()),
+                Part::Tombstones => 4 * u64::from(self.tombstones.noted()[1]),
+            }
+        });
+        8 * words.sum::<u64>()
+    }
+
+    /// Rows of a part below this one were told.
+    fn pass(&mut self, part: Part, number: u32) {
+        match part {
+            Part::Words => {}
+            Part::Actors => {
+                self.actors.bodies.pass_captured(number);
+                self.actors.packs.pass_captured(number);
+            }
+            Part::Tombstones => self.tombstones.rows.pass_captured(number),
+            Part::Treasures(slot) => self.hunts.treasures[slot].pass_captured(number),
+            Part::Finishers(slot) => self.hunts.finishers[slot].pass_captured(number),
+            Part::Labels(slot) => self.hunts.paths[slot].labels.pass_captured(number),
+            Part::Buckets(slot) => self.hunts.paths[slot].buckets.pass_captured(number),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! The publisher at work: what comes in goes to librdkafka, and what is heard of it to the ledger.
+
+use super::dead_letter::DeadLetter;
+use super::encode;
+use super::event_json;
+use super::frame::{Frame, FrameHeader};
+use super::ledger::{Ledger, Receipt, Settled};
+use super::producer::{Delivery, Failure, Producer, SendError};
+use super::ticker::{Ticker, tick_id};
+use super::{DeliveryFailure, Ends, Options, Order, Outgoing, PublisherError};
+use crate::engine::event::Action;
+use crate::limits::{
+    PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
+};
+use crate::metrics::{Counter, Gauge, Metrics};
+use crate::progress::Progress;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How the inbox was found.
+pub(super) enum Inbox {
+    /// There may be more.
+    Full,
+    /// There was no more.
+    Empty,
+    /// librdkafka's buffer is full; what came next is held.
+    Stuck,
+    /// There will be no more.
+    Ended,
+}
+
+pub(super) struct Publisher {
+    options: Options,
+    ends: Ends,
+    progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
+    producer: Producer<Sent>,
+    ledger: Ledger,
+    ticker: Ticker,
+    /// Zones that a player can go to.
+    zones: i32,
+    /// Taken from the inbox, and not taken by librdkafka yet.
+    held: Option<Outgoing>,
+    /// Failures that the queue had no room for.
+    unreported: VecDeque<DeliveryFailure>,
+    /// The frame that is being encoded.
+    bytes: Vec<u8>,
+    /// Bytes of the frames that wait for their acknowledgement.
+    in_flight_bytes: usize,
+    /// Set once nobody sends any more.
+    flush_end: Option<Instant>,
+}
+
+/// What is remembered of a record until its delivery is reported.
+enum Sent {
+    Frame(Quota, SentFrame),
+    DeadLetter(Quota),
+    Departure(Quota),
+    /// Of this partition.
+    Tick(i32),
+}
+
+#[derive(Clone, Copy)]
+struct SentFrame {
+    /// Length of the encoded frame.
+    bytes: usize,
+    /// `ts_us` of the newest update.
+    newest_us: Option<i64>,
+}
+
+/// What counts against a shard's quota until it is settled.
+#[derive(Clone, Copy)]
+struct Quota {
+    receipt: Receipt,
+    bytes: u64,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        options: Options,
+        ends: Ends,
+        progress: Arc<Progress>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Publisher, PublisherError> {
+        let producer = Producer::new(&options)?;
+        let ticker = Ticker::new(options.tick_every_ms);
+        Ok(Publisher {
+            options,
+            ticker,
+            zones: 0,
+            ends,
+            progress,
+            metrics,
+            producer,
+            ledger: Ledger::new(),
+            held: None,
+            unreported: VecDeque::new(),
+            bytes: Vec::new(),
+            in_flight_bytes: 0,
+            flush_end: None,
+        })
+    }
+
+    /// Sends what waits in the inbox, a bounded number.
+    pub(super) fn send_batch(&mut self) -> Inbox {
+        for _ in 0..PUBLISHER_BATCH_MAX {
+            let outgoing = match self.held.take() {
+                Some(outgoing) => outgoing,
+                None => match self.receive() {
+                    Poll::Ready(Some(outgoing)) => outgoing,
+                    Poll::Ready(None) => return Inbox::Ended,
+                    Poll::Pending => return Inbox::Empty,
+                },
+            };
+            self.held = self.send(outgoing);
+            if self.held.is_some() {
+                return Inbox::Stuck;
+            }
+        }
+        Inbox::Full
+    }
+
+    /// The queue's own waker is not used: the bell wakes this thread.
+    fn receive(&mut self) -> Poll<Option<Outgoing>> {
+        self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Sends one item, or drops it with its failed generation. What comes back has to wait.
+    fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        let (partition, generation) = match &outgoing {
+            Outgoing::Frame(frame) => (frame.partition, frame.generation),
+            Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
+            Outgoing::Departure(departure) => (departure.partition, departure.generation),
+            Outgoing::Capture(capture) => (capture.partition, capture.generation),
+        };
+        if !self.ledger.admits(partition, generation) {
+            // An ownership is begun before its first frame can be here.
+            self.take_orders();
+            if !self.ledger.admits(partition, generation) {
+                self.give_back(outgoing);
+                return None;
+            }
+        }
+        if let Outgoing::Departure(_) = outgoing
+            && !self.options.carry_players
+        {
+            self.give_back(outgoing);
+            return None;
+        }
+        if let Outgoing::Capture(capture) = outgoing {
+            self.ledger.captured(capture);
+            self.pass_gates();
+            return None;
+        }
+        let receipt = self.ledger.receipt(partition);
+        let quota = Quota { receipt, bytes: outgoing.bytes_max() };
+        match self.produce(&outgoing, quota) {
+            Ok(header) => {
+                self.ledger.sent(receipt, header);
+                if let Outgoing::Frame(frame) = outgoing {
+                    self.recycle(frame);
+                }
+                None
+            }
+            Err(SendError::Full) => Some(outgoing),
+            Err(SendError::Refused(failure)) => {
+                self.fail(partition, generation, failure);
+                self.give_back(outgoing);
+                None
+            }
+        }
+    }
+
+    /// Hands one item to librdkafka, which copies it. A frame's header, if it was one.
+    fn produce(
+        &mut self,
+        outgoing: &Outgoing,
+        quota: Quota,
+    ) -> Result<Option<FrameHeader>, SendError> {
+        match outgoing {
+            Outgoing::Frame(frame) => {
+                let updates = frame.updates.as_slice();
+                self.bytes.clear();
+                encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
+                let newest_us = updates.last().map(|update| update.ts_us());
+                let bytes = self.bytes.len();
+                let sent = Sent::Frame(quota, SentFrame { bytes, newest_us });
+                let topic = &self.options.output_topic;
+                self.producer.send(topic, frame.partition, &self.bytes, sent)?;
+                self.in_flight_bytes += bytes;
+                if let Some(received_at) = frame.received_at.filter(|_| !updates.is_empty()) {
+                    self.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
+                }
+                Ok(Some(frame.header))
+            }
+            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, quota),
+            Outgoing::Departure(departure) if departure.to_partition() < self.zones => {
+                self.bytes.clear();
+                departure.write(&mut self.bytes);
+                let (topic, partition) = (&self.options.input_topic, departure.to_partition());
+                self.producer.send(topic, partition, &self.bytes, Sent::Departure(quota))?;
+                Ok(None)
+            }
+            Outgoing::Departure(departure) => {
+                self.produce_dead_letter(&departure.dead_letter(), quota)
+            }
+            Outgoing::Capture(_) => unreachable!("a capture is sent nowhere"),
+        }
+    }
+
+    fn produce_dead_letter(
+        &mut self,
+        letter: &DeadLetter,
+        quota: Quota,
+    ) -> Result<Option<FrameHeader>, SendError> {
+        let Options { dead_letter_topic, input_topic, .. } = &self.options;
+        let sent = Sent::DeadLetter(quota);
+        self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
+        Ok(None)
+    }
+
+    /// Appends a tick to each input partition that is ours and due for one. One that cannot be
+    /// sent, or fails, is made up for by the next.
+    pub(super) fn tick(&mut self) {
+        let now = Instant::now();
+        let due: Vec<i32> = self.ticker.due(now).collect();
+        for partition in due {
+            let generation = self.progress.shard(partition).generation.get();
+            if !self.ledger.admits(partition, generation) {
+                self.ticker.end(partition);
+                continue;
+            }
+            let now_us = now_us();
+            self.bytes.clear();
+            let id = tick_id(now_us / 1000, self.options.tick_every_ms);
+            event_json::write_event(&mut self.bytes, 0, id, now_us, &Action::Tick);
+            let topic = &self.options.input_topic;
+            if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
+                return;
+            }
+            self.ticker.sent(partition, now);
+        }
+    }
+
+    /// Handles all deliveries that are known, waiting at most so long for the first.
+    pub(super) fn reap(&mut self, wait_max: Duration) -> Result<(), PublisherError> {
+        let mut wait = wait_max;
+        loop {
+            self.producer.poll(wait);
+            wait = Duration::ZERO;
+            let mut reported = false;
+            if let Some(sentence) = self.producer.fatal_error() {
+                self.replace_producer(&sentence)?;
+            }
+            let now_us = now_us();
+            while let Some(delivery) = self.producer.next_delivery() {
+                reported = true;
+                self.settle(delivery, now_us);
+            }
+            if !reported {
+                break;
+            }
+        }
+        self.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
+        self.report_failures();
+        Ok(())
+    }
+
+    fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
+        let (Quota { receipt, bytes }, counter) = match &delivery.receipt {
+            Sent::Frame(quota, frame) => {
+                self.in_flight_bytes -= frame.bytes;
+                (*quota, Counter::FramesAcked)
+            }
+            Sent::DeadLetter(quota) => (*quota, Counter::DeadLettersAcked),
+            Sent::Departure(quota) => (*quota, Counter::OwnRecordsAcked),
+            Sent::Tick(partition) => {
+                self.ticker.settled(*partition);
+                let acked = u64::from(delivery.failure.is_none());
+                return self.metrics.add(Counter::OwnRecordsAcked, acked);
+            }
+        };
+        self.count_settled(receipt.partition, bytes);
+        if let Some(failure) = delivery.failure {
+            self.metrics.add(Counter::DeliveriesFailed, 1);
+            self.fail(receipt.partition, receipt.generation, failure);
+            return;
+        }
+        self.metrics.add(counter, 1);
+        if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), .. }) = delivery.receipt {
+            self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
+        }
+        let settled = self.ledger.acked(receipt, delivery.offset);
+        self.move_on(receipt.partition, receipt.generation, settled);
+    }
+
+    pub(super) fn take_orders(&mut self) {
+        while let Some(order) = self.ends.orders.try_receive() {
+            match order {
+                Order::Begin { partition, generation, mark, zones } => {
+                    self.ledger.begin(partition, generation, mark);
+                    self.ticker.begin(partition, Instant::now());
+                    self.zones = zones;
+                }
+                Order::Bridge { partition, generation, mark } => {
+                    let settled = self.ledger.bridge(partition, generation, mark);
+                    self.move_on(partition, generation, settled);
+                }
+            }
+        }
+    }
+
+    fn move_on(&mut self, partition: i32, generation: u32, settled: Settled) {
+        match settled {
+            Settled::Nothing => {}
+            Settled::UpTo(offset) => self.progress.shard(partition).acked.set(offset),
+            Settled::Unverified(sentence) => {
+                let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
+                self.fail(partition, generation, failure);
+            }
+        }
+        self.pass_gates();
+        // The queue has room for a jump of every shard.
+        while let Some(jump) = self.ledger.next_jump() {
+            let _nobody = self.ends.jumps.try_send(jump);
+        }
+    }
+
+    /// The queue has room for a gate of every capture; without its receiver nobody needs them.
+    fn pass_gates(&mut self) {
+        while let Some(gate) = self.ledger.next_gate() {
+            let _nobody = self.ends.gates.try_send(gate);
+            self.ends.keeper_bell.ring();
+            self.ends.keeper_bell.ring();
+        }
+    }
+
+    /// A fatal error has made the producer useless: all that it still had is lost for its shards.
+    fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
+        for (partition, generation) in self.ledger.waiting() {
+            let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
+            self.fail(partition, generation, failure);
+        }
+        let old = std::mem::replace(&mut self.producer, Producer::new(&self.options)?);
+        let now_us = now_us();
+        for delivery in old.abandon() {
+            self.settle(delivery, now_us);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, partition: i32, generation: u32, failure: Failure) {
+        if self.ledger.failed(partition, generation) {
+            let Failure { sentence, is_too_large: is_final } = failure;
+            let failure = DeliveryFailure { partition, generation, sentence, is_final };
+            self.unreported.push_back(failure);
+        }
+    }
+
+    fn report_failures(&mut self) {
+        while let Some(failure) = self.unreported.pop_front() {
+            if let Err(failure) = self.ends.failures.try_send(failure) {
+                self.unreported.push_front(failure);
+                return;
+            }
+        }
+    }
+
+    /// What was not sent counts as settled, so that quotas add up.
+    fn give_back(&mut self, outgoing: Outgoing) {
+        let bytes = outgoing.bytes_max();
+        match outgoing {
+            Outgoing::Frame(frame) => {
+                self.count_settled(frame.partition, bytes);
+                self.recycle(frame);
+            }
+            Outgoing::DeadLetter(letter) => self.count_settled(letter.partition, bytes),
+            Outgoing::Departure(departure) => self.count_settled(departure.partition, bytes),
+            Outgoing::Capture(_) => {}
+        }
+    }
+
+    fn count_settled(&self, partition: i32, bytes: u64) {
+        let progress = self.progress.shard(partition);
+        progress.settled.set(progress.settled.get() + 1);
+        progress.settled_bytes.set(progress.settled_bytes.get() + bytes);
+    }
+
+    /// The queue holds all frames there are, so it takes this one unless the hot thread is gone.
+    fn recycle(&mut self, frame: Box<Frame>) {
+        drop(self.ends.free_frames.try_send(frame));
+    }
+
+    /// Sleeps until the bell rings; briefly while deliveries are due, for nothing rings for them.
+    pub(super) fn sleep(&mut self) -> Result<(), PublisherError> {
+        let due = self.producer.outstanding() > 0 || !self.unreported.is_empty();
+        let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
+        let inbox = &self.ends.inbox;
+        let slept = self.ends.bell.sleep(Duration::from_millis(wait_ms), || !inbox.is_empty());
+        slept.map_err(PublisherError::Bell)
+    }
+
+    /// Waits until the broker has taken something, forever while the daemon runs: that is the
+    /// backpressure. At the daemon's end it is bounded.
+    pub(super) fn wait_for_room(&mut self) -> Result<(), PublisherError> {
+        if self.ends.inbox.senders_gone() && Instant::now() >= self.flush_end() {
+            let unsent = self.ends.inbox.len() + 1;
+            return Err(PublisherError::NotFlushed(self.producer.outstanding() + unsent));
+        }
+        self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))
+    }
+
+    /// When waiting for acknowledgements is over; the time begins with the first call.
+    fn flush_end(&mut self) -> Instant {
+        let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
+        *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max)
+    }
+
+    /// Waits for the last acknowledgements.
+    pub(super) fn finish(mut self) -> Result<(), PublisherError> {
+        let end = self.flush_end();
+        while self.producer.outstanding() > 0 {
+            if Instant::now() >= end {
+                return Err(PublisherError::NotFlushed(self.producer.outstanding()));
+            }
+            self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))?;
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds since the Unix epoch.
+fn now_us() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64)
+}

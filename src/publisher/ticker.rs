@@ -1,0 +1,116 @@
+//! When each owned partition is due for a tick, so that time passes where nothing happens.
+//!
+//! Pure: time is an argument. A partition has one tick on its way at most, so a dead one gathers
+//! none.
+
+use crate::limits::SHARDS_MAX;
+use std::time::{Duration, Instant};
+
+/// The ticks of all shards, by partition number.
+pub struct Ticker {
+    every: Option<Duration>,
+    shards: Vec<Pending>,
+}
+
+#[derive(Clone, Copy)]
+enum Pending {
+    /// The partition is not ours.
+    Nothing,
+    /// The next one is due then.
+    At(Instant),
+    /// One is on its way, and was due then.
+    Sent(Instant),
+}
+
+impl Ticker {
+    /// A tick each so many milliseconds; 0: none at all.
+    pub fn new(every_ms: u32) -> Ticker {
+        let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
+        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX] }
+    }
+
+    /// A partition is ours from now on.
+    pub fn begin(&mut self, partition: i32, now: Instant) {
+        *self.shard(partition) = Pending::At(now);
+    }
+
+    /// A partition is not ours any more.
+    pub fn end(&mut self, partition: i32) {
+        *self.shard(partition) = Pending::Nothing;
+    }
+
+    /// The partitions that are due for a tick now.
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = i32> {
+        let is_due = move |pending: &Pending| matches!(pending, Pending::At(at) if *at <= now);
+        let shards = self.shards.iter().filter(|_| self.every.is_some());
+        (0..)
+            .zip(shards)
+            .filter(move |(_, pending)| is_due(pending))
+            .map(|(partition, _)| partition)
+    }
+
+    /// A partition's tick is on its way.
+    pub fn sent(&mut self, partition: i32, now: Instant) {
+        *self.shard(partition) = Pending::Sent(now);
+    }
+
+    /// Its delivery was reported, one way or the other.
+    pub fn settled(&mut self, partition: i32) {
+        let every = self.every.unwrap_or_default();
+        let shard = self.shard(partition);
+        if let Pending::Sent(at) = *shard {
+            *shard = Pending::At(at + every);
+        }
+    }
+
+    fn shard(&mut self, partition: i32) -> &mut Pending {
+        &mut self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
+    }
+}
+
+/// The id of the tick at this time: the same for all that are due within one interval, whoever
+/// sends them, so that a zone that two daemons believe to own takes one of them.
+pub fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
+    let now_ms = now_ms.max(1).cast_unsigned();
+    (now_ms - now_ms % u64::from(every_ms.max(1))).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owned_partition_ticks_once_an_interval_and_never_twice_at_once() {
+        let mut ticker = Ticker::new(1_000);
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let due = |ticker: &Ticker, ms| ticker.due(at(ms)).collect::<Vec<i32>>();
+        assert!(due(&ticker, 0).is_empty());
+        ticker.begin(3, start);
+        ticker.begin(5, at(200));
+        assert_eq!(due(&ticker, 0), [3]);
+        ticker.sent(3, start);
+        assert_eq!(due(&ticker, 5_000), [5], "one is on its way");
+        ticker.settled(3);
+        assert!(due(&ticker, 199).is_empty());
+        assert_eq!(due(&ticker, 1_000), [3, 5]);
+        ticker.end(3);
+        ticker.settled(3);
+        assert_eq!(due(&ticker, 9_000), [5]);
+    }
+
+    #[test]
+    fn without_an_interval_nothing_ticks() {
+        let mut ticker = Ticker::new(0);
+        ticker.begin(0, Instant::now());
+        assert_eq!(ticker.due(Instant::now()).count(), 0);
+    }
+
+    #[test]
+    fn ticks_of_one_interval_have_one_id() {
+        assert_eq!(tick_id(1_999, 1_000), 1_000);
+        assert_eq!(tick_id(1_000, 1_000), 1_000);
+        assert_eq!(tick_id(2_000, 1_000), 2_000);
+        assert_eq!(tick_id(0, 1_000), 1);
+    }
+}

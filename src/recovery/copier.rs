@@ -1,0 +1,93 @@
+//! The copier: takes what the keeper has stored to the topic, on a thread of its own, because
+//! brokers may be slow and the next snapshot must not wait for them.
+
+use crate::limits::COPIER_END_MS_MAX;
+use crate::metrics::{Counter, Metrics};
+use crate::recovery::copies::{Copies, CopyError, Options};
+use crate::recovery::disk::Disk;
+use crate::recovery::slots::Store;
+use crate::recovery::snapshot::Header;
+use crate::service::log::Repeated;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
+
+/// The copier thread's ends of all that it shares with other threads.
+pub struct Ends {
+    /// What the keeper has stored. Its end is the copier's end.
+    pub stored: Receiver<Header>,
+    /// Raised when the daemon has to end: then copying has little time left.
+    pub stop: Arc<AtomicBool>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
+pub fn run<D: Disk>(options: &Options, mut store: Store<D>, ends: &Ends) {
+    let mut trouble = Repeated::new();
+    let mut copies: Option<Copies> = None;
+    let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
+    let mut stopping: Option<Instant> = None;
+    let mut watch = || {
+        if ends.stop.load(Ordering::Acquire) {
+            stopping.get_or_insert_with(Instant::now);
+        }
+        let time_is_up = |since: &Instant| since.elapsed().as_millis() >= COPIER_END_MS_MAX.into();
+        if stopping.as_ref().is_some_and(time_is_up) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    while gather(&ends.stored, &mut waiting) {
+        let Some((_, header)) = waiting.pop_first() else { continue };
+        if watch().is_break() {
+            continue;
+        }
+        match copy(options, &mut copies, &mut store, &header, &mut watch) {
+            Ok(()) => ends.metrics.add(Counter::SnapshotsCopied, 1),
+            Err(error) => {
+                // What it has sent may still be on its way: the next one begins with new clients.
+                copies = None;
+                ends.metrics.add(Counter::SnapshotCopiesFailed, 1);
+                if let Some(withheld) = trouble.notice(Instant::now()) {
+                    tracing::warn!(withheld, "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// Takes all that was stored; waits for it if there is nothing to copy. False: there will be no
+/// more.
+fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
+    if waiting.is_empty() {
+        match stored.recv() {
+            Ok(header) => drop(waiting.insert(header.partition, header)),
+            Err(_) => return false,
+        }
+    }
+    loop {
+        match stored.try_recv() {
+            Ok(header) => drop(waiting.insert(header.partition, header)),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+        }
+    }
+}
+
+fn copy<D: Disk>(
+    options: &Options,
+    copies: &mut Option<Copies>,
+    store: &mut Store<D>,
+    header: &Header,
+    watch: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<(), CopyError> {
+    let copies = match copies {
+        Some(copies) => copies,
+        None => copies.insert(Copies::connect(options.clone())?),
+    };
+    copies.put(header, |index| store.read_block(header, index), watch)
+}

@@ -1,0 +1,412 @@
+//! Copies of snapshots in a compacted topic, for a daemon on another host.
+//!
+//! A copy is a snapshot's blocks, some to a record, and then its manifest: the header, and where
+//! the first record lies. Only a manifest makes a copy, so one that was not finished is none. The
+//! records of the copy before are let go when the new manifest is acknowledged.
+
+use crate::engine::Shard;
+use crate::engine::rules::Rules;
+use crate::limits::{
+    COPY_BLOCKS_PER_RECORD, COPY_LOOK_BACK_RECORDS, COPY_MS_MAX, COPY_QUEUE_KBYTES,
+    METADATA_MS_MAX, RECONNECT_MS_MAX, SNAPSHOT_BLOCK_BYTES, TAIL_STALL_MS_MAX,
+};
+use crate::recovery::snapshot::{Header, Origin, SnapshotError};
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// What copying needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Brokers to ask first, `host:port`.
+    pub brokers: Vec<String>,
+    /// How the daemon names itself to brokers.
+    pub client_id: String,
+    /// The consumer group. It is not joined here; brokers check the right to read by its name.
+    pub group: String,
+    /// The compacted topic, with as many partitions as the input topic.
+    pub topic: String,
+    /// The topics that the snapshots are about.
+    pub origin: Origin,
+}
+
+/// Why there is no copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// The brokers.
+    #[error(
+        "snapshots cannot be copied to or from `{topic}`: {sentence}; create it with `huntd \
+         topics`, and grant READ and WRITE on it"
+    )]
+    Topic {
+        /// The topic.
+        topic: String,
+        /// What the brokers say.
+        sentence: String,
+    },
+    /// The snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The daemon is about to end.
+    #[error("copying was given up")]
+    GivenUp,
+}
+
+/// The newest copy of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The snapshot's header.
+    pub header: Header,
+    /// Offset of its first record in the topic.
+    first_offset: i64,
+}
+
+/// Clients for the topic.
+pub struct Copies {
+    options: Options,
+    consumer: BaseConsumer,
+    producer: BaseProducer<Appended>,
+    appended: mpsc::Receiver<Result<i64, KafkaError>>,
+    /// By partition: id and records of the copy that is there.
+    present: BTreeMap<i32, (u64, u32)>,
+}
+
+impl Copies {
+    /// Makes the clients, which connect by themselves.
+    pub fn connect(options: Options) -> Result<Copies, CopyError> {
+        let unusable = |error: KafkaError| failure(&options.topic, &error);
+        let consumer = consumer_config(&options).create().map_err(unusable)?;
+        let (sender, appended) = mpsc::channel();
+        let producer =
+            producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
+        Ok(Copies { options, consumer, producer, appended, present: BTreeMap::new() })
+    }
+
+    /// Copies a snapshot, whose blocks `read_block` reads. `watch` is asked every little while
+    /// whether to go on.
+    pub fn put(
+        &mut self,
+        header: &Header,
+        mut read_block: impl FnMut(u32) -> Result<Vec<u8>, SnapshotError>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(), CopyError> {
+        let partition = header.partition;
+        if !self.present.contains_key(&partition) {
+            let before = self.newest(partition, watch)?;
+            let before = before.map_or((0, 0), |copy| (copy.header.id(), records(&copy.header)));
+            self.present.insert(partition, before);
+        }
+        let mut first_offset = None;
+        let mut value = Vec::with_capacity(COPY_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES);
+        for record in 0..records(header) {
+            value.clear();
+            for index in blocks_of(header, record) {
+                value.extend(read_block(index)?);
+            }
+            let key = record_key(partition, header.id(), record);
+            self.append(partition, &key, Some(&value))?;
+            if record == 0 {
+                // The manifest tells where to begin to read.
+                first_offset = self.wait(1, watch)?;
+            }
+        }
+        let rest = records(header).saturating_sub(1) as usize;
+        self.wait(rest, watch)?;
+        let mut manifest = first_offset.unwrap_or(0).to_le_bytes().to_vec();
+        manifest.extend(header.encode());
+        self.append(partition, &partition.to_string(), Some(&manifest))?;
+        self.wait(1, watch)?;
+        let (id, count) = self
+            .present
+            .insert(partition, (header.id(), records(header)))
+            .expect("it was looked up above");
+        if id == header.id() {
+            return Ok(());
+        }
+        for record in 0..count {
+            self.append(partition, &record_key(partition, id, record), None)?;
+        }
+        self.wait(count as usize, watch).map(drop)
+    }
+
+    /// Appends one record; without a value it lets go the one before of this key.
+    fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), CopyError> {
+        let topic = &self.options.topic;
+        let mut record: BaseRecord<'_, str, [u8]> =
+            BaseRecord::to(topic).partition(partition).key(key);
+        record.payload = value;
+        let end = Instant::now() + Duration::from_millis(COPY_MS_MAX);
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                    if Instant::now() < end =>
+                {
+                    record = back;
+                    self.producer.poll(LOOK_EVERY);
+                }
+                Err((error, _)) => return Err(failure(topic, &error)),
+            }
+        }
+    }
+
+    /// Waits until so many records are acknowledged: the offset of the last one.
+    fn wait(
+        &self,
+        count: usize,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<i64>, CopyError> {
+        let mut last = None;
+        for _ in 0..count {
+            // The producer reports every record within COPY_MS_MAX, one way or the other.
+            last = Some(loop {
+                if let Ok(appended) = self.appended.try_recv() {
+                    break appended.map_err(|error| failure(&self.options.topic, &error))?;
+                }
+                if watch().is_break() {
+                    return Err(CopyError::GivenUp);
+                }
+                self.producer.poll(LOOK_EVERY);
+            });
+        }
+        Ok(last)
+    }
+
+    /// The newest copy of a shard, if there is one that is about our topics.
+    pub fn newest(
+        &self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Copy>, CopyError> {
+        let topic = &self.options.topic;
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let watermarks = self.consumer.fetch_watermarks(topic, partition, wait);
+        let (start, end) = watermarks.map_err(|error| failure(topic, &error))?;
+        // A manifest is near the end, unless copy after copy was not finished.
+        let mut back = COPY_LOOK_BACK_RECORDS;
+        loop {
+            let from = start.max(end - back);
+            let mut newest = None;
+            self.read(partition, from, end, watch, &mut |message| {
+                if message.key() == Some(partition.to_string().as_bytes()) {
+                    let copy = message.payload().and_then(|value| manifest(value, partition));
+                    let ours = |copy: &Copy| copy.header.origin.agrees(&self.options.origin);
+                    newest = copy.filter(ours).or(newest.take());
+                }
+                ControlFlow::Continue(())
+            })?;
+            if newest.is_some() || from == start {
+                return Ok(newest);
+            }
+            back *= 4;
+        }
+    }
+
+    /// The shard as a copy has it.
+    pub fn load(
+        &self,
+        copy: &Copy,
+        rules: Arc<Rules>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Box<Shard>, CopyError> {
+        let Copy { header, first_offset } = copy;
+        let mut state = Vec::with_capacity(header.state_bytes as usize);
+        let (mut next, mut broken) = (0, Ok(()));
+        self.read(header.partition, *first_offset, i64::MAX, watch, &mut |message| {
+            let key = record_key(header.partition, header.id(), next);
+            if message.key() == Some(key.as_bytes()) {
+                broken = take_record(header, next, message.payload(), &mut state);
+                next += 1;
+            }
+            match broken.is_err() || next == records(header) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        broken?;
+        if next < records(header) {
+            return Err(SnapshotError::Unreadable("records of the copy are missing".into()).into());
+        }
+        Ok(header.restore(&state, rules)?)
+    }
+
+    /// Reads a partition from one offset to another, or to its end.
+    fn read(
+        &self,
+        partition: i32,
+        from: i64,
+        end: i64,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+        take: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<(), CopyError> {
+        if from >= end {
+            return Ok(());
+        }
+        let topic = &self.options.topic;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(from))
+            .and_then(|()| self.consumer.assign(&list))
+            .map_err(|error| failure(topic, &error))?;
+        let done = self.read_assigned(end, watch, take);
+        // That there is nothing to stop is no failure.
+        drop(self.consumer.unassign());
+        done
+    }
+
+    fn read_assigned(
+        &self,
+        end: i64,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+        take: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<(), CopyError> {
+        let topic = &self.options.topic;
+        let stall_max = Duration::from_millis(TAIL_STALL_MS_MAX);
+        let mut last_record = Instant::now();
+        loop {
+            if watch().is_break() {
+                return Err(CopyError::GivenUp);
+            }
+            match self.consumer.poll(LOOK_EVERY) {
+                Some(Ok(message)) => {
+                    last_record = Instant::now();
+                    if take(&message).is_break() || message.offset() + 1 >= end {
+                        return Ok(());
+                    }
+                }
+                // Compaction may have taken the last records.
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
+                Some(Err(error)) if is_final(&error) => return Err(failure(topic, &error)),
+                Some(Err(_)) | None => {}
+            }
+            if last_record.elapsed() >= stall_max {
+                let sentence = format!("no record for {} s", stall_max.as_secs());
+                return Err(CopyError::Topic { topic: topic.clone(), sentence });
+            }
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Records that a snapshot's blocks take.
+fn records(header: &Header) -> u32 {
+    header.blocks().div_ceil(COPY_BLOCKS_PER_RECORD as u32)
+}
+
+fn blocks_of(header: &Header, record: u32) -> std::ops::Range<u32> {
+    let first = record * COPY_BLOCKS_PER_RECORD as u32;
+    first..header.blocks().min(first + COPY_BLOCKS_PER_RECORD as u32)
+}
+
+fn record_key(partition: i32, id: u64, record: u32) -> String {
+    format!("{partition}/{id:016x}/{record}")
+}
+
+/// The copy that a manifest tells of.
+fn manifest(value: &[u8], partition: i32) -> Option<Copy> {
+    let (first_offset, header) = value.split_first_chunk()?;
+    let header = Header::decode(header).ok()?;
+    let first_offset = i64::from_le_bytes(*first_offset);
+    (header.partition == partition && first_offset >= 0).then_some(Copy { header, first_offset })
+}
+
+/// Appends the state in a record of blocks.
+fn take_record(
+    header: &Header,
+    record: u32,
+    value: Option<&[u8]>,
+    state: &mut Vec<u8>,
+) -> Result<(), SnapshotError> {
+    let mut left = value.unwrap_or_default();
+    for index in blocks_of(header, record) {
+        let bytes = header.block_bytes(index).min(left.len());
+        let (block, rest) = left.split_at(bytes);
+        state.extend_from_slice(header.open_block(index, block)?);
+        left = rest;
+    }
+    Ok(())
+}
+
+/// What became of one record.
+struct Appended(mpsc::Sender<Result<i64, KafkaError>>);
+
+impl ClientContext for Appended {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "the producer of copies reports trouble");
+    }
+}
+
+impl ProducerContext for Appended {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let offset = match result {
+            Ok(message) => Ok(message.offset()),
+            Err((error, _)) => Err(error.clone()),
+        };
+        // The other end is gone only while the producer itself is being dropped.
+        drop(self.0.send(offset));
+    }
+}
+
+fn is_final(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::OffsetOutOfRange
+                | RDKafkaErrorCode::AutoOffsetReset
+        )
+    )
+}
+
+fn failure(topic: &str, error: &KafkaError) -> CopyError {
+    CopyError::Topic { topic: topic.to_owned(), sentence: error.to_string() }
+}
+
+fn client_config(options: &Options) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", &options.client_id)
+        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
+    config
+}
+
+fn consumer_config(options: &Options) -> ClientConfig {
+    let mut config = client_config(options);
+    config
+        .set("group.id", &options.group)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "error")
+        .set("allow.auto.create.topics", "false")
+        .set("enable.partition.eof", "true")
+        .set("check.crcs", "true")
+        .set("fetch.wait.max.ms", "10")
+        .set("queued.max.messages.kbytes", "16384");
+    config
+}
+
+fn producer_config(options: &Options) -> ClientConfig {
+    let mut config = client_config(options);
+    // A record that is appended twice means the same as once, so idempotence is not needed.
+    config
+        .set("request.required.acks", "-1")
+        .set("message.timeout.ms", COPY_MS_MAX.to_string())
+        .set("compression.type", "lz4")
+        .set("queue.buffering.max.ms", "0")
+        .set("queue.buffering.max.kbytes", COPY_QUEUE_KBYTES.to_string());
+    config
+}

@@ -1,0 +1,173 @@
+//! The few things that snapshots ask of a file system, and the state directory that does them.
+
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One directory of files with plain names. An operation that failed may have been done in part;
+/// what was written is only there for sure after a [`Disk::sync`] that did not fail, what was
+/// renamed after a [`Disk::sync_directory`].
+pub trait Disk {
+    /// The names of all files.
+    fn list(&mut self) -> io::Result<Vec<String>>;
+
+    /// Sees to it that a file is there and that its first bytes, so many, can be written without
+    /// more room on the disk.
+    fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()>;
+
+    /// Writes all bytes at an offset of a file that is there.
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Fills all of `bytes` from an offset of a file.
+    fn read_at(&mut self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    /// Brings what was written to a file to the disk.
+    fn sync(&mut self, name: &str) -> io::Result<()>;
+
+    /// Gives a file another name, in the place of a file that has it.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Brings names to the disk.
+    fn sync_directory(&mut self) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// Another process uses it.
+    #[error(
+        "the state directory {0} is in use by another huntd; give each instance its own \
+         snapshot.directory"
+    )]
+    InUse(PathBuf),
+    /// It is not there, or not writable.
+    #[error(
+        "the state directory {directory} cannot be used: {error}; make it writable, or set \
+         snapshot.directory to another one"
+    )]
+    Unusable {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+const LOCK_NAME: &str = "lock";
+
+/// A directory on this host that no other process uses.
+#[derive(Clone, Debug)]
+pub struct StateDirectory {
+    directory: PathBuf,
+    /// Locked as long as it is open.
+    lock: Arc<File>,
+}
+
+impl StateDirectory {
+    /// Makes the directory if it is not there, and takes it for this process.
+    pub fn take(directory: &Path) -> Result<StateDirectory, DirectoryError> {
+        let unusable = |error| DirectoryError::Unusable { directory: directory.to_owned(), error };
+        fs::create_dir_all(directory).map_err(unusable)?;
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).append(true).open(directory.join(LOCK_NAME));
+        let lock = lock.map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(StateDirectory { directory: directory.to_owned(), lock: Arc::new(lock) }),
+            Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse(directory.to_owned())),
+            Err(TryLockError::Error(error)) => Err(unusable(error)),
+        }
+    }
+
+    /// Its files. As long as they are used, the directory is this process's.
+    pub fn files(&self) -> Files {
+        Files { _lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
+    }
+}
+
+/// The files of a directory on this host.
+#[derive(Debug)]
+pub struct Files {
+    directory: PathBuf,
+    /// The file that was used last.
+    open: Option<(String, File)>,
+    _lock: Option<Arc<File>>,
+}
+
+impl Files {
+    /// The files of a directory, which somebody else may use too: to look at them.
+    pub fn of(directory: &Path) -> Files {
+        Files { directory: directory.to_owned(), open: None, _lock: None }
+    }
+
+    fn file(&mut self, name: &str) -> io::Result<&File> {
+        if self.open.as_ref().is_none_or(|(open, _)| open != name) {
+            let path = self.directory.join(name);
+            // Whoever only looks may not be allowed to write.
+            let file = match OpenOptions::new().read(true).write(true).open(&path) {
+                Err(_) => File::open(&path)?,
+                opened => opened?,
+            };
+            self.open = Some((name.to_owned(), file));
+        }
+        Ok(&self.open.as_ref().expect("it was opened").1)
+    }
+}
+
+impl Disk for Files {
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            // Names that are no text are not ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        self.open = None;
+        let path = self.directory.join(name);
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // A file system without it gives the room when it is written.
+            Err(Errno::OPNOTSUPP) => file.set_len(bytes),
+            allocated => Ok(allocated?),
+        }
+    }
+
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(name)?.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&mut self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file(name)?.read_exact_at(bytes, offset)
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        let file = self.file(name)?;
+        file.sync_data()?;
+        // What is read next is what the disk has, not what memory remembers, where that is known.
+        let _advice = fadvise(file, 0, None, Advice::DontNeed);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.open = None;
+        fs::rename(self.directory.join(from), self.directory.join(to))
+    }
+
+    fn sync_directory(&mut self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.open = None;
+        fs::remove_file(self.directory.join(name))
+    }
+}

@@ -1,0 +1,122 @@
+//! `huntd snapshot`: looks at the snapshots in a state directory, or removes them.
+
+use super::failure::ToolError;
+use super::rules;
+use crate::keeping;
+use crate::recovery::disk::{Disk, Files, StateDirectory};
+use crate::recovery::slots::{Found, Store};
+use crate::recovery::snapshot::{Header, Origin, SnapshotError};
+use crate::service::cli::{SnapshotArgs, SnapshotVerb};
+use crate::service::config::{self, Config};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Lists, verifies or drops the snapshots of one shard or of all.
+pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
+    let (SnapshotVerb::List(chosen) | SnapshotVerb::Verify(chosen) | SnapshotVerb::Drop(chosen)) =
+        &args.verb;
+    let config =
+        config::load(&chosen.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let Some(directory) = &config.snapshot.directory else {
+        return Err(ToolError::Config(
+            "no snapshots are kept: set snapshot.directory, or $STATE_DIRECTORY as systemd does"
+                .to_owned(),
+        ));
+    };
+    let mut out = io::stdout().lock();
+    match &args.verb {
+        SnapshotVerb::List(_) => {
+            list(&mut looked_at(&config, directory), chosen.partition, &mut out)
+        }
+        SnapshotVerb::Verify(_) => verify(&config, directory, chosen.partition, &mut out),
+        SnapshotVerb::Drop(_) => drop_all(&config, directory, chosen.partition, &mut out),
+    }
+}
+
+fn looked_at(config: &Config, directory: &Path) -> Store<Files> {
+    Store::new(Files::of(directory), keeping::origin(config), config.snapshot.keep)
+}
+
+/// The partitions that are asked about.
+fn partitions<D: Disk>(store: &mut Store<D>, chosen: Option<u16>) -> Result<Vec<i32>, ToolError> {
+    let all = store.partitions().map_err(unreadable)?;
+    let is_chosen = |partition: &i32| chosen.is_none_or(|chosen| *partition == i32::from(chosen));
+    Ok(all.into_iter().filter(is_chosen).collect())
+}
+
+fn list(
+    store: &mut Store<Files>,
+    chosen: Option<u16>,
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
+    for partition in partitions(store, chosen)? {
+        for found in store.found(partition).map_err(unreadable)? {
+            writeln!(out, "{}", line(&found))?;
+        }
+    }
+    Ok(())
+}
+
+fn line(found: &Found) -> String {
+    let Found { name, header, .. } = found;
+    match header {
+        Ok(Header { next_offset, next_update, state_bytes, mark, origin, taken_at_ms, .. }) => {
+            let Origin { input_topic, .. } = origin;
+            format!(
+                "{name}  {input_topic} next_offset={next_offset} next_update={next_update} \
+                 bytes={state_bytes} epoch={} output_offset={} taken_at_ms={taken_at_ms}",
+                mark.epoch, mark.output_offset
+            )
+        }
+        Err(error) => format!("{name}  {error}"),
+    }
+}
+
+fn verify(
+    config: &Config,
+    directory: &Path,
+    chosen: Option<u16>,
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
+    let (mut store, mut damaged) = (looked_at(config, directory), 0);
+    let rules = rules(config.rules_file.as_deref())?;
+    for partition in partitions(&mut store, chosen)? {
+        for Found { name, header, .. } in store.found(partition).map_err(unreadable)? {
+            let checked: Result<_, SnapshotError> =
+                header.and_then(|header| store.load(&header, rules.clone()));
+            match checked {
+                Ok(shard) => writeln!(out, "{name}  whole  digest={:016x}", shard.digest())?,
+                Err(error) => {
+                    damaged += 1;
+                    writeln!(out, "{name}  {error}")?;
+                }
+            }
+        }
+    }
+    match damaged {
+        0 => Ok(()),
+        count => Err(ToolError::VerificationFailed(format!(
+            "{count} snapshots cannot be used; the others can, and each start takes the newest"
+        ))),
+    }
+}
+
+fn drop_all(
+    config: &Config,
+    directory: &Path,
+    chosen: Option<u16>,
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
+    let taken = StateDirectory::take(directory);
+    let taken = taken.map_err(|error| ToolError::Config(error.to_string()))?;
+    let mut store = Store::new(taken.files(), keeping::origin(config), config.snapshot.keep);
+    for partition in partitions(&mut store, chosen)? {
+        let removed = store.remove_all(partition).map_err(unreadable)?;
+        writeln!(out, "partition {partition}: {removed} snapshots removed")?;
+    }
+    Ok(())
+}
+
+fn unreadable(error: io::Error) -> ToolError {
+    ToolError::Config(format!("the state directory cannot be used: {error}"))
+}

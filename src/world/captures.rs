@@ -1,0 +1,220 @@
+//! When states are captured, and how their bytes go to the keeper: one shard at a time, a piece a
+//! turn.
+
+use super::owned::Owned;
+use super::{Tools, World};
+use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, SNAPSHOT_BLOCK_BYTES, STALL_LOOK_MS};
+use crate::publisher::bell::Bell;
+use crate::publisher::{Capture, Outgoing};
+use crate::queue::{Receiver, Sender};
+use crate::recovery::capture::{Buffer, Captured, Message};
+use crate::runtime::ring::Handle;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The way to the keeper.
+pub struct ToKeeper {
+    /// What the keeper is told.
+    pub messages: Sender<Message>,
+    /// Buffers that it is done with.
+    pub free_buffers: Receiver<Buffer>,
+    /// Wakes it.
+    pub bell: Arc<Bell>,
+    /// The bell's eventfd, to be rung through the ring.
+    pub bell_handle: Handle,
+    /// From one snapshot of a shard to its next.
+    pub every: Duration,
+}
+
+/// What is being captured.
+#[derive(Default)]
+pub(super) struct Captures {
+    /// The index of the shard whose state is told.
+    telling: Option<usize>,
+    /// A buffer that is not full yet.
+    buffer: Option<Buffer>,
+    /// Number of the last capture.
+    number: u64,
+    /// When a shard may be due; `None`: now.
+    look_at: Option<Instant>,
+}
+
+impl Captures {
+    /// A shard has come, or one is about to end.
+    pub(super) fn look(&mut self) {
+        self.look_at = None;
+    }
+}
+
+/// Captures of one shard.
+pub(super) struct Schedule {
+    /// When the next one is due.
+    due: Instant,
+    /// Input offset of the last one.
+    captured: i64,
+}
+
+impl Schedule {
+    /// The first capture comes soon, at another time for each shard.
+    pub(super) fn new(
+        partition: i32,
+        start_offset: i64,
+        every: Duration,
+        now: Instant,
+    ) -> Schedule {
+        let share = 1 + partition.cast_unsigned() % SHARES;
+        Schedule { due: now + every / SHARES * share, captured: start_offset }
+    }
+}
+
+/// Shards are spread over so many parts of the time between two snapshots.
+const SHARES: u32 = 16;
+
+impl World {
+    /// Tells the next piece of a state, or begins with the next shard.
+    pub(super) fn capture(&mut self) {
+        if self.tools.keeper.is_none() {
+            return;
+        }
+        match self.captures.telling {
+            Some(partition) => self.tell_capture(partition),
+            None => self.begin_next(),
+        }
+        if let Some(keeper) = &self.tools.keeper
+            && keeper.bell.must_ring()
+        {
+            self.tools.driver.ring().ring_bell(&keeper.bell_handle);
+        }
+    }
+
+    /// Whether a shard that ends has a state that no snapshot has, and may have one.
+    pub(super) fn owes_snapshot(&self, owned: &Owned) -> bool {
+        let telling = self.captures.telling == Some(owned.index());
+        let new = owned.schedule.captured != owned.framer.next_offset();
+        let wanted = self.tools.keeper.is_some() && !owned.cursor.has_failed();
+        telling || (wanted && new && !owned.framer.is_replaying())
+    }
+
+    fn begin_next(&mut self) {
+        let now = self.tools.driver.now();
+        if let Some(at) = self.captures.look_at.filter(|at| *at > now) {
+            self.tools.driver.turn_at(at);
+            return;
+        }
+        self.put_off(now);
+        let due = |owned: &Owned| owned.closing || owned.schedule.due <= now;
+        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        let ready = owned.filter(|owned| due(owned) && self.may_begin(owned));
+        if let Some(oldest) = ready.min_by_key(|owned| owned.schedule.due) {
+            let partition = oldest.index();
+            self.begin(partition);
+            return;
+        }
+        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        if let Some(at) = owned.map(|owned| owned.schedule.due).min() {
+            // One that is due has to wait for its last capture, or for room.
+            let at = at.max(now + Duration::from_millis(STALL_LOOK_MS));
+            self.captures.look_at = Some(at);
+            self.tools.driver.turn_at(at);
+        }
+    }
+
+    /// What is due and has nothing new is looked at again when it is due the next time.
+    fn put_off(&mut self, now: Instant) {
+        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
+        for index in 0..self.owned.len() {
+            let partition = self.owned[index];
+            let Some(owned) = self.shards[partition].as_deref() else { continue };
+            if owned.schedule.due <= now && !self.owes_snapshot(owned) {
+                let owned = self.shards[partition].as_deref_mut().expect("it is there");
+                owned.schedule.due = now + every;
+            }
+        }
+    }
+
+    /// Whether a shard's state is new, all its updates are known to be as published, and the
+    /// capture before is done with. At the shard's end a newer capture takes that one's place.
+    fn may_begin(&self, owned: &Owned) -> bool {
+        let progress = self.tools.progress.shard(owned.cursor.partition);
+        let done = progress.captures.get() == progress.captures_settled.get();
+        let room = self.tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
+        (done || owned.closing) && room && self.owes_snapshot(owned)
+    }
+
+    fn begin(&mut self, partition: usize) {
+        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
+        let tools = &mut self.tools;
+        // The capture comes right after the updates of all that the state has seen.
+        if let Err(refusal) = owned.flush_position(tools) {
+            self.diverge(partition, refusal);
+            return;
+        }
+        let keeper = tools.keeper.as_ref().expect("the caller looked");
+        if !owned.owes_nothing() {
+            // Without a frame at hand, or one that may be sent, it has to wait.
+            let at = tools.driver.now() + Duration::from_millis(STALL_LOOK_MS);
+            self.captures.look_at = Some(at);
+            tools.driver.turn_at(at);
+            return;
+        }
+        self.captures.number += 1;
+        let captured = owned.begin_capture(self.captures.number);
+        let Captured { generation, capture, next_update, next_offset, .. } = captured;
+        let partition_number = captured.partition;
+        owned.schedule.due = tools.driver.now() + keeper.every;
+        owned.schedule.captured = next_offset;
+        if keeper.messages.try_send(Message::Begin(captured)).is_err() {
+            // The keeper has ended: the daemon is about to.
+            owned.engine.end_capture();
+            return;
+        }
+        let progress = tools.progress.shard(partition_number);
+        progress.captures.set(progress.captures.get() + 1);
+        let capture =
+            Capture { partition: partition_number, generation, capture, next_update, next_offset };
+        // Without a publisher no gate comes, and the daemon is about to end.
+        let _gone = tools.outbox.try_send(Outgoing::Capture(capture));
+        self.captures.telling = Some(partition);
+        self.tools.driver.turn_again();
+    }
+
+    fn tell_capture(&mut self, partition: usize) {
+        let Some(owned) = self.shards[partition].as_deref_mut() else {
+            unreachable!("a shard that ends stops its capture");
+        };
+        let Tools { driver, keeper, .. } = &mut self.tools;
+        let keeper = keeper.as_mut().expect("the caller looked");
+        let buffer = self.captures.buffer.take().or_else(|| keeper.free_buffers.try_receive());
+        let Some(mut buffer) = buffer else {
+            driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
+            return;
+        };
+        let told = owned.engine.tell_capture(buffer.bytes_mut(), SNAPSHOT_BLOCK_BYTES);
+        let is_whole = told == crate::engine::capture::Captured::Whole;
+        if is_whole || buffer.bytes_mut().len() == SNAPSHOT_BLOCK_BYTES {
+            // The queue has room for every buffer.
+            let _gone = keeper.messages.try_send(Message::Block(buffer));
+        } else {
+            self.captures.buffer = Some(buffer);
+        }
+        if is_whole {
+            self.captures.telling = None;
+            self.captures.look();
+        }
+        driver.turn_again();
+    }
+
+    /// A shard ends before its time: nothing comes of its capture.
+    pub(super) fn abandon_capture(&mut self, owned: &Owned) {
+        let Some(keeper) = &self.tools.keeper else { return };
+        if self.captures.telling == Some(owned.index()) {
+            self.captures.telling = None;
+            self.captures.look();
+            if let Some(buffer) = &mut self.captures.buffer {
+                buffer.clear();
+            }
+        }
+        let (partition, generation) = (owned.cursor.partition, owned.cursor.generation);
+        let _gone = keeper.messages.try_send(Message::Abandon { partition, generation });
+    }
+}

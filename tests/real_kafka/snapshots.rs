@@ -1,0 +1,190 @@
+//! Daemons that start from their snapshots, and shards that cannot be started: told apart, and
+//! helped as the sentence says.
+
+use crate::accounts::{self, Follower, logged_digest, read, replay, replay_without};
+use crate::daemon::{Huntd, Topics};
+use crate::kafka;
+use crate::players::{Load, events, produce};
+use crate::restarts::wait_for_more;
+use std::path::Path;
+
+/// Settings for a daemon that keeps snapshots in a folder, many of them.
+fn settings(folder: &Path) -> Vec<(&'static str, String)> {
+    vec![
+        ("snapshot", format!("directory = {folder:?}\nevery_ms = 200")),
+        ("kafka", "group_instance_id = \"one\"".to_owned()),
+    ]
+}
+
+fn start(topics: &Topics, settings: &[(&str, String)], arguments: &[&str]) -> Huntd {
+    let settings: Vec<(&str, &str)> =
+        settings.iter().map(|(section, lines)| (*section, lines.as_str())).collect();
+    Huntd::start_as(kafka::shared(), topics, &settings, arguments)
+}
+
+fn stop(huntd: Huntd) -> String {
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    ended.log
+}
+
+/// The offsets at which each acquired shard began, as the log has them.
+fn start_offsets(log: &str) -> Vec<i64> {
+    let acquired = log.lines().filter(|line| line.contains("\"message\":\"acquired\""));
+    let offset = |line: &str| {
+        let (_, rest) = line.split_once("\"start_offset\":").expect("it says where");
+        rest.split([',', '}']).next().expect("a number ends").parse().expect("a number")
+    };
+    acquired.map(offset).collect()
+}
+
+#[test]
+fn a_restart_goes_on_from_the_newest_snapshot_whatever_killed_the_daemon() {
+    let topics = Topics::create(kafka::shared(), "snapshots", 3);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    for round in 0..5 {
+        let mut huntd = start(&topics, &settings(folder.path()), &[]);
+        wait_for_more(&topics, &mut follower, &mut huntd);
+        let stored = |huntd: &Huntd| huntd.metric("huntd_snapshots_stored_total") >= 6;
+        huntd.wait_until("snapshots", stored);
+        wait_for_more(&topics, &mut follower, &mut huntd);
+        let log = if round % 2 == 0 { huntd.kill9().log } else { stop(huntd) };
+        let starts = start_offsets(&log);
+        assert_eq!(starts.len(), 3, "{log}");
+        assert!(starts.iter().all(|start| (*start > 0) == (round > 0)), "{starts:?}");
+    }
+    load.finish();
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let log = stop(huntd);
+    for partition in 0..3 {
+        let (_, counts) = replay(kafka::shared(), &topics, partition);
+        assert_eq!(logged_digest(&log, partition), counts.digest, "partition {partition}");
+    }
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+/// A daemon that has published some rounds, with its folder.
+fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) {
+    let topics = Topics::create(kafka::shared(), what, 1);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=rounds));
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    stop(huntd);
+    (topics, folder)
+}
+
+fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
+    let mut huntd = start(topics, settings, &[]);
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    assert!(huntd.get("/readyz").contains("1 shards have halted"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);
+}
+
+#[test]
+fn other_rules_halt_the_shard_and_genesis_begins_it_anew() {
+    let (topics, folder) = published("other-rules", 30);
+    let rules = folder.path().join("rules.toml");
+    let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
+    std::fs::write(&rules, text).expect("the folder is writable");
+    let mut changed = settings(folder.path());
+    changed.push(("rules", format!("file = {rules:?}")));
+    assert_halts(&topics, &changed, "was made by ruleset");
+
+    let before = read(kafka::shared(), &topics, 0);
+    let mut huntd = start(&topics, &changed, &["--genesis"]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    // Everybody is gone: who joined before is not known any more, and who joins is.
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=5));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let log = stop(huntd);
+    assert_eq!(start_offsets(&log), [before.next_offset]);
+    let after = read(kafka::shared(), &topics, 0);
+    assert_eq!(after.updates[..before.updates.len()], before.updates);
+    let joined = after.updates[before.updates.len()..].iter().filter(|update| {
+        matches!(update.change(), huntd::engine::change::Change::Joined { health: 90, .. })
+    });
+    assert_eq!(joined.count(), 20);
+
+    // From then on it is a shard like any other, with and without its snapshots.
+    produce(kafka::shared(), &topics, &events(1, 20, 33..=34));
+    let mut huntd = start(&topics, &changed, &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert!(start_offsets(&stop(huntd))[0] > before.next_offset);
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    changed[0] = settings(elsewhere.path()).remove(0);
+    produce(kafka::shared(), &topics, &events(1, 20, 35..=36));
+    let mut huntd = start(&topics, &changed, &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [before.next_offset]);
+    read(kafka::shared(), &topics, 0);
+}
+
+#[test]
+fn an_input_whose_start_is_gone_needs_a_snapshot_or_genesis() {
+    let (topics, folder) = published("retention", 30);
+    kafka::shared().client().delete_records(&topics.input, 0, 400);
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    assert_halts(&topics, &settings(elsewhere.path()), "the input begins at offset 400");
+
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [600]);
+    produce(kafka::shared(), &topics, &events(1, 20, 33..=34));
+    let mut huntd = start(&topics, &settings(elsewhere.path()), &["--genesis"]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [640]);
+}
+
+#[test]
+fn a_new_output_is_filled_from_the_start_of_the_input() {
+    let (mut topics, folder) = published("new-output", 30);
+    let gone = topics.again(kafka::shared());
+    // The snapshots are about another output.
+    topics.output.clone_from(&gone.output);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [0]);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+#[test]
+fn a_record_that_failed_too_often_is_passed_over_by_every_owner_and_becomes_a_dead_letter() {
+    let (topics, folder) = published("poison", 20);
+    produce(kafka::shared(), &topics, &events(1, 20, 21..=30));
+    // As the panics of three starts would have left it.
+    let line = format!("{} 0 450 3\n", topics.input);
+    std::fs::write(folder.path().join("poison"), line).expect("the folder is writable");
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(huntd.metric("huntd_records_rejected_total"), 1);
+    stop(huntd);
+    // Another host knows it from the output alone.
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(elsewhere.path()), &[]);
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let log = stop(huntd);
+    let (story, counts) = replay_without(kafka::shared(), &topics, 0, &[450]);
+    assert!(follower.into_stories().remove(0) == story);
+    assert_eq!(logged_digest(&log, 0), counts.digest);
+    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    let key = format!("{}/0/450", topics.input);
+    assert!(letters.len() >= 2, "a replay sends it again");
+    for letter in letters {
+        use rdkafka::message::Message;
+        assert_eq!(letter.key(), Some(key.as_bytes()));
+        assert!(letter.payload().is_some_and(|value| value.starts_with(b"{\"player_id\"")));
+    }
+}
