@@ -354,7 +354,7 @@ pub const ANSWER_MS_MAX: u64 = 10_000;
 /// gives it to us: it may not know yet.
 pub const YIELD_MS: u64 = 2_000;
 
-/// Milliseconds over which a shard has to be refused for a reason that a change of leaders may have,
+/// Milliseconds over which a shard has to be refused, where a change of leaders may be the cause,
 /// before it halts.
 pub const REFUSAL_MS_MAX: u64 = 5_000;
 

@@ -43,7 +43,8 @@ fn config(cluster: &Cluster, directory: &Path) -> Config {
 fn config_text(cluster: &Cluster, directory: &Path, topic: &str) -> String {
     format!(
         "[kafka]\nbrokers = [\"{}\"]\ninput_topic = \"events\"\noutput_topic = \"updates\"\n\
-         dead_letter_topic = \"dead\"\n[fetch]\nwait_ms_max = 1\n[input]\ntick_every_ms = 0\n[snapshot]\nevery_ms = 100\n\
+         dead_letter_topic = \"dead\"\n[fetch]\nwait_ms_max = 1\n[input]\ntick_every_ms = 0\n\
+         [snapshot]\nevery_ms = 100\n\
          directory = \"{}\"\ntopic = \"{topic}\"\n[service]\nlisten = \"127.0.0.1:0\"\n",
         cluster.bootstrap_servers(),
         directory.display()

@@ -4,8 +4,8 @@
 //! each.
 
 impl Refusal {
-    /// Whether a broker that has just become a leader may be the cause: it may not know yet where its
-    /// logs end.
+    /// Whether a broker that has just become a leader may be the cause: it may not know yet where
+    /// its logs end.
     pub fn may_pass(&self) -> bool {
         match self {
             Refusal::StartGone

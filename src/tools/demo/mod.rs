@@ -136,8 +136,8 @@ fn paced(args: &DemoArgs) -> Option<u64> {
 /// Events to make when nobody says how many.
 const EVENTS_DEFAULT: u64 = 2_000_000;
 
-/// No records of huntd's own in the input: the demo tells its own events apart by their offsets, and the same seed has to give
-/// the same digest.
+/// No records of huntd's own in the input: the demo tells its events apart by their offsets, and
+/// the same seed has to give the same digest.
 fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
     let text = format!(
         "[kafka]\n\
