@@ -222,6 +222,9 @@ pub fn json(layout: Layout, drained: &Drained) -> serde_json::Value {
 pub fn print(title: &str, all: &[Drained]) {
     let huntd = all.iter().find(|drained| drained.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");
+    let whole = all.iter().filter(|drained| drained.program.is_peer() && !drained.is_partial);
+    let digests: Vec<Option<u64>> = whole.map(|drained| drained.digest).collect();
+    assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "the peers differ: {digests:x?}");
     let mut table = Table::new(&[
         title,
         "M events/s",
