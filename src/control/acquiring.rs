@@ -36,6 +36,8 @@ struct Work {
     asked: Option<Wish>,
     /// Output offset from which reading goes on by itself.
     reading: Option<i64>,
+    /// The end was told, and nothing came since: it is not told again by itself.
+    at_end: bool,
     /// When something last came of it.
     moved_at: Instant,
 }
@@ -201,7 +203,7 @@ impl Outcome {
 
 impl Work {
     fn new(errand: Errand) -> Work {
-        Work { errand, asked: None, reading: None, moved_at: Instant::now() }
+        Work { errand, asked: None, reading: None, at_end: false, moved_at: Instant::now() }
     }
 
     fn wish(&self) -> Wish {
@@ -235,6 +237,11 @@ impl Work {
 
     fn take(&mut self, event: &TailEvent<'_>) {
         self.moved_at = Instant::now();
+        match event {
+            TailEvent::Record { .. } => self.at_end = false,
+            TailEvent::End { .. } => self.at_end = true,
+            _ => {}
+        }
         match (&mut self.errand, event) {
             (Errand::Acquire(acquisition), TailEvent::Record { offset, payload, .. }) => {
                 acquisition.take(*offset, payload);
@@ -251,13 +258,14 @@ impl Work {
     }
 
     /// Asks for what is wished and was not asked for. Reading goes on until the end once it was
-    /// asked for, unless it has to begin further back.
+    /// asked for, unless it has to begin further back, or at the end, whose news is used up.
     fn ask(&mut self, tail: &mut Tail, partition: i32) -> Result<(), TailError> {
         let wish = self.wish();
         match wish {
             Wish::Read { from } => {
-                if self.reading.is_none_or(|before| from < before) {
+                if self.at_end || self.reading.is_none_or(|before| from < before) {
                     tail.read(partition, from)?;
+                    self.at_end = false;
                 }
                 self.reading = Some(from);
             }
