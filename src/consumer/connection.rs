@@ -1,12 +1,11 @@
-//! One connection to a broker: a request out, its response in, through the ring.
+//! One connection to a broker: a request out, its response in, as operations of the hot thread.
 //!
 //! A connection has one request under way, so its buffer holds one response from the buffer's
 //! start, contiguous, and the same memory is used for every response: it stays in the cache.
 
 use crate::limits::CONNECT_MS_MAX;
 use crate::runtime::driver::Driver;
-use crate::runtime::ring::{Completed, Handle, Operation};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use crate::runtime::operations::{Completed, Handle, Operation};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -87,11 +86,11 @@ impl Connection {
     ) -> Result<Connection, ConnectionError> {
         assert!(response_bytes_max > LENGTH_BYTES);
         let wrong = |error| ConnectionError::Io { address, error };
-        let socket = Rc::new(socket_for(address).map_err(wrong)?);
         let deadline = driver.now() + Duration::from_millis(CONNECT_MS_MAX);
-        let connect = driver.ring().connect(&socket, address);
+        let connect = driver.operations().connect(address);
         let connected = finish(driver, connect, deadline).await.map_err(wrong)?;
         connected.result.map_err(wrong)?;
+        let socket = connected.socket.expect("what connects is a socket");
         let buffer = vec![0; response_bytes_max];
         Ok(Connection { driver: driver.clone(), socket, address, buffer, filled: 0 })
     }
@@ -104,7 +103,7 @@ impl Connection {
     ) -> Result<Vec<u8>, ConnectionError> {
         let mut sent = 0;
         while sent < request.len() {
-            let send = self.driver.ring().send(&self.socket, request, sent);
+            let send = self.driver.operations().send(&self.socket, request, sent);
             let done = finish(&self.driver, send, deadline).await.map_err(|e| self.broken(e))?;
             request = done.buffer;
             sent += done.result.map_err(|error| self.broken(error))?;
@@ -148,11 +147,11 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(), ConnectionError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let ring = self.driver.ring();
+        let operations = self.driver.operations();
         let receive = if needed > LENGTH_BYTES {
-            ring.receive_all(&self.socket, buffer, self.filled..needed)
+            operations.receive_all(&self.socket, buffer, self.filled..needed)
         } else {
-            ring.receive(&self.socket, buffer, self.filled)
+            operations.receive(&self.socket, buffer, self.filled)
         };
         let done = finish(&self.driver, receive, deadline).await.map_err(|e| self.broken(e))?;
         self.buffer = done.buffer;
@@ -198,13 +197,4 @@ async fn finish(
         Poll::Pending
     })
     .await
-}
-
-fn socket_for(address: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A request is one small write: waiting to fill a segment would only delay it.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    Ok(socket)
 }
