@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Bytes of the length that comes before every response.
 const LENGTH_BYTES: usize = 4;
 
+/// Bytes of a connection's buffer before a response needs more.
+const BUFFER_BYTES_MIN: usize = 64 * 1024;
+
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
@@ -56,8 +59,10 @@ pub struct Connection {
     driver: Rc<Driver>,
     socket: Handle,
     address: SocketAddr,
-    /// Lent to the kernel while an operation is under way.
+    /// Lent to the kernel while an operation is under way. It grows with the first long response.
     buffer: Vec<u8>,
+    /// What it may grow to.
+    bytes_max: usize,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
 }
@@ -78,7 +83,6 @@ impl Response {
 impl Connection {
     /// Connects, for responses of up to `response_bytes_max`, their length included.
     ///
-    /// The buffer takes memory only as far as responses have filled it.
     pub async fn open(
         driver: &Rc<Driver>,
         address: SocketAddr,
@@ -91,8 +95,9 @@ impl Connection {
         let connected = finish(driver, connect, deadline).await.map_err(wrong)?;
         connected.result.map_err(wrong)?;
         let socket = connected.socket.expect("what connects is a socket");
-        let buffer = vec![0; response_bytes_max];
-        Ok(Connection { driver: driver.clone(), socket, address, buffer, filled: 0 })
+        let buffer = vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)];
+        let (driver, bytes_max) = (driver.clone(), response_bytes_max);
+        Ok(Connection { driver, socket, address, buffer, bytes_max, filled: 0 })
     }
 
     /// Sends a request; its buffer comes back.
@@ -121,6 +126,9 @@ impl Connection {
             self.receive_some(needed, deadline).await?;
             if self.filled >= LENGTH_BYTES {
                 needed = self.response_bytes()?;
+                if needed > self.buffer.len() {
+                    self.buffer.resize(self.bytes_max, 0);
+                }
             }
         }
         if self.filled > needed {
@@ -168,7 +176,7 @@ impl Connection {
     fn response_bytes(&self) -> Result<usize, ConnectionError> {
         let length = self.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
         let bytes = i64::from(length) + LENGTH_BYTES as i64;
-        let bytes_max = self.buffer.len();
+        let bytes_max = self.bytes_max;
         match usize::try_from(bytes) {
             Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
             _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),

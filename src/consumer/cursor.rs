@@ -161,7 +161,7 @@ impl Cursor {
 
 /// All open cursors, by partition number.
 pub struct Cursors {
-    open: RefCell<Vec<Option<Rc<Cursor>>>>,
+    open: RefCell<Vec<Rc<Cursor>>>,
     ended: Cell<bool>,
 }
 
@@ -169,7 +169,7 @@ impl Cursors {
     /// None is open.
     pub fn new() -> Rc<Cursors> {
         Rc::new(Cursors {
-            open: RefCell::new((0..SHARDS_MAX).map(|_| None).collect()),
+            open: RefCell::new(Vec::with_capacity(SHARDS_MAX)),
             ended: Cell::new(false),
         })
     }
@@ -187,32 +187,32 @@ impl Cursors {
     /// Begins to fetch a partition.
     pub fn open(&self, cursor: Rc<Cursor>) {
         let mut open = self.open.borrow_mut();
-        let place = &mut open[usize::try_from(cursor.partition).expect("a partition number")];
-        assert!(place.is_none(), "partition {} is opened once", cursor.partition);
-        *place = Some(cursor);
+        match open.binary_search_by_key(&cursor.partition, |cursor| cursor.partition) {
+            Ok(_) => panic!("partition {} is opened once", cursor.partition),
+            Err(place) => open.insert(place, cursor),
+        }
         share_blocks(&open);
     }
 
     /// Stops fetching a partition. What is on the way for it is recognised by its cursor's state.
     pub fn close(&self, partition: i32) {
         let mut open = self.open.borrow_mut();
-        let place = &mut open[usize::try_from(partition).expect("a partition number")];
-        if let Some(cursor) = place.take() {
-            cursor.state.set(CursorState::Closed);
+        if let Ok(place) = open.binary_search_by_key(&partition, |cursor| cursor.partition) {
+            open.remove(place).state.set(CursorState::Closed);
             share_blocks(&open);
         }
     }
 
     /// Calls `visit` for each open cursor, in the order of the partition numbers.
     pub fn each(&self, mut visit: impl FnMut(&Rc<Cursor>)) {
-        self.open.borrow().iter().flatten().for_each(&mut visit);
+        self.open.borrow().iter().for_each(&mut visit);
     }
 }
 
 /// Shares the blocks out among the open shards. A shard that has more than its new share takes no
 /// further one until enough have come back.
-fn share_blocks(open: &[Option<Rc<Cursor>>]) {
-    let shards = open.iter().flatten().count().max(1);
+fn share_blocks(open: &[Rc<Cursor>]) {
+    let shards = open.len().max(1);
     let share = (ALL_BLOCKS_MAX / shards).clamp(SHARD_BLOCKS_MIN, SHARD_BLOCKS_MAX);
-    open.iter().flatten().for_each(|cursor| cursor.blocks_max.set(share));
+    open.iter().for_each(|cursor| cursor.blocks_max.set(share));
 }
