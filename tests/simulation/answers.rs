@@ -197,11 +197,8 @@ impl Broker {
         let log = &self.inputs[asked.partition as usize];
         let mut part = Part::new(asked.partition, log, asked.offset);
         let diverging = match asked.last_fetched_epoch {
-            epoch if epoch >= 0 && version >= 12 => {
-                Some(log.end_of_epoch(epoch)).filter(|(known, end)| {
-                    *known < epoch || *end < asked.offset
-                })
-            }
+            epoch if epoch >= 0 && version >= 12 => Some(log.end_of_epoch(epoch))
+                .filter(|(known, end)| *known < epoch || *end < asked.offset),
             _ => None,
         };
         part.error = if chance.strikes(Fault::PartitionRefused) {

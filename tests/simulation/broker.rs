@@ -15,7 +15,6 @@ pub(crate) const BROKERS: i32 = 2;
 pub(crate) struct Batch {
     pub(crate) first: i64,
     pub(crate) last: i64,
-    pub(crate) epoch: i32,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -40,8 +39,8 @@ pub(crate) struct InputLog {
     pub(crate) epochs: Vec<(i32, i64)>,
     /// All records of committed batches, whatever retention has deleted since.
     pub(crate) records: BTreeMap<i64, Record>,
-    /// What the log held before it was truncated for the first time.
-    pub(crate) before_truncation: Option<BTreeMap<i64, Record>>,
+    /// The first offset at which a truncation has ever taken something away.
+    pub(crate) truncated_to: Option<i64>,
 }
 
 /// One output partition.
@@ -89,7 +88,7 @@ impl InputLog {
             epoch: 0,
             epochs: vec![(0, 0)],
             records: BTreeMap::new(),
-            before_truncation: None,
+            truncated_to: None,
         }
     }
 
@@ -131,7 +130,7 @@ impl InputLog {
         // The leader epoch stands outside the checksum.
         bytes[12..16].copy_from_slice(&self.epoch.to_be_bytes());
         let last = plan.base_offset + i64::from(plan.last_offset_delta);
-        self.batches.push(Batch { first: plan.base_offset, last, epoch: self.epoch, bytes });
+        self.batches.push(Batch { first: plan.base_offset, last, bytes });
         self.end = last + 1;
     }
 
@@ -144,17 +143,22 @@ impl InputLog {
 
     /// An unclean election: the new leader lacks the last batches.
     pub(crate) fn truncate(&mut self, batches: usize) {
-        if self.before_truncation.is_none() {
-            self.before_truncation = Some(self.records.clone());
-        }
         let kept = self.batches.len().saturating_sub(batches);
         self.end = self.batches.get(kept).map_or(self.end, |batch| batch.first);
+        self.truncated_to = Some(self.truncated_to.map_or(self.end, |to| to.min(self.end)));
         self.batches.truncate(kept);
         self.records.split_off(&self.end);
         let end = self.end;
         self.aborted.retain(|aborted| aborted.last < end);
         self.epochs.iter_mut().for_each(|(_, start)| *start = (*start).min(end));
         self.elect(1 + self.leader % BROKERS);
+    }
+
+    /// Retention has deleted the batches before this offset.
+    pub(crate) fn retain_from(&mut self, offset: i64) {
+        let gone = self.batches.partition_point(|batch| batch.last < offset);
+        self.batches.drain(..gone);
+        self.start = self.batches.first().map_or(self.end, |batch| batch.first).max(self.start);
     }
 
     /// Where a leader epoch ends (KIP-320): the largest known one not above it, and its end.
@@ -217,8 +221,13 @@ impl Broker {
         }
     }
 
-    /// Whether a Fetch of this partition from this offset on has something to say now.
-    pub(crate) fn has_news(&self, partition: i32, offset: i64) -> bool {
-        self.inputs.get(partition as usize).is_none_or(|log| offset < log.end)
+    /// Appends a record that a daemon has written itself: its offset.
+    pub(crate) fn append_plain(&mut self, partition: i32, record: Record) -> i64 {
+        self.changes += 1;
+        let log = &mut self.inputs[partition as usize];
+        let plan = BatchPlan::new(&owned(std::slice::from_ref(&record), log.end));
+        log.records.insert(log.end, record);
+        log.store(&plan);
+        log.end - 1
     }
 }

@@ -81,17 +81,16 @@ closed_list! {
     Sight {
         Acquired,
         AcquiredFromSnapshot,
-        SnapshotPassedOver,
-        SnapshotCommitted,
-        SnapshotLost,
+        SnapshotStored,
+        SnapshotFailed,
+        SnapshotDropped,
+        SnapshotUnreadable,
         FenceContended,
         Refused,
         Halted,
         Closed,
-        LetGo,
         JumpBridged,
         JumpFenced,
-        JumpTorn,
         DeliveryFailed,
         Diverged,
         EnginePanicked,
@@ -99,10 +98,8 @@ closed_list! {
         FramesDuplicate,
         FramesStale,
         FramesGap,
-        FrameCut,
         FenceRepeated,
         LateReaderJoined,
-        CursorStalled,
         OperatorRestarted,
         ZombieWrote,
     }
@@ -133,7 +130,10 @@ impl Counts {
     pub(crate) fn never(&self) -> Vec<String> {
         let faults = Fault::ALL.iter().filter(|fault| self.faults[**fault as usize] == 0);
         let sights = Sight::ALL.iter().filter(|sight| self.sights[**sight as usize] == 0);
-        faults.map(|fault| format!("{fault:?}")).chain(sights.map(|sight| format!("{sight:?}"))).collect()
+        faults
+            .map(|fault| format!("{fault:?}"))
+            .chain(sights.map(|sight| format!("{sight:?}")))
+            .collect()
     }
 }
 
@@ -149,7 +149,8 @@ impl Chance {
     /// Each seed has some of the faults, some often and some seldom: where all are on, few of them
     /// have the time to show what they lead to.
     pub(crate) fn new(seed: u64) -> Chance {
-        let mut chance = Chance { state: seed, odds: vec![0; Fault::ALL.len()], counts: Counts::new() };
+        let mut chance =
+            Chance { state: seed, odds: vec![0; Fault::ALL.len()], counts: Counts::new() };
         chance.next();
         let share = chance.pick(&[0, 15, 30, 60]);
         for odds in 0..Fault::ALL.len() {

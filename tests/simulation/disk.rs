@@ -63,12 +63,6 @@ impl HostDisk {
     pub(crate) fn counts(&self) -> crate::chance::Counts {
         self.0.borrow().chance.counts.clone()
     }
-
-    /// Bytes of all files.
-    pub(crate) fn bytes(&self) -> usize {
-        let state = self.0.borrow();
-        state.names.values().map(|file| state.files[*file].bytes.len()).sum()
-    }
 }
 
 impl State {

@@ -3,8 +3,8 @@
 use crate::chance::{Chance, Fault};
 use huntd::engine::event::Action;
 use huntd::engine::rules::Rules;
+use huntd::publisher::event_json::write_event;
 use huntd::service::rules::built_in;
-use huntd::tools::event_json::write_event;
 
 /// Milliseconds since the Unix epoch at the simulation's start.
 pub(crate) const EPOCH_MS: i64 = 1_767_225_600_000;

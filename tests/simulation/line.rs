@@ -22,6 +22,8 @@ pub(crate) struct Sent {
     pub(crate) id: u64,
     pub(crate) lane: Lane,
     pub(crate) bytes: Vec<u8>,
+    /// Its offset if nobody else wrote to the log.
+    pub(crate) alone: i64,
 }
 
 /// What the daemon is told of a record.
@@ -49,7 +51,7 @@ pub(crate) struct Line {
     pub(crate) now: u64,
     next_id: u64,
     mutation: Mutation,
-    /// For the mutation that trusts the broker: the offset that each lane would have alone.
+    /// The next offset of each lane if nobody else wrote to the log.
     alone: BTreeMap<Lane, i64>,
 }
 
@@ -72,7 +74,9 @@ impl Line {
     pub(crate) fn take(&mut self, lane: Lane, bytes: Vec<u8>) -> Option<u64> {
         self.room = self.room.checked_sub(1)?;
         self.next_id += 1;
-        let sent = Sent { id: self.next_id, lane, bytes };
+        let next_alone = self.alone.entry(lane).or_default();
+        let sent = Sent { id: self.next_id, lane, bytes, alone: *next_alone };
+        *next_alone += 1;
         if lane == Lane::Letters && self.mutation == Mutation::LettersUngated {
             self.told.push_back(Told { at: self.now, id: sent.id, result: Ok(0) });
         }
@@ -134,16 +138,16 @@ impl Line {
         }
         let mut result = Err(failure());
         if !fails {
-            let offset = append(broker, &sent);
+            let offset = append(broker, &sent, now);
             if chance.strikes(Fault::AppendedTwice) {
-                append(broker, &sent);
+                append(broker, &sent, now);
             }
             if chance.strikes(Fault::AppendedLate) {
                 let at = now + chance.pick(&[1_000, 500_000, 5_000_000]);
                 late.push(Late { at, sent: sent.clone() });
             }
             if !chance.strikes(Fault::AckLost) {
-                result = Ok(self.offset_told(sent.lane, offset));
+                result = Ok(if self.trusts() { sent.alone } else { offset });
             }
         }
         if sent.lane == Lane::Letters && self.mutation == Mutation::LettersUngated {
@@ -153,16 +157,9 @@ impl Line {
         self.told.push_back(Told { at, id: sent.id, result });
     }
 
-    /// A daemon that trusts every acknowledgement takes them for contiguous.
-    fn offset_told(&mut self, lane: Lane, offset: i64) -> i64 {
-        let trusts = matches!(self.mutation, Mutation::Unverified | Mutation::Resent);
-        match self.alone.get_mut(&lane) {
-            Some(alone) if trusts => {
-                *alone += 1;
-                *alone - 1
-            }
-            _ => offset,
-        }
+    /// Whether the daemon takes every acknowledgement for good.
+    fn trusts(&self) -> bool {
+        matches!(self.mutation, Mutation::Unverified | Mutation::Resent)
     }
 
     /// The producer is no more: some of what it had lands all the same. The numbers of all that it
@@ -183,7 +180,7 @@ impl Line {
 }
 
 /// Appends a record to its log: its offset.
-pub(crate) fn append(broker: &mut Broker, sent: &Sent) -> i64 {
+pub(crate) fn append(broker: &mut Broker, sent: &Sent, now: u64) -> i64 {
     match sent.lane {
         Lane::Output(partition) => broker.outputs[partition as usize].append(sent.bytes.clone()),
         Lane::Letters => {
@@ -192,7 +189,7 @@ pub(crate) fn append(broker: &mut Broker, sent: &Sent) -> i64 {
             broker.letters.len() as i64 - 1
         }
         Lane::Input(partition) => {
-            let time_ms = EPOCH_MS;
+            let time_ms = EPOCH_MS + (now / 1000) as i64;
             let record = Record { time_ms, value: Some(sent.bytes.clone()) };
             broker.append_plain(partition, record)
         }

@@ -68,7 +68,9 @@ impl Network {
         let at = now + chance.delay_us();
         match task {
             Task::Connect(address) => self.connect(chance, at, token, address),
-            Task::Send { socket, buffer, from } => self.send(chance, at, token, &socket, buffer, from),
+            Task::Send { socket, buffer, from } => {
+                self.send(chance, at, token, &socket, buffer, from)
+            }
             Task::Receive { socket, buffer, from } => {
                 let receive = Receive { token, buffer, start: from, from, until: None };
                 self.socket(&socket).receive = Some(receive);
@@ -162,7 +164,8 @@ impl Network {
             moved |= socket.fill(operations, chance, now);
         }
         // A handle that nobody else has is a connection that was dropped.
-        self.sockets.retain(|socket| Rc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
+        self.sockets
+            .retain(|socket| Rc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
         moved
     }
 
