@@ -107,7 +107,8 @@ pub fn run(hot_loop: &HotLoop, ends: Ends) -> Result<(), RingError> {
 
 /// The stages of an event's path.
 pub struct Stages {
-    /// Dropped when it has ended, and the queue with it: the world drains what is left and ends too.
+    /// Dropped when it has ended, and the queue with it: the world drains what is left and ends
+    /// too.
     fetching: Option<Pin<Box<Fetching>>>,
     world: World,
     blocks: Receiver<Box<Block>>,

@@ -75,8 +75,10 @@ impl Stage {
     /// Runs one seed: what has happened, and what was wrong.
     fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
         let base = Instant::now();
-        let common = Common { bell: self.bell.clone(), nothing: self.nothing.clone(), base };
-        let mut sim = Sim::new(seed, self.rules.clone(), common, mutation, self.is_traced);
+        let Stage { bell, nothing, is_traced, .. } = self;
+        let (bell, nothing, is_traced) = (bell.clone(), nothing.clone(), *is_traced);
+        let common = Common { bell, nothing, base, is_traced };
+        let mut sim = Sim::new(seed, self.rules.clone(), common, mutation);
         let ran = catch_unwind(AssertUnwindSafe(|| sim.run()));
         let result = ran.unwrap_or_else(|_| Err("an assertion failed, see above".to_owned()));
         (sim.counts(), result)
@@ -96,8 +98,8 @@ fn main() -> ExitCode {
         Some(seed) => run_one(&stage, seed),
         None => {
             let right = run_many(&stage, number("HUNTD_SEEDS").unwrap_or(SEEDS));
-            let seen = catch_mutations(&stage);
-            if right && seen { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            let passed = repeats(&stage) & catch_mutations(&stage) & right;
+            if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
 }
@@ -153,6 +155,18 @@ fn run_many(stage: &Stage, seeds: u64) -> bool {
         println!("never happened: {}", never.join(", "));
     }
     wrong == 0 && all_seen
+}
+
+/// A seed is all that a simulation depends on.
+fn repeats(stage: &Stage) -> bool {
+    let differs = (0..20).find(|seed| {
+        let [first, second] = [(); 2].map(|()| stage.run(*seed, Mutation::None).0);
+        first != second
+    });
+    if let Some(seed) = differs {
+        println!("seed {seed}: the second run is another one");
+    }
+    differs.is_none()
 }
 
 /// Daemons that are wrong must be seen to be.

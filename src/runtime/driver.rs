@@ -1,8 +1,8 @@
 //! The hot thread's time and turns, as its stages see them: no I/O, no clock.
 //!
 //! The root future joins all stages of the hot path in a fixed order. Each turn polls every stage
-//! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a finished
-//! operation, a wake from another thread, a deadline that was registered with
+//! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
+//! finished operation, a wake from another thread, a deadline that was registered with
 //! [`Driver::sleep_until`], or [`Driver::turn_again`]. `hot_loop.rs` turns with the clock and the
 //! kernel, the simulator with its own.
 

@@ -1,8 +1,8 @@
 //! What the hot thread asks of the kernel, as values: operations that are started, carried out by
 //! somebody else, and finished.
 //!
-//! Nothing here does I/O. The ring carries the operations out with the kernel; the simulator does it
-//! with a network of its own. Buffers go in by value and come back with the completion, so that
+//! Nothing here does I/O. The ring carries the operations out with the kernel; the simulator does
+//! it with a network of its own. Buffers go in by value and come back with the completion, so that
 //! nobody else can reach a buffer while it is written to. A completion waits in its slot until its
 //! future is polled; nobody is called back.
 
@@ -132,8 +132,8 @@ impl Operations {
     }
 
     /// Rings another thread's eventfd. Nobody waits for the result: an eventfd write fails only at
-    /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write to
-    /// a worker thread.
+    /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write
+    /// to a worker thread.
     pub fn ring_bell(&self, bell: &Handle) {
         self.inner.borrow_mut().orders.push_back(Order::RingBell(bell.clone()));
     }

@@ -3,8 +3,8 @@
 //! Least kernel: Linux 6.1 (SINGLE_ISSUER and DEFER_TASKRUN, so that completions are taken only
 //! when the hot thread asks for them). The ring takes each operation's buffer and handle along and
 //! keeps them until the kernel lets go: nobody else can reach a buffer while the kernel writes to
-//! it, and dropping a future cannot free it. It does no registered buffers, no multishot, no polling
-//! thread: bulk TCP is bound by the copy.
+//! it, and dropping a future cannot free it. It does no registered buffers, no multishot, no
+//! polling thread: bulk TCP is bound by the copy.
 
 #![allow(unsafe_code)]
 

@@ -1,17 +1,17 @@
-//! What is done at one output partition: the decisions of an acquisition or a bridge, and a log that
-//! answers late, twice, or not at all.
+//! What is done at one output partition: the decisions of an acquisition or a bridge, and a log
+//! that answers late, twice, or not at all.
 
 use crate::chance::{Fault, Sight};
 use crate::line::{Lane, Late, Sent, append};
 use crate::mutation::Mutation;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Place, Surroundings};
 use huntd::limits::{ANSWER_MS_MAX, FENCE_MS_MAX};
 use huntd::publisher::encode::encode;
 use huntd::publisher::frame::{Format, FrameHeader, FrameKind};
 use huntd::recovery::acquire::{Acquired, Acquisition, Wish};
 use huntd::recovery::bridge::{Bridge, Crossed, Jump};
 use huntd::recovery::refusal::Refusal;
-use huntd::recovery::snapshot::Header;
+use std::collections::BTreeSet;
 
 /// What became of it.
 pub(crate) enum Outcome {
@@ -19,12 +19,12 @@ pub(crate) enum Outcome {
     Refused(Refusal),
     /// The brokers or the group did not answer as they should have.
     Failed,
-    Crossed(Jump, Crossed),
+    Crossed(Box<(Jump, Crossed)>),
 }
 
 enum Errand {
     Acquire(Box<Acquisition>),
-    Bridge(Bridge),
+    Bridge(Box<Bridge>),
     Ended,
 }
 
@@ -52,8 +52,8 @@ enum Waiting {
 pub(crate) struct Work {
     errand: Errand,
     waiting: Waiting,
-    /// The snapshots that the acquisition was told of.
-    pub(crate) headers: Vec<Header>,
+    /// The states that the acquisition was told of.
+    pub(crate) places: Vec<Place>,
     /// For the mutation that reads nothing after its fence: what it had read by then, and where its
     /// own frames stand.
     read_before: i64,
@@ -62,19 +62,19 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn acquire(acquisition: Acquisition, headers: Vec<Header>) -> Work {
-        Work::new(Errand::Acquire(Box::new(acquisition)), headers)
+    pub(crate) fn acquire(acquisition: Acquisition, places: Vec<Place>) -> Work {
+        Work::new(Errand::Acquire(Box::new(acquisition)), places)
     }
 
     pub(crate) fn bridge(bridge: Bridge) -> Work {
-        Work::new(Errand::Bridge(bridge), Vec::new())
+        Work::new(Errand::Bridge(Box::new(bridge)), Vec::new())
     }
 
-    fn new(errand: Errand, headers: Vec<Header>) -> Work {
+    fn new(errand: Errand, places: Vec<Place>) -> Work {
         Work {
             errand,
             waiting: Waiting::Nothing,
-            headers,
+            places,
             read_before: i64::MAX,
             appended: Vec::new(),
             fences: 0,
@@ -86,6 +86,7 @@ impl Work {
         &mut self,
         around: &mut Surroundings<'_>,
         node: u64,
+        damaged: &BTreeSet<u64>,
         mutation: Mutation,
     ) -> Option<Outcome> {
         match &mut self.errand {
@@ -97,9 +98,9 @@ impl Work {
                     bridge.take(next, &log.records[next as usize]);
                     next += 1;
                 }
-                bridge.crossed().map(|crossed| Outcome::Crossed(bridge.jump, crossed))
+                bridge.crossed().map(|crossed| Outcome::Crossed(Box::new((bridge.jump, crossed))))
             }
-            Errand::Acquire(_) => self.go_on(around, node, mutation),
+            Errand::Acquire(_) => self.go_on(around, node, damaged, mutation),
             Errand::Ended => unreachable!("something comes of it once"),
         }
     }
@@ -108,6 +109,7 @@ impl Work {
         &mut self,
         around: &mut Surroundings<'_>,
         node: u64,
+        damaged: &BTreeSet<u64>,
         mutation: Mutation,
     ) -> Option<Outcome> {
         let Errand::Acquire(acquisition) = &mut self.errand else { unreachable!("not a bridge") };
@@ -117,7 +119,14 @@ impl Work {
             (Wish::Read { from }, _) => {
                 let own = (mutation == Mutation::TailBeforeFence)
                     .then_some((self.read_before, &self.appended[..]));
-                read(around, acquisition, from, own);
+                if let Some(failed) = read(around, acquisition, from, own) {
+                    return Some(failed);
+                }
+            }
+            (Wish::States, _) => {
+                self.places = around.everywhere(partition, damaged);
+                acquisition
+                    .offer(self.places.iter().map(|place| place.candidate(mutation)).collect());
             }
             (Wish::Confirm { .. }, Waiting::Answer { at, is_lost }) => {
                 if around.now < *at {
@@ -175,17 +184,18 @@ impl Work {
     }
 }
 
-/// Reads some records of the output, in their order; with `own` no others than those from before the
-/// fence and the daemon's own.
+/// Reads some records of the output, in their order; with `own` no others than those from before
+/// the fence and the daemon's own.
 fn read(
     around: &mut Surroundings<'_>,
     acquisition: &mut Acquisition,
     from: i64,
     own: Option<(i64, &[i64])>,
-) {
+) -> Option<Outcome> {
     let log = &around.broker.outputs[acquisition.partition() as usize];
     if !(log.start..=log.end()).contains(&from) {
-        return acquisition.truncated();
+        // The log is not what it was: its bounds have to be asked for again.
+        return Some(Outcome::Failed);
     }
     let end = log.end().min(from + around.chance.between(1, 200) as i64);
     for offset in from..end {
@@ -199,12 +209,16 @@ fn read(
     if end == log.end() {
         acquisition.reach_end();
     }
+    None
 }
 
 fn begin_append(around: &mut Surroundings<'_>, partition: i32, header: &FrameHeader) -> Waiting {
     let mut bytes = Vec::new();
     encode(Format::Binary, header, &[], &mut bytes);
-    let lands_at = around.now + around.chance.delay_us();
+    let mut lands_at = around.now + around.chance.delay_us();
+    if around.chance.one_in(10) {
+        lands_at += around.chance.between(0, 300_000);
+    }
     let fails = around.chance.strikes_of(Fault::FenceFails, 5);
     let sent = Sent { id: 0, lane: Lane::Output(partition), bytes, alone: 0 };
     Waiting::Append { lands_at, sent, fails }

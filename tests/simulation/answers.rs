@@ -1,9 +1,9 @@
-//! What a broker answers, byte by byte: ApiVersions, Metadata and Fetch, each in the version that it
-//! was asked in.
+//! What a broker answers, byte by byte: ApiVersions, Metadata, ListOffsets and Fetch, each in the
+//! version that it was asked in.
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault};
-use huntd::consumer::wire::{Reader, Writer};
+use huntd::consumer::wire::{Reader, WireError, Writer};
 
 /// The input topic.
 pub(crate) const TOPIC: &str = "events";
@@ -48,6 +48,7 @@ impl Broker {
         let request = Request { version, correlation_id, reader };
         match key {
             1 => self.answer_fetch(chance, node_id, request, is_late),
+            2 => Answer::Bytes(self.answer_list_offsets(request)),
             3 => Answer::Bytes(self.answer_metadata(&request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
             other => panic!("nobody asks for API {other}"),
@@ -107,6 +108,49 @@ impl Broker {
                 writer.i32(0);
             }
             writer.no_tagged_fields(flexible);
+        })
+    }
+
+    fn answer_list_offsets(&self, request: Request<'_>) -> Vec<u8> {
+        let Request { version, correlation_id, mut reader } = request;
+        let flexible = version >= 6;
+        let mut read = || -> Result<(i32, i64), WireError> {
+            if flexible {
+                reader.skip_tagged_fields()?;
+            }
+            let _replica = reader.i32()?;
+            if version >= 2 {
+                let _isolation = reader.i8()?;
+            }
+            assert_eq!(reader.array(flexible)?, 1);
+            assert_eq!(reader.string(flexible)?, TOPIC);
+            assert_eq!(reader.array(flexible)?, 1);
+            let partition = reader.i32()?;
+            if version >= 4 {
+                let _leader_epoch = reader.i32()?;
+            }
+            Ok((partition, reader.i64()?))
+        };
+        let (partition, timestamp) = read().expect("huntd sends whole requests");
+        let log = &self.inputs[partition as usize];
+        frame(|writer| {
+            writer.i32(correlation_id);
+            writer.no_tagged_fields(flexible);
+            if version >= 2 {
+                writer.i32(0);
+            }
+            writer.array(1, flexible);
+            writer.string(TOPIC, flexible);
+            writer.array(1, flexible);
+            writer.i32(partition);
+            writer.i16(0);
+            writer.i64(-1);
+            writer.i64(if timestamp == -2 { log.start } else { log.end });
+            if version >= 4 {
+                writer.i32(log.epoch);
+            }
+            // The ends of the partition, of the topic, and of the answer.
+            (0..3).for_each(|_| writer.no_tagged_fields(flexible));
         })
     }
 
@@ -322,7 +366,7 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
     let version = request.version;
     let flexible = version >= 12;
     let reader = &mut request.reader;
-    let mut read = || -> Result<(u64, usize, Vec<Asked>), huntd::consumer::wire::WireError> {
+    let mut read = || -> Result<(u64, usize, Vec<Asked>), WireError> {
         if flexible {
             reader.skip_tagged_fields()?;
         }

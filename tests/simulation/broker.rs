@@ -1,7 +1,7 @@
 //! The brokers: what their logs hold, who leads, and what they answer to a Fetch.
 //!
-//! Input logs are record batches in Kafka's own form. Output and dead-letter logs are what producers
-//! have appended, record by record.
+//! Input logs are record batches in Kafka's own form. Output and dead-letter logs are what
+//! producers have appended, record by record.
 
 use crate::builder::{BatchPlan, Owned, PACKINGS, Packing};
 use crate::chance::{Chance, Fault};
@@ -144,7 +144,8 @@ impl InputLog {
     /// An unclean election: the new leader lacks the last batches.
     pub(crate) fn truncate(&mut self, batches: usize) {
         let kept = self.batches.len().saturating_sub(batches);
-        self.end = self.batches.get(kept).map_or(self.end, |batch| batch.first);
+        let last = kept.checked_sub(1).map(|last| self.batches[last].last);
+        self.end = last.map_or(self.start, |last| last + 1);
         self.truncated_to = Some(self.truncated_to.map_or(self.end, |to| to.min(self.end)));
         self.batches.truncate(kept);
         self.records.split_off(&self.end);

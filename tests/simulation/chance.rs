@@ -81,6 +81,7 @@ closed_list! {
     Sight {
         Acquired,
         AcquiredFromSnapshot,
+        AcquiredFromCopy,
         SnapshotStored,
         SnapshotFailed,
         SnapshotDropped,
@@ -106,7 +107,7 @@ closed_list! {
 }
 
 /// How often what happened.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) faults: Vec<u64>,
     pub(crate) sights: Vec<u64>,

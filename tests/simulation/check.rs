@@ -1,9 +1,11 @@
 //! What must hold in the end.
 
 use crate::chance::{Fault, Sight};
+use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
 use crate::sim::Sim;
+use huntd::publisher::departure::Departure;
 use huntd::recovery::refusal::Refusal;
 use huntd::recovery::snapshot::Header;
 use std::collections::BTreeSet;
@@ -97,6 +99,7 @@ impl Sim {
         }
         self.check_snapshots(partition, &replay)?;
         self.check_letters(partition, &replay)?;
+        self.check_departures(partition, &replay)?;
         self.check_digest(partition, &replay)?;
         self.check_late_readers(partition, &replay)
     }
@@ -152,6 +155,21 @@ impl Sim {
             true => Ok(()),
             false => Err(format!("dead letters {letters:?}, and not {:?}", replay.letters)),
         }
+    }
+
+    /// Every player that has left for another zone is on its way there, whatever has died.
+    fn check_departures(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        for departure in Departure::all(partition, 0, 0, &replay.updates) {
+            let mut value = Vec::new();
+            departure.write(&mut value);
+            let to = &self.broker.inputs[departure.to_partition() as usize];
+            let arrives = |record: &Record| record.value.as_ref() == Some(&value);
+            if to.truncated_to.is_none() && !to.records.values().any(arrives) {
+                let Departure { player_id, crossing, .. } = departure;
+                return Err(format!("player {player_id} is lost on its way: {crossing:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn check_digest(&self, partition: i32, replay: &Replay) -> Result<(), String> {

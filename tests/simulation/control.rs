@@ -6,11 +6,11 @@ use crate::chance::Sight;
 use crate::group::GroupEvent;
 use crate::line::Late;
 use crate::mutation::Mutation;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Place, Surroundings};
 use huntd::consumer::{Report, Resolved};
 use huntd::control::standing::Standings;
 use huntd::engine::Shard;
-use huntd::limits::{PANICS_MAX, REACQUIRE_MS, RELEASE_MS_MAX, YIELD_MS};
+use huntd::limits::{PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, RELEASE_MS_MAX, YIELD_MS};
 use huntd::progress::Progress;
 use huntd::publisher::framer::Ownership;
 use huntd::publisher::{DeliveryFailure, Order};
@@ -42,6 +42,7 @@ pub(crate) struct Control {
     ends: Ends,
     /// The daemon's name in the group.
     node: u64,
+    host: usize,
     shards: Standings,
     works: BTreeMap<i32, Work>,
     /// What is being let go, and until when that may take.
@@ -49,23 +50,27 @@ pub(crate) struct Control {
     /// The daemon is about to end.
     stopping: bool,
     panics: u32,
-    /// Snapshots that could not be read after all, by partition and number.
-    damaged: BTreeSet<(i32, u64)>,
+    /// Since when shards are refused.
+    refused: BTreeMap<i32, u64>,
+    /// Snapshots that could not be read after all, by id.
+    damaged: BTreeSet<u64>,
     /// What became of shards that were acquired: why they were refused, or where they began.
     pub(crate) acquired: Vec<(i32, Result<Mark, Refusal>)>,
     mutation: Mutation,
 }
 
 impl Control {
-    pub(crate) fn new(node: u64, ends: Ends, mutation: Mutation) -> Control {
+    pub(crate) fn new((node, host): (u64, usize), ends: Ends, mutation: Mutation) -> Control {
         Control {
             ends,
             node,
+            host,
             shards: Standings::new(),
             works: BTreeMap::new(),
             releasing: None,
             stopping: false,
             panics: 0,
+            refused: BTreeMap::new(),
             damaged: BTreeSet::new(),
             acquired: Vec::new(),
             mutation,
@@ -104,7 +109,8 @@ impl Control {
 
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
         if !self.stopping
-            && let Some(event) = around.group.poll(around.chance, self.node, around.now)
+            && let Some(event) =
+                around.group.poll(around.chance, (self.node, self.host), around.now)
         {
             around.trace(|| format!("node {} hears {event:?}", self.node));
             match event {
@@ -225,7 +231,8 @@ impl Control {
 
     fn acquire_due(&mut self, around: &mut Surroundings<'_>) {
         for partition in self.shards.take_due(around.instant()) {
-            let (candidates, headers) = around.candidates(partition, &self.damaged, self.mutation);
+            let places = around.here(partition, &self.damaged);
+            let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
             let brief = Brief {
                 partition,
                 ruleset: around.rules.hash(),
@@ -236,20 +243,20 @@ impl Control {
                 diverged: false,
             };
             let acquisition = Acquisition::begin(brief, around.bounds(partition));
-            self.works.insert(partition, Work::acquire(acquisition, headers));
+            self.works.insert(partition, Work::acquire(acquisition, places));
         }
     }
 
     fn go_on_acquiring(&mut self, around: &mut Surroundings<'_>) {
         for (partition, mut work) in std::mem::take(&mut self.works) {
-            match work.turn(around, self.node, self.mutation) {
+            match work.turn(around, self.node, &self.damaged, self.mutation) {
                 None => {
                     self.works.insert(partition, work);
                 }
                 Some(Outcome::Acquired(acquired)) => self.open(around, *acquired, &work),
                 Some(Outcome::Refused(refusal)) => self.refuse(around, partition, refusal),
                 Some(Outcome::Failed) => self.acquire_again(around, partition),
-                Some(Outcome::Crossed(jump, crossed)) => self.cross(around, jump, crossed),
+                Some(Outcome::Crossed(crossed)) => self.cross(around, crossed.0, crossed.1),
             }
         }
     }
@@ -258,12 +265,16 @@ impl Control {
         around.trace(|| format!("node {} has {acquired:?}", self.node));
         let Acquired { partition, epoch, fence_id, mark, mut start, candidate, skips } = acquired;
         let mut engine = Box::new(Shard::new(partition as u16, around.rules.clone()));
-        if let Some(header) = candidate.map(|candidate| &work.headers[candidate]) {
-            let Some(loaded) = around.load(header) else {
+        if let Some(place) = candidate.map(|candidate| &work.places[candidate]) {
+            let header = place.header();
+            let Some(loaded) = around.load(place) else {
                 around.chance.see(Sight::SnapshotUnreadable);
-                self.damaged.insert((partition, header.sequence));
+                self.damaged.insert(header.id());
                 return self.make_due(around, partition, 0);
             };
+            if let Place::Copied(..) = place {
+                around.chance.see(Sight::AcquiredFromCopy);
+            }
             engine = loaded;
             around.chance.see(Sight::AcquiredFromSnapshot);
             start.next_update = header.next_update;
@@ -271,6 +282,7 @@ impl Control {
         }
         around.chance.see(Sight::Acquired);
         self.acquired.push((partition, Ok(mark)));
+        self.refused.remove(&partition);
         let generation = self.shards.open(partition);
         let progress = self.ends.progress.shard(partition);
         progress.acked.set(mark.next_offset.max(start.next_offset));
@@ -355,6 +367,11 @@ impl Control {
             around.chance.see(Sight::Diverged);
         }
         self.acquired.push((partition, Err(refusal)));
+        let since = *self.refused.entry(partition).or_insert(around.now);
+        if refusal.may_pass() && around.now < since + REFUSAL_MS_MAX * 1000 {
+            self.works.remove(&partition);
+            return self.make_due(around, partition, REACQUIRE_MS);
+        }
         self.halt(around, partition);
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct Group {
 }
 
 struct Member {
+    host: usize,
     heard_at: u64,
     /// Expelled, and not told yet.
     is_expelled: bool,
@@ -43,9 +44,21 @@ impl Group {
     }
 
     /// A member calls: what it is told. A stranger joins by calling.
-    pub(crate) fn poll(&mut self, chance: &mut Chance, node: u64, now: u64) -> Option<GroupEvent> {
+    pub(crate) fn poll(
+        &mut self,
+        chance: &mut Chance,
+        (node, host): (u64, usize),
+        now: u64,
+    ) -> Option<GroupEvent> {
         let is_new = !self.members.contains_key(&node);
-        let member = self.members.entry(node).or_insert_with(|| Member::new(now));
+        if is_new {
+            // A host's new daemon takes the place of its old one at once (KIP-345).
+            let old = self.members.iter().find(|(_, member)| member.host == host);
+            if let Some((old, _)) = old.map(|(old, member)| (*old, member.heard_at)) {
+                self.leave(old);
+            }
+        }
+        let member = self.members.entry(node).or_insert_with(|| Member::new(host, now));
         member.heard_at = now;
         self.is_unsettled |= is_new;
         if member.is_expelled && !chance.one_in(4) {
@@ -54,7 +67,7 @@ impl Group {
         }
         if member.is_expelled {
             let lost = std::mem::take(&mut member.has);
-            *member = Member::new(now);
+            *member = Member::new(host, now);
             self.is_unsettled = true;
             return Some(GroupEvent::Lost(lost));
         }
@@ -152,9 +165,9 @@ impl Group {
 }
 
 impl Member {
-    fn new(now: u64) -> Member {
+    fn new(host: usize, now: u64) -> Member {
         let (has, revoked) = (Vec::new(), Vec::new());
-        Member { heard_at: now, is_expelled: false, has, revoked, events: VecDeque::new() }
+        Member { host, heard_at: now, is_expelled: false, has, revoked, events: VecDeque::new() }
     }
 
     fn tell(&mut self, chance: &mut Chance, now: u64, event: GroupEvent) {

@@ -1,10 +1,10 @@
 //! One daemon's keeper thread: states from the hot thread and gates from the publisher go to the
 //! keeper, step by step, so that the daemon can die between any two of them.
 
-use crate::chance::Sight;
+use crate::chance::{Chance, Sight};
 use crate::disk::HostDisk;
 use crate::mutation::Mutation;
-use crate::surroundings::{Surroundings, store};
+use crate::surroundings::{Place, Surroundings, store};
 use huntd::hot::KeeperEnds;
 use huntd::progress::Progress;
 use huntd::publisher::Gate;
@@ -43,7 +43,7 @@ impl Keeping {
     /// A keeper, with the ends of the hot thread and the publisher.
     pub(crate) fn new(
         disk: &HostDisk,
-        every: Duration,
+        chance: &mut Chance,
         bell: Arc<Bell>,
         progress: Arc<Progress>,
         mutation: Mutation,
@@ -68,6 +68,7 @@ impl Keeping {
             is_writing: false,
         };
         let messages = hot_messages;
+        let every = Duration::from_millis(chance.pick(&[20, 200, 2_000, 60_000]));
         let hot = KeeperEnds { messages, free_buffers: hot_free_buffers, bell, every };
         (keeping, hot, publisher_gates)
     }
@@ -131,7 +132,12 @@ impl Keeping {
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
                 self.progress.shard(partition).snapshotted.set(header.next_offset);
-                self.stored.push(header);
+                if let Some(shard) = around.load(&Place::Here((*header).clone()))
+                    && !around.chance.one_in(3)
+                {
+                    around.copies.insert(partition, ((*header).clone(), *shard));
+                }
+                self.stored.push(*header);
                 partition
             }
             Outcome::Failed { partition, sentence } => {

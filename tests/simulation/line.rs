@@ -162,20 +162,16 @@ impl Line {
         matches!(self.mutation, Mutation::Unverified | Mutation::Resent)
     }
 
-    /// The producer is no more: some of what it had lands all the same. The numbers of all that it
-    /// had not told of.
-    pub(crate) fn abandon(&mut self, chance: &mut Chance, late: &mut Vec<Late>) -> Vec<u64> {
-        let mut ids: Vec<u64> = self.told.drain(..).map(|told| told.id).collect();
+    /// The producer is no more: some of what it had lands all the same, and nobody is told.
+    pub(crate) fn abandon(&mut self, chance: &mut Chance, late: &mut Vec<Late>) {
+        self.told.clear();
         for queue in std::mem::take(&mut self.lanes).into_values() {
-            ids.extend(queue.iter().map(|(_, sent)| sent.id));
             let landing = chance.below(queue.len() as u64 + 1) as usize;
-            let mut at = self.now + chance.pick(&[1_000, 200_000, 6_000_000]);
-            for (_, sent) in queue.into_iter().take(landing) {
+            let from = self.now + chance.pick(&[1_000, 200_000, 6_000_000]);
+            for (at, (_, sent)) in (from..).zip(queue.into_iter().take(landing)) {
                 late.push(Late { at, sent });
-                at += 1;
             }
         }
-        ids
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
+use crate::node::Common;
 use huntd::runtime::operations::{Completed, Handle, Operations, Order, Task, Token};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,9 +23,11 @@ pub(crate) struct Network {
     last_answer: Vec<u8>,
     /// What descriptors are copies of: nothing is ever read from it.
     nothing: Rc<File>,
+    is_traced: bool,
 }
 
 struct Socket {
+    is_traced: bool,
     handle: Handle,
     node_id: i32,
     /// Bytes of requests that the broker has not taken yet.
@@ -49,8 +52,14 @@ struct Receive {
 }
 
 impl Network {
-    pub(crate) fn new(nothing: Rc<File>) -> Network {
-        Network { sockets: Vec::new(), ending: Vec::new(), last_answer: Vec::new(), nothing }
+    pub(crate) fn new(common: &Common) -> Network {
+        Network {
+            sockets: Vec::new(),
+            ending: Vec::new(),
+            last_answer: Vec::new(),
+            nothing: common.nothing.clone(),
+            is_traced: common.is_traced,
+        }
     }
 
     /// Begins what the hot thread has asked for.
@@ -91,6 +100,9 @@ impl Network {
     }
 
     fn connect(&mut self, chance: &mut Chance, at: u64, token: Token, address: SocketAddr) {
+        if self.is_traced {
+            println!("{at:>12} connects to {address}");
+        }
         let completed = if chance.strikes(Fault::ConnectRefused) {
             let refused = io::ErrorKind::ConnectionRefused.into();
             Completed::new(Err(refused), Vec::new())
@@ -99,6 +111,7 @@ impl Network {
             let descriptor = self.nothing.try_clone().expect("a descriptor is left");
             let handle: Handle = Rc::new(descriptor.into());
             self.sockets.push(Socket {
+                is_traced: self.is_traced,
                 handle: handle.clone(),
                 node_id: i32::from(v4.ip().octets()[3]),
                 requests: Vec::new(),
@@ -227,6 +240,9 @@ impl Socket {
                 return;
             }
         };
+        if self.is_traced {
+            println!("{now:>12} broker {} answers API {}", self.node_id, request[1]);
+        }
         let mut at = now + chance.delay_us();
         if chance.strikes(Fault::ResponseDelayed) {
             at += chance.pick(&[100_000, 2_000_000, 40_000_000]);

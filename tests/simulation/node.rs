@@ -17,11 +17,11 @@ use huntd::engine::refusal::Refusal;
 use huntd::hot::{self, Stages};
 use huntd::metrics::Metrics;
 use huntd::progress::Progress;
+use huntd::publisher;
 use huntd::publisher::bell::Bell;
 use huntd::publisher::frame::{Format, Frame};
-use huntd::publisher;
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
-use huntd::queue::{Sender, bounded};
+use huntd::queue::{Receiver, Sender, bounded};
 use huntd::runtime::driver::Driver;
 use std::cell::RefCell;
 use std::fs::File;
@@ -69,13 +69,14 @@ pub(crate) struct Common {
     pub(crate) bell: Arc<Bell>,
     pub(crate) nothing: Rc<File>,
     pub(crate) base: Instant,
+    pub(crate) is_traced: bool,
 }
 
 impl Node {
     pub(crate) fn start(
         chance: &mut Chance,
         common: &Common,
-        name: u64,
+        (name, host): (u64, usize),
         disk: &HostDisk,
         mutation: Mutation,
         now: u64,
@@ -89,28 +90,20 @@ impl Node {
         let (publisher_jumps, jumps) = bounded(64);
         let (outbox, inbox) = bounded(2048);
         let frames = chance.between(2, 6) as usize;
-        let (free_frames, hot_free_frames) = bounded(frames);
-        for _ in 0..frames {
-            assert!(free_frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
-        }
-        // An engine fails at a refusal that its metrics have no place for: the way in which a
-        // simulated record is poison.
-        let is_poisoned = chance.is_on(Fault::Poison) && !chance.one_in(8);
-        let known = if is_poisoned { Refusal::SameZone as usize } else { Refusal::NAMES.len() };
-        let metrics = Arc::new(Metrics::with_reasons(&Refusal::NAMES[..known], &[]));
+        let (free_frames, hot_free_frames) = recycled_frames(frames);
+        let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
         let driver = Driver::new(common.base + Duration::from_micros(now));
         let frames_per_shard = chance.between(2, 8);
-        let every = Duration::from_millis(chance.pick(&[20, 200, 2_000, 60_000]));
         let (bell, kept) = (common.bell.clone(), progress.clone());
-        let (keeping, keeper, gates) = Keeping::new(disk, every, bell, kept, mutation);
+        let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
         let hot = hot::Ends {
             consumer: consumer_options(chance),
             bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
             queue_blocks: chance.between(1, 8) as usize,
             linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
             frames_per_shard,
-            bytes_max: chance.pick(&[20_000, 1_000_000]),
+            bytes_max: chance.pick(&[5_000_000, 50_000_000]),
             commands: hot_commands,
             notices: hot_notices,
             reports: hot_reports,
@@ -122,38 +115,29 @@ impl Node {
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
+        let (bell, keeper_bell) = (common.bell.clone(), common.bell.clone());
+        #[rustfmt::skip]
         let ends = publisher::Ends {
-            inbox,
-            free_frames,
-            orders: publisher_orders,
-            failures: publisher_failures,
-            jumps: publisher_jumps,
-            gates,
-            keeper_bell: common.bell.clone(),
-            bell: common.bell.clone(),
+            inbox, free_frames, orders: publisher_orders, failures: publisher_failures,
+            jumps: publisher_jumps, gates, keeper_bell, bell,
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let producer = SimProducer::new(line.clone());
         let options = publisher_options(frames_per_shard as usize, chance);
         let publisher = Publisher::new(options, ends, progress.clone(), metrics, producer);
+        let kept = progress.clone();
+        #[rustfmt::skip]
         let ends = control::Ends {
-            commands,
-            notices,
-            reports,
-            resolved,
-            orders,
-            failures,
-            jumps,
-            progress: progress.clone(),
+            commands, notices, reports, resolved, orders, failures, jumps, progress: kept,
         };
         Node {
             name,
             stages: Stages::new(&driver, hot),
             driver,
-            network: Network::new(common.nothing.clone()),
+            network: Network::new(common),
             publisher,
             line,
-            control: Control::new(name, ends, mutation),
+            control: Control::new((name, host), ends, mutation),
             keeping,
             progress,
             outbox,
@@ -294,7 +278,7 @@ impl Node {
     pub(crate) fn check_bounds(&self) -> Result<(), String> {
         let on_the_way = self.line.borrow().on_the_way();
         // Frames are copied by the producer, so that each shard may have some there.
-        if self.outbox.len() > 1_024 || on_the_way > 4_096 || self.frames > 6 {
+        if self.outbox.len() > 256 || on_the_way > 512 || self.frames > 6 {
             return Err(format!("{} in the outbox, {on_the_way} on the way", self.outbox.len()));
         }
         Ok(())
@@ -309,6 +293,22 @@ impl Node {
     }
 }
 
+fn recycled_frames(count: usize) -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
+    let (frames, free_frames) = bounded(count);
+    for _ in 0..count {
+        assert!(frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
+    }
+    (frames, free_frames)
+}
+
+/// An engine fails at a refusal that its metrics have no place for: the way in which a simulated
+/// record is poison.
+fn metrics(chance: &mut Chance) -> Metrics {
+    let is_poisoned = chance.is_on(Fault::Poison) && !chance.one_in(8);
+    let known = if is_poisoned { Refusal::SameZone as usize } else { Refusal::NAMES.len() };
+    Metrics::with_reasons(&Refusal::NAMES[..known], &[])
+}
+
 fn consumer_options(chance: &mut Chance) -> consumer::Options {
     let bytes_max = chance.pick(&[300, 2_000, 30_000]) as usize;
     consumer::Options {
@@ -319,7 +319,7 @@ fn consumer_options(chance: &mut Chance) -> consumer::Options {
         group_instance_id: None,
         group_protocol: GroupProtocol::Classic,
         session_timeout_ms: 6_000,
-        connections_per_broker: chance.between(1, 2) as usize,
+        connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
         fetch_bytes_max: 2 * bytes_max,
         partition_bytes_max: bytes_max,

@@ -10,6 +10,7 @@ use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
+use huntd::engine::Shard;
 use huntd::engine::rules::Rules;
 use huntd::recovery::poison::Poison;
 use huntd::recovery::refusal::Refusal;
@@ -36,6 +37,7 @@ pub(crate) struct Sim {
     games: Vec<Game>,
     pub(crate) followers: Vec<Follower>,
     late: Vec<Late>,
+    copies: BTreeMap<i32, (Header, Shard)>,
     pub(crate) rules: Arc<Rules>,
     common: Common,
     pub(crate) now: u64,
@@ -66,13 +68,7 @@ pub(crate) struct Host {
 }
 
 impl Sim {
-    pub(crate) fn new(
-        seed: u64,
-        rules: Arc<Rules>,
-        common: Common,
-        mutation: Mutation,
-        is_traced: bool,
-    ) -> Sim {
+    pub(crate) fn new(seed: u64, rules: Arc<Rules>, common: Common, mutation: Mutation) -> Sim {
         let mut chance = Chance::new(seed);
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
@@ -82,10 +78,10 @@ impl Sim {
             start_at: chance.between(0, 300_000),
             stop_at: None,
         };
-        let chaos_us = match chance.below(20) {
+        let chaos_us = match chance.below(50) {
             0 => 13_000_000,
-            1..5 => 4_000_000,
-            5..14 => 1_500_000,
+            1..6 => 3_000_000,
+            6..26 => 1_200_000,
             _ => 300_000,
         };
         Sim {
@@ -95,12 +91,13 @@ impl Sim {
             games: (0..partitions as u16).map(|zone| Game::new(zone, partitions as u16)).collect(),
             followers: (0..partitions).map(|_| Follower::new(mutation)).collect(),
             late: Vec::new(),
+            copies: BTreeMap::new(),
             rules,
+            is_traced: common.is_traced,
             common,
             mutation,
             now: 0,
             started: 0,
-            is_traced,
             refusals: BTreeMap::new(),
             next_group: 0,
             next_input: 0,
@@ -177,7 +174,9 @@ impl Sim {
     }
 
     fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
-        let Sim { chance, broker, group, hosts, late, rules, common, now, is_traced, .. } = self;
+        let Sim {
+            chance, broker, group, hosts, late, copies, rules, common, now, is_traced, ..
+        } = self;
         let Host { disk, poison, node, .. } = &mut hosts[host];
         let node = node.as_mut().expect("it has a turn");
         let line = node.line.clone();
@@ -189,6 +188,7 @@ impl Sim {
             line: &line,
             poison,
             disk,
+            copies,
             rules,
             base: common.base,
             now: *now,
@@ -248,7 +248,8 @@ impl Sim {
     fn start(&mut self, host: usize) {
         self.started += 1;
         let Sim { chance, common, started, hosts, mutation, now, .. } = self;
-        let node = Node::start(chance, common, *started, &hosts[host].disk, *mutation, *now);
+        let node =
+            Node::start(chance, common, (*started, host), &hosts[host].disk, *mutation, *now);
         self.trace(&format!("host {host} starts node {}", node.name));
         self.hosts[host].node = Some(node);
     }
@@ -309,7 +310,7 @@ impl Sim {
 
     fn stop(&mut self, host: usize) {
         let now = self.now;
-        let Sim { chance, broker, group, hosts, late, rules, common, is_traced, .. } = self;
+        let Sim { chance, broker, group, hosts, late, copies, rules, common, is_traced, .. } = self;
         let Host { disk, poison, node, stop_at, .. } = &mut hosts[host];
         let Some(node) = node else { return };
         *stop_at = Some(now + 4_000_000);
@@ -324,6 +325,7 @@ impl Sim {
             line: &line,
             poison,
             disk,
+            copies,
             rules,
             base,
             now,
