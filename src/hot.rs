@@ -16,16 +16,19 @@ use crate::queue::{self, Receiver, Sender};
 use crate::recovery::capture::{Buffer, Message};
 use crate::runtime::allocator;
 use crate::runtime::driver::Driver;
+use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::ring::RingError;
 use crate::world::captures::ToKeeper;
 use crate::world::{Command, Notice, Tools, World};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::iter;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// What the hot thread is given.
@@ -77,65 +80,90 @@ pub struct KeeperEnds {
 }
 
 /// Runs the event path until the control thread ends it.
-pub fn run(driver: &Rc<Driver>, ends: Ends) -> Result<(), RingError> {
+pub fn run(hot_loop: &HotLoop, ends: Ends) -> Result<(), RingError> {
     let metrics = ends.metrics.clone();
-    metrics.set_gauge(Gauge::QueueBlocksMax, ends.queue_blocks as u64);
-    let (block_sender, block_receiver) = queue::bounded::<Box<Block>>(ends.queue_blocks);
-    let cursors = Cursors::new();
-    let pool = Rc::new(BlockPool::default());
-    let bell_handle = Rc::new(ends.bell.as_fd().try_clone_to_owned()?);
-    let keeper = match ends.keeper {
-        Some(KeeperEnds { messages, free_buffers, bell, every }) => {
-            let bell_handle = Rc::new(bell.as_fd().try_clone_to_owned()?);
-            Some(ToKeeper { messages, free_buffers, bell, bell_handle, every })
-        }
-        None => None,
-    };
-    let shared = Rc::new(Shared {
-        driver: driver.clone(),
-        options: ends.consumer,
-        bootstrap: ends.bootstrap,
-        cursors: cursors.clone(),
-        pool: pool.clone(),
-        table: RefCell::new(Table::new()),
-        addresses: RefCell::new(Addresses::default()),
-        reports: ends.reports,
-        progress: ends.progress.clone(),
-        metrics: ends.metrics.clone(),
-    });
-    let world = World::new(Tools {
-        driver: driver.clone(),
-        cursors,
-        pool,
-        commands: ends.commands,
-        notices: ends.notices,
-        free_frames: ends.free_frames,
-        spare_frames: Vec::with_capacity(FRAMES_MAX),
-        outbox: ends.outbox,
-        bell: ends.bell,
-        bell_handle,
-        frames_per_shard: ends.frames_per_shard,
-        bytes_max: ends.bytes_max,
-        shards_max: Cell::new(1),
-        linger: ends.linger,
-        keeper,
-        progress: ends.progress,
-        metrics: ends.metrics,
-    });
-    let mut fetching = Some(Box::pin(Fetching::new(shared, block_sender, ends.resolved)));
-    let mut world = pin!(world.run(block_receiver));
+    let mut bells = Vec::new();
+    for bell in iter::once(&ends.bell).chain(ends.keeper.iter().map(|keeper| &keeper.bell)) {
+        bells.push((bell.clone(), Rc::new(bell.as_fd().try_clone_to_owned()?)));
+    }
+    let driver = hot_loop.driver();
+    let mut stages = Stages::new(driver, ends);
     let root = poll_fn(|context| {
-        // Once the fetch path has ended it is dropped, and the queue with it: the world drains what
-        // is left and ends too.
-        if fetching.as_mut().is_some_and(|stage| stage.as_mut().poll(context).is_ready()) {
-            fetching = None;
+        let turned = stages.turn(context);
+        for (bell, handle) in &bells {
+            if bell.must_ring() {
+                driver.operations().ring_bell(handle);
+            }
         }
-        world.as_mut().poll(context)
+        turned
     });
     allocator::count_this_thread();
-    driver.run(root, |driver| {
-        metrics.take_over(Counter::Turns, driver.turns());
-        metrics.take_over(Counter::RingEnters, driver.ring().enters());
+    hot_loop.run(root, |hot_loop| {
+        metrics.take_over(Counter::Turns, hot_loop.driver().turns());
+        metrics.take_over(Counter::RingEnters, hot_loop.ring().enters());
         metrics.take_over(Counter::HotAllocations, allocator::hot_allocations());
     })
+}
+
+/// The stages of an event's path.
+pub struct Stages {
+    /// Dropped when it has ended, and the queue with it: the world drains what is left and ends
+    /// too.
+    fetching: Option<Pin<Box<Fetching>>>,
+    world: World,
+    blocks: Receiver<Box<Block>>,
+}
+
+impl Stages {
+    /// Stages that have not had a turn yet.
+    pub fn new(driver: &Rc<Driver>, ends: Ends) -> Stages {
+        ends.metrics.set_gauge(Gauge::QueueBlocksMax, ends.queue_blocks as u64);
+        let (block_sender, blocks) = queue::bounded::<Box<Block>>(ends.queue_blocks);
+        let cursors = Cursors::new();
+        let pool = Rc::new(BlockPool::default());
+        let shared = Rc::new(Shared {
+            driver: driver.clone(),
+            options: ends.consumer,
+            bootstrap: ends.bootstrap,
+            cursors: cursors.clone(),
+            pool: pool.clone(),
+            table: RefCell::new(Table::new()),
+            addresses: RefCell::new(Addresses::default()),
+            reports: ends.reports,
+            progress: ends.progress.clone(),
+            metrics: ends.metrics.clone(),
+        });
+        let keeper = ends.keeper.map(|keeper| {
+            let KeeperEnds { messages, free_buffers, every, .. } = keeper;
+            ToKeeper { messages, free_buffers, every }
+        });
+        let world = World::new(Tools {
+            driver: driver.clone(),
+            cursors,
+            pool,
+            commands: ends.commands,
+            notices: ends.notices,
+            free_frames: ends.free_frames,
+            spare_frames: Vec::with_capacity(FRAMES_MAX),
+            outbox: ends.outbox,
+            frames_per_shard: ends.frames_per_shard,
+            bytes_max: ends.bytes_max,
+            shards_max: Cell::new(1),
+            linger: ends.linger,
+            keeper,
+            progress: ends.progress,
+            metrics: ends.metrics,
+        });
+        let fetching = Some(Box::pin(Fetching::new(shared, block_sender, ends.resolved)));
+        Stages { fetching, world, blocks }
+    }
+
+    /// One turn of each stage, in the order in which data flows. Ready: the last shard is closed.
+    pub fn turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let fetching = self.fetching.as_mut();
+        if fetching.is_some_and(|stage| stage.as_mut().poll(context).is_ready()) {
+            self.fetching = None;
+        }
+        self.world.turn(context, &mut self.blocks)
+    }
 }

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
-use crate::runtime::driver::Driver;
+use crate::runtime::hot_loop::HotLoop;
 use crate::service::config::Config;
 use crate::service::status::Status;
 use crate::service::{Observed, Service};
@@ -104,11 +104,11 @@ impl Daemon {
 
 /// The hot thread: the ring is made on it, and it is pinned when all others are there.
 fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::Ends) -> Result<(), Failure> {
-    let driver = Driver::new(ring_entries, Duration::from_millis(PARK_MS_MAX))?;
+    let hot_loop = HotLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX))?;
     if let Plan::Pinned { helper_cores, .. } = plan {
-        driver.ring().confine_workers(helper_cores)?;
+        hot_loop.ring().confine_workers(helper_cores)?;
     }
     cpu::pin_this_thread(plan)?;
     cpu::verify(plan, cpu::this_task())?;
-    Ok(hot::run(&driver, ends)?)
+    Ok(hot::run(&hot_loop, ends)?)
 }

@@ -5,8 +5,9 @@
 use futures_lite::future::zip;
 use huntd::publisher::bell::Bell;
 use huntd::queue::{self, Sender};
-use huntd::runtime::driver::Driver;
-use huntd::runtime::ring::{Handle, Ring, RingError};
+use huntd::runtime::hot_loop::HotLoop;
+use huntd::runtime::operations::{Handle, Operations};
+use huntd::runtime::ring::{Ring, RingError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -30,12 +31,12 @@ const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Set for a process in which a test takes a resource away.
 const DEPRIVED: &str = "HUNTD_TEST_DEPRIVED";
 
-fn driver() -> Rc<Driver> {
-    Driver::new(16, FOREVER).expect("this kernel has io_uring")
+fn hot_loop() -> HotLoop {
+    HotLoop::new(16, FOREVER).expect("this kernel has io_uring")
 }
 
-fn run<T>(driver: &Driver, root: impl Future<Output = T>) -> T {
-    driver.run(root, |_| {}).expect("the ring works")
+fn run<T>(hot_loop: &HotLoop, root: impl Future<Output = T>) -> T {
+    hot_loop.run(root, |_| {}).expect("the ring works")
 }
 
 /// Two ends of a stream: one for the ring, one for the test.
@@ -49,7 +50,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
     // One item at a time and an answer to each: every item meets a driver that is about to sleep,
     // asleep, or has just woken.
     let rounds = 100_000;
-    let driver = driver();
+    let hot_loop = hot_loop();
     let (mut questions, mut asked) = queue::bounded::<u64>(1);
     let (answers, mut answered) = queue::bounded::<u64>(1);
     let other = thread::spawn(move || {
@@ -61,7 +62,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
             }
         });
     });
-    run(&driver, async {
+    run(&hot_loop, async {
         for round in 0..rounds {
             assert_eq!(questions.send(round).await, Ok(()));
             assert_eq!(answered.receive().await, Some(round));
@@ -73,7 +74,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
 
 #[test]
 fn many_threads_wake_one_driver_and_nothing_is_lost() {
-    let driver = driver();
+    let hot_loop = hot_loop();
     let (sender, mut receiver) = queue::bounded::<u64>(4);
     let spawn = |number: u64| {
         let mut sender: Sender<u64> = sender.clone();
@@ -90,7 +91,7 @@ fn many_threads_wake_one_driver_and_nothing_is_lost() {
     };
     let threads: Vec<_> = (0..8).map(spawn).collect();
     drop(sender);
-    let received = run(&driver, async {
+    let received = run(&hot_loop, async {
         let (mut count, mut sum) = (0_u64, 0_u64);
         while let Some(item) = receiver.receive().await {
             count += 1;
@@ -105,11 +106,12 @@ fn many_threads_wake_one_driver_and_nothing_is_lost() {
 
 #[test]
 fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let start = driver.now();
     let woken = RefCell::new(Vec::new());
     let sleeper = |ms: u64| {
-        let (driver, woken) = (&driver, &woken);
+        let woken = &woken;
         async move {
             let deadline = start + Duration::from_millis(ms);
             driver.sleep_until(deadline).await;
@@ -117,7 +119,7 @@ fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
             woken.borrow_mut().push(ms);
         }
     };
-    run(&driver, async {
+    run(&hot_loop, async {
         let late = zip(sleeper(90), sleeper(30));
         zip(late, zip(sleeper(60), sleeper(0))).await;
     });
@@ -126,10 +128,11 @@ fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
 
 #[test]
 fn a_stage_that_yields_lets_the_others_have_their_turn() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let steps = RefCell::new(Vec::new());
     let stage = |name: &'static str| {
-        let (driver, steps) = (&driver, &steps);
+        let steps = &steps;
         async move {
             for _ in 0..3 {
                 steps.borrow_mut().push(name);
@@ -137,21 +140,22 @@ fn a_stage_that_yields_lets_the_others_have_their_turn() {
             }
         }
     };
-    run(&driver, zip(stage("a"), stage("b")));
+    run(&hot_loop, zip(stage("a"), stage("b")));
     assert_eq!(steps.into_inner(), ["a", "b", "a", "b", "a", "b"]);
 }
 
 #[test]
 fn a_turn_submits_once_however_much_it_started() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let (socket, mut theirs) = pair();
-    let enters = run(&driver, async {
-        let before = driver.ring().enters();
-        let first = driver.ring().send(&socket, vec![1; 10], 0);
-        let second = driver.ring().send(&socket, vec![2; 10], 0);
+    let enters = run(&hot_loop, async {
+        let before = hot_loop.ring().enters();
+        let first = driver.operations().send(&socket, vec![1; 10], 0);
+        let second = driver.operations().send(&socket, vec![2; 10], 0);
         let (first, second) = zip(first, second).await;
         assert_eq!(first.result.and(second.result).ok(), Some(10));
-        driver.ring().enters() - before
+        hot_loop.ring().enters() - before
     });
     assert_eq!(enters, 1);
     let mut received = [0; 20];
@@ -161,11 +165,12 @@ fn a_turn_submits_once_however_much_it_started() {
 
 #[test]
 fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_then() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let (socket, mut theirs) = pair();
-    let received = run(&driver, async {
+    let received = run(&hot_loop, async {
         for round in 0..100 {
-            let mut early = driver.ring().receive(&socket, vec![0; 64], 0);
+            let mut early = driver.operations().receive(&socket, vec![0; 64], 0);
             if round % 2 == 0 {
                 // Under way in the kernel, not just written down.
                 poll_fn(|context| {
@@ -178,8 +183,8 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
                 driver.yield_turn().await;
             }
             drop(early);
-            // The slot keeps handle and buffer together, so the one tells of the other.
-            assert_eq!(Rc::strong_count(&socket), 2, "the kernel may still write");
+            // Handle and buffer are kept together, so the one tells of the other.
+            assert_eq!(Rc::strong_count(&socket), 2, "whoever carries it out may still write");
             driver
                 .until(|| {
                     driver.turn_again();
@@ -188,7 +193,7 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
                 .await;
         }
         theirs.write_all(b"whole").expect("the pair is open");
-        let done = driver.ring().receive(&socket, vec![0; 64], 0).await;
+        let done = driver.operations().receive(&socket, vec![0; 64], 0).await;
         let count = done.result.expect("the pair is open");
         done.buffer[..count].to_vec()
     });
@@ -197,18 +202,14 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
 
 #[test]
 fn a_connect_is_refused_by_a_closed_port_and_accepted_by_an_open_one() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let connect = || {
-        let socket = rustix::net::socket(
-            rustix::net::AddressFamily::INET,
-            rustix::net::SocketType::STREAM,
-            None,
-        );
-        let socket = Rc::new(socket.expect("a socket"));
-        let connecting = driver.ring().connect(&socket, address);
-        run(&driver, connecting).result
+        let connected = run(&hot_loop, driver.operations().connect(address));
+        assert!(connected.result.is_err() || connected.socket.is_some());
+        connected.result
     };
     assert_eq!(connect().expect("somebody listens"), 0);
     drop(listener);
@@ -218,15 +219,15 @@ fn a_connect_is_refused_by_a_closed_port_and_accepted_by_an_open_one() {
 
 #[test]
 fn more_operations_than_the_submission_queue_holds_are_all_done() {
-    let driver = Driver::new(4, FOREVER).expect("this kernel has io_uring");
+    let hot_loop = HotLoop::new(4, FOREVER).expect("this kernel has io_uring");
     let pairs: Vec<_> = (0..64_u8).map(|_| pair()).collect();
-    let ring = driver.ring();
+    let operations = hot_loop.driver().operations();
     let mut receiving: Vec<_> =
-        pairs.iter().map(|(socket, _)| ring.receive(socket, vec![0; 8], 0)).collect();
+        pairs.iter().map(|(socket, _)| operations.receive(socket, vec![0; 8], 0)).collect();
     for (number, (_, theirs)) in (0_u8..).zip(&pairs) {
         (&*theirs).write_all(&[number]).expect("the pair is open");
     }
-    run(&driver, async {
+    run(&hot_loop, async {
         for (number, operation) in (0_u8..).zip(&mut receiving) {
             let done = Pin::new(operation).await;
             assert_eq!((done.result.ok(), done.buffer[0]), (Some(1), number));
@@ -236,7 +237,8 @@ fn more_operations_than_the_submission_queue_holds_are_all_done() {
 
 #[test]
 fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
@@ -254,13 +256,13 @@ fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
     let stream = TcpStream::connect(address).expect("the thread listens");
     let socket: Handle = Rc::new(stream.into());
     let (half, all) = (100_000, 200_000);
-    run(&driver, async {
-        let ring = driver.ring();
-        let done = ring.receive_all(&socket, vec![0xff; half + 2], 1..half + 1).await;
+    run(&hot_loop, async {
+        let operations = driver.operations();
+        let done = operations.receive_all(&socket, vec![0xff; half + 2], 1..half + 1).await;
         assert_eq!(done.result.expect("the stream is open"), half);
         assert_eq!(done.buffer[1..=half], bytes[..half]);
         assert_eq!((done.buffer[0], done.buffer[half + 1]), (0xff, 0xff), "beyond the range");
-        let done = ring.receive_all(&socket, vec![0; all], 0..all).await;
+        let done = operations.receive_all(&socket, vec![0; all], 0..all).await;
         assert_eq!(done.result.expect("the stream ends in order"), all - half);
         assert_eq!(done.buffer[..all - half], bytes[half..]);
     });
@@ -269,7 +271,8 @@ fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
 
 #[test]
 fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
-    let driver = driver();
+    let hot_loop = hot_loop();
+    let driver = hot_loop.driver();
     let bell = Arc::new(Bell::new().expect("a file descriptor"));
     let handle: Handle = Rc::new(bell.as_fd().try_clone_to_owned().expect("a file descriptor"));
     let (work, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -285,11 +288,11 @@ fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
             }
         }
     });
-    run(&driver, async {
+    run(&hot_loop, async {
         for round in 1..=rounds {
             work.store(round, Ordering::SeqCst);
             if bell.must_ring() {
-                driver.ring().ring_bell(&handle);
+                driver.operations().ring_bell(&handle);
             }
             driver
                 .until(|| {
@@ -343,14 +346,18 @@ fn without_a_file_descriptor_the_error_says_which_limit_to_raise() {
     let limits = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: limits.maximum })
         .expect("a limit can be lowered");
-    let Err(error) = Ring::new(8) else { panic!("a ring takes a file descriptor") };
+    let Err(error) = Ring::new(Operations::new(), 8) else {
+        panic!("a ring takes a file descriptor")
+    };
     assert!(error.to_string().contains("LimitNOFILE"), "{error}");
 }
 
 #[test]
 fn where_io_uring_is_forbidden_the_error_names_sysctl_and_seccomp() {
     if is_deprived() {
-        let Err(error) = Ring::new(8) else { panic!("the kernel was made to refuse") };
+        let Err(error) = Ring::new(Operations::new(), 8) else {
+            panic!("the kernel was made to refuse")
+        };
         assert!(matches!(error, RingError::Forbidden(_)), "{error}");
         return;
     }

@@ -1,12 +1,11 @@
-//! One connection to a broker: a request out, its response in, through the ring.
+//! One connection to a broker: a request out, its response in, as operations of the hot thread.
 //!
 //! A connection has one request under way, so its buffer holds one response from the buffer's
 //! start, contiguous, and the same memory is used for every response: it stays in the cache.
 
 use crate::limits::CONNECT_MS_MAX;
 use crate::runtime::driver::Driver;
-use crate::runtime::ring::{Completed, Handle, Operation};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use crate::runtime::operations::{Completed, Handle, Operation};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the length that comes before every response.
 const LENGTH_BYTES: usize = 4;
+
+/// Bytes of a connection's buffer before a response needs more.
+const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +59,10 @@ pub struct Connection {
     driver: Rc<Driver>,
     socket: Handle,
     address: SocketAddr,
-    /// Lent to the kernel while an operation is under way.
+    /// Lent to the kernel while an operation is under way. It grows with the first long response.
     buffer: Vec<u8>,
+    /// What it may grow to.
+    bytes_max: usize,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
 }
@@ -85,7 +89,6 @@ impl Response {
 impl Connection {
     /// Connects, for responses of up to `response_bytes_max`, their length included.
     ///
-    /// The buffer takes memory only as far as responses have filled it.
     pub async fn open(
         driver: &Rc<Driver>,
         address: SocketAddr,
@@ -93,13 +96,14 @@ impl Connection {
     ) -> Result<Connection, ConnectionError> {
         assert!(response_bytes_max > LENGTH_BYTES);
         let wrong = |error| ConnectionError::Io { address, error };
-        let socket = Rc::new(socket_for(address).map_err(wrong)?);
         let deadline = driver.now() + Duration::from_millis(CONNECT_MS_MAX);
-        let connect = driver.ring().connect(&socket, address);
+        let connect = driver.operations().connect(address);
         let connected = finish(driver, connect, deadline).await.map_err(wrong)?;
         connected.result.map_err(wrong)?;
-        let buffer = vec![0; response_bytes_max];
-        Ok(Connection { driver: driver.clone(), socket, address, buffer, filled: 0 })
+        let socket = connected.socket.expect("what connects is a socket");
+        let buffer = vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)];
+        let (driver, bytes_max) = (driver.clone(), response_bytes_max);
+        Ok(Connection { driver, socket, address, buffer, bytes_max, filled: 0 })
     }
 
     /// Sends a request; its buffer comes back.
@@ -110,7 +114,7 @@ impl Connection {
     ) -> Result<Vec<u8>, ConnectionError> {
         let mut sent = 0;
         while sent < request.len() {
-            let send = self.driver.ring().send(&self.socket, request, sent);
+            let send = self.driver.operations().send(&self.socket, request, sent);
             let done = finish(&self.driver, send, deadline).await.map_err(|e| self.broken(e))?;
             request = done.buffer;
             sent += done.result.map_err(|error| self.broken(error))?;
@@ -130,6 +134,9 @@ impl Connection {
             received_at.get_or_insert(self.driver.now());
             if self.filled >= LENGTH_BYTES {
                 needed = self.response_bytes()?;
+                if needed > self.buffer.len() {
+                    self.buffer.resize(self.bytes_max, 0);
+                }
             }
         }
         if self.filled > needed {
@@ -157,11 +164,11 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(), ConnectionError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let ring = self.driver.ring();
+        let operations = self.driver.operations();
         let receive = if needed > LENGTH_BYTES {
-            ring.receive_all(&self.socket, buffer, self.filled..needed)
+            operations.receive_all(&self.socket, buffer, self.filled..needed)
         } else {
-            ring.receive(&self.socket, buffer, self.filled)
+            operations.receive(&self.socket, buffer, self.filled)
         };
         let done = finish(&self.driver, receive, deadline).await.map_err(|e| self.broken(e))?;
         self.buffer = done.buffer;
@@ -178,7 +185,7 @@ impl Connection {
     fn response_bytes(&self) -> Result<usize, ConnectionError> {
         let length = self.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
         let bytes = i64::from(length) + LENGTH_BYTES as i64;
-        let bytes_max = self.buffer.len();
+        let bytes_max = self.bytes_max;
         match usize::try_from(bytes) {
             Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
             _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),
@@ -207,13 +214,4 @@ async fn finish(
         Poll::Pending
     })
     .await
-}
-
-fn socket_for(address: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A request is one small write: waiting to fill a segment would only delay it.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    Ok(socket)
 }

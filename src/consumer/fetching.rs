@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// What all tasks of the fetch path share.
 pub struct Shared {
-    /// Time, turns and the ring.
+    /// Time, turns and operations.
     pub driver: Rc<Driver>,
     /// What the operator chose.
     pub options: Options,

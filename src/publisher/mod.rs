@@ -14,7 +14,7 @@ pub mod framer;
 pub mod ledger;
 pub mod line;
 pub mod producer;
-mod publishing;
+pub mod publishing;
 pub mod ticker;
 pub mod update_json;
 
@@ -28,11 +28,10 @@ use bell::Bell;
 use dead_letter::DeadLetter;
 use departure::Departure;
 use frame::{Compression, Format, Frame};
-use producer::ProducerError;
-use publishing::{Inbox, Publisher};
+use producer::{Producer, ProducerError};
+use publishing::{Inbox, Publisher, Time};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What the publisher is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,13 +201,10 @@ pub fn run(
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 ) -> Result<(), PublisherError> {
-    let mut publisher = Publisher::new(options, ends, progress, metrics)?;
+    let producer = Producer::new(&options)?;
+    let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
     loop {
-        publisher.take_orders();
-        publisher.tick();
-        let inbox = publisher.send_batch();
-        publisher.reap(Duration::ZERO)?;
-        match inbox {
+        match publisher.turn(Time::read())? {
             Inbox::Full => {}
             Inbox::Empty => publisher.sleep()?,
             Inbox::Stuck => publisher.wait_for_room()?,

@@ -79,6 +79,42 @@ pub enum SendError {
 #[error("cannot create the Kafka producer: {0}; check `brokers` and the process limits")]
 pub struct ProducerError(String);
 
+/// What the publisher asks of a producer: librdkafka's is [`Producer`], the simulator has another.
+pub trait Produce<T> {
+    /// Takes a copy of an encoded record for one partition of a topic.
+    fn send(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        bytes: &[u8],
+        receipt: T,
+    ) -> Result<(), SendError>;
+
+    /// Takes a copy of a dead letter. Its partition follows from its key.
+    fn send_dead_letter(
+        &mut self,
+        topic: &str,
+        input_topic: &str,
+        letter: &DeadLetter,
+        receipt: T,
+    ) -> Result<(), SendError>;
+
+    /// Lets deliveries be reported, waiting at most so long for the first report.
+    fn poll(&self, wait_max: Duration);
+
+    /// The next delivery that [`Produce::poll`] has met.
+    fn next_delivery(&mut self) -> Option<Delivery<T>>;
+
+    /// Records whose delivery was not reported yet.
+    fn outstanding(&self) -> usize;
+
+    /// Why the producer is of no use any more, if it is: it must be replaced.
+    fn fatal_error(&self) -> Option<String>;
+
+    /// Begins anew: everything that is not delivered yet is given up. What became of all of it.
+    fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError>;
+}
+
 impl<T: Send + Sync + 'static> Producer<T> {
     /// Starts the producer. It connects by itself, and again whenever it has to.
     pub fn new(options: &Options) -> Result<Producer<T>, ProducerError> {
@@ -92,8 +128,28 @@ impl<T: Send + Sync + 'static> Producer<T> {
         Ok(Producer { client, deliveries, outstanding: 0 })
     }
 
-    /// Takes a copy of a value for one partition of a topic.
-    pub fn send(
+    fn count(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
+        if sent.is_ok() {
+            self.outstanding += 1;
+        }
+        sent
+    }
+
+    /// Gives up everything that is not delivered yet: what became of all of it.
+    fn abandon(self) -> Vec<Delivery<T>> {
+        self.client.purge(PurgeConfig::default().queue().inflight());
+        let mut deliveries = Vec::with_capacity(self.outstanding);
+        let end = Instant::now() + Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
+        while deliveries.len() < self.outstanding && Instant::now() < end {
+            self.client.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
+            deliveries.extend(self.deliveries.try_iter());
+        }
+        deliveries
+    }
+}
+
+impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
+    fn send(
         &mut self,
         topic: &str,
         partition: i32,
@@ -108,8 +164,7 @@ impl<T: Send + Sync + 'static> Producer<T> {
         self.count(sent)
     }
 
-    /// Takes a copy of a dead letter. Its partition follows from its key.
-    pub fn send_dead_letter(
+    fn send_dead_letter(
         &mut self,
         topic: &str,
         input_topic: &str,
@@ -128,53 +183,34 @@ impl<T: Send + Sync + 'static> Producer<T> {
         self.count(sent)
     }
 
-    fn count(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
-        if sent.is_ok() {
-            self.outstanding += 1;
-        }
-        sent
-    }
-
-    /// Lets librdkafka report, waiting at most so long for the first report.
-    pub fn poll(&self, wait_max: Duration) {
+    fn poll(&self, wait_max: Duration) {
         self.client.poll(wait_max);
     }
 
-    /// The next delivery that [`Producer::poll`] has met.
-    pub fn next_delivery(&mut self) -> Option<Delivery<T>> {
+    fn next_delivery(&mut self) -> Option<Delivery<T>> {
         let delivery = self.deliveries.try_recv().ok()?;
         self.outstanding -= 1;
         Some(delivery)
     }
 
-    /// Frames and dead letters whose delivery was not reported yet.
-    pub fn outstanding(&self) -> usize {
+    fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Gives up everything that is not delivered yet: what became of all of it.
-    pub fn abandon(self) -> Vec<Delivery<T>> {
-        self.client.purge(PurgeConfig::default().queue().inflight());
-        let mut deliveries = Vec::with_capacity(self.outstanding);
-        let end = Instant::now() + Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
-        while deliveries.len() < self.outstanding && Instant::now() < end {
-            self.client.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
-            deliveries.extend(self.deliveries.try_iter());
-        }
-        deliveries
-    }
-
-    /// Why the producer is of no use any more, if it is: a new one must take its place.
-    pub fn fatal_error(&self) -> Option<String> {
+    fn fatal_error(&self) -> Option<String> {
         if !self.client.context().troubled.swap(false, Ordering::Relaxed) {
             return None;
         }
         let (_, sentence) = self.client.client().fatal_error()?;
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
+    fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
+        let abandoned = std::mem::replace(self, Producer::new(options)?);
+        Ok(abandoned.abandon())
+    }
 }
 
-/// librdkafka's callbacks. They run inside [`Producer::poll`], on the publisher's thread.
+/// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
 struct Reports<T> {
     deliveries: mpsc::Sender<Delivery<T>>,
     /// An error was reported since somebody asked; it may have been a fatal one.

@@ -5,7 +5,7 @@ use super::encode;
 use super::event_json;
 use super::frame::{Frame, FrameHeader};
 use super::ledger::{Ledger, Receipt, Settled};
-use super::producer::{Delivery, Failure, Producer, SendError};
+use super::producer::{Delivery, Failure, Produce, SendError};
 use super::ticker::{Ticker, tick_id};
 use super::{DeliveryFailure, Ends, Options, Order, Outgoing, PublisherError};
 use crate::engine::event::Action;
@@ -19,29 +19,49 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// For deadlines.
+    pub now: Instant,
+    /// Microseconds since the Unix epoch.
+    pub now_us: i64,
+}
+
+impl Time {
+    pub(super) fn read() -> Time {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_us = since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64);
+        Time { now: Instant::now(), now_us }
+    }
+}
+
 /// How the inbox was found.
-pub(super) enum Inbox {
+pub enum Inbox {
     /// There may be more.
     Full,
     /// There was no more.
     Empty,
-    /// librdkafka's buffer is full; what came next is held.
+    /// The producer's buffer is full; what came next is held.
     Stuck,
     /// There will be no more.
     Ended,
 }
 
-pub(super) struct Publisher {
+/// The publisher, apart from its thread.
+pub struct Publisher<P> {
     options: Options,
     ends: Ends,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
-    producer: Producer<Sent>,
+    producer: P,
+    /// When the present turn began.
+    time: Time,
     ledger: Ledger,
     ticker: Ticker,
     /// Zones that a player can go to.
     zones: i32,
-    /// Taken from the inbox, and not taken by librdkafka yet.
+    /// Taken from the inbox, and not taken by the producer yet.
     held: Option<Outgoing>,
     /// Failures that the queue had no room for.
     unreported: VecDeque<DeliveryFailure>,
@@ -54,16 +74,19 @@ pub(super) struct Publisher {
 }
 
 /// What is remembered of a record until its delivery is reported.
-enum Sent {
+pub enum Sent {
+    /// A frame.
     Frame(Quota, SentFrame),
+    /// A dead letter.
     DeadLetter(Quota),
+    /// A player for another zone's input.
     Departure(Quota),
-    /// Of this partition.
+    /// A tick of this partition.
     Tick(i32),
 }
 
 #[derive(Clone, Copy)]
-struct SentFrame {
+pub struct SentFrame {
     /// Length of the encoded frame.
     bytes: usize,
     /// `ts_us` of the newest update.
@@ -72,21 +95,22 @@ struct SentFrame {
 
 /// What counts against a shard's quota until it is settled.
 #[derive(Clone, Copy)]
-struct Quota {
+pub struct Quota {
     receipt: Receipt,
     bytes: u64,
 }
 
-impl Publisher {
-    pub(super) fn new(
+impl<P: Produce<Sent>> Publisher<P> {
+    /// A publisher that has sent nothing.
+    pub fn new(
         options: Options,
         ends: Ends,
         progress: Arc<Progress>,
         metrics: Arc<Metrics>,
-    ) -> Result<Publisher, PublisherError> {
-        let producer = Producer::new(&options)?;
+        producer: P,
+    ) -> Publisher<P> {
         let ticker = Ticker::new(options.tick_every_ms);
-        Ok(Publisher {
+        Publisher {
             options,
             ticker,
             zones: 0,
@@ -94,17 +118,28 @@ impl Publisher {
             progress,
             metrics,
             producer,
+            time: Time::read(),
             ledger: Ledger::new(),
             held: None,
             unreported: VecDeque::new(),
             bytes: Vec::new(),
             in_flight_bytes: 0,
             flush_end: None,
-        })
+        }
+    }
+
+    /// Sends what waits, and handles what is known of deliveries.
+    pub fn turn(&mut self, time: Time) -> Result<Inbox, PublisherError> {
+        self.time = time;
+        self.take_orders();
+        self.tick();
+        let inbox = self.send_batch();
+        self.reap()?;
+        Ok(inbox)
     }
 
     /// Sends what waits in the inbox, a bounded number.
-    pub(super) fn send_batch(&mut self) -> Inbox {
+    fn send_batch(&mut self) -> Inbox {
         for _ in 0..PUBLISHER_BATCH_MAX {
             let outgoing = match self.held.take() {
                 Some(outgoing) => outgoing,
@@ -223,8 +258,8 @@ impl Publisher {
 
     /// Appends a tick to each input partition that is ours and due for one. One that cannot be
     /// sent, or fails, is made up for by the next.
-    pub(super) fn tick(&mut self) {
-        let now = Instant::now();
+    fn tick(&mut self) {
+        let Time { now, now_us } = self.time;
         let due: Vec<i32> = self.ticker.due(now).collect();
         for partition in due {
             let generation = self.progress.shard(partition).generation.get();
@@ -232,7 +267,6 @@ impl Publisher {
                 self.ticker.end(partition);
                 continue;
             }
-            let now_us = now_us();
             self.bytes.clear();
             let id = tick_id(now_us / 1000, self.options.tick_every_ms);
             event_json::write_event(&mut self.bytes, 0, id, now_us, &Action::Tick);
@@ -244,20 +278,24 @@ impl Publisher {
         }
     }
 
-    /// Handles all deliveries that are known, waiting at most so long for the first.
-    pub(super) fn reap(&mut self, wait_max: Duration) -> Result<(), PublisherError> {
-        let mut wait = wait_max;
+    /// Waits a little for a delivery, and handles all that are known.
+    fn wait_for_delivery(&mut self) -> Result<(), PublisherError> {
+        self.producer.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
+        self.time = Time::read();
+        self.reap()
+    }
+
+    /// Handles all deliveries that are known.
+    fn reap(&mut self) -> Result<(), PublisherError> {
         loop {
-            self.producer.poll(wait);
-            wait = Duration::ZERO;
+            self.producer.poll(Duration::ZERO);
             let mut reported = false;
             if let Some(sentence) = self.producer.fatal_error() {
                 self.replace_producer(&sentence)?;
             }
-            let now_us = now_us();
             while let Some(delivery) = self.producer.next_delivery() {
                 reported = true;
-                self.settle(delivery, now_us);
+                self.settle(delivery);
             }
             if !reported {
                 break;
@@ -268,7 +306,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn settle(&mut self, delivery: Delivery<Sent>, now_us: i64) {
+    fn settle(&mut self, delivery: Delivery<Sent>) {
         let (Quota { receipt, bytes }, counter) = match &delivery.receipt {
             Sent::Frame(quota, frame) => {
                 self.in_flight_bytes -= frame.bytes;
@@ -290,18 +328,18 @@ impl Publisher {
         }
         self.metrics.add(counter, 1);
         if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), .. }) = delivery.receipt {
-            self.metrics.end_to_end_us(now_us.saturating_sub(newest_us));
+            self.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
         }
         let settled = self.ledger.acked(receipt, delivery.offset);
         self.move_on(receipt.partition, receipt.generation, settled);
     }
 
-    pub(super) fn take_orders(&mut self) {
+    fn take_orders(&mut self) {
         while let Some(order) = self.ends.orders.try_receive() {
             match order {
                 Order::Begin { partition, generation, mark, zones } => {
                     self.ledger.begin(partition, generation, mark);
-                    self.ticker.begin(partition, Instant::now());
+                    self.ticker.begin(partition, self.time.now);
                     self.zones = zones;
                 }
                 Order::Bridge { partition, generation, mark } => {
@@ -343,10 +381,8 @@ impl Publisher {
             let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
             self.fail(partition, generation, failure);
         }
-        let old = std::mem::replace(&mut self.producer, Producer::new(&self.options)?);
-        let now_us = now_us();
-        for delivery in old.abandon() {
-            self.settle(delivery, now_us);
+        for delivery in self.producer.replace(&self.options)? {
+            self.settle(delivery);
         }
         Ok(())
     }
@@ -409,7 +445,7 @@ impl Publisher {
             let unsent = self.ends.inbox.len() + 1;
             return Err(PublisherError::NotFlushed(self.producer.outstanding() + unsent));
         }
-        self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))
+        self.wait_for_delivery()
     }
 
     /// When waiting for acknowledgements is over; the time begins with the first call.
@@ -425,14 +461,8 @@ impl Publisher {
             if Instant::now() >= end {
                 return Err(PublisherError::NotFlushed(self.producer.outstanding()));
             }
-            self.reap(Duration::from_millis(PUBLISHER_BUSY_MS_MAX))?;
+            self.wait_for_delivery()?;
         }
         Ok(())
     }
-}
-
-/// Microseconds since the Unix epoch.
-fn now_us() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64)
 }

@@ -329,7 +329,9 @@ impl Acquisition {
         if let Some(candidate) = candidate {
             skips.extend(&self.brief.candidates[candidate].skips);
         }
-        let is_new = |offset: &&i64| start.next_offset <= **offset && !skips.contains(*offset);
+        // What is published was made with the record: without it, no replay would make it again.
+        let from = start.next_offset.max(mark.next_offset);
+        let is_new = |offset: &&i64| from <= **offset && !skips.contains(*offset);
         if let Some(offset) = self.brief.poison.iter().find(is_new) {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });

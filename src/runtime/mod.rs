@@ -1,6 +1,8 @@
-//! What the hot thread stands on: the ring, the driver, its core, its allocator.
+//! What the hot thread stands on: its turns, the ring, its core, its allocator.
 
 pub mod driver;
+pub mod operations;
+pub mod hot_loop;
 pub mod ring;
 pub mod allocator;
 pub mod cpu;

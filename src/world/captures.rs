@@ -4,12 +4,9 @@
 use super::owned::Owned;
 use super::{Tools, World};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, SNAPSHOT_BLOCK_BYTES, STALL_LOOK_MS};
-use crate::publisher::bell::Bell;
 use crate::publisher::{Capture, Outgoing};
 use crate::queue::{Receiver, Sender};
 use crate::recovery::capture::{Buffer, Captured, Message};
-use crate::runtime::ring::Handle;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The way to the keeper.
@@ -18,10 +15,6 @@ pub struct ToKeeper {
     pub messages: Sender<Message>,
     /// Buffers that it is done with.
     pub free_buffers: Receiver<Buffer>,
-    /// Wakes it.
-    pub bell: Arc<Bell>,
-    /// The bell's eventfd, to be rung through the ring.
-    pub bell_handle: Handle,
     /// From one snapshot of a shard to its next.
     pub every: Duration,
 }
@@ -79,11 +72,6 @@ impl World {
         match self.captures.telling {
             Some(partition) => self.tell_capture(partition),
             None => self.begin_next(),
-        }
-        if let Some(keeper) = &self.tools.keeper
-            && keeper.bell.must_ring()
-        {
-            self.tools.driver.ring().ring_bell(&keeper.bell_handle);
         }
     }
 

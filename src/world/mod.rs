@@ -15,18 +15,15 @@ use crate::limits::{BLOCK_EVENTS_MAX, SHARD_BLOCKS_MAX, SHARDS_MAX};
 use crate::metrics::{Gauge, Metrics};
 use crate::progress::Progress;
 use crate::publisher::Outgoing;
-use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::publisher::framer::{Framer, Ownership};
 use crate::queue::{Receiver, Sender};
 use crate::recovery::refusal::Refusal;
 use crate::runtime::driver::Driver;
-use crate::runtime::ring::Handle;
 use captures::{Captures, Schedule, ToKeeper};
 use owned::Owned;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,7 +74,7 @@ impl Notice {
 
 /// Everything the world works with.
 pub struct Tools {
-    /// Time, turns and the ring.
+    /// Time and turns.
     pub driver: Rc<Driver>,
     /// The cursors of the fetch path.
     pub cursors: Rc<Cursors>,
@@ -93,10 +90,6 @@ pub struct Tools {
     pub spare_frames: Vec<Box<Frame>>,
     /// To the publisher.
     pub outbox: Sender<Outgoing>,
-    /// Wakes the publisher.
-    pub bell: Arc<Bell>,
-    /// The bell's eventfd, to be rung through the ring.
-    pub bell_handle: Handle,
     /// Unacknowledged frames that a shard may have.
     pub frames_per_shard: u64,
     /// Bytes that all shards together may have on their way.
@@ -147,12 +140,12 @@ impl World {
         World { tools, shards, owned, captures: Captures::default(), stopping: false }
     }
 
-    /// Applies blocks until the queue has ended and every shard is closed.
-    pub async fn run(mut self, mut blocks: Receiver<Box<Block>>) {
-        poll_fn(|context| self.turn(context, &mut blocks)).await;
-    }
-
-    fn turn(&mut self, context: &mut Context<'_>, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
+    /// Applies the blocks that are there. Ready once the queue has ended and every shard is closed.
+    pub fn turn(
+        &mut self,
+        context: &mut Context<'_>,
+        blocks: &mut Receiver<Box<Block>>,
+    ) -> Poll<()> {
         self.take_commands(context);
         self.tools.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
         let ended = loop {
@@ -173,9 +166,6 @@ impl World {
         }
         self.capture();
         self.owned.retain(|partition| self.shards[*partition].is_some());
-        if self.tools.bell.must_ring() {
-            self.tools.driver.ring().ring_bell(&self.tools.bell_handle);
-        }
         if ended && self.stopping && self.owned.is_empty() {
             Poll::Ready(())
         } else {

@@ -1,0 +1,126 @@
+//! The hot thread's loop: poll the root future, then sleep in `io_uring_enter` until there is
+//! something to do.
+//!
+//! The root future runs under smol's `LocalExecutor`.
+
+use crate::runtime::driver::{Driver, Rest};
+use crate::runtime::operations::{Handle, Operation};
+use crate::runtime::ring::{Ring, RingError};
+use smol::LocalExecutor;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// Runs one root future on the calling thread.
+pub struct HotLoop {
+    driver: Rc<Driver>,
+    ring: Ring,
+    alarm: Arc<Alarm>,
+    bell: Handle,
+    park_max: Duration,
+}
+
+impl HotLoop {
+    /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
+    /// most.
+    pub fn new(ring_entries: u32, park_max: Duration) -> Result<HotLoop, RingError> {
+        let driver = Driver::new(clock());
+        let ring = Ring::new(driver.operations().clone(), ring_entries)?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC;
+        let bell = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
+        let other_end = bell.try_clone()?;
+        let alarm = Arc::new(Alarm { rest: driver.rest().clone(), bell: other_end });
+        Ok(HotLoop { driver, ring, alarm, bell: Rc::new(bell), park_max })
+    }
+
+    /// Time and turns, for the stages.
+    pub fn driver(&self) -> &Rc<Driver> {
+        &self.driver
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Runs `root` to its end. `each_turn` is called once a turn, to let counters be published.
+    pub fn run<T>(
+        &self,
+        root: impl Future<Output = T>,
+        mut each_turn: impl FnMut(&HotLoop),
+    ) -> Result<T, RingError> {
+        let executor = LocalExecutor::new();
+        let mut root = pin!(executor.run(root));
+        let waker = Waker::from(self.alarm.clone());
+        let mut context = Context::from_waker(&waker);
+        let operations = self.driver.operations();
+        let mut bell_read = operations.read_bell(&self.bell, vec![0; size_of::<u64>()]);
+        loop {
+            self.driver.begin_turn(clock());
+            if let Poll::Ready(output) = root.as_mut().poll(&mut context) {
+                // The last bells are rung, the last cancels submitted.
+                self.ring.enter(None)?;
+                return Ok(output);
+            }
+            each_turn(self);
+            self.sleep()?;
+            self.rearm(&mut bell_read, &mut context);
+        }
+    }
+
+    /// Submits, and sleeps if no stage asked for another turn.
+    fn sleep(&self) -> Result<(), RingError> {
+        let rest = self.driver.rest();
+        if rest.try_park() {
+            let wait = match self.driver.deadline() {
+                Some(deadline) => {
+                    deadline.saturating_duration_since(self.driver.now()).min(self.park_max)
+                }
+                None => self.park_max,
+            };
+            self.ring.enter(Some(wait))?;
+        } else if self.ring.has_work() {
+            self.ring.enter(None)?;
+        }
+        rest.end();
+        Ok(())
+    }
+
+    /// Keeps one read of the bell under way, so that other threads can end the sleep.
+    fn rearm(&self, bell_read: &mut Operation, context: &mut Context<'_>) {
+        if let Poll::Ready(rung) = Pin::new(&mut *bell_read).poll(context) {
+            assert!(rung.result.is_ok(), "an eventfd can be read: {:?}", rung.result);
+            *bell_read = self.driver.operations().read_bell(&self.bell, rung.buffer);
+        }
+    }
+}
+
+/// The clock that deadlines are measured by.
+#[expect(clippy::disallowed_methods, reason = "the one clock read a turn")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+/// How others end the hot thread's sleep: the eventfd is written only if the thread said that it
+/// parks, so a wake while it is awake costs one exchange.
+struct Alarm {
+    rest: Arc<Rest>,
+    bell: OwnedFd,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Alarm>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Alarm>) {
+        if self.rest.interrupt() {
+            let rung = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            assert!(rung.is_ok(), "an eventfd can be written: {rung:?}");
+        }
+    }
+}

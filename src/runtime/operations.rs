@@ -1,0 +1,253 @@
+//! What the hot thread asks of the kernel, as values: operations that are started, carried out by
+//! somebody else, and finished.
+//!
+//! Nothing here does I/O. The ring carries the operations out with the kernel; the simulator does
+//! it with a network of its own. Buffers go in by value and come back with the completion, so that
+//! nobody else can reach a buffer while it is written to. A completion waits in its slot until its
+//! future is polled; nobody is called back.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A socket or eventfd that operations are done on. The number stays open while one is under way.
+pub type Handle = Rc<OwnedFd>;
+
+/// The hot thread's operations.
+pub struct Operations {
+    inner: RefCell<Inner>,
+}
+
+struct Inner {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    orders: VecDeque<Order>,
+}
+
+/// An operation under way, or its result that nobody has asked for yet.
+struct Slot {
+    /// Tells this operation from earlier ones in the same slot.
+    generation: u32,
+    state: SlotState,
+}
+
+enum SlotState {
+    Free,
+    Busy,
+    /// The future was dropped; whoever carries the operation out has not let go yet.
+    Abandoned,
+    Done(Completed),
+}
+
+/// Names an operation from its start to its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Small, and no other operation under way has the same.
+    pub slot: u32,
+    generation: u32,
+}
+
+/// What is to be done, in the order in which it was asked for.
+pub enum Order {
+    /// Begin this, and [`Operations::finish`] it some time.
+    Start(Token, Task),
+    /// Nobody waits for the operation any more: finish it soon, however it ends.
+    Cancel(Token),
+    /// Ring another thread's eventfd, which is non-blocking. Nobody waits for that.
+    RingBell(Handle),
+}
+
+/// One operation.
+pub enum Task {
+    /// Open a TCP socket and connect it.
+    Connect(SocketAddr),
+    /// Receive into `buffer[from..]`; the result is the number of bytes, 0 at the end of stream.
+    Receive { socket: Handle, buffer: Vec<u8>, from: usize },
+    /// Receive until `range` of the buffer is filled; less only at the end of stream or an error.
+    ReceiveAll { socket: Handle, buffer: Vec<u8>, range: Range<usize> },
+    /// Send `buffer[from..]`; the result is the number of bytes that were taken.
+    Send { socket: Handle, buffer: Vec<u8>, from: usize },
+    /// Read an eventfd into `buffer`, 8 bytes, which resets it; the result is 8.
+    ReadBell { bell: Handle, buffer: Vec<u8> },
+}
+
+/// An operation's end.
+pub struct Completed {
+    /// A count, or an error.
+    pub result: io::Result<usize>,
+    /// The buffer that was given with the operation; empty where none was.
+    pub buffer: Vec<u8>,
+    /// The socket that was connected.
+    pub socket: Option<Handle>,
+}
+
+impl Operations {
+    /// Nothing is under way.
+    pub fn new() -> Rc<Operations> {
+        let inner = Inner { slots: Vec::new(), free: Vec::new(), orders: VecDeque::new() };
+        Rc::new(Operations { inner: RefCell::new(inner) })
+    }
+
+    /// Opens a socket and connects it.
+    pub fn connect(self: &Rc<Operations>, address: SocketAddr) -> Operation {
+        self.start(Task::Connect(address))
+    }
+
+    /// Receives into `buffer[from..]`; the result is the number of bytes, 0 at the end of stream.
+    pub fn receive(
+        self: &Rc<Operations>,
+        socket: &Handle,
+        buffer: Vec<u8>,
+        from: usize,
+    ) -> Operation {
+        self.start(Task::Receive { socket: socket.clone(), buffer, from })
+    }
+
+    /// Receives until `range` of the buffer is filled; less only at the end of stream or an error.
+    pub fn receive_all(
+        self: &Rc<Operations>,
+        socket: &Handle,
+        buffer: Vec<u8>,
+        range: Range<usize>,
+    ) -> Operation {
+        self.start(Task::ReceiveAll { socket: socket.clone(), buffer, range })
+    }
+
+    /// Sends `buffer[from..]`; the result is the number of bytes that were taken.
+    pub fn send(self: &Rc<Operations>, socket: &Handle, buffer: Vec<u8>, from: usize) -> Operation {
+        self.start(Task::Send { socket: socket.clone(), buffer, from })
+    }
+
+    /// Reads an eventfd into `buffer`, 8 bytes, which resets it; the result is 8.
+    pub fn read_bell(self: &Rc<Operations>, bell: &Handle, buffer: Vec<u8>) -> Operation {
+        assert!(buffer.len() == size_of::<u64>());
+        self.start(Task::ReadBell { bell: bell.clone(), buffer })
+    }
+
+    /// Rings another thread's eventfd. Nobody waits for the result: an eventfd write fails only at
+    /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write
+    /// to a worker thread.
+    pub fn ring_bell(&self, bell: &Handle) {
+        self.inner.borrow_mut().orders.push_back(Order::RingBell(bell.clone()));
+    }
+
+    fn start(self: &Rc<Operations>, task: Task) -> Operation {
+        let mut inner = self.inner.borrow_mut();
+        let token = inner.take_slot();
+        inner.orders.push_back(Order::Start(token, task));
+        drop(inner);
+        Operation { operations: self.clone(), token, finished: false }
+    }
+
+    /// For who carries the operations out: what is to be done next.
+    pub fn take_order(&self) -> Option<Order> {
+        self.inner.borrow_mut().orders.pop_front()
+    }
+
+    /// For the same: whether something is to be done.
+    pub fn has_orders(&self) -> bool {
+        !self.inner.borrow().orders.is_empty()
+    }
+
+    /// For the same: this operation has ended. Each is finished once, also a cancelled one.
+    pub fn finish(&self, token: Token, completed: Completed) {
+        let mut inner = self.inner.borrow_mut();
+        let slot = &mut inner.slots[token.slot as usize];
+        assert!(slot.generation == token.generation);
+        match slot.state {
+            SlotState::Busy => slot.state = SlotState::Done(completed),
+            SlotState::Abandoned => {
+                slot.state = SlotState::Free;
+                inner.free.push(token.slot);
+            }
+            SlotState::Free | SlotState::Done(_) => unreachable!("one completion each"),
+        }
+    }
+}
+
+impl Inner {
+    fn take_slot(&mut self) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, state: SlotState::Free });
+            u32::try_from(self.slots.len() - 1).expect("operations are few")
+        });
+        let slot = &mut self.slots[index as usize];
+        assert!(matches!(slot.state, SlotState::Free));
+        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        slot.state = SlotState::Busy;
+        Token { slot: index, generation: slot.generation }
+    }
+}
+
+impl Token {
+    /// The token as one number, never all ones.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// The token of [`Token::to_bits`].
+    pub fn from_bits(bits: u64) -> Token {
+        Token { slot: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+impl Completed {
+    /// The end of an operation without a new socket.
+    pub fn new(result: io::Result<usize>, buffer: Vec<u8>) -> Completed {
+        Completed { result, buffer, socket: None }
+    }
+}
+
+/// One operation under way. Dropped early, it is cancelled.
+///
+/// No waker is kept: whoever carries operations out polls the root future afterwards, and that
+/// polls its stages.
+pub struct Operation {
+    operations: Rc<Operations>,
+    token: Token,
+    finished: bool,
+}
+
+impl Future for Operation {
+    type Output = Completed;
+
+    fn poll(mut self: Pin<&mut Operation>, _context: &mut Context<'_>) -> Poll<Completed> {
+        assert!(!self.finished);
+        let operations = self.operations.clone();
+        let mut inner = operations.inner.borrow_mut();
+        let slot = &mut inner.slots[self.token.slot as usize];
+        if !matches!(slot.state, SlotState::Done(_)) {
+            return Poll::Pending;
+        }
+        let SlotState::Done(completed) = std::mem::replace(&mut slot.state, SlotState::Free) else {
+            unreachable!("just looked at");
+        };
+        inner.free.push(self.token.slot);
+        self.finished = true;
+        Poll::Ready(completed)
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let mut inner = self.operations.inner.borrow_mut();
+        let slot = &mut inner.slots[self.token.slot as usize];
+        if matches!(slot.state, SlotState::Done(_)) {
+            slot.state = SlotState::Free;
+            inner.free.push(self.token.slot);
+            return;
+        }
+        slot.state = SlotState::Abandoned;
+        inner.orders.push_back(Order::Cancel(self.token));
+    }
+}

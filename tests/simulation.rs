@@ -1,0 +1,203 @@
+//! The whole daemon in one thread, driven by one seed: the fetch path, decoder, queue, world,
+//! engine, frames, publisher and recovery as they are, in a world of simulated brokers, disks and
+//! clocks where everything goes wrong that can.
+//!
+//! `cargo test --test simulation` runs 10,000 seeds. `HUNTD_SEEDS=1000000` runs as many,
+//! `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` tells what happens in it.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
+
+#[path = "simulation/acquiring.rs"]
+mod acquiring;
+#[path = "simulation/answers.rs"]
+mod answers;
+#[path = "simulation/broker.rs"]
+mod broker;
+#[allow(dead_code, reason = "not everything that other tests build is needed here")]
+#[path = "record_batches/builder.rs"]
+mod builder;
+#[path = "simulation/chance.rs"]
+mod chance;
+#[path = "simulation/check.rs"]
+mod check;
+#[path = "simulation/control.rs"]
+mod control;
+#[path = "simulation/disk.rs"]
+mod disk;
+#[path = "simulation/game.rs"]
+mod game;
+#[path = "simulation/group.rs"]
+mod group;
+#[path = "simulation/keeping.rs"]
+mod keeping;
+#[path = "simulation/line.rs"]
+mod line;
+#[path = "simulation/mutation.rs"]
+mod mutation;
+#[path = "simulation/network.rs"]
+mod network;
+#[path = "simulation/node.rs"]
+mod node;
+#[path = "simulation/producer.rs"]
+mod producer;
+#[path = "simulation/reader.rs"]
+mod reader;
+#[path = "simulation/sim.rs"]
+mod sim;
+#[path = "simulation/surroundings.rs"]
+mod surroundings;
+
+use chance::{Counts, Fault, Sight};
+use huntd::engine::rules::Rules;
+use huntd::publisher::bell::Bell;
+use mutation::Mutation;
+use node::Common;
+use sim::Sim;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Seeds of one run, unless the environment says otherwise.
+const SEEDS: u64 = 10_000;
+
+/// What all simulations share.
+struct Stage {
+    rules: Arc<Rules>,
+    bell: Arc<Bell>,
+    nothing: Rc<File>,
+    is_traced: bool,
+}
+
+impl Stage {
+    /// Runs one seed: what has happened, and what was wrong.
+    fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
+        let base = Instant::now();
+        let Stage { bell, nothing, is_traced, .. } = self;
+        let (bell, nothing, is_traced) = (bell.clone(), nothing.clone(), *is_traced);
+        let common = Common { bell, nothing, base, is_traced };
+        let mut sim = Sim::new(seed, self.rules.clone(), common, mutation);
+        let ran = catch_unwind(AssertUnwindSafe(|| sim.run()));
+        let result = ran.unwrap_or_else(|_| Err("an assertion failed, see above".to_owned()));
+        (sim.counts(), result)
+    }
+}
+
+fn main() -> ExitCode {
+    quiet_expected_panics();
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
+    let stage = Stage {
+        rules: Arc::new(game::rules()),
+        bell: Arc::new(Bell::new().expect("a descriptor is left")),
+        nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
+        is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
+    };
+    match number("HUNTD_SEED") {
+        Some(seed) => run_one(&stage, seed),
+        None => {
+            let right = run_many(&stage, number("HUNTD_SEEDS").unwrap_or(SEEDS));
+            let passed = repeats(&stage) & catch_mutations(&stage) & right;
+            if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// An engine that fails is part of the game; its message is not.
+fn quiet_expected_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !huntd::world::is_engine_at_work() {
+            usual(panic);
+        }
+    }));
+}
+
+fn run_one(stage: &Stage, seed: u64) -> ExitCode {
+    match stage.run(seed, Mutation::None).1 {
+        Ok(()) => {
+            println!("seed {seed}: nothing is wrong");
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            println!("seed {seed}: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_many(stage: &Stage, seeds: u64) -> bool {
+    let start = Instant::now();
+    let (mut counts, mut wrong) = (Counts::new(), 0);
+    for seed in 0..seeds {
+        let (counted, result) = stage.run(seed, Mutation::None);
+        counts.add(&counted);
+        if let Err(what) = result {
+            println!(
+                "seed {seed}: {what}\n  again with its trace: HUNTD_SEED={seed} HUNTD_TRACE=1"
+            );
+            wrong += 1;
+            if wrong == 10 {
+                break;
+            }
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds in {seconds:.1} s, {:.0} seeds/s, {wrong} wrong",
+        seeds as f64 / seconds
+    );
+    show(&counts);
+    let never = counts.never();
+    let all_seen = never.is_empty() || seeds < SEEDS;
+    if !all_seen {
+        println!("never happened: {}", never.join(", "));
+    }
+    wrong == 0 && all_seen
+}
+
+/// A seed is all that a simulation depends on.
+fn repeats(stage: &Stage) -> bool {
+    let differs = (0..20).find(|seed| {
+        let [first, second] = [(); 2].map(|()| stage.run(*seed, Mutation::None).0);
+        first != second
+    });
+    if let Some(seed) = differs {
+        println!("seed {seed}: the second run is another one");
+    }
+    differs.is_none()
+}
+
+/// Daemons that are wrong must be seen to be.
+fn catch_mutations(stage: &Stage) -> bool {
+    let mut all = true;
+    for mutation in Mutation::ALL {
+        let start = Instant::now();
+        let caught = (0..SEEDS).find_map(|seed| {
+            let what = stage.run(seed, mutation).1.err()?;
+            Some((seed, what))
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        match caught {
+            Some((seed, what)) => {
+                println!("{mutation:?}: caught by seed {seed}, {seconds:.1} s: {what}")
+            }
+            None => {
+                println!("{mutation:?}: not caught by {SEEDS} seeds");
+                all = false;
+            }
+        }
+    }
+    all
+}
+
+fn show(counts: &Counts) {
+    let faults =
+        Fault::ALL.iter().map(|fault| (format!("{fault:?}"), counts.faults[*fault as usize]));
+    let sights =
+        Sight::ALL.iter().map(|sight| (format!("{sight:?}"), counts.sights[*sight as usize]));
+    let all: Vec<String> =
+        faults.chain(sights).map(|(name, count)| format!("{name} {count}")).collect();
+    all.chunks(6).for_each(|line| println!("  {}", line.join(", ")));
+}

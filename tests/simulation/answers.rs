@@ -1,0 +1,414 @@
+//! What a broker answers, byte by byte: ApiVersions, Metadata, ListOffsets and Fetch, each in the
+//! version that it was asked in.
+
+use crate::broker::{BROKERS, Broker, InputLog};
+use crate::chance::{Chance, Fault};
+use huntd::consumer::wire::{Reader, WireError, Writer};
+
+/// The input topic.
+pub(crate) const TOPIC: &str = "events";
+
+/// What comes of a request.
+pub(crate) enum Answer {
+    /// These bytes, length included.
+    Bytes(Vec<u8>),
+    /// Nothing yet, for so many milliseconds at most.
+    Hold(u64),
+}
+
+struct Request<'a> {
+    version: i16,
+    correlation_id: i32,
+    reader: Reader<'a>,
+}
+
+/// What a Fetch asks of one partition.
+struct Asked {
+    partition: i32,
+    leader_epoch: i32,
+    offset: i64,
+    last_fetched_epoch: i32,
+    bytes_max: usize,
+}
+
+impl Broker {
+    /// Answers one request, its length left out. `is_late`: the time to hold it back is over.
+    pub(crate) fn answer(
+        &mut self,
+        chance: &mut Chance,
+        node_id: i32,
+        request: &[u8],
+        is_late: bool,
+    ) -> Answer {
+        let mut reader = Reader::new(request);
+        let key = reader.i16().expect("a request has a key");
+        let version = reader.i16().expect("a request has a version");
+        let correlation_id = reader.i32().expect("a request has an id");
+        let _client = reader.nullable_string(false).expect("a request names its client");
+        let request = Request { version, correlation_id, reader };
+        match key {
+            1 => self.answer_fetch(chance, node_id, request, is_late),
+            2 => Answer::Bytes(self.answer_list_offsets(request)),
+            3 => Answer::Bytes(self.answer_metadata(&request)),
+            18 => Answer::Bytes(self.answer_api_versions(&request)),
+            other => panic!("nobody asks for API {other}"),
+        }
+    }
+
+    fn answer_api_versions(&self, request: &Request<'_>) -> Vec<u8> {
+        let ranges = [
+            (1, 0, self.fetch_version),
+            (2, 0, 6),
+            (3, 0, self.metadata_version),
+            (18, 0, self.api_versions_version),
+        ];
+        let is_known = request.version <= self.api_versions_version;
+        // An unknown version is answered in version 0 (KIP-511).
+        let version = if is_known { request.version } else { 0 };
+        frame(|writer| {
+            writer.i32(request.correlation_id);
+            writer.i16(if is_known { 0 } else { 35 });
+            writer.array(ranges.len(), version >= 3);
+            for (key, min, max) in ranges {
+                [key, min, max].into_iter().for_each(|field| writer.i16(field));
+                writer.no_tagged_fields(version >= 3);
+            }
+            if version >= 1 {
+                writer.i32(0);
+            }
+            writer.no_tagged_fields(version >= 3);
+        })
+    }
+
+    fn answer_metadata(&self, request: &Request<'_>) -> Vec<u8> {
+        let Request { version, correlation_id, .. } = *request;
+        let flexible = version >= 9;
+        frame(|writer| {
+            writer.i32(correlation_id);
+            writer.no_tagged_fields(flexible);
+            if version >= 3 {
+                writer.i32(0);
+            }
+            writer.array(BROKERS as usize, flexible);
+            for node_id in 1..=BROKERS {
+                writer.i32(node_id);
+                let host = format!("{}{node_id}", if self.has_names { "kafka" } else { "10.0.0." });
+                writer.string(&host, flexible);
+                writer.i32(9092);
+                null_string(writer, flexible);
+                writer.no_tagged_fields(flexible);
+            }
+            if version >= 2 {
+                writer.string("simulated", flexible);
+            }
+            writer.i32(1);
+            writer.array(1, flexible);
+            self.write_topic(writer, version);
+            if (8..=10).contains(&version) {
+                writer.i32(0);
+            }
+            writer.no_tagged_fields(flexible);
+        })
+    }
+
+    fn answer_list_offsets(&self, request: Request<'_>) -> Vec<u8> {
+        let Request { version, correlation_id, mut reader } = request;
+        let flexible = version >= 6;
+        let mut read = || -> Result<(i32, i64), WireError> {
+            if flexible {
+                reader.skip_tagged_fields()?;
+            }
+            let _replica = reader.i32()?;
+            if version >= 2 {
+                let _isolation = reader.i8()?;
+            }
+            assert_eq!(reader.array(flexible)?, 1);
+            assert_eq!(reader.string(flexible)?, TOPIC);
+            assert_eq!(reader.array(flexible)?, 1);
+            let partition = reader.i32()?;
+            if version >= 4 {
+                let _leader_epoch = reader.i32()?;
+            }
+            Ok((partition, reader.i64()?))
+        };
+        let (partition, timestamp) = read().expect("huntd sends whole requests");
+        let log = &self.inputs[partition as usize];
+        frame(|writer| {
+            writer.i32(correlation_id);
+            writer.no_tagged_fields(flexible);
+            if version >= 2 {
+                writer.i32(0);
+            }
+            writer.array(1, flexible);
+            writer.string(TOPIC, flexible);
+            writer.array(1, flexible);
+            writer.i32(partition);
+            writer.i16(0);
+            writer.i64(-1);
+            writer.i64(if timestamp == -2 { log.start } else { log.end });
+            if version >= 4 {
+                writer.i32(log.epoch);
+            }
+            // The ends of the partition, of the topic, and of the answer.
+            (0..3).for_each(|_| writer.no_tagged_fields(flexible));
+        })
+    }
+
+    fn write_topic(&self, writer: &mut Writer<'_>, version: i16) {
+        let flexible = version >= 9;
+        writer.i16(0);
+        writer.string(TOPIC, flexible);
+        if version >= 10 {
+            writer.raw(&77u128.to_be_bytes());
+        }
+        writer.i8(0);
+        writer.array(self.inputs.len(), flexible);
+        for (partition, log) in (0..).zip(&self.inputs) {
+            writer.i16(0);
+            writer.i32(partition);
+            writer.i32(log.leader);
+            if version >= 7 {
+                writer.i32(log.epoch);
+            }
+            for _ in 0..if version >= 5 { 3 } else { 2 } {
+                writer.array(1, flexible);
+                writer.i32(log.leader);
+            }
+            writer.no_tagged_fields(flexible);
+        }
+        if version >= 8 {
+            writer.i32(0);
+        }
+        writer.no_tagged_fields(flexible);
+    }
+
+    fn answer_fetch(
+        &mut self,
+        chance: &mut Chance,
+        node_id: i32,
+        mut request: Request<'_>,
+        is_late: bool,
+    ) -> Answer {
+        let (wait_ms, bytes_max, asked) = read_fetch(&mut request);
+        let Request { version, correlation_id, .. } = request;
+        let flexible = version >= 12;
+        let is_refused = version >= 7 && chance.strikes(Fault::FetchRefused);
+        let throttle_ms = match chance.strikes(Fault::Throttled) {
+            true => chance.between(1, 300) as i32,
+            false => 0,
+        };
+        let mut parts = Vec::new();
+        let (mut records, mut has_news) = (0, false);
+        for asked in &asked {
+            let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
+            let part = self.part(chance, node_id, asked, version, room);
+            records += part.records.len();
+            has_news |= part.error != 0 || part.diverging.is_some() || !part.records.is_empty();
+            parts.push(part);
+        }
+        if !has_news && !is_refused && !is_late {
+            return Answer::Hold(wait_ms);
+        }
+        Answer::Bytes(frame(|writer| {
+            writer.i32(correlation_id);
+            writer.no_tagged_fields(flexible);
+            writer.i32(throttle_ms);
+            if version >= 7 {
+                writer.i16(if is_refused { chance.pick(&[7, 70, 71, 89]) as i16 } else { 0 });
+                writer.i32(0);
+            }
+            if is_refused {
+                writer.array(0, flexible);
+            } else {
+                writer.array(1, flexible);
+                writer.string(TOPIC, flexible);
+                writer.array(parts.len(), flexible);
+                parts.iter().for_each(|part| part.write(writer, version));
+                writer.no_tagged_fields(flexible);
+            }
+            writer.no_tagged_fields(flexible);
+        }))
+    }
+
+    fn part(
+        &self,
+        chance: &mut Chance,
+        node_id: i32,
+        asked: &Asked,
+        version: i16,
+        room: usize,
+    ) -> Part {
+        let log = &self.inputs[asked.partition as usize];
+        let mut part = Part::new(asked.partition, log, asked.offset);
+        let diverging = match asked.last_fetched_epoch {
+            epoch if epoch >= 0 && version >= 12 => Some(log.end_of_epoch(epoch))
+                .filter(|(known, end)| *known < epoch || *end < asked.offset),
+            _ => None,
+        };
+        part.error = if chance.strikes(Fault::PartitionRefused) {
+            chance.pick(&[3, 5, 6, 7, 9, 13, 56, 74, 75, 78, 100, 103, 106, 108]) as i16
+        } else if chance.strikes_of(Fault::PartitionForbidden, 1) && chance.one_in(5) {
+            chance.pick(&[2, 29, 76]) as i16
+        } else if log.leader != node_id {
+            6
+        } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.epoch {
+            74
+        } else if version >= 9 && asked.leader_epoch > log.epoch {
+            75
+        } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
+            1
+        } else {
+            0
+        };
+        if part.error != 0 {
+            part.leader = (part.error == 6 || part.error == 74).then_some((log.leader, log.epoch));
+        } else if diverging.is_some() {
+            part.diverging = diverging;
+        } else {
+            part.records = log.read(asked.offset, asked.bytes_max.min(room));
+            damage(chance, &mut part.records);
+        }
+        part
+    }
+}
+
+/// What is answered of one partition.
+struct Part {
+    partition: i32,
+    error: i16,
+    high_watermark: i64,
+    log_start: i64,
+    aborted: Vec<(i64, i64)>,
+    leader: Option<(i32, i32)>,
+    diverging: Option<(i32, i64)>,
+    records: Vec<u8>,
+}
+
+impl Part {
+    fn new(partition: i32, log: &InputLog, offset: i64) -> Part {
+        let aborted = log.aborted.iter().filter(|aborted| aborted.last >= offset);
+        Part {
+            partition,
+            error: 0,
+            high_watermark: log.end,
+            log_start: log.start,
+            aborted: aborted.map(|aborted| (aborted.producer_id, aborted.first)).collect(),
+            leader: None,
+            diverging: None,
+            records: Vec::new(),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, version: i16) {
+        let flexible = version >= 12;
+        writer.i32(self.partition);
+        writer.i16(self.error);
+        writer.i64(self.high_watermark);
+        writer.i64(self.high_watermark);
+        if version >= 5 {
+            writer.i64(self.log_start);
+        }
+        writer.array(self.aborted.len(), flexible);
+        for (producer_id, first_offset) in &self.aborted {
+            writer.i64(*producer_id);
+            writer.i64(*first_offset);
+            writer.no_tagged_fields(flexible);
+        }
+        if version >= 11 {
+            writer.i32(-1);
+        }
+        match flexible {
+            true => writer.unsigned_varint(self.records.len() as u32 + 1),
+            false => writer.i32(self.records.len() as i32),
+        }
+        writer.raw(&self.records);
+        if flexible {
+            self.write_tags(writer);
+        }
+    }
+
+    fn write_tags(&self, writer: &mut Writer<'_>) {
+        let tags = u32::from(self.diverging.is_some()) + u32::from(self.leader.is_some());
+        writer.unsigned_varint(tags);
+        if let Some((epoch, end)) = self.diverging {
+            writer.unsigned_varint(0);
+            writer.unsigned_varint(13);
+            writer.i32(epoch);
+            writer.i64(end);
+            writer.no_tagged_fields(true);
+        }
+        if let Some((node_id, epoch)) = self.leader {
+            writer.unsigned_varint(1);
+            writer.unsigned_varint(9);
+            writer.i32(node_id);
+            writer.i32(epoch);
+            writer.no_tagged_fields(true);
+        }
+    }
+}
+
+/// Flips a bit of the first batch, or lets it lie about its length. The fields that no checksum
+/// covers are TCP's to protect.
+fn damage(chance: &mut Chance, records: &mut [u8]) {
+    if records.len() < 64 || !chance.strikes(Fault::BatchDamaged) {
+        return;
+    }
+    let length = i32::from_be_bytes(records[8..12].try_into().expect("four bytes"));
+    let end = (length as u64 + 12).min(records.len() as u64);
+    let at = match chance.one_in(4) {
+        true => chance.between(8, 11),
+        false => chance.between(16, end - 1),
+    };
+    records[at as usize] ^= 1 << chance.below(8);
+}
+
+fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
+    let version = request.version;
+    let flexible = version >= 12;
+    let reader = &mut request.reader;
+    let mut read = || -> Result<(u64, usize, Vec<Asked>), WireError> {
+        if flexible {
+            reader.skip_tagged_fields()?;
+        }
+        let (_replica, wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?, reader.i32()?);
+        let (bytes_max, _isolation) = (reader.i32()?, reader.i8()?);
+        if version >= 7 {
+            let _session = (reader.i32()?, reader.i32()?);
+        }
+        assert_eq!(reader.array(flexible)?, 1);
+        assert_eq!(reader.string(flexible)?, TOPIC);
+        let mut asked = Vec::new();
+        for _ in 0..reader.array(flexible)? {
+            let partition = reader.i32()?;
+            let leader_epoch = if version >= 9 { reader.i32()? } else { -1 };
+            let offset = reader.i64()?;
+            let last_fetched_epoch = if version >= 12 { reader.i32()? } else { -1 };
+            if version >= 5 {
+                let _log_start = reader.i64()?;
+            }
+            let bytes_max = reader.i32()? as usize;
+            if flexible {
+                reader.skip_tagged_fields()?;
+            }
+            asked.push(Asked { partition, leader_epoch, offset, last_fetched_epoch, bytes_max });
+        }
+        Ok((wait_ms as u64, bytes_max as usize, asked))
+    };
+    read().expect("huntd sends whole requests")
+}
+
+fn frame(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    let start = writer.begin_frame();
+    write(&mut writer);
+    writer.end_frame(start);
+    out
+}
+
+fn null_string(writer: &mut Writer<'_>, compact: bool) {
+    match compact {
+        true => writer.unsigned_varint(0),
+        false => writer.i16(-1),
+    }
+}

@@ -1,0 +1,227 @@
+//! Chance, all of it from one seed, and what it may do: faults with their odds, and a count of all
+//! that has happened.
+
+macro_rules! closed_list {
+    ($(#[$doc:meta])* $type:ident { $($(#[$of:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $type {
+            $($(#[$of])* $variant,)*
+        }
+
+        impl $type {
+            pub(crate) const ALL: &[$type] = &[$($type::$variant,)*];
+        }
+    };
+}
+
+closed_list! {
+    /// What the simulator does to the daemons.
+    Fault {
+        // Processes.
+        Kill,
+        KillWhileWriting,
+        Pause,
+        Stop,
+        // The network.
+        ConnectRefused,
+        ConnectionReset,
+        ResponseDelayed,
+        ResponseTruncated,
+        ResponseRepeated,
+        LengthLies,
+        // What brokers answer.
+        FetchRefused,
+        PartitionRefused,
+        PartitionForbidden,
+        Throttled,
+        BatchDamaged,
+        LeaderMoves,
+        LogTruncated,
+        InputRetained,
+        OutputRetained,
+        // What is produced.
+        ProducerFull,
+        ProducerStalls,
+        ProducerFatal,
+        AppendFails,
+        AckLost,
+        AppendedTwice,
+        AppendedLate,
+        FenceFails,
+        FenceAckLost,
+        FenceTwice,
+        // The group.
+        Expelled,
+        Revoked,
+        AnswerLost,
+        NotCounted,
+        // The disk.
+        WriteTorn,
+        WriteFlipped,
+        WriteStale,
+        WriteMisdirected,
+        FileMissing,
+        SyncFails,
+        DiskFull,
+        RenameLost,
+        // The input.
+        NoEvent,
+        Poison,
+        TimeBack,
+        TimeAhead,
+        Aborted,
+        OffsetsSkipped,
+        Burst,
+    }
+}
+
+closed_list! {
+    /// What must be seen to happen some time, beside faults.
+    Sight {
+        Acquired,
+        AcquiredFromSnapshot,
+        AcquiredFromCopy,
+        SnapshotStored,
+        SnapshotFailed,
+        SnapshotDropped,
+        SnapshotUnreadable,
+        FenceContended,
+        Refused,
+        Halted,
+        Closed,
+        JumpBridged,
+        JumpFenced,
+        DeliveryFailed,
+        Diverged,
+        EnginePanicked,
+        RecordSkipped,
+        FramesDuplicate,
+        FramesStale,
+        FramesGap,
+        FenceRepeated,
+        LateReaderJoined,
+        OperatorRestarted,
+        ZombieWrote,
+    }
+}
+
+/// How often what happened.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) faults: Vec<u64>,
+    pub(crate) sights: Vec<u64>,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Counts {
+        Counts { faults: vec![0; Fault::ALL.len()], sights: vec![0; Sight::ALL.len()] }
+    }
+
+    pub(crate) fn add(&mut self, other: &Counts) {
+        let pairs = self.faults.iter_mut().zip(&other.faults);
+        pairs.chain(self.sights.iter_mut().zip(&other.sights)).for_each(|(sum, n)| *sum += n);
+    }
+
+    pub(crate) fn see(&mut self, sight: Sight) {
+        self.sights[sight as usize] += 1;
+    }
+
+    /// What has never happened, by name.
+    pub(crate) fn never(&self) -> Vec<String> {
+        let faults = Fault::ALL.iter().filter(|fault| self.faults[**fault as usize] == 0);
+        let sights = Sight::ALL.iter().filter(|sight| self.sights[**sight as usize] == 0);
+        faults
+            .map(|fault| format!("{fault:?}"))
+            .chain(sights.map(|sight| format!("{sight:?}")))
+            .collect()
+    }
+}
+
+/// The one source of chance.
+pub(crate) struct Chance {
+    state: u64,
+    /// Odds of each fault in 10,000; 0 while it is off.
+    odds: Vec<u32>,
+    pub(crate) counts: Counts,
+}
+
+impl Chance {
+    /// Each seed has some of the faults, some often and some seldom: where all are on, few of them
+    /// have the time to show what they lead to.
+    pub(crate) fn new(seed: u64) -> Chance {
+        let mut chance =
+            Chance { state: seed, odds: vec![0; Fault::ALL.len()], counts: Counts::new() };
+        chance.next();
+        let share = chance.pick(&[0, 15, 30, 60]);
+        for odds in 0..Fault::ALL.len() {
+            if chance.below(100) < share {
+                chance.odds[odds] = chance.pick(&[20, 100, 400]) as u32;
+            }
+        }
+        chance
+    }
+
+    /// From here on nothing goes wrong.
+    pub(crate) fn stop_faults(&mut self) {
+        self.odds.fill(0);
+    }
+
+    pub(crate) fn is_on(&self, fault: Fault) -> bool {
+        self.odds[fault as usize] > 0
+    }
+
+    /// Whether the fault strikes now.
+    pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
+        self.strikes_of(fault, 1)
+    }
+
+    /// The same where there are few occasions: so many times as often.
+    pub(crate) fn strikes_of(&mut self, fault: Fault, times: u32) -> bool {
+        let odds = self.odds[fault as usize];
+        let strikes = odds > 0 && self.below(10_000) < u64::from(odds * times);
+        if strikes {
+            self.counts.faults[fault as usize] += 1;
+        }
+        strikes
+    }
+
+    pub(crate) fn see(&mut self, sight: Sight) {
+        self.counts.see(sight);
+    }
+
+    /// Steele, Lea and Flood's SplitMix64.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// A number from here to there, both included.
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    pub(crate) fn pick(&mut self, values: &[u64]) -> u64 {
+        values[self.below(values.len() as u64) as usize]
+    }
+
+    /// Microseconds that something takes: mostly few, seldom very many.
+    pub(crate) fn delay_us(&mut self) -> u64 {
+        match self.below(100) {
+            0..80 => self.between(1, 500),
+            80..98 => self.between(500, 10_000),
+            _ => self.between(10_000, 300_000),
+        }
+    }
+}

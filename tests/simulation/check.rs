@@ -1,0 +1,209 @@
+//! What must hold in the end.
+
+use crate::chance::{Fault, Sight};
+use crate::game::Record;
+use crate::mutation::Mutation;
+use crate::reader::{Follower, Replay};
+use crate::sim::Sim;
+use huntd::publisher::departure::Departure;
+use huntd::recovery::refusal::Refusal;
+use huntd::recovery::snapshot::Header;
+use std::collections::BTreeSet;
+
+impl Sim {
+    /// Whether every shard that can be is caught up, and nothing is on its way any more.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        let partitions = 0..self.followers.len() as i32;
+        self.late_outputs() == 0
+            && partitions
+                .into_iter()
+                .all(|partition| self.is_hopeless(partition) || self.is_live(partition))
+    }
+
+    /// Whether an owner has acknowledged all of the input.
+    fn is_live(&self, partition: i32) -> bool {
+        let end = self.broker.inputs[partition as usize].end;
+        let owned = self.hosts.iter().filter_map(|host| host.node.as_ref()).any(|node| {
+            let progress = node.progress.shard(partition);
+            let idle = progress.sent.get() == progress.settled.get();
+            let offsets = [&progress.applied, &progress.published, &progress.acked];
+            progress.generation.get() != 0
+                && offsets.iter().all(|offset| offset.get() == end)
+                && idle
+        });
+        owned && self.followers[partition as usize].mark().next_offset >= end
+    }
+
+    /// Whether huntd has refused to guess, and was right: what it needs is not there any more.
+    fn is_hopeless(&self, partition: i32) -> bool {
+        let struck = |fault: Fault| self.chance.counts.faults[fault as usize] > 0;
+        let truncated = self.broker.inputs[partition as usize].truncated_to.is_some();
+        match self.refusals.get(&partition) {
+            Some(Refusal::InputGone { .. }) => struck(Fault::InputRetained),
+            Some(Refusal::StartGone | Refusal::Truncated) => struck(Fault::OutputRetained),
+            Some(Refusal::InputLost { .. } | Refusal::Diverged { .. }) => truncated,
+            _ => false,
+        }
+    }
+
+    /// What is missing, in words.
+    pub(crate) fn stuck(&self) -> String {
+        let mut words = "not caught up:".to_owned();
+        for partition in 0..self.followers.len() as i32 {
+            let end = self.broker.inputs[partition as usize].end;
+            let mark = self.followers[partition as usize].mark();
+            words += &format!(" partition {partition} ends at {end}, readers are at {mark:?}");
+            for node in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
+                let progress = node.progress.shard(partition);
+                words += &format!(
+                    "; node {} has generation {} applied {} acked {} sent {} settled {}",
+                    node.name,
+                    progress.generation.get(),
+                    progress.applied.get(),
+                    progress.acked.get(),
+                    progress.sent.get(),
+                    progress.settled.get(),
+                );
+            }
+        }
+        words + &format!("; refusals {:?}", self.refusals)
+    }
+
+    pub(crate) fn check_end(&mut self) -> Result<(), String> {
+        for partition in 0..self.followers.len() as i32 {
+            self.check_partition(partition)
+                .map_err(|what| format!("partition {partition}: {what}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_partition(&mut self, partition: i32) -> Result<(), String> {
+        let follower = &self.followers[partition as usize];
+        let input = &self.broker.inputs[partition as usize];
+        let replay = Replay::of(input, partition, &self.rules, &follower.skips);
+        if let Some(kept) = input.truncated_to {
+            // What was published of records that are lost is nobody's any more; what came before
+            // them is as ever.
+            let records = input.records.range(..kept).map(|(at, record)| (*at, record.clone()));
+            let before =
+                Replay::of_records(&records.collect(), partition, &self.rules, &follower.skips);
+            return follower.agrees_as_far(&before);
+        }
+        follower.agrees(&replay)?;
+        if self.is_hopeless(partition) {
+            return Ok(());
+        }
+        let (made, published) = (replay.updates.len() as u64, follower.next_update());
+        if made != published || follower.mark().chain != replay.chain {
+            return Err(format!("{published} updates are published of {made}"));
+        }
+        self.check_snapshots(partition, &replay)?;
+        self.check_letters(partition, &replay)?;
+        self.check_departures(partition, &replay)?;
+        self.check_digest(partition, &replay)?;
+        self.check_late_readers(partition, &replay)
+    }
+
+    /// A snapshot was stored: everything before it must be there already, and its mark must be
+    /// where a reader of the log stood.
+    pub(crate) fn check_snapshot(&mut self, header: Header) -> Result<(), String> {
+        let follower = &mut self.followers[header.partition as usize];
+        let output = &self.broker.outputs[header.partition as usize];
+        follower.follow(output, &mut self.chance)?;
+        let Header { partition, next_update, mark, .. } = header;
+        let published = follower.mark().next_update;
+        // With the filter gone as well, it is what comes of it that has to be seen.
+        if next_update > published && self.mutation != Mutation::UngatedAndUnfiltered {
+            let what = format!("a snapshot has made {next_update} updates of {published}");
+            return Err(format!("partition {partition}: {what}"));
+        }
+        let stood = follower.marks.get(mark.output_offset as usize).copied();
+        let stood = stood.unwrap_or(follower.mark());
+        if stood != mark {
+            return Err(format!(
+                "partition {partition}: a snapshot's mark is {mark:?}, not {stood:?}"
+            ));
+        }
+        self.snapshots.push((header, self.broker.letters.len()));
+        Ok(())
+    }
+
+    fn check_snapshots(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        for (header, letters) in
+            self.snapshots.iter().filter(|(header, _)| header.partition == partition)
+        {
+            let there = self.letters(partition, *letters);
+            let mut before = replay.letters.range(..header.next_offset);
+            if let Some(lost) = before.find(|offset| !there.contains(offset)) {
+                return Err(format!(
+                    "a snapshot is past the dead letter {lost}, which is not there"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn letters(&self, partition: i32, count: usize) -> BTreeSet<i64> {
+        let prefix = format!("{}/{partition}/", crate::answers::TOPIC);
+        let keys = self.broker.letters[..count].iter().filter_map(|key| key.strip_prefix(&prefix));
+        keys.map(|offset| offset.parse().expect("an offset")).collect()
+    }
+
+    fn check_letters(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        let letters = self.letters(partition, self.broker.letters.len());
+        match letters == replay.letters {
+            true => Ok(()),
+            false => Err(format!("dead letters {letters:?}, and not {:?}", replay.letters)),
+        }
+    }
+
+    /// Every player that has left for another zone is on its way there, whatever has died.
+    fn check_departures(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        for departure in Departure::all(partition, 0, 0, &replay.updates) {
+            let mut value = Vec::new();
+            departure.write(&mut value);
+            let to = &self.broker.inputs[departure.to_partition() as usize];
+            let arrives = |record: &Record| record.value.as_ref() == Some(&value);
+            if to.truncated_to.is_none() && !to.records.values().any(arrives) {
+                let Departure { player_id, crossing, .. } = departure;
+                return Err(format!("player {player_id} is lost on its way: {crossing:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_digest(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        for node in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
+            let progress = node.progress.shard(partition);
+            let end = self.broker.inputs[partition as usize].end;
+            // Before the first event nothing has told the digest.
+            if end > 0
+                && progress.generation.get() != 0
+                && progress.published.get() == end
+                && progress.digest.get() != replay.digest
+            {
+                return Err(format!("node {} has another state", node.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Readers that join later come to the same.
+    fn check_late_readers(&mut self, partition: i32, replay: &Replay) -> Result<(), String> {
+        let output = &self.broker.outputs[partition as usize];
+        let mut joined = 0;
+        for at in 0..output.end() {
+            let Some(mut reader) = Follower::join(output, at, Mutation::None) else { continue };
+            reader.follow(output, &mut self.chance)?;
+            self.chance.see(Sight::LateReaderJoined);
+            reader
+                .agrees(replay)
+                .map_err(|what| format!("a reader that joined at {at}: {what}"))?;
+            joined += 1;
+            if joined == 3 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

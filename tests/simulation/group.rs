@@ -1,0 +1,181 @@
+//! The consumer group: who has which partition, as the coordinator sees it, and when members learn
+//! of it.
+
+use crate::chance::{Chance, Fault};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a member is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GroupEvent {
+    Assigned(Vec<i32>),
+    /// To be answered with [`Group::release`].
+    Revoked(Vec<i32>),
+    Lost(Vec<i32>),
+}
+
+/// The coordinator.
+pub(crate) struct Group {
+    partitions: i32,
+    members: BTreeMap<u64, Member>,
+    /// Who is counted in for each partition.
+    owners: Vec<Option<u64>>,
+    session_us: u64,
+    /// Something has changed since partitions were shared out.
+    is_unsettled: bool,
+}
+
+struct Member {
+    host: usize,
+    heard_at: u64,
+    /// Expelled, and not told yet.
+    is_expelled: bool,
+    /// What it believes to have.
+    has: Vec<i32>,
+    /// Revoked, and not answered.
+    revoked: Vec<i32>,
+    events: VecDeque<(u64, GroupEvent)>,
+}
+
+impl Group {
+    pub(crate) fn new(chance: &mut Chance, partitions: i32) -> Group {
+        let session_us = chance.pick(&[500_000, 2_000_000, 6_000_000]);
+        let owners = vec![None; partitions as usize];
+        Group { partitions, members: BTreeMap::new(), owners, session_us, is_unsettled: false }
+    }
+
+    /// A member calls: what it is told. A stranger joins by calling.
+    pub(crate) fn poll(
+        &mut self,
+        chance: &mut Chance,
+        (node, host): (u64, usize),
+        now: u64,
+    ) -> Option<GroupEvent> {
+        let is_new = !self.members.contains_key(&node);
+        if is_new {
+            // A host's new daemon takes the place of its old one at once (KIP-345).
+            let old = self.members.iter().find(|(_, member)| member.host == host);
+            if let Some((old, _)) = old.map(|(old, member)| (*old, member.heard_at)) {
+                self.leave(old);
+            }
+        }
+        let member = self.members.entry(node).or_insert_with(|| Member::new(host, now));
+        member.heard_at = now;
+        self.is_unsettled |= is_new;
+        if member.is_expelled && !chance.one_in(4) {
+            // It does not know yet that the others have gone on without it.
+            return member.next_event(now);
+        }
+        if member.is_expelled {
+            let lost = std::mem::take(&mut member.has);
+            *member = Member::new(host, now);
+            self.is_unsettled = true;
+            return Some(GroupEvent::Lost(lost));
+        }
+        self.members.get_mut(&node).expect("just entered").next_event(now)
+    }
+
+    /// The member is gone and has said so.
+    pub(crate) fn leave(&mut self, node: u64) {
+        self.members.remove(&node);
+        self.disown(node);
+    }
+
+    fn disown(&mut self, node: u64) {
+        self.owners.iter_mut().for_each(|owner| *owner = owner.filter(|owner| *owner != node));
+        self.is_unsettled = true;
+    }
+
+    /// The member has let go of what was revoked.
+    pub(crate) fn release(&mut self, node: u64, partitions: &[i32]) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        member.revoked.retain(|revoked| !partitions.contains(revoked));
+        member.has.retain(|has| !partitions.contains(has));
+        for partition in partitions {
+            let owner = &mut self.owners[*partition as usize];
+            *owner = owner.filter(|owner| *owner != node);
+        }
+        self.is_unsettled = true;
+    }
+
+    /// Whether a commit of this member would be taken.
+    pub(crate) fn counts_in(&self, node: u64, partition: i32) -> bool {
+        let is_member = self.members.get(&node).is_some_and(|member| !member.is_expelled);
+        is_member && self.owners[partition as usize] == Some(node)
+    }
+
+    /// The coordinator's own time: sessions end, partitions are shared out.
+    pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64) {
+        let expels = chance.strikes(Fault::Expelled);
+        let victim = chance.next();
+        let nodes: Vec<u64> = self.members.keys().copied().collect();
+        for (place, node) in nodes.iter().enumerate() {
+            let member = self.members.get_mut(node).expect("just listed");
+            let is_silent = member.heard_at + self.session_us < now;
+            let is_victim = expels && victim as usize % nodes.len() == place;
+            if (is_silent || is_victim) && !member.is_expelled {
+                member.is_expelled = true;
+                member.events.clear();
+                self.disown(*node);
+            }
+        }
+        if chance.strikes(Fault::Revoked) {
+            self.revoke_at_random(chance, now);
+        }
+        if self.is_unsettled {
+            self.is_unsettled = false;
+            self.share_out(chance, now);
+        }
+    }
+
+    fn revoke_at_random(&mut self, chance: &mut Chance, now: u64) {
+        let partition = chance.below(self.partitions as u64) as i32;
+        if let Some(owner) = self.owners[partition as usize] {
+            self.revoke(chance, owner, partition, now);
+        }
+    }
+
+    fn revoke(&mut self, chance: &mut Chance, node: u64, partition: i32, now: u64) {
+        let member = self.members.get_mut(&node).expect("owners are members");
+        if member.has.contains(&partition) && !member.revoked.contains(&partition) {
+            member.revoked.push(partition);
+            member.tell(chance, now, GroupEvent::Revoked(vec![partition]));
+        }
+    }
+
+    fn share_out(&mut self, chance: &mut Chance, now: u64) {
+        let live = self.members.iter().filter(|(_, member)| !member.is_expelled);
+        let nodes: Vec<u64> = live.map(|(node, _)| *node).collect();
+        if nodes.is_empty() {
+            return;
+        }
+        for partition in 0..self.partitions {
+            let wanted = nodes[partition as usize % nodes.len()];
+            match self.owners[partition as usize] {
+                Some(owner) if owner == wanted => {}
+                Some(owner) => self.revoke(chance, owner, partition, now),
+                None => {
+                    self.owners[partition as usize] = Some(wanted);
+                    let member = self.members.get_mut(&wanted).expect("just listed");
+                    member.has.push(partition);
+                    member.tell(chance, now, GroupEvent::Assigned(vec![partition]));
+                }
+            }
+        }
+    }
+}
+
+impl Member {
+    fn new(host: usize, now: u64) -> Member {
+        let (has, revoked) = (Vec::new(), Vec::new());
+        Member { host, heard_at: now, is_expelled: false, has, revoked, events: VecDeque::new() }
+    }
+
+    fn tell(&mut self, chance: &mut Chance, now: u64, event: GroupEvent) {
+        let earliest = self.events.back().map_or(now, |(at, _)| (*at).max(now));
+        self.events.push_back((earliest + chance.delay_us(), event));
+    }
+
+    fn next_event(&mut self, now: u64) -> Option<GroupEvent> {
+        self.events.pop_front_if(|(at, _)| *at <= now).map(|(_, event)| event)
+    }
+}

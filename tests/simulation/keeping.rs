@@ -1,0 +1,156 @@
+//! One daemon's keeper thread: states from the hot thread and gates from the publisher go to the
+//! keeper, step by step, so that the daemon can die between any two of them.
+
+use crate::chance::{Chance, Sight};
+use crate::disk::HostDisk;
+use crate::mutation::Mutation;
+use crate::surroundings::{Place, Surroundings, store};
+use huntd::hot::KeeperEnds;
+use huntd::progress::Progress;
+use huntd::publisher::Gate;
+use huntd::publisher::bell::Bell;
+use huntd::queue::{Receiver, Sender, bounded};
+use huntd::recovery::capture::{Buffer, Captured, Message};
+use huntd::recovery::keeper::{Keeper, Outcome};
+use huntd::recovery::mark::Mark;
+use huntd::recovery::snapshot::Header;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Buffers for states.
+const BUFFERS: usize = 2;
+
+/// The keeper with its ends.
+pub(crate) struct Keeping {
+    keeper: Keeper<HostDisk>,
+    messages: Receiver<Message>,
+    free_buffers: Sender<Buffer>,
+    gates: Receiver<Gate>,
+    progress: Arc<Progress>,
+    mutation: Mutation,
+    /// The captures that were begun last.
+    captured: BTreeMap<i32, Captured>,
+    /// Where each ownership began.
+    pub(crate) begins: BTreeMap<i32, Mark>,
+    /// Snapshots that were stored and nobody has checked.
+    pub(crate) stored: Vec<Header>,
+    /// Whether a snapshot is half written.
+    pub(crate) is_writing: bool,
+}
+
+impl Keeping {
+    /// A keeper, with the ends of the hot thread and the publisher.
+    pub(crate) fn new(
+        disk: &HostDisk,
+        chance: &mut Chance,
+        bell: Arc<Bell>,
+        progress: Arc<Progress>,
+        mutation: Mutation,
+    ) -> (Keeping, KeeperEnds, Sender<Gate>) {
+        let (hot_messages, messages) = bounded(64);
+        let (free_buffers, hot_free_buffers) = bounded(BUFFERS);
+        let (publisher_gates, gates) = bounded(64);
+        for _ in 0..BUFFERS {
+            let given = free_buffers.try_send(Buffer::new());
+            assert!(given.is_ok(), "there is room for every buffer");
+        }
+        let keeping = Keeping {
+            keeper: Keeper::new(store(disk)),
+            messages,
+            free_buffers,
+            gates,
+            progress,
+            mutation,
+            captured: BTreeMap::new(),
+            begins: BTreeMap::new(),
+            stored: Vec::new(),
+            is_writing: false,
+        };
+        let messages = hot_messages;
+        let every = Duration::from_millis(chance.pick(&[20, 200, 2_000, 60_000]));
+        let hot = KeeperEnds { messages, free_buffers: hot_free_buffers, bell, every };
+        (keeping, hot, publisher_gates)
+    }
+
+    /// Whether there is something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.messages.is_empty() || !self.gates.is_empty()
+    }
+
+    pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
+        for _ in 0..around.chance.between(0, 3) {
+            let Some(message) = self.messages.try_receive() else { break };
+            self.take(message);
+        }
+        if around.chance.one_in(2)
+            && let Some(gate) = self.gates.try_receive()
+        {
+            self.gate(gate);
+        }
+        self.keeper.settle(around.now as i64 / 1000);
+        while let Some(outcome) = self.keeper.next_outcome() {
+            self.tell(around, outcome);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let begun = match &message {
+            Message::Begin(captured) => Some(captured.clone()),
+            Message::Block(_) | Message::Abandon { .. } => None,
+        };
+        self.is_writing |= begun.is_some();
+        if let Some(buffer) = self.keeper.take(message) {
+            let given = self.free_buffers.try_send(buffer);
+            assert!(given.is_ok(), "the queue holds all buffers there are");
+        }
+        let Some(captured) = begun else { return };
+        let ungated = [Mutation::Ungated, Mutation::UngatedAndUnfiltered].contains(&self.mutation);
+        if ungated && let Some(mark) = self.begins.get(&captured.partition) {
+            let Captured { partition, generation, capture, .. } = captured;
+            self.keeper.gate(Gate { partition, generation, capture, mark: *mark });
+        }
+        self.captured.insert(captured.partition, captured);
+    }
+
+    fn gate(&mut self, mut gate: Gate) {
+        if self.mutation == Mutation::MarkOfSnapshot
+            && let Some(captured) = self.captured.get(&gate.partition)
+            && captured.capture == gate.capture
+        {
+            let Captured { next_update, next_offset, chain, .. } = *captured;
+            gate.mark = Mark { next_update, next_offset, chain, ..gate.mark };
+        }
+        self.keeper.gate(gate);
+    }
+
+    fn tell(&mut self, around: &mut Surroundings<'_>, outcome: Outcome) {
+        self.is_writing = false;
+        let partition = match outcome {
+            Outcome::Stored(header) => {
+                around.trace(|| format!("stored: {header:?}"));
+                around.chance.see(Sight::SnapshotStored);
+                let partition = header.partition;
+                self.progress.shard(partition).snapshotted.set(header.next_offset);
+                if let Some(shard) = around.load(&Place::Here((*header).clone()))
+                    && !around.chance.one_in(3)
+                {
+                    around.copies.insert(partition, ((*header).clone(), *shard));
+                }
+                self.stored.push(*header);
+                partition
+            }
+            Outcome::Failed { partition, sentence } => {
+                around.trace(|| sentence);
+                around.chance.see(Sight::SnapshotFailed);
+                partition
+            }
+            Outcome::Dropped { partition } => {
+                around.chance.see(Sight::SnapshotDropped);
+                partition
+            }
+        };
+        let settled = &self.progress.shard(partition).captures_settled;
+        settled.set(settled.get() + 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! What one daemon's producer has on its way: records that land in a log some time, in the order of
+//! their lane, and what the daemon is told of it, which need not be the same.
+
+use crate::broker::Broker;
+use crate::chance::{Chance, Fault};
+use crate::game::{EPOCH_MS, Record};
+use crate::mutation::Mutation;
+use huntd::publisher::producer::Failure;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    Output(i32),
+    Letters,
+    Input(i32),
+}
+
+/// A record on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) id: u64,
+    pub(crate) lane: Lane,
+    pub(crate) bytes: Vec<u8>,
+    /// Its offset if nobody else wrote to the log.
+    pub(crate) alone: i64,
+}
+
+/// What the daemon is told of a record.
+pub(crate) struct Told {
+    at: u64,
+    pub(crate) id: u64,
+    pub(crate) result: Result<i64, Failure>,
+}
+
+/// A record that lands without anybody being told.
+pub(crate) struct Late {
+    pub(crate) at: u64,
+    pub(crate) sent: Sent,
+}
+
+/// One producer's lanes.
+pub(crate) struct Line {
+    lanes: BTreeMap<Lane, VecDeque<(u64, Sent)>>,
+    told: VecDeque<Told>,
+    /// Records that are taken until the next turn.
+    pub(crate) room: usize,
+    stalled_until: u64,
+    pub(crate) fatal: Option<String>,
+    /// What the producer is told, in its turn, up to this time.
+    pub(crate) now: u64,
+    next_id: u64,
+    mutation: Mutation,
+    /// The next offset of each lane if nobody else wrote to the log.
+    alone: BTreeMap<Lane, i64>,
+}
+
+impl Line {
+    pub(crate) fn new(mutation: Mutation) -> Line {
+        Line {
+            lanes: BTreeMap::new(),
+            told: VecDeque::new(),
+            room: 0,
+            stalled_until: 0,
+            fatal: None,
+            now: 0,
+            next_id: 0,
+            mutation,
+            alone: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a record, if there is room: its number.
+    pub(crate) fn take(&mut self, lane: Lane, bytes: Vec<u8>) -> Option<u64> {
+        self.room = self.room.checked_sub(1)?;
+        self.next_id += 1;
+        let next_alone = self.alone.entry(lane).or_default();
+        let sent = Sent { id: self.next_id, lane, bytes, alone: *next_alone };
+        *next_alone += 1;
+        if lane == Lane::Letters && self.mutation == Mutation::LettersUngated {
+            self.told.push_back(Told { at: self.now, id: sent.id, result: Ok(0) });
+        }
+        self.lanes.entry(lane).or_default().push_back((self.now, sent));
+        Some(self.next_id)
+    }
+
+    /// What is to be told by now.
+    pub(crate) fn next_told(&mut self) -> Option<Told> {
+        self.told.pop_front_if(|told| told.at <= self.now)
+    }
+
+    pub(crate) fn on_the_way(&self) -> usize {
+        self.lanes.values().map(VecDeque::len).sum::<usize>() + self.told.len()
+    }
+
+    /// An ownership begins behind this output offset.
+    pub(crate) fn begin(&mut self, partition: i32, output_offset: i64) {
+        self.alone.insert(Lane::Output(partition), output_offset);
+    }
+
+    /// Lets records land, each lane in its order.
+    pub(crate) fn land(
+        &mut self,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        late: &mut Vec<Late>,
+        now: u64,
+    ) {
+        if chance.strikes(Fault::ProducerStalls) {
+            self.stalled_until = now + chance.pick(&[1_000, 100_000, 4_000_000]);
+        }
+        if now < self.stalled_until {
+            return;
+        }
+        for lane in self.lanes.keys().copied().collect::<Vec<Lane>>() {
+            for _ in 0..chance.between(1, 6) {
+                let queue = self.lanes.get_mut(&lane).expect("just listed");
+                let Some((_, sent)) = queue.pop_front_if(|(at, _)| *at < now) else { break };
+                self.land_one(broker, chance, late, now, sent);
+            }
+        }
+        self.lanes.retain(|_, queue| !queue.is_empty());
+    }
+
+    fn land_one(
+        &mut self,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        late: &mut Vec<Late>,
+        now: u64,
+        sent: Sent,
+    ) {
+        let fails = chance.strikes(Fault::AppendFails);
+        if fails && self.mutation == Mutation::Resent && matches!(sent.lane, Lane::Output(_)) {
+            // Sent again from memory, behind what was sent since.
+            self.lanes.entry(sent.lane).or_default().push_back((now, sent));
+            return;
+        }
+        let mut result = Err(failure());
+        if !fails {
+            let offset = append(broker, &sent, now);
+            if chance.strikes(Fault::AppendedTwice) {
+                append(broker, &sent, now);
+            }
+            if chance.strikes(Fault::AppendedLate) {
+                let at = now + chance.pick(&[1_000, 500_000, 5_000_000]);
+                late.push(Late { at, sent: sent.clone() });
+            }
+            if !chance.strikes(Fault::AckLost) {
+                result = Ok(if self.trusts() { sent.alone } else { offset });
+            }
+        }
+        if sent.lane == Lane::Letters && self.mutation == Mutation::LettersUngated {
+            return;
+        }
+        let at = self.told.back().map_or(now, |told| told.at.max(now)) + chance.delay_us();
+        self.told.push_back(Told { at, id: sent.id, result });
+    }
+
+    /// Whether the daemon takes every acknowledgement for good.
+    fn trusts(&self) -> bool {
+        matches!(self.mutation, Mutation::Unverified | Mutation::Resent)
+    }
+
+    /// The producer is no more: some of what it had lands all the same, and nobody is told.
+    pub(crate) fn abandon(&mut self, chance: &mut Chance, late: &mut Vec<Late>) {
+        self.told.clear();
+        for queue in std::mem::take(&mut self.lanes).into_values() {
+            let landing = chance.below(queue.len() as u64 + 1) as usize;
+            let from = self.now + chance.pick(&[1_000, 200_000, 6_000_000]);
+            for (at, (_, sent)) in (from..).zip(queue.into_iter().take(landing)) {
+                late.push(Late { at, sent });
+            }
+        }
+    }
+}
+
+/// Appends a record to its log: its offset.
+pub(crate) fn append(broker: &mut Broker, sent: &Sent, now: u64) -> i64 {
+    match sent.lane {
+        Lane::Output(partition) => broker.outputs[partition as usize].append(sent.bytes.clone()),
+        Lane::Letters => {
+            let key = String::from_utf8(sent.bytes.clone()).expect("keys are text");
+            broker.letters.push(key);
+            broker.letters.len() as i64 - 1
+        }
+        Lane::Input(partition) => {
+            let time_ms = EPOCH_MS + (now / 1000) as i64;
+            let record = Record { time_ms, value: Some(sent.bytes.clone()) };
+            broker.append_plain(partition, record)
+        }
+    }
+}
+
+fn failure() -> Failure {
+    Failure { sentence: "the broker did not take it".to_owned(), is_too_large: false }
+}

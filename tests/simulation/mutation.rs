@@ -1,0 +1,44 @@
+//! Daemons that are wrong in one way, to show that the checks would see it.
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// Nothing.
+    None,
+    /// Snapshots are committed without waiting for acknowledgements, and loaded even if they are
+    /// ahead of the output.
+    UngatedAndUnfiltered,
+    /// Snapshots are committed without waiting for acknowledgements.
+    Ungated,
+    /// Every acknowledgement counts, whatever stands before it in the log.
+    Unverified,
+    /// Dead letters count as acknowledged when they are sent.
+    LettersUngated,
+    /// A mark says where the snapshot stands, not where a reader does.
+    MarkOfSnapshot,
+    /// The output is read before the fence is written, and not after.
+    TailBeforeFence,
+    /// A replay publishes again what is published.
+    Unsuppressed,
+    /// Readers take frames of any epoch.
+    AnyEpoch,
+    /// A frame that was not delivered is sent again from memory.
+    Resent,
+    /// Nobody minds that a frame was not delivered.
+    FailureIgnored,
+}
+
+impl Mutation {
+    pub(crate) const ALL: [Mutation; 10] = [
+        Mutation::UngatedAndUnfiltered,
+        Mutation::Ungated,
+        Mutation::Unverified,
+        Mutation::LettersUngated,
+        Mutation::MarkOfSnapshot,
+        Mutation::TailBeforeFence,
+        Mutation::Unsuppressed,
+        Mutation::AnyEpoch,
+        Mutation::Resent,
+        Mutation::FailureIgnored,
+    ];
+}

@@ -1,0 +1,316 @@
+//! One daemon's connections: carries out what its hot thread asks of the kernel.
+//!
+//! Bytes arrive in pieces and late; connections are refused, break, and bring what is no answer.
+
+use crate::answers::Answer;
+use crate::broker::Broker;
+use crate::chance::{Chance, Fault};
+use crate::node::Common;
+use huntd::runtime::operations::{Completed, Handle, Operations, Order, Task, Token};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+/// A daemon's network.
+pub(crate) struct Network {
+    sockets: Vec<Socket>,
+    /// Operations that end at a certain time.
+    ending: Vec<(u64, Token, Completed)>,
+    /// The last whole answer that any connection brought.
+    last_answer: Vec<u8>,
+    /// What descriptors are copies of: nothing is ever read from it.
+    nothing: Rc<File>,
+    is_traced: bool,
+}
+
+struct Socket {
+    is_traced: bool,
+    handle: Handle,
+    node_id: i32,
+    /// Bytes of requests that the broker has not taken yet.
+    requests: Vec<u8>,
+    /// Pieces of answers, each with the time from which on it is there.
+    pieces: VecDeque<(u64, Vec<u8>)>,
+    /// A Fetch that waits for records, and until when.
+    held: Option<(u64, Vec<u8>, u64)>,
+    /// From this time on the connection is broken, once what came before is read.
+    broken_at: Option<u64>,
+    receive: Option<Receive>,
+}
+
+struct Receive {
+    token: Token,
+    buffer: Vec<u8>,
+    /// Where the first byte goes, and where the next one does.
+    start: usize,
+    from: usize,
+    /// How far the buffer must be filled; `None`: any byte will do.
+    until: Option<usize>,
+}
+
+impl Network {
+    pub(crate) fn new(common: &Common) -> Network {
+        Network {
+            sockets: Vec::new(),
+            ending: Vec::new(),
+            last_answer: Vec::new(),
+            nothing: common.nothing.clone(),
+            is_traced: common.is_traced,
+        }
+    }
+
+    /// Begins what the hot thread has asked for.
+    pub(crate) fn take_orders(&mut self, operations: &Operations, chance: &mut Chance, now: u64) {
+        while let Some(order) = operations.take_order() {
+            match order {
+                Order::Start(token, task) => self.start(chance, now, token, task),
+                Order::Cancel(token) => self.cancel(operations, token),
+                Order::RingBell(_) => unreachable!("the bell is rung by the loop"),
+            }
+        }
+    }
+
+    fn start(&mut self, chance: &mut Chance, now: u64, token: Token, task: Task) {
+        let at = now + chance.delay_us();
+        match task {
+            Task::Connect(address) => self.connect(chance, at, token, address),
+            Task::Send { socket, buffer, from } => {
+                self.send(chance, at, token, &socket, buffer, from)
+            }
+            Task::Receive { socket, buffer, from } => {
+                let receive = Receive { token, buffer, start: from, from, until: None };
+                self.socket(&socket).receive = Some(receive);
+            }
+            Task::ReceiveAll { socket, buffer, range } => {
+                let (start, until) = (range.start, Some(range.end));
+                let receive = Receive { token, buffer, start, from: start, until };
+                self.socket(&socket).receive = Some(receive);
+            }
+            Task::ReadBell { .. } => unreachable!("the bell is read by the loop"),
+        }
+    }
+
+    fn socket(&mut self, handle: &Handle) -> &mut Socket {
+        let fd = handle.as_raw_fd();
+        let found = self.sockets.iter_mut().find(|socket| socket.handle.as_raw_fd() == fd);
+        found.expect("sockets are connected before they are used")
+    }
+
+    fn connect(&mut self, chance: &mut Chance, at: u64, token: Token, address: SocketAddr) {
+        if self.is_traced {
+            println!("{at:>12} connects to {address}");
+        }
+        let completed = if chance.strikes(Fault::ConnectRefused) {
+            let refused = io::ErrorKind::ConnectionRefused.into();
+            Completed::new(Err(refused), Vec::new())
+        } else {
+            let SocketAddr::V4(v4) = address else { panic!("brokers have IPv4 addresses") };
+            let descriptor = self.nothing.try_clone().expect("a descriptor is left");
+            let handle: Handle = Rc::new(descriptor.into());
+            self.sockets.push(Socket {
+                is_traced: self.is_traced,
+                handle: handle.clone(),
+                node_id: i32::from(v4.ip().octets()[3]),
+                requests: Vec::new(),
+                pieces: VecDeque::new(),
+                held: None,
+                broken_at: None,
+                receive: None,
+            });
+            Completed { result: Ok(0), buffer: Vec::new(), socket: Some(handle) }
+        };
+        self.ending.push((at, token, completed));
+    }
+
+    fn send(
+        &mut self,
+        chance: &mut Chance,
+        at: u64,
+        token: Token,
+        handle: &Handle,
+        buffer: Vec<u8>,
+        from: usize,
+    ) {
+        let left = buffer.len() - from;
+        let count = if chance.one_in(10) { 1 + chance.below(left as u64) as usize } else { left };
+        let breaks = chance.strikes(Fault::ConnectionReset);
+        let socket = self.socket(handle);
+        socket.requests.extend_from_slice(&buffer[from..from + count]);
+        if breaks {
+            socket.broken_at = Some(at);
+        }
+        self.ending.push((at, token, Completed::new(Ok(count), buffer)));
+    }
+
+    fn cancel(&mut self, operations: &Operations, token: Token) {
+        let cancelled = || Completed::new(Err(io::ErrorKind::Interrupted.into()), Vec::new());
+        if let Some(at) = self.ending.iter().position(|(_, ending, _)| *ending == token) {
+            self.ending.swap_remove(at);
+            return operations.finish(token, cancelled());
+        }
+        for socket in &mut self.sockets {
+            if socket.receive.take_if(|receive| receive.token == token).is_some() {
+                return operations.finish(token, cancelled());
+            }
+        }
+    }
+
+    /// Lets brokers answer and bytes arrive. Whether an operation has ended.
+    pub(crate) fn deliver(
+        &mut self,
+        operations: &Operations,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        now: u64,
+    ) -> bool {
+        let mut moved = false;
+        while let Some(at) = self.ending.iter().position(|(at, ..)| *at <= now) {
+            let (_, token, completed) = self.ending.swap_remove(at);
+            operations.finish(token, completed);
+            moved = true;
+        }
+        for socket in &mut self.sockets {
+            socket.serve(broker, chance, now, &mut self.last_answer);
+            moved |= socket.fill(operations, chance, now);
+        }
+        // A handle that nobody else has is a connection that was dropped.
+        self.sockets
+            .retain(|socket| Rc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
+        moved
+    }
+
+    /// When something will happen here by itself.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        let ending = self.ending.iter().map(|(at, ..)| *at);
+        ending.chain(self.sockets.iter().filter_map(Socket::next_at)).min()
+    }
+
+    /// Whether a broker holds a Fetch back that could be answered now.
+    pub(crate) fn waits_for_records(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.held.is_some())
+    }
+}
+
+impl Socket {
+    fn next_at(&self) -> Option<u64> {
+        let piece = self.pieces.front().map(|(at, _)| *at);
+        let held = self.held.as_ref().map(|(until, ..)| *until);
+        let broken = self.broken_at.filter(|_| self.pieces.is_empty());
+        let waiting = self.receive.is_some();
+        [piece.or(broken).filter(|_| waiting), held].into_iter().flatten().min()
+    }
+
+    /// Takes whole requests and answers them.
+    fn serve(&mut self, broker: &mut Broker, chance: &mut Chance, now: u64, last: &mut Vec<u8>) {
+        if self.broken_at.is_some() {
+            return;
+        }
+        if let Some((until, request, seen)) = self.held.take() {
+            if now < until && seen == broker.changes {
+                self.held = Some((until, request, seen));
+                return;
+            }
+            self.respond(broker, chance, now, request, now >= until, last);
+        }
+        if let Some(length) = self.requests.first_chunk::<4>() {
+            let end = 4 + u32::from_be_bytes(*length) as usize;
+            if self.requests.len() >= end {
+                let request: Vec<u8> = self.requests.drain(..end).skip(4).collect();
+                self.respond(broker, chance, now, request, false, last);
+            }
+        }
+    }
+
+    fn respond(
+        &mut self,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        now: u64,
+        request: Vec<u8>,
+        is_late: bool,
+        last: &mut Vec<u8>,
+    ) {
+        let mut bytes = match broker.answer(chance, self.node_id, &request, is_late) {
+            Answer::Bytes(bytes) => bytes,
+            Answer::Hold(wait_ms) => {
+                self.held = Some((now + wait_ms * 1000 + 1, request, broker.changes));
+                return;
+            }
+        };
+        if self.is_traced {
+            println!("{now:>12} broker {} answers API {}", self.node_id, request[1]);
+        }
+        let mut at = now + chance.delay_us();
+        if chance.strikes(Fault::ResponseDelayed) {
+            at += chance.pick(&[100_000, 2_000_000, 40_000_000]);
+        }
+        if chance.strikes(Fault::ResponseRepeated) && !last.is_empty() {
+            bytes.clone_from(last);
+        } else {
+            last.clone_from(&bytes);
+        }
+        if chance.strikes(Fault::LengthLies) {
+            let lie: [u32; 4] = [0, u32::MAX, 1 << 24, bytes.len() as u32 + 3];
+            bytes[..4].copy_from_slice(&lie[chance.below(4) as usize].to_be_bytes());
+        }
+        if chance.strikes(Fault::ResponseTruncated) {
+            bytes.truncate(chance.below(bytes.len() as u64) as usize);
+            self.broken_at = Some(at + 1);
+        }
+        self.cut(chance, at, &bytes);
+    }
+
+    /// The bytes arrive in pieces, one after the other.
+    fn cut(&mut self, chance: &mut Chance, at: u64, bytes: &[u8]) {
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let whole = rest.len() as u64;
+            let count = match chance.below(4) {
+                0 => chance.between(1, whole.min(9)),
+                1 => chance.between(1, whole),
+                _ => whole,
+            };
+            let (piece, left) = rest.split_at(count as usize);
+            self.pieces.push_back((at, piece.to_vec()));
+            at += chance.between(1, 300);
+            rest = left;
+        }
+    }
+
+    /// Gives what has arrived to who waits for it.
+    fn fill(&mut self, operations: &Operations, chance: &mut Chance, now: u64) -> bool {
+        let Some(receive) = &mut self.receive else { return false };
+        let end = receive.until.unwrap_or(receive.buffer.len());
+        while receive.from < end
+            && let Some((_, piece)) = self.pieces.front_mut().filter(|(at, _)| *at <= now)
+        {
+            let count = piece.len().min(end - receive.from);
+            receive.buffer[receive.from..receive.from + count].copy_from_slice(&piece[..count]);
+            receive.from += count;
+            piece.drain(..count);
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+            if receive.until.is_none() && chance.one_in(2) {
+                break;
+            }
+        }
+        let count = receive.from - receive.start;
+        let is_filled = match receive.until {
+            Some(until) => receive.from == until,
+            None => count > 0,
+        };
+        let is_broken = self.pieces.is_empty() && self.broken_at.is_some_and(|at| at <= now);
+        if !is_filled && !is_broken {
+            return false;
+        }
+        let Receive { token, buffer, .. } = self.receive.take().expect("just looked at");
+        let reset = is_broken && count == 0 && chance.one_in(2);
+        let result = if reset { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(count) };
+        operations.finish(token, Completed::new(result, buffer));
+        true
+    }
+}

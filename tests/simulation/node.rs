@@ -1,0 +1,347 @@
+//! One daemon from its start to its end: the hot thread's stages, the publisher and the control
+//! thread, each with the time of its next turn.
+
+use crate::answers::TOPIC;
+use crate::chance::{Chance, Fault};
+use crate::control::{self, Control};
+use crate::disk::HostDisk;
+use crate::game::EPOCH_MS;
+use crate::keeping::Keeping;
+use crate::line::{Late, Line};
+use crate::mutation::Mutation;
+use crate::network::Network;
+use crate::producer::SimProducer;
+use crate::surroundings::Surroundings;
+use huntd::consumer::{self, GroupProtocol};
+use huntd::engine::refusal::Refusal;
+use huntd::hot::{self, Stages};
+use huntd::metrics::Metrics;
+use huntd::progress::Progress;
+use huntd::publisher;
+use huntd::publisher::bell::Bell;
+use huntd::publisher::frame::{Format, Frame};
+use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
+use huntd::queue::{Receiver, Sender, bounded};
+use huntd::runtime::driver::Driver;
+use std::cell::RefCell;
+use std::fs::File;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+/// The threads of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    Hot,
+    Publisher,
+    Control,
+    Keeper,
+    /// librdkafka's: what was handed to it lands.
+    Wire,
+}
+
+const THREADS: [Thread; 5] =
+    [Thread::Hot, Thread::Publisher, Thread::Control, Thread::Keeper, Thread::Wire];
+
+/// A daemon.
+pub(crate) struct Node {
+    /// Its name in the group: the number of daemons before it.
+    pub(crate) name: u64,
+    driver: Rc<Driver>,
+    stages: Stages,
+    network: Network,
+    publisher: Publisher<SimProducer<Sent>>,
+    pub(crate) line: Rc<RefCell<Line>>,
+    pub(crate) control: Control,
+    pub(crate) keeping: Keeping,
+    pub(crate) progress: Arc<Progress>,
+    outbox: Sender<publisher::Outgoing>,
+    frames: usize,
+    /// When each thread has its next turn.
+    next: [u64; THREADS.len()],
+    /// Stopped by a signal, and continued at this time.
+    pub(crate) paused_until: u64,
+}
+
+/// What all daemons of a simulation share.
+pub(crate) struct Common {
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) nothing: Rc<File>,
+    pub(crate) base: Instant,
+    pub(crate) is_traced: bool,
+}
+
+impl Node {
+    pub(crate) fn start(
+        chance: &mut Chance,
+        common: &Common,
+        (name, host): (u64, usize),
+        disk: &HostDisk,
+        mutation: Mutation,
+        now: u64,
+    ) -> Node {
+        let (commands, hot_commands) = bounded(64);
+        let (hot_notices, notices) = bounded(64);
+        let (hot_reports, reports) = bounded(16);
+        let (resolved, hot_resolved) = bounded(16);
+        let (orders, publisher_orders) = bounded(64);
+        let (publisher_failures, failures) = bounded(64);
+        let (publisher_jumps, jumps) = bounded(64);
+        let (outbox, inbox) = bounded(2048);
+        let frames = chance.between(2, 6) as usize;
+        let (free_frames, hot_free_frames) = recycled_frames(frames);
+        let metrics = Arc::new(metrics(chance));
+        let progress = Arc::new(Progress::new());
+        let driver = Driver::new(common.base + Duration::from_micros(now));
+        let frames_per_shard = chance.between(2, 8);
+        let (bell, kept) = (common.bell.clone(), progress.clone());
+        let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
+        let hot = hot::Ends {
+            consumer: consumer_options(chance),
+            bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
+            queue_blocks: chance.between(1, 8) as usize,
+            linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
+            frames_per_shard,
+            bytes_max: chance.pick(&[5_000_000, 50_000_000]),
+            commands: hot_commands,
+            notices: hot_notices,
+            reports: hot_reports,
+            resolved: hot_resolved,
+            outbox: outbox.clone(),
+            free_frames: hot_free_frames,
+            bell: common.bell.clone(),
+            keeper: Some(keeper),
+            progress: progress.clone(),
+            metrics: metrics.clone(),
+        };
+        let (bell, keeper_bell) = (common.bell.clone(), common.bell.clone());
+        #[rustfmt::skip]
+        let ends = publisher::Ends {
+            inbox, free_frames, orders: publisher_orders, failures: publisher_failures,
+            jumps: publisher_jumps, gates, keeper_bell, bell,
+        };
+        let line = Rc::new(RefCell::new(Line::new(mutation)));
+        let producer = SimProducer::new(line.clone());
+        let options = publisher_options(frames_per_shard as usize, chance);
+        let publisher = Publisher::new(options, ends, progress.clone(), metrics, producer);
+        let kept = progress.clone();
+        #[rustfmt::skip]
+        let ends = control::Ends {
+            commands, notices, reports, resolved, orders, failures, jumps, progress: kept,
+        };
+        Node {
+            name,
+            stages: Stages::new(&driver, hot),
+            driver,
+            network: Network::new(common),
+            publisher,
+            line,
+            control: Control::new((name, host), ends, mutation),
+            keeping,
+            progress,
+            outbox,
+            frames,
+            next: [now; THREADS.len()],
+            paused_until: 0,
+        }
+    }
+
+    /// The thread whose turn comes next, and when.
+    pub(crate) fn next(&self) -> (u64, Thread) {
+        let mut earliest = (u64::MAX, Thread::Wire);
+        for thread in THREADS {
+            let at = self.next[thread as usize];
+            // What left the process goes on without it.
+            let at = if thread == Thread::Wire { at } else { at.max(self.paused_until) };
+            if at < earliest.0 {
+                earliest = (at, thread);
+            }
+        }
+        earliest
+    }
+
+    pub(crate) fn turn(&mut self, thread: Thread, around: &mut Surroundings<'_>) {
+        match thread {
+            Thread::Hot => self.turn_hot(around),
+            Thread::Publisher => self.turn_publisher(around),
+            Thread::Control => {
+                self.control.turn(around);
+                let acquired = self.control.acquired.iter();
+                self.keeping.begins.extend(
+                    acquired.filter_map(|(partition, came)| Some((*partition, came.ok()?))),
+                );
+                let soon = around.now + around.chance.between(1, 500);
+                self.next[Thread::Hot as usize] = self.next[Thread::Hot as usize].min(soon);
+                self.next[Thread::Control as usize] = match self.control.is_busy() {
+                    true => around.now + around.chance.between(10, 2_000),
+                    false => around.now + around.chance.between(5_000, 80_000),
+                };
+            }
+            Thread::Keeper => {
+                self.keeping.turn(around);
+                self.next[Thread::Keeper as usize] = match self.keeping.has_work() {
+                    true => around.now + around.chance.delay_us(),
+                    false => around.now + 500_000,
+                };
+            }
+            Thread::Wire => {
+                let line = &mut *self.line.borrow_mut();
+                line.land(around.broker, around.chance, around.late, around.now);
+                self.next[Thread::Wire as usize] = match line.on_the_way() {
+                    0 => u64::MAX,
+                    _ => around.now + around.chance.between(50, 3_000),
+                };
+            }
+        }
+    }
+
+    fn turn_hot(&mut self, around: &mut Surroundings<'_>) {
+        let now = around.now;
+        let operations = self.driver.operations().clone();
+        self.driver.begin_turn(around.instant());
+        self.network.deliver(&operations, around.broker, around.chance, now);
+        let mut context = Context::from_waker(Waker::noop());
+        let turned = self.stages.turn(&mut context);
+        assert!(turned.is_pending(), "the control thread is there");
+        self.network.take_orders(&operations, around.chance, now);
+        let rest = self.driver.rest();
+        let next = if rest.try_park() {
+            let deadline =
+                self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
+            let earliest = [deadline, self.network.next_at()].into_iter().flatten().min();
+            earliest.unwrap_or(now + 100_000).clamp(now + 1, now + 100_000)
+        } else {
+            now + 1
+        };
+        rest.end();
+        self.next[Thread::Hot as usize] = next + around.chance.below(20);
+        if !self.outbox.is_empty() {
+            self.wake(Thread::Publisher, now + around.chance.between(1, 1_000));
+        }
+        self.wake_keeper(around);
+    }
+
+    fn wake_keeper(&mut self, around: &mut Surroundings<'_>) {
+        if self.keeping.has_work() {
+            let at = around.now + around.chance.delay_us();
+            self.wake(Thread::Keeper, at);
+        }
+    }
+
+    fn turn_publisher(&mut self, around: &mut Surroundings<'_>) {
+        let now = around.now;
+        {
+            let line = &mut *self.line.borrow_mut();
+            line.now = now;
+            line.room = match around.chance.strikes(Fault::ProducerFull) {
+                true => around.chance.below(2) as usize,
+                false => 1_000,
+            };
+            if around.chance.strikes(Fault::ProducerFatal) {
+                line.abandon(around.chance, around.late);
+                line.fatal = Some("the simulator says so".to_owned());
+            }
+        }
+        let time = Time { now: around.instant(), now_us: EPOCH_MS * 1000 + now as i64 };
+        let turned = self.publisher.turn(time);
+        let inbox = turned.expect("nothing that a publisher ends of is simulated");
+        let on_the_way = self.line.borrow().on_the_way();
+        self.next[Thread::Publisher as usize] = now
+            + match inbox {
+                Inbox::Full | Inbox::Stuck => around.chance.between(1, 1_000),
+                Inbox::Empty if on_the_way > 0 => around.chance.between(100, 2_000),
+                Inbox::Empty => 100_000,
+                Inbox::Ended => unreachable!("the hot thread is there"),
+            };
+        if on_the_way > 0 {
+            self.wake(Thread::Wire, now + around.chance.between(1, 1_000));
+            self.wake(Thread::Hot, now + around.chance.between(1, 1_000));
+        }
+        self.wake_keeper(around);
+    }
+
+    /// The thread has its next turn at this time or before.
+    pub(crate) fn wake(&mut self, thread: Thread, at: u64) {
+        let next = &mut self.next[thread as usize];
+        *next = (*next).min(at);
+    }
+
+    /// Records came into the input: a Fetch that waited for them is answered.
+    pub(crate) fn notice_records(&mut self, at: u64) {
+        if self.network.waits_for_records() {
+            self.wake(Thread::Hot, at);
+        }
+    }
+
+    /// Whether a bound is broken: what it may hold is known beforehand.
+    pub(crate) fn check_bounds(&self) -> Result<(), String> {
+        let on_the_way = self.line.borrow().on_the_way();
+        // Frames are copied by the producer, so that each shard may have some there.
+        if self.outbox.len() > 256 || on_the_way > 512 || self.frames > 6 {
+            return Err(format!("{} in the outbox, {on_the_way} on the way", self.outbox.len()));
+        }
+        Ok(())
+    }
+
+    /// The process is gone, at once. What had left it may land all the same.
+    pub(crate) fn die(self, chance: &mut Chance, late: &mut Vec<Late>, now: u64) {
+        let line = &mut *self.line.borrow_mut();
+        line.now = now;
+        line.abandon(chance, late);
+        self.control.die(late);
+    }
+}
+
+fn recycled_frames(count: usize) -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
+    let (frames, free_frames) = bounded(count);
+    for _ in 0..count {
+        assert!(frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
+    }
+    (frames, free_frames)
+}
+
+/// An engine fails at a refusal that its metrics have no place for: the way in which a simulated
+/// record is poison.
+fn metrics(chance: &mut Chance) -> Metrics {
+    let is_poisoned = chance.is_on(Fault::Poison) && !chance.one_in(8);
+    let known = if is_poisoned { Refusal::SameZone as usize } else { Refusal::NAMES.len() };
+    Metrics::with_reasons(&Refusal::NAMES[..known], &[])
+}
+
+fn consumer_options(chance: &mut Chance) -> consumer::Options {
+    let bytes_max = chance.pick(&[300, 2_000, 30_000]) as usize;
+    consumer::Options {
+        brokers: vec!["10.0.0.1:9092".to_owned()],
+        client_id: "huntd".to_owned(),
+        input_topic: TOPIC.to_owned(),
+        group: "huntd".to_owned(),
+        group_instance_id: None,
+        group_protocol: GroupProtocol::Classic,
+        session_timeout_ms: 6_000,
+        connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
+        fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
+        fetch_bytes_max: 2 * bytes_max,
+        partition_bytes_max: bytes_max,
+        receive_buffer_bytes: 128 * 1024,
+        batch_bytes_max: 64 * 1024,
+        read_committed: true,
+    }
+}
+
+fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher::Options {
+    publisher::Options {
+        brokers: vec!["10.0.0.1:9092".to_owned()],
+        client_id: "huntd".to_owned(),
+        input_topic: TOPIC.to_owned(),
+        output_topic: "updates".to_owned(),
+        dead_letter_topic: "letters".to_owned(),
+        format: Format::Binary,
+        linger_us_max: 0,
+        compression: huntd::publisher::frame::Compression::None,
+        frames_per_shard,
+        queue_kbytes_max: 1024,
+        carry_players: true,
+        tick_every_ms: chance.pick(&[0, 1_000, 1_000]) as u32,
+    }
+}

@@ -1,0 +1,85 @@
+//! The publisher's producer: hands records to a line, and tells what the line tells.
+
+use crate::answers::TOPIC;
+use crate::line::{Lane, Line};
+use huntd::publisher::Options;
+use huntd::publisher::dead_letter::DeadLetter;
+use huntd::publisher::producer::{Delivery, Failure, Produce, ProducerError, SendError};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A producer without a Kafka.
+pub(crate) struct SimProducer<T> {
+    line: Rc<RefCell<Line>>,
+    receipts: RefCell<BTreeMap<u64, T>>,
+}
+
+impl<T> SimProducer<T> {
+    pub(crate) fn new(line: Rc<RefCell<Line>>) -> SimProducer<T> {
+        SimProducer { line, receipts: RefCell::default() }
+    }
+
+    fn hand_over(&self, lane: Lane, bytes: Vec<u8>, receipt: T) -> Result<(), SendError> {
+        let id = self.line.borrow_mut().take(lane, bytes).ok_or(SendError::Full)?;
+        self.receipts.borrow_mut().insert(id, receipt);
+        Ok(())
+    }
+}
+
+impl<T> Produce<T> for SimProducer<T> {
+    fn send(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        bytes: &[u8],
+        receipt: T,
+    ) -> Result<(), SendError> {
+        let lane = match topic {
+            TOPIC => Lane::Input(partition),
+            _ => Lane::Output(partition),
+        };
+        self.hand_over(lane, bytes.to_vec(), receipt)
+    }
+
+    fn send_dead_letter(
+        &mut self,
+        _topic: &str,
+        input_topic: &str,
+        letter: &DeadLetter,
+        receipt: T,
+    ) -> Result<(), SendError> {
+        self.hand_over(Lane::Letters, letter.place(input_topic).into_bytes(), receipt)
+    }
+
+    fn poll(&self, _wait_max: Duration) {}
+
+    fn next_delivery(&mut self) -> Option<Delivery<T>> {
+        loop {
+            let told = self.line.borrow_mut().next_told()?;
+            // Of what was given up before, nothing is heard any more.
+            let Some(receipt) = self.receipts.get_mut().remove(&told.id) else { continue };
+            let (offset, failure) = match told.result {
+                Ok(offset) => (offset, None),
+                Err(failure) => (-1, Some(failure)),
+            };
+            return Some(Delivery { receipt, offset, failure });
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.receipts.borrow().len()
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.line.borrow_mut().fatal.take()
+    }
+
+    fn replace(&mut self, _options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
+        let given_up = std::mem::take(self.receipts.get_mut()).into_values();
+        let failure = Failure { sentence: "given up".to_owned(), is_too_large: false };
+        let delivery = |receipt| Delivery { receipt, offset: -1, failure: Some(failure.clone()) };
+        Ok(given_up.map(delivery).collect())
+    }
+}

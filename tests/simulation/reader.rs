@@ -1,0 +1,180 @@
+//! Readers of the output, and the pure replay that they are held against.
+
+use crate::broker::{InputLog, OutputLog};
+use crate::chance::{Chance, Sight};
+use crate::game::Record;
+use crate::mutation::Mutation;
+use huntd::decoder::{Decoder, Origin};
+use huntd::engine::Shard;
+use huntd::engine::rules::Rules;
+use huntd::engine::update::{Update, Updates};
+use huntd::publisher::encode::decode_frame;
+use huntd::publisher::frame::{Chain, FrameKind};
+use huntd::recovery::mark::Mark;
+use huntd::recovery::reader::{Reader, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A reader that follows one output partition.
+pub(crate) struct Follower {
+    reader: Reader,
+    /// The output offset that is read next.
+    pub(crate) next: i64,
+    /// Number of the first update in `accepted`.
+    first: u64,
+    accepted: Vec<Update>,
+    /// The highest epoch of a fence so far, kept apart from the reader.
+    fenced: u64,
+    pub(crate) skips: BTreeSet<i64>,
+    /// Where the reader stood before each record.
+    pub(crate) marks: Vec<Mark>,
+    mutation: Mutation,
+}
+
+impl Follower {
+    /// A reader from the log's start on.
+    pub(crate) fn new(mutation: Mutation) -> Follower {
+        Follower::from(Reader::new(), 0, mutation)
+    }
+
+    fn from(reader: Reader, next: i64, mutation: Mutation) -> Follower {
+        Follower {
+            first: reader.position().next_update,
+            fenced: reader.position().epoch,
+            reader,
+            next,
+            accepted: Vec::new(),
+            skips: BTreeSet::new(),
+            marks: Vec::new(),
+            mutation,
+        }
+    }
+
+    /// A reader that joins at this record, if it is one to join at.
+    pub(crate) fn join(log: &OutputLog, at: i64, mutation: Mutation) -> Option<Follower> {
+        let (header, _) = decode_frame(&log.records[at as usize]).ok()?;
+        Some(Follower::from(Reader::join(&header)?, at + 1, mutation))
+    }
+
+    /// Reads what has come.
+    pub(crate) fn follow(&mut self, log: &OutputLog, chance: &mut Chance) -> Result<(), String> {
+        while self.next < log.end() {
+            let bytes = &log.records[self.next as usize];
+            self.marks.push(Mark::new(self.next, self.reader.position()));
+            self.take(bytes, chance)
+                .map_err(|what| format!("output offset {}: {what}", self.next))?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8], chance: &mut Chance) -> Result<(), String> {
+        let (mut header, updates) = decode_frame(bytes).map_err(|error| format!("{error:?}"))?;
+        let (epoch, position) = (header.epoch, self.reader.position());
+        if header.kind == FrameKind::Fence {
+            self.fenced = self.fenced.max(epoch);
+            if header.next_offset >= 0 {
+                chance.see(Sight::FenceRepeated);
+            }
+        } else if self.mutation == Mutation::AnyEpoch {
+            header.epoch = header.epoch.max(position.epoch);
+        }
+        match self.reader.fold(&header, &updates) {
+            Verdict::Accepted { from } => {
+                if epoch < self.fenced {
+                    return Err(format!("a frame of epoch {epoch} counts after {}", self.fenced));
+                }
+                self.accepted.extend_from_slice(&updates[from..]);
+            }
+            Verdict::Halt => return Err("the chain does not match".to_owned()),
+            Verdict::Skip { offset } => {
+                self.skips.insert(offset);
+                chance.see(Sight::RecordSkipped);
+            }
+            Verdict::Stale => chance.see(Sight::FramesStale),
+            Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
+            Verdict::Gap { .. } => chance.see(Sight::FramesGap),
+            Verdict::Progress | Verdict::Fence | Verdict::Genesis => {}
+        }
+        Ok(())
+    }
+
+    /// Where the reader stands.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark::new(self.next, self.reader.position())
+    }
+
+    /// Whether what was accepted is what the replay makes from there on; not all of it has to be
+    /// there.
+    pub(crate) fn agrees(&self, replay: &Replay) -> Result<(), String> {
+        let end = self.first as usize + self.accepted.len();
+        let Some(wanted) = replay.updates.get(self.first as usize..end) else {
+            return Err(format!("{end} updates, and the replay makes {}", replay.updates.len()));
+        };
+        let differs = wanted.iter().zip(&self.accepted).position(|(a, b)| a.words() != b.words());
+        match differs {
+            Some(at) => Err(format!("update {} is not the replay's", self.first as usize + at)),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a replay of the input's beginning alone.
+    pub(crate) fn agrees_as_far(&self, replay: &Replay) -> Result<(), String> {
+        let pairs = replay.updates.iter().zip(&self.accepted);
+        match pairs.into_iter().position(|(a, b)| a.words() != b.words()) {
+            Some(at) => Err(format!("update {at} is not the replay's")),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn next_update(&self) -> u64 {
+        self.first + self.accepted.len() as u64
+    }
+}
+
+/// What the whole input of a shard makes, played without any of huntd's pipeline.
+pub(crate) struct Replay {
+    pub(crate) updates: Vec<Update>,
+    /// Offsets of the records that are no events, or passed over.
+    pub(crate) letters: BTreeSet<i64>,
+    pub(crate) digest: u64,
+    pub(crate) chain: Chain,
+}
+
+impl Replay {
+    pub(crate) fn of(
+        log: &InputLog,
+        partition: i32,
+        rules: &Arc<Rules>,
+        skips: &BTreeSet<i64>,
+    ) -> Replay {
+        Replay::of_records(&log.records, partition, rules, skips)
+    }
+
+    pub(crate) fn of_records(
+        records: &BTreeMap<i64, Record>,
+        partition: i32,
+        rules: &Arc<Rules>,
+        skips: &BTreeSet<i64>,
+    ) -> Replay {
+        let mut shard = Shard::new(partition as u16, rules.clone());
+        let mut decoder = Decoder::new();
+        let mut updates = Updates::new();
+        let (mut all, mut letters) = (Vec::new(), BTreeSet::new());
+        for (offset, record) in records {
+            let origin = Origin { offset: *offset, time_ms: record.time_ms };
+            match decoder.decode(origin, record.value.as_deref()) {
+                Ok(event) if !skips.contains(offset) => {
+                    shard.apply(&event, &mut updates);
+                    all.extend_from_slice(updates.as_slice());
+                    updates.clear();
+                }
+                _ => {
+                    letters.insert(*offset);
+                }
+            }
+        }
+        let chain = all.iter().fold(Chain::default(), |chain, update| chain.with(update));
+        Replay { updates: all, letters, digest: shard.digest(), chain }
+    }
+}

@@ -1,0 +1,414 @@
+//! A world of two hosts, one cluster and one seed: who has the next turn, and what goes wrong.
+
+use crate::broker::Broker;
+use crate::chance::{Chance, Counts, Fault, Sight};
+use crate::disk::HostDisk;
+use crate::game::{Game, Record};
+use crate::group::Group;
+use crate::line::{Lane, Late, append};
+use crate::mutation::Mutation;
+use crate::node::{Common, Node};
+use crate::reader::Follower;
+use crate::surroundings::{Surroundings, store};
+use huntd::engine::Shard;
+use huntd::engine::rules::Rules;
+use huntd::recovery::poison::Poison;
+use huntd::recovery::refusal::Refusal;
+use huntd::recovery::snapshot::Header;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Hosts, and daemons at once.
+const HOSTS: usize = 2;
+
+/// Simulated time in which everything has to be caught up once faults are off: the longest wait
+/// anywhere is for an answer that never comes, and it may be followed by another.
+const CALM_US_MAX: u64 = 240_000_000;
+
+/// Turns of threads in one simulation: beyond it something turns without end.
+const TURNS_MAX: u64 = 400_000;
+
+/// The simulated world.
+pub(crate) struct Sim {
+    pub(crate) chance: Chance,
+    pub(crate) broker: Broker,
+    group: Group,
+    pub(crate) hosts: Vec<Host>,
+    games: Vec<Game>,
+    pub(crate) followers: Vec<Follower>,
+    late: Vec<Late>,
+    copies: BTreeMap<i32, (Header, Shard)>,
+    pub(crate) rules: Arc<Rules>,
+    common: Common,
+    pub(crate) now: u64,
+    started: u64,
+    pub(crate) is_traced: bool,
+    /// Refusals that shards have met, by partition: the last one.
+    pub(crate) refusals: BTreeMap<i32, Refusal>,
+    /// When the group, the players and the operator have their next turn.
+    next_group: u64,
+    next_input: u64,
+    next_operator: u64,
+    /// Until when things go wrong, and until when players play.
+    chaos_until: u64,
+    turns: u64,
+    /// Snapshots, each with how many dead letters there were when it was stored.
+    pub(crate) snapshots: Vec<(Header, usize)>,
+    pub(crate) mutation: Mutation,
+}
+
+/// A host: what lasts longer than its daemon.
+pub(crate) struct Host {
+    pub(crate) disk: HostDisk,
+    poison: Poison,
+    pub(crate) node: Option<Node>,
+    start_at: u64,
+    /// Asked to end, and killed at this time.
+    stop_at: Option<u64>,
+}
+
+impl Sim {
+    pub(crate) fn new(seed: u64, rules: Arc<Rules>, common: Common, mutation: Mutation) -> Sim {
+        let mut chance = Chance::new(seed);
+        let partitions = chance.between(1, 2) as usize;
+        let host = |chance: &mut Chance| Host {
+            disk: HostDisk::new(Chance::new(chance.next())),
+            poison: Poison::load(None, crate::answers::TOPIC),
+            node: None,
+            start_at: chance.between(0, 300_000),
+            stop_at: None,
+        };
+        let chaos_us = match chance.below(50) {
+            0 => 13_000_000,
+            1..6 => 3_000_000,
+            6..26 => 1_200_000,
+            _ => 300_000,
+        };
+        Sim {
+            broker: Broker::new(&mut chance, partitions),
+            group: Group::new(&mut chance, partitions as i32),
+            hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
+            games: (0..partitions as u16).map(|zone| Game::new(zone, partitions as u16)).collect(),
+            followers: (0..partitions).map(|_| Follower::new(mutation)).collect(),
+            late: Vec::new(),
+            copies: BTreeMap::new(),
+            rules,
+            is_traced: common.is_traced,
+            common,
+            mutation,
+            now: 0,
+            started: 0,
+            refusals: BTreeMap::new(),
+            next_group: 0,
+            next_input: 0,
+            next_operator: 1_000_000,
+            chaos_until: chaos_us,
+            turns: 0,
+            snapshots: Vec::new(),
+            chance,
+        }
+    }
+
+    /// Runs to the end, and says what is wrong.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        while self.now < self.chaos_until {
+            self.step()?;
+        }
+        self.calm_down();
+        let end = self.now + CALM_US_MAX;
+        while !self.is_caught_up() {
+            if self.now > end {
+                return Err(self.stuck());
+            }
+            self.step()?;
+        }
+        self.check_end()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.chance.counts.clone();
+        self.hosts.iter().for_each(|host| counts.add(&host.disk.counts()));
+        counts
+    }
+
+    /// From here on nothing goes wrong.
+    fn calm_down(&mut self) {
+        self.trace("faults stop");
+        self.chance.stop_faults();
+        for host in &mut self.hosts {
+            host.disk.stop_faults();
+            host.start_at = host.start_at.min(self.now + 1_000_000);
+            if let Some(node) = &mut host.node {
+                node.paused_until = node.paused_until.min(self.now);
+            }
+        }
+    }
+
+    fn trace(&self, line: &str) {
+        if self.is_traced {
+            println!("{:>12} {line}", self.now);
+        }
+    }
+
+    /// Whoever's time comes first has a turn.
+    fn step(&mut self) -> Result<(), String> {
+        self.turns += 1;
+        if self.turns > TURNS_MAX {
+            return Err("threads turn without end".to_owned());
+        }
+        let (mut at, mut who) = (self.next_world(), None);
+        for (host, state) in self.hosts.iter().enumerate() {
+            if let Some((earlier, thread)) = state.node.as_ref().map(Node::next)
+                && earlier < at
+            {
+                (at, who) = (earlier, Some((host, thread)));
+            }
+        }
+        self.now = self.now.max(at);
+        match who {
+            Some((host, thread)) => self.turn(host, thread)?,
+            None => self.turn_world(),
+        }
+        self.strike();
+        self.follow()
+    }
+
+    fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
+        let Sim {
+            chance, broker, group, hosts, late, copies, rules, common, now, is_traced, ..
+        } = self;
+        let Host { disk, poison, node, .. } = &mut hosts[host];
+        let node = node.as_mut().expect("it has a turn");
+        let line = node.line.clone();
+        let mut around = Surroundings {
+            chance,
+            broker,
+            group,
+            late,
+            line: &line,
+            poison,
+            disk,
+            copies,
+            rules,
+            base: common.base,
+            now: *now,
+            is_traced: *is_traced,
+        };
+        node.turn(thread, &mut around);
+        for (partition, came) in node.control.acquired.drain(..) {
+            match came {
+                Ok(_) => self.refusals.remove(&partition),
+                Err(refusal) => self.refusals.insert(partition, refusal),
+            };
+        }
+        let stored = std::mem::take(&mut node.keeping.stored);
+        if self.turns.is_multiple_of(16) {
+            node.check_bounds()?;
+        }
+        stored.into_iter().try_for_each(|header| self.check_snapshot(header))
+    }
+
+    fn next_world(&self) -> u64 {
+        let mut at = self.next_group.min(self.next_input).min(self.next_operator);
+        for host in &self.hosts {
+            match host.node {
+                Some(_) => at = at.min(host.stop_at.unwrap_or(u64::MAX)),
+                None => at = at.min(host.start_at),
+            }
+        }
+        self.late.iter().fold(at, |at, late| at.min(late.at))
+    }
+
+    fn turn_world(&mut self) {
+        let now = self.now;
+        while let Some(at) = self.late.iter().position(|late| late.at <= now) {
+            let late = self.late.remove(at);
+            self.chance.see(Sight::ZombieWrote);
+            append(&mut self.broker, &late.sent, now);
+        }
+        for host in 0..HOSTS {
+            if self.hosts[host].node.is_none() && self.hosts[host].start_at <= now {
+                self.start(host);
+            }
+            self.go_on_stopping(host);
+        }
+        if self.next_group <= now {
+            self.group.turn(&mut self.chance, now);
+            self.next_group = now + self.chance.between(2_000, 60_000);
+        }
+        if self.next_input <= now {
+            self.play();
+        }
+        if self.next_operator <= now {
+            self.next_operator = now + 1_000_000;
+            self.operate();
+        }
+    }
+
+    fn start(&mut self, host: usize) {
+        self.started += 1;
+        let Sim { chance, common, started, hosts, mutation, now, .. } = self;
+        let node =
+            Node::start(chance, common, (*started, host), &hosts[host].disk, *mutation, *now);
+        self.trace(&format!("host {host} starts node {}", node.name));
+        self.hosts[host].node = Some(node);
+    }
+
+    fn go_on_stopping(&mut self, host: usize) {
+        let Host { node, stop_at, .. } = &self.hosts[host];
+        let Some(at) = *stop_at else { return };
+        if at <= self.now || node.as_ref().is_none_or(|node| node.control.has_ended()) {
+            self.end(host);
+        }
+    }
+
+    /// The daemon of a host is gone.
+    fn end(&mut self, host: usize) {
+        let down_us = self.chance.pick(&[1_000, 100_000, 1_500_000]);
+        let Host { node, stop_at, start_at, .. } = &mut self.hosts[host];
+        (*stop_at, *start_at) = (None, self.now + down_us);
+        if let Some(node) = node.take() {
+            if self.is_traced {
+                println!("{:>12} node {} ends", self.now, node.name);
+            }
+            node.die(&mut self.chance, &mut self.late, self.now);
+        }
+    }
+
+    /// Players write to the input, as long as there is chaos.
+    fn play(&mut self) {
+        let now = self.now;
+        self.next_input = now + self.chance.pick(&[5_000, 50_000, 200_000]);
+        if now >= self.chaos_until {
+            self.next_input = u64::MAX;
+        }
+        let partition = self.chance.below(self.games.len() as u64) as usize;
+        let most = if self.chance.strikes_of(Fault::Burst, 5) { 60 } else { 5 };
+        let records: Vec<Record> = (0..self.chance.between(1, most))
+            .map(|_| self.games[partition].record(&mut self.chance, now))
+            .collect();
+        self.broker.inputs[partition].append(&mut self.chance, &records);
+        self.broker.changes += 1;
+        for host in &mut self.hosts {
+            if let Some(node) = &mut host.node {
+                node.notice_records(now + self.chance.between(1, 2_000));
+            }
+        }
+    }
+
+    /// The operator restarts a daemon of which a shard has halted.
+    fn operate(&mut self) {
+        for host in 0..HOSTS {
+            let node = self.hosts[host].node.as_ref();
+            let is_needed = node.is_some_and(|node| node.control.needs_operator());
+            if is_needed && self.hosts[host].stop_at.is_none() {
+                self.chance.see(Sight::OperatorRestarted);
+                self.stop(host);
+            }
+        }
+    }
+
+    fn stop(&mut self, host: usize) {
+        let now = self.now;
+        let Sim { chance, broker, group, hosts, late, copies, rules, common, is_traced, .. } = self;
+        let Host { disk, poison, node, stop_at, .. } = &mut hosts[host];
+        let Some(node) = node else { return };
+        *stop_at = Some(now + 4_000_000);
+        let line = node.line.clone();
+        let base = common.base;
+        let is_traced = *is_traced;
+        let mut around = Surroundings {
+            chance,
+            broker,
+            group,
+            late,
+            line: &line,
+            poison,
+            disk,
+            copies,
+            rules,
+            base,
+            now,
+            is_traced,
+        };
+        node.control.stop(&mut around);
+    }
+
+    /// What goes wrong at any time.
+    fn strike(&mut self) {
+        let host = self.chance.below(HOSTS as u64) as usize;
+        if self.hosts[host].node.is_some() {
+            self.strike_daemon(host);
+        }
+        if self.chance.one_in(16) {
+            self.strike_logs();
+        }
+    }
+
+    fn strike_daemon(&mut self, host: usize) {
+        // There are some thousand turns in a simulation.
+        if !self.chance.one_in(8) {
+            return;
+        }
+        if self.chance.strikes(Fault::Kill) {
+            if self.hosts[host].node.as_ref().is_some_and(|node| node.keeping.is_writing) {
+                self.chance.counts.faults[Fault::KillWhileWriting as usize] += 1;
+            }
+            self.end(host);
+            if self.chance.one_in(2) {
+                self.hosts[host].disk.lose_power();
+            }
+        } else if self.chance.strikes(Fault::Pause) {
+            let pause_us = self.chance.pick(&[10_000, 1_000_000, 8_000_000]);
+            let until = self.now + pause_us;
+            self.hosts[host].node.as_mut().expect("just looked").paused_until = until;
+            self.trace(&format!("host {host} pauses until {until}"));
+        } else if self.chance.strikes(Fault::Stop) && self.hosts[host].stop_at.is_none() {
+            self.stop(host);
+        }
+    }
+
+    fn strike_logs(&mut self) {
+        let partition = self.chance.below(self.broker.inputs.len() as u64) as usize;
+        let Broker { inputs, outputs, changes, .. } = &mut self.broker;
+        let (input, output) = (&mut inputs[partition], &mut outputs[partition]);
+        if self.chance.strikes(Fault::LeaderMoves) {
+            input.elect(1 + input.leader % crate::broker::BROKERS);
+            *changes += 1;
+        }
+        if self.chance.strikes(Fault::LogTruncated) && self.chance.one_in(4) {
+            input.truncate(self.chance.between(1, 2) as usize);
+            *changes += 1;
+        }
+        // A shard that has published nothing begins where its input begins.
+        let is_begun = self.followers[partition].mark().next_update > 0;
+        if is_begun && self.chance.strikes(Fault::InputRetained) {
+            // Retention deletes whole batches, and mostly what nobody needs any more.
+            let kept = self.hosts.iter().map(|host| {
+                let newest = store(&host.disk).candidates(partition as i32).into_iter().next();
+                newest.map_or(0, |header| header.next_offset)
+            });
+            let needed = kept.min().expect("there are hosts");
+            let all = self.chance.one_in(8);
+            input.retain_from(if all { input.end } else { needed });
+        }
+        if self.chance.strikes(Fault::OutputRetained) {
+            let upto = self.chance.below(output.end() as u64 + 1) as i64;
+            output.start = output.start.max(upto - 20);
+        }
+    }
+
+    fn follow(&mut self) -> Result<(), String> {
+        for (partition, follower) in self.followers.iter_mut().enumerate() {
+            let output = &self.broker.outputs[partition];
+            let followed = follower.follow(output, &mut self.chance);
+            followed.map_err(|what| format!("partition {partition}: {what}"))?;
+        }
+        Ok(())
+    }
+
+    /// Records on their way to nobody's knowledge.
+    pub(crate) fn late_outputs(&self) -> usize {
+        self.late.iter().filter(|late| matches!(late.sent.lane, Lane::Output(_))).count()
+    }
+}

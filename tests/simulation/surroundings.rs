@@ -1,0 +1,133 @@
+//! What a daemon's threads find around them, for one turn.
+
+use crate::answers::{Answer, TOPIC};
+use crate::broker::Broker;
+use crate::chance::Chance;
+use crate::disk::HostDisk;
+use crate::group::Group;
+use crate::line::{Late, Line};
+use crate::mutation::Mutation;
+use huntd::consumer::log_offsets::{LogEnd, list_offsets_request, parse_list_offsets};
+use huntd::consumer::message::Envelope;
+use huntd::engine::Shard;
+use huntd::engine::rules::Rules;
+use huntd::recovery::acquire::{Bounds, Candidate};
+use huntd::recovery::fold::Start;
+use huntd::recovery::poison::Poison;
+use huntd::recovery::slots::Store;
+use huntd::recovery::snapshot::{Header, Origin};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The world outside one daemon.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) chance: &'a mut Chance,
+    pub(crate) broker: &'a mut Broker,
+    pub(crate) group: &'a mut Group,
+    pub(crate) late: &'a mut Vec<Late>,
+    pub(crate) line: &'a RefCell<Line>,
+    pub(crate) poison: &'a mut Poison,
+    pub(crate) disk: &'a HostDisk,
+    /// What the topic for snapshots has of each shard, for other hosts.
+    pub(crate) copies: &'a mut BTreeMap<i32, (Header, Shard)>,
+    pub(crate) rules: &'a Arc<Rules>,
+    pub(crate) base: Instant,
+    /// Microseconds since the simulation's start.
+    pub(crate) now: u64,
+    pub(crate) is_traced: bool,
+}
+
+impl Surroundings<'_> {
+    pub(crate) fn instant(&self) -> Instant {
+        self.base + Duration::from_micros(self.now)
+    }
+
+    pub(crate) fn trace(&self, line: impl FnOnce() -> String) {
+        if self.is_traced {
+            println!("{:>12} {}", self.now, line());
+        }
+    }
+
+    /// Where a partition's logs begin and end. The input's are asked for as a client would.
+    pub(crate) fn bounds(&mut self, partition: i32) -> Bounds {
+        let version = self.chance.between(1, 6) as i16;
+        let input_start = self.list_offset(partition, LogEnd::Earliest, version);
+        let input_end = self.list_offset(partition, LogEnd::Latest, version);
+        let output = &self.broker.outputs[partition as usize];
+        Bounds { input_start, input_end, output_start: output.start, output_end: output.end() }
+    }
+
+    fn list_offset(&mut self, partition: i32, end: LogEnd, version: i16) -> i64 {
+        let (correlation_id, mut request) = (5, Vec::new());
+        let envelope = Envelope { version, correlation_id, client_id: "huntd" };
+        list_offsets_request(envelope, TOPIC, &[(partition, -1)], end, true, &mut request);
+        let Answer::Bytes(answer) = self.broker.answer(self.chance, 1, &request[4..], true) else {
+            unreachable!("only a Fetch is held back");
+        };
+        let listed = parse_list_offsets(&answer[4..], version, correlation_id);
+        listed.expect("nothing happens to these bytes")[0].offset
+    }
+
+    /// The snapshots of this host, newest first.
+    pub(crate) fn here(&self, partition: i32, damaged: &BTreeSet<u64>) -> Vec<Place> {
+        let mut headers = store(self.disk).candidates(partition);
+        headers.retain(|header| !damaged.contains(&header.id()));
+        headers.into_iter().map(Place::Here).collect()
+    }
+
+    /// The same with the newest copy of other hosts' snapshots.
+    pub(crate) fn everywhere(&self, partition: i32, damaged: &BTreeSet<u64>) -> Vec<Place> {
+        let mut places = self.here(partition, damaged);
+        let copy = self.copies.get(&partition);
+        places.extend(
+            copy.map(|(header, shard)| Place::Copied(header.clone(), Box::new(shard.clone()))),
+        );
+        places.sort_by_key(|place| std::cmp::Reverse(place.header().next_offset));
+        places
+    }
+
+    /// The state that lies there, if it can be read.
+    pub(crate) fn load(&self, place: &Place) -> Option<Box<Shard>> {
+        match place {
+            Place::Here(header) => store(self.disk).load(header, self.rules.clone()).ok(),
+            Place::Copied(_, shard) => Some(shard.clone()),
+        }
+    }
+}
+
+/// Where a state lies that a shard may start from.
+pub(crate) enum Place {
+    Here(Header),
+    Copied(Header, Box<Shard>),
+}
+
+impl Place {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Place::Here(header) | Place::Copied(header, _) => header,
+        }
+    }
+
+    /// The place as an acquisition knows it.
+    pub(crate) fn candidate(&self, mutation: Mutation) -> Candidate {
+        let Header { next_offset, next_update, chain, mark, ruleset, .. } = *self.header();
+        let mut start = Start { next_offset, next_update, chain };
+        if mutation == Mutation::UngatedAndUnfiltered {
+            // It is taken for one that is behind everything, so that it passes.
+            start = Start { next_offset, ..Start::default() };
+        }
+        Candidate { start, mark, ruleset, skips: self.header().skips.clone() }
+    }
+}
+
+/// Snapshots on a host's disk.
+pub(crate) fn store(disk: &HostDisk) -> Store<HostDisk> {
+    let origin = Origin {
+        input_topic: TOPIC.to_owned(),
+        output_topic: "updates".to_owned(),
+        ..Origin::default()
+    };
+    Store::new(disk.clone(), origin, 3)
+}
