@@ -1,10 +1,10 @@
-//! How long a daemon takes to be live again after `kill -9`: 16 zones full of players, a snapshot of
-//! each, and millions of events since then, all of which were published.
+//! How long a daemon takes to be live again after `kill -9`: 16 zones full of players, a snapshot
+//! of each, and millions of events since then, all of which were published.
 //!
-//! Goal: the time from the start of the process until every shard has restored its snapshot, replayed
-//! what follows, and is live. Not a goal: the time until a group gives the partitions to another
-//! host, which is the session's (see `tests/campaign`). The digests after the restart are those of
-//! before, or the bench fails. `--smoke` takes a few players and events.
+//! Goal: the time from the start of the process until every shard has restored its snapshot,
+//! replayed what follows, and is live. Not a goal: the time until a group gives the partitions to
+//! another host, which is the session's (see `tests/campaign`). The digests after the restart are
+//! those of before, or the bench fails. `--smoke` takes a few players and events.
 
 #![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
 #![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
@@ -68,8 +68,8 @@ fn main() {
     let shown: Vec<String> =
         times.iter().map(|time| format!("{:.2}", time.as_secs_f64())).collect();
     report(&format!(
-        "{} players in {PARTITIONS} zones, {} events since their snapshots: live after {} s; digest \
-         {:016x}",
+        "{} players in {PARTITIONS} zones, {} events since their snapshots: live after {} s; \
+         digest {:016x}",
         size.players,
         size.replayed,
         shown.join(", "),

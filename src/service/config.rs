@@ -1,9 +1,13 @@
-//! The configuration: `RawConfig` as written, [`Config`] as checked.
+//! The configuration: `Written` as the file has it, [`Config`] as checked.
 //!
 //! Everything that can be checked without the network is checked here, before the first socket.
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
 use super::settings::{ConfigError, Place, Settings};
+use super::written::{
+    Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenService,
+    WrittenSnapshot,
+};
 use crate::consumer::GroupProtocol;
 use crate::publisher::frame::{Compression, Format};
 use crate::recovery::acquire::Remedy;
@@ -35,100 +39,6 @@ pub struct Config {
     pub service: super::Options,
 }
 
-/// The configuration as written: one field a key, one type a section.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawConfig {
-    kafka: RawKafka,
-    fetch: RawFetch,
-    input: RawInput,
-    queue: RawQueue,
-    publish: RawPublish,
-    snapshot: RawSnapshot,
-    cpu: RawCpu,
-    rules: RawRules,
-    service: RawService,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawKafka {
-    brokers: Vec<String>,
-    client_id: String,
-    group: String,
-    group_instance_id: String,
-    group_protocol: String,
-    session_timeout_ms: i64,
-    input_topic: String,
-    output_topic: String,
-    dead_letter_topic: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawFetch {
-    connections_per_broker: i64,
-    wait_ms_max: i64,
-    bytes_max: i64,
-    partition_bytes_max: i64,
-    receive_buffer_bytes: i64,
-    batch_bytes_max: i64,
-    read_committed: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawInput {
-    tick_every_ms: i64,
-    carry_players: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawQueue {
-    blocks: i64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPublish {
-    format: String,
-    compression: String,
-    linger_us_max: i64,
-    frames_per_shard: i64,
-    queue_kbytes_max: i64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSnapshot {
-    directory: String,
-    every_ms: i64,
-    keep: i64,
-    topic: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCpu {
-    hot_core: String,
-    helper_cores: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawRules {
-    file: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawService {
-    listen: String,
-    log_format: String,
-    log_level: String,
-}
-
 /// Reads a file and the process's environment.
 pub fn load(file: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
@@ -154,7 +64,7 @@ pub fn parse(
             state_directory = first_directory(text);
         }
     }))?;
-    let raw = RawConfig::deserialize(settings.values().clone())
+    let raw = Written::deserialize(settings.values().clone())
         .expect("every layer has the keys and types of the defaults, which a test parses");
     let mut config = Check { settings: &settings }.config(&raw)?;
     config.snapshot.directory = config.snapshot.directory.or(state_directory);
@@ -174,7 +84,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn config(&self, raw: &RawConfig) -> Result<Config, ConfigError> {
+    fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
         self.topics_differ(raw)?;
         Ok(Config {
             consumer: self.consumer(&raw.kafka, &raw.fetch)?,
@@ -192,7 +102,11 @@ impl Check<'_> {
         })
     }
 
-    fn consumer(&self, kafka: &RawKafka, raw: &RawFetch) -> Result<consumer::Options, ConfigError> {
+    fn consumer(
+        &self,
+        kafka: &WrittenKafka,
+        raw: &WrittenFetch,
+    ) -> Result<consumer::Options, ConfigError> {
         let options = consumer::Options {
             brokers: self.brokers(&kafka.brokers)?,
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
@@ -287,9 +201,9 @@ impl Check<'_> {
 
     fn publisher(
         &self,
-        kafka: &RawKafka,
-        raw: &RawPublish,
-        input: &RawInput,
+        kafka: &WrittenKafka,
+        raw: &WrittenPublish,
+        input: &WrittenInput,
     ) -> Result<publisher::Options, ConfigError> {
         let format = self.choice(
             "publish.format",
@@ -337,7 +251,7 @@ impl Check<'_> {
         })
     }
 
-    fn snapshot(&self, raw: &RawSnapshot) -> Result<recovery::Options, ConfigError> {
+    fn snapshot(&self, raw: &WrittenSnapshot) -> Result<recovery::Options, ConfigError> {
         Ok(recovery::Options {
             directory: optional(&raw.directory).map(PathBuf::from),
             every_ms: self.number(
@@ -357,7 +271,7 @@ impl Check<'_> {
         })
     }
 
-    fn runtime(&self, raw: &RawCpu) -> Result<runtime::Options, ConfigError> {
+    fn runtime(&self, raw: &WrittenCpu) -> Result<runtime::Options, ConfigError> {
         let hot_core = match raw.hot_core.as_str() {
             "auto" => None,
             text => Some(text.parse().ok().filter(|core| *core < limits::CORES_MAX).ok_or_else(
@@ -384,7 +298,7 @@ impl Check<'_> {
         Ok(runtime::Options { hot_core, helper_cores, ring_entries: limits::RING_ENTRIES })
     }
 
-    fn service(&self, raw: &RawService) -> Result<super::Options, ConfigError> {
+    fn service(&self, raw: &WrittenService) -> Result<super::Options, ConfigError> {
         let listen: SocketAddr = raw.listen.parse().map_err(|_| {
             let sentence = format!(
                 "= \"{}\": write an IP address and a port, as in \"127.0.0.1:9464\"",
@@ -460,8 +374,8 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    fn topics_differ(&self, raw: &RawConfig) -> Result<(), ConfigError> {
-        let RawConfig { kafka, snapshot, .. } = raw;
+    fn topics_differ(&self, raw: &Written) -> Result<(), ConfigError> {
+        let Written { kafka, snapshot, .. } = raw;
         let mut seen = BTreeSet::from([kafka.input_topic.as_str()]);
         let others = [
             ("kafka", "output_topic", &kafka.output_topic),

@@ -73,8 +73,8 @@ pub fn start(options: &Options) {
     }
 }
 
-/// What is logged. librdkafka tells of every attempt to connect, and of an outage all over again when
-/// it is past; what matters of that, huntd says itself. The rest is for whoever looks closer.
+/// What is logged. librdkafka tells of every attempt to connect, and of an outage all over again
+/// when it is past; what matters of that, huntd says itself. The rest is for who looks closer.
 fn filter(level: Level) -> Targets {
     let own = LevelFilter::from_level(level);
     let librdkafka = if level >= Level::DEBUG { own } else { LevelFilter::OFF };

@@ -10,6 +10,8 @@ pub mod help;
 
 pub mod config;
 
+mod written;
+
 pub mod settings;
 
 pub mod check;

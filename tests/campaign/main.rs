@@ -252,8 +252,8 @@ impl Campaign {
 
     fn print(&self, total: &serde_json::Value) {
         println!(
-            "{} events and {} updates, none lost, none twice, digests equal to a replay's; a reader dropped \
-             {} repeated frames, {} of former owners and {} after gaps",
+            "{} events and {} updates, none lost, none twice, digests equal to a replay's; \
+             a reader dropped {} repeated frames, {} of former owners and {} after gaps",
             total["events"],
             total["updates"],
             self.witness.repeated(),

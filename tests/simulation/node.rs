@@ -97,6 +97,8 @@ impl Node {
         let frames_per_shard = chance.between(2, 8);
         let (bell, kept) = (common.bell.clone(), progress.clone());
         let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
+        let (bell, kept) = (common.bell.clone(), progress.clone());
+        #[rustfmt::skip]
         let hot = hot::Ends {
             consumer: consumer_options(chance),
             bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
@@ -104,16 +106,9 @@ impl Node {
             linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
             frames_per_shard,
             bytes_max: chance.pick(&[5_000_000, 50_000_000]),
-            commands: hot_commands,
-            notices: hot_notices,
-            reports: hot_reports,
-            resolved: hot_resolved,
-            outbox: outbox.clone(),
-            free_frames: hot_free_frames,
-            bell: common.bell.clone(),
-            keeper: Some(keeper),
-            progress: progress.clone(),
-            metrics: metrics.clone(),
+            commands: hot_commands, notices: hot_notices, reports: hot_reports,
+            resolved: hot_resolved, outbox: outbox.clone(), free_frames: hot_free_frames,
+            keeper: Some(keeper), bell, progress: kept, metrics: metrics.clone(),
         };
         let (bell, keeper_bell) = (common.bell.clone(), common.bell.clone());
         #[rustfmt::skip]
