@@ -354,6 +354,14 @@ pub const ANSWER_MS_MAX: u64 = 10_000;
 /// gives it to us: it may not know yet.
 pub const YIELD_MS: u64 = 2_000;
 
+/// How often within [`FENCED_S`] a member joins again under its instance id after the group has
+/// given that to another one. A broker that was killed may do so by itself, and forget the newest
+/// of our own members; two instances that share an id do so without end.
+pub const FENCED_MAX: u32 = 3;
+
+/// Seconds after which such an event is forgotten.
+pub const FENCED_S: u64 = 300;
+
 /// Milliseconds over which a shard has to be refused, where a change of leaders may be the cause,
 /// before it halts.
 pub const REFUSAL_MS_MAX: u64 = 5_000;

@@ -63,16 +63,21 @@ impl Acquiring {
         self.works.is_empty()
     }
 
-    /// Begins to acquire shards, all at once.
-    pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<(), TailError> {
+    /// Begins to acquire shards, all at once, and returns those that have no leader now.
+    pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<Vec<i32>, TailError> {
         let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
         let bounds = self.tail.bounds(&partitions)?;
+        let mut leaderless = Vec::new();
         for brief in briefs {
             let partition = brief.partition;
-            let acquisition = Acquisition::begin(brief, bounds[&partition]);
+            let Some(bounds) = bounds.get(&partition) else {
+                leaderless.push(partition);
+                continue;
+            };
+            let acquisition = Acquisition::begin(brief, *bounds);
             self.put(partition, Errand::Acquire(Box::new(acquisition)));
         }
-        Ok(())
+        Ok(leaderless)
     }
 
     /// Begins to read what lies between two of our frames.

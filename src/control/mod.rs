@@ -14,8 +14,8 @@ use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
 use crate::consumer::{self, Report, Resolved};
 use crate::engine::rules::Rules;
 use crate::limits::{
-    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, LEAVE_MS_MAX, RECONNECT_MS_MAX,
-    RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
+    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, FENCED_MAX, FENCED_S, LEAVE_MS_MAX,
+    RECONNECT_MS_MAX, RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
 };
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -144,6 +144,8 @@ pub struct Control {
     /// Since when shards are refused.
     refused: BTreeMap<i32, Instant>,
     joined: bool,
+    /// When the group has given our instance id away.
+    fenced_at: Vec<Instant>,
     committed_at: Instant,
     /// When it was last told how far restoring is, and how many records had come by then.
     restoring_told_at: Instant,
@@ -212,6 +214,7 @@ impl Control {
             anew: BTreeSet::new(),
             refused: BTreeMap::new(),
             joined: false,
+            fenced_at: Vec::new(),
             committed_at: Instant::now(),
             restoring_told_at: Instant::now(),
             records_told: 0,
@@ -228,6 +231,9 @@ impl Control {
                 Some(MembershipEvent::Lost(partitions)) => self.lose(&partitions),
                 Some(MembershipEvent::Answered { question, is_member }) => {
                     self.answered(question, is_member);
+                }
+                Some(MembershipEvent::Error(error)) if self.is_fenced_again(&error) => {
+                    self.join_again(&error)?;
                 }
                 Some(MembershipEvent::Error(error)) if error.is_final() => return Err(error.into()),
                 Some(MembershipEvent::Error(error)) => self.warn(&error.to_string()),
@@ -249,6 +255,37 @@ impl Control {
         self.forget(&owned);
         leave(self.membership);
         if halted == 0 { Ok(()) } else { Err(ControlError::ShardsHalted(halted)) }
+    }
+
+    /// Whether the group has given our instance id to another member, as it may do by mistake.
+    fn is_fenced_again(&mut self, error: &MembershipError) -> bool {
+        let is_fenced = matches!(error, MembershipError::InstanceTaken(_));
+        let window = Duration::from_secs(FENCED_S);
+        self.fenced_at.retain(|at| at.elapsed() < window);
+        self.fenced_at.extend(is_fenced.then(Instant::now));
+        is_fenced && self.fenced_at.len() <= FENCED_MAX as usize
+    }
+
+    /// Lets everything go, and joins as a new member of the same instance id.
+    fn join_again(&mut self, error: &MembershipError) -> Result<(), ControlError> {
+        tracing::warn!("joining the group again: {error}");
+        let owned = self.shards.partitions();
+        self.lose(&owned);
+        self.events.clear();
+        self.question = None;
+        self.joined = false;
+        while !self.ends.stop.load(Ordering::Acquire) {
+            match Membership::join(&self.options.consumer) {
+                Ok(membership) => {
+                    leave(std::mem::replace(&mut self.membership, membership));
+                    break;
+                }
+                Err(error) if error.is_final() => return Err(error.into()),
+                Err(error) => self.warn(&error.to_string()),
+            }
+            thread::sleep(Duration::from_millis(RECONNECT_MS_MAX));
+        }
+        Ok(())
     }
 
     /// What the group says, in its order; waits a little for it, unless there is something else to

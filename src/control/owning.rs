@@ -29,8 +29,14 @@ impl Control {
         };
         if !due.is_empty() {
             let briefs = due.iter().map(|partition| self.brief(*partition)).collect();
-            if let Err(error) = self.acquiring.begin(briefs) {
-                due.iter().for_each(|partition| self.fail_to_acquire(*partition, &error));
+            match self.acquiring.begin(briefs) {
+                Ok(leaderless) => leaderless.into_iter().for_each(|partition| {
+                    let sentence = format!("partition {partition} has no leader now");
+                    self.fail_to_acquire(partition, &TailError::Unreachable(sentence));
+                }),
+                Err(error) => {
+                    due.iter().for_each(|partition| self.fail_to_acquire(*partition, &error));
+                }
             }
         }
         self.go_on_acquiring(Duration::from_millis(CONTROL_LOOK_MS));
@@ -236,15 +242,20 @@ impl Control {
             Notice::Closed { .. } => self.closed(partition, is_current),
             _ if !is_current => {}
             Notice::Halted { sentence, .. } => self.halt(partition, &sentence),
-            Notice::Diverged { refusal, .. } => match self.options.remedy {
-                Remedy::Refuse => self.halt(partition, &refusal.to_string()),
-                Remedy::BeginAnew => {
-                    self.anew.insert(partition);
-                    self.diverged.insert(partition);
-                    self.shards.make_due(partition, Instant::now());
-                }
-            },
+            Notice::Diverged { refusal, .. } => self.diverge(partition, &refusal.to_string()),
             Notice::Panicked { offset, .. } => self.panicked(partition, offset),
+        }
+    }
+
+    /// What is published cannot be made again.
+    fn diverge(&mut self, partition: i32, sentence: &str) {
+        match self.options.remedy {
+            Remedy::Refuse => self.halt(partition, sentence),
+            Remedy::BeginAnew => {
+                self.anew.insert(partition);
+                self.diverged.insert(partition);
+                self.shards.make_due(partition, Instant::now());
+            }
         }
     }
 
@@ -252,6 +263,15 @@ impl Control {
     /// record is passed over, by this owner and all that come.
     fn panicked(&mut self, partition: i32, offset: i64) {
         let times = self.poison.count(partition, offset);
+        if times > PANICS_MAX {
+            // It was to be passed over, but what it caused is published already.
+            self.forget_ownership(partition);
+            let sentence = format!(
+                "the engine fails at offset {offset}, whose updates are published: run the version \
+                 that published them, or `huntd run --genesis`"
+            );
+            return self.diverge(partition, &sentence);
+        }
         if times < PANICS_MAX {
             tracing::error!(partition, offset, times, "the engine failed: acquiring again");
         } else {

@@ -66,8 +66,10 @@ pub fn start(options: &Options) {
             .boxed(),
     };
     let filter = filter(options.log_level);
+    // The filter is one for all, not the layer's own: that one, asked about a line that librdkafka
+    // does not log in the end, would withhold the thread's next line.
     // An error means that the embedding program has a subscriber, which then serves.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
     if let Some(refusal) = refusal {
         tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
     }

@@ -179,6 +179,7 @@ impl Huntd {
     /// The sum of a metric over its labels.
     pub fn metric(&self, name: &str) -> u64 {
         let page = self.get("/metrics");
+        assert!(page.contains(&format!("# TYPE {name} ")), "there is no metric {name}");
         let values = page.lines().filter_map(|line| {
             let rest = line.strip_prefix(name)?;
             let is_whole = rest.starts_with('{') || rest.starts_with(' ');
