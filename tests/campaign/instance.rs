@@ -122,17 +122,28 @@ impl Instance {
 
     /// The partitions that it says it owns; none while it does not answer.
     pub fn owned(&self) -> Vec<i32> {
+        self.applied().into_keys().collect()
+    }
+
+    /// Whether it owns all partitions, and has applied them up to these offsets.
+    pub fn has_applied(&self, ends: &[i64]) -> bool {
+        self.applied().into_values().collect::<Vec<_>>() == ends
+    }
+
+    /// The next offset of each partition that it owns.
+    fn applied(&self) -> BTreeMap<i32, i64> {
         if self.child.is_none() || self.frozen {
-            return Vec::new();
+            return BTreeMap::new();
         }
         let page = self.page().unwrap_or_default();
-        let labels = page.lines().filter_map(|line| line.strip_prefix("huntd_progress_offset{"));
-        let applied = labels.filter(|labels| labels.contains("stage=\"applied\""));
-        let partition = |labels: &str| {
-            let (_, rest) = labels.split_once("partition=\"")?;
-            rest.split('"').next()?.parse().ok()
+        let lines = page.lines().filter_map(|line| line.strip_prefix("huntd_progress_offset{"));
+        let applied = lines.filter(|line| line.contains("stage=\"applied\""));
+        let entry = |line: &str| {
+            let (labels, offset) = line.rsplit_once(' ')?;
+            let (_, partition) = labels.split_once("partition=\"")?;
+            Some((partition.split('"').next()?.parse().ok()?, offset.parse().ok()?))
         };
-        applied.filter_map(partition).collect()
+        applied.filter_map(entry).collect()
     }
 
     /// `/metrics`, if it is served.

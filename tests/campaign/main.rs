@@ -233,6 +233,12 @@ impl Campaign {
         last.launch_without_ticks();
         let ends = self.cluster.client().ends(&self.topic, PARTITIONS);
         self.wait_for("output of the whole input", |witness| witness.covers(&ends));
+        // All of that may have been published before. The digests are those of the end.
+        let end = Instant::now() + PATIENCE;
+        while !self.instances[0].has_applied(&ends) {
+            assert!(Instant::now() < end, "the input was not applied to its end\n{self}");
+            self.look();
+        }
         let [last, _] = &mut self.instances;
         last.stop();
         let digests = last.digests();
