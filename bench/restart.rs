@@ -92,22 +92,23 @@ fn start(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) -> Hun
 /// Applies what is there, and stops in order, which leaves a snapshot of all of it.
 fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
     let mut huntd = start(cluster, topics, state, 3_600_000);
-    wait_until_acked(cluster, topics, &mut huntd);
+    wait_until(cluster, topics, &mut huntd, "acked");
     huntd.stop();
 }
 
 /// Publishes all that is there without another snapshot, and dies.
 fn publish_the_rest(cluster: &Cluster, topics: &Topics, state: &Path) {
     let mut huntd = start(cluster, topics, state, 3_600_000);
-    wait_until_acked(cluster, topics, &mut huntd);
+    wait_until(cluster, topics, &mut huntd, "acked");
     huntd.kill9();
 }
 
-fn wait_until_acked(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
+/// Waits until a stage has come to the end of the input.
+fn wait_until(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd, stage: &str) {
     let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let address = huntd.address();
-    huntd.wait_until("the last ack", |_| Page::of(&address).progress("acked") == end as u64);
+    huntd.wait_until(stage, |_| Page::of(&address).progress(stage) == end as u64);
 }
 
 /// Starts the daemon until it is live, and ends it as it ended before.
@@ -132,7 +133,8 @@ fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
 /// Ends a daemon in order, whose shards must be what an uninterrupted run makes.
 fn verify(cluster: &Cluster, topics: &Topics, state: &Path) -> u64 {
     let mut huntd = start(cluster, topics, state, 3_600_000);
-    wait_until_acked(cluster, topics, &mut huntd);
+    // What is published counts as acknowledged from the start on: it has to be replayed, too.
+    wait_until(cluster, topics, &mut huntd, "applied");
     let ended = huntd.stop();
     (0..PARTITIONS).fold(0, |all: u64, partition| {
         let digest = accounts::logged_digest(&ended.log, partition);
