@@ -90,7 +90,10 @@ impl Running {
 
     /// Begins a shard's ownership where its output ends now.
     fn begin(&self, cluster: &Cluster, shard: &Shard) {
-        let output_offset = read_partition(cluster, "updates", shard.partition).len() as i64;
+        self.begin_at(read_partition(cluster, "updates", shard.partition).len() as i64, shard);
+    }
+
+    fn begin_at(&self, output_offset: i64, shard: &Shard) {
         let Shard { partition, generation, epoch, next_update, next_offset, chain } = *shard;
         let mark = Mark { output_offset, epoch, next_update, next_offset, chain };
         let order = Order::Begin { partition, generation, mark, zones: 3 };
@@ -429,12 +432,15 @@ fn a_fatal_error_fails_every_shard_in_flight_and_a_new_producer_takes_over() {
     let cluster = topics();
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
+    // The producer asks for its id by itself, but is refused it only when frames wait for that.
+    cluster.broker_down(1).expect("the broker stops");
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shards = [Shard::new(0), Shard::new(1)];
-    shards.iter().for_each(|shard| running.begin(&cluster, shard));
     for shard in &mut shards {
+        running.begin_at(0, shard);
         running.send_frames(shard, 5);
     }
+    cluster.broker_up(1).expect("the broker starts");
     let failures = [running.next_failure(), running.next_failure()];
     let mut failed = failures.map(|failure| failure.partition);
     failed.sort_unstable();

@@ -204,6 +204,7 @@ impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
         let (_, sentence) = self.client.client().fatal_error()?;
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
+
     fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
         let abandoned = std::mem::replace(self, Producer::new(options)?);
         Ok(abandoned.abandon())

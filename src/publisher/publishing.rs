@@ -371,7 +371,6 @@ impl<P: Produce<Sent>> Publisher<P> {
         while let Some(gate) = self.ledger.next_gate() {
             let _nobody = self.ends.gates.try_send(gate);
             self.ends.keeper_bell.ring();
-            self.ends.keeper_bell.ring();
         }
     }
 
