@@ -1,10 +1,11 @@
 //! A preloaded topic of a real Kafka broker, drained by the daemon until its output covers it all.
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
-//! acknowledged frame, with JSON and binary frames. Not a goal: latency, and what other programs
-//! would need. The broker runs on the same machine and takes its share of it, and so does whatever
-//! else runs there: the hot thread's waiting time tells. The digest is the one of all shards, so no
-//! change can make the daemon faster by making it do something else. `--smoke` drains a few events.
+//! acknowledged frame, with JSON and binary frames, and what snapshots cost of it. Not a goal:
+//! latency, and what other programs would need. The broker runs on the same machine and takes its
+//! share of it, and so does whatever else runs there: the hot thread's waiting time tells. The
+//! digest is the one of all shards, so no change can make the daemon faster by making it do
+//! something else. `--smoke` drains a few events.
 
 #![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
 #![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
@@ -35,6 +36,11 @@ const PLAYERS: u64 = 3_000;
 
 const PARTITIONS: i32 = 8;
 
+/// Drains with and without snapshots, in turns, and how often a shard's state is taken then: ten
+/// times as often as by default, because a drain does not last ten seconds.
+const PAIRS: usize = 5;
+const SNAPSHOT_MS: u32 = 1_000;
+
 /// Between two looks at the daemon: its pages cost it some microseconds each.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -57,11 +63,45 @@ fn main() {
         started.elapsed().as_secs_f64()
     ));
     // The first reading of the log comes from the page cache, as all further ones.
-    for format in ["json", "binary"] {
-        let outputs = Topics::create(&cluster, format, PARTITIONS);
+    let drain = |name: &str, settings: &[(&str, &str)]| {
+        let outputs = Topics::create(&cluster, name, PARTITIONS);
         let run = Topics { input: topics.input.clone(), ..outputs };
-        drain(&cluster, &run, format, events);
+        drain(&cluster, &run, settings, events)
+    };
+    for format in ["json", "binary"] {
+        let frames = format!("format = \"{format}\"");
+        report(&format!("{format}: {}", drain(format, &[("publish", &frames)]).sentences));
     }
+    // In turns, so that what else the machine does meets both.
+    let binary = ("publish", "format = \"binary\"");
+    let pairs: Vec<f64> = (0..if smoke { 1 } else { PAIRS })
+        .map(|pair| {
+            let without = drain(&format!("without-{pair}"), &[binary]);
+            let state = tempfile::tempdir().expect("a temporary folder");
+            let snapshot =
+                format!("directory = \"{}\"\nevery_ms = {SNAPSHOT_MS}", state.path().display());
+            let with = drain(&format!("with-{pair}"), &[binary, ("snapshot", &snapshot)]);
+            assert_eq!(with.digest, without.digest, "snapshots change what is computed");
+            assert!(smoke || with.snapshots > 0, "the drain was over before a snapshot");
+            report(&format!(
+                "{} snapshots, one of each shard every {SNAPSHOT_MS} ms: {:.2} M events/s, \
+                 {:.2} without",
+                with.snapshots, with.rate, without.rate
+            ));
+            with.rate / without.rate
+        })
+        .collect();
+    let ratio = pairs.iter().sum::<f64>() / pairs.len() as f64;
+    report(&format!("with snapshots {:.1} % of the rate without, on average", 100.0 * ratio));
+}
+
+/// What one drain was.
+struct Drained {
+    /// Millions of events a second, until the last acknowledgement.
+    rate: f64,
+    snapshots: u64,
+    digest: u64,
+    sentences: String,
 }
 
 /// Mean bytes of an event's JSON.
@@ -79,22 +119,24 @@ struct Usage {
 }
 
 impl Usage {
-    fn of(pid: u32) -> Usage {
+    /// Nothing, as long as there is no hot thread.
+    fn of(pid: u32) -> Option<Usage> {
         let tasks = scrape::tasks(pid);
         let process_ns = tasks.iter().map(|task| task.ran_ns).sum();
-        let hot = tasks.into_iter().find(|task| task.name == "hot").expect("the hot thread");
-        Usage { at: Instant::now(), process_ns, hot }
+        let hot = tasks.into_iter().find(|task| task.name == "hot")?;
+        Some(Usage { at: Instant::now(), process_ns, hot })
     }
 }
 
-fn drain(cluster: &Cluster, topics: &Topics, format: &str, events: u64) {
-    let frames = format!("format = \"{format}\"");
-    let mut huntd = Huntd::start(cluster, topics, &[("publish", &frames)]);
+fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
+    let mut huntd = Huntd::start(cluster, topics, settings);
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let (pid, address) = (huntd.pid(), huntd.address());
     let start = loop {
         let usage = Usage::of(pid);
-        if Page::of(&address).value("huntd_received_bytes_total") > 0 {
+        if let Some(usage) = usage
+            && Page::of(&address).value("huntd_received_bytes_total") > 0
+        {
             break usage;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -108,7 +150,7 @@ fn drain(cluster: &Cluster, topics: &Topics, format: &str, events: u64) {
         }
         page.progress("acked") == events
     });
-    let end = Usage::of(pid);
+    let end = Usage::of(pid).expect("the hot thread");
     let page = Page::of(&address);
     let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
     let ended = huntd.stop();
@@ -120,8 +162,8 @@ fn drain(cluster: &Cluster, topics: &Topics, format: &str, events: u64) {
     let rate = |at: Instant| events as f64 / (at - start.at).as_secs_f64() / 1e6;
     let cpu = |from: u64, to: u64| (to - from) as f64 / 1e9 / millions;
     let value = |name: &str| page.value(&format!("huntd_{name}_total"));
-    report(&format!(
-        "{format}: {:.2} M events/s to the last frame, {:.2} M events/s to the last ack\n  \
+    let sentences = format!(
+        "{:.2} M events/s to the last frame, {:.2} M events/s to the last ack\n  \
          CPU-seconds per million events: {:.3} the process, {:.3} the hot thread, which waited \
          {:.3} for its core\n  \
          enters per 1,000 events {:.2}, turns {:.2}; frames {}, updates {}, refused {}; hot \
@@ -140,7 +182,8 @@ fn drain(cluster: &Cluster, topics: &Topics, format: &str, events: u64) {
         value("hot_allocations"),
         memory.0 / 1024,
         memory.1 / 1024,
-    ));
+    );
+    Drained { rate: rate(end.at), snapshots: value("snapshots_stored"), digest, sentences }
 }
 
 /// A line of the process' memory status.

@@ -17,12 +17,12 @@ use crate::recovery::capture::{Buffer, Message};
 use crate::runtime::allocator;
 use crate::runtime::driver::Driver;
 use crate::runtime::hot_loop::HotLoop;
+use crate::runtime::operations::Handle;
 use crate::runtime::ring::RingError;
 use crate::world::captures::ToKeeper;
 use crate::world::{Command, Notice, Tools, World};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::iter;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -82,17 +82,21 @@ pub struct KeeperEnds {
 /// Runs the event path until the control thread ends it.
 pub fn run(hot_loop: &HotLoop, ends: Ends) -> Result<(), RingError> {
     let metrics = ends.metrics.clone();
-    let mut bells = Vec::new();
-    for bell in iter::once(&ends.bell).chain(ends.keeper.iter().map(|keeper| &keeper.bell)) {
-        bells.push((bell.clone(), Rc::new(bell.as_fd().try_clone_to_owned()?)));
+    let mut bells = vec![Call::new(&ends.bell, {
+        let outbox = ends.outbox.clone();
+        move || !outbox.is_empty()
+    })?];
+    if let Some(keeper) = &ends.keeper {
+        let messages = keeper.messages.clone();
+        bells.push(Call::new(&keeper.bell, move || !messages.is_empty())?);
     }
     let driver = hot_loop.driver();
     let mut stages = Stages::new(driver, ends);
     let root = poll_fn(|context| {
         let turned = stages.turn(context);
-        for (bell, handle) in &bells {
-            if bell.must_ring() {
-                driver.operations().ring_bell(handle);
+        for call in &bells {
+            if (call.is_due)() && call.bell.must_ring() {
+                driver.operations().ring_bell(&call.handle);
             }
         }
         turned
@@ -103,6 +107,20 @@ pub fn run(hot_loop: &HotLoop, ends: Ends) -> Result<(), RingError> {
         metrics.take_over(Counter::RingEnters, hot_loop.ring().enters());
         metrics.take_over(Counter::HotAllocations, allocator::hot_allocations());
     })
+}
+
+/// How a thread is woken that something was sent to.
+struct Call {
+    bell: Arc<Bell>,
+    handle: Handle,
+    is_due: Box<dyn Fn() -> bool>,
+}
+
+impl Call {
+    fn new(bell: &Arc<Bell>, is_due: impl Fn() -> bool + 'static) -> Result<Call, RingError> {
+        let handle = Rc::new(bell.as_fd().try_clone_to_owned()?);
+        Ok(Call { bell: bell.clone(), handle, is_due: Box::new(is_due) })
+    }
 }
 
 /// The stages of an event's path.

@@ -3,7 +3,9 @@
 
 use crate::failure::Failure;
 use crate::hot::KeeperEnds;
-use crate::limits::{CAPTURE_BUFFERS, CAPTURE_MESSAGES_MAX, COPIES_WAITING_MAX, MESSAGES_MAX};
+use crate::limits::{
+    CAPTURE_BUFFERS, CAPTURE_MESSAGES_MAX, COPIES_WAITING_MAX, KEEPER_END_MS_MAX, MESSAGES_MAX,
+};
 use crate::publisher::Gate;
 use crate::publisher::bell::Bell;
 use crate::queue::{self, Sender, bounded};
@@ -15,7 +17,8 @@ use crate::recovery::snapshot::{Header, Origin};
 use crate::recovery::{copier, copies};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
-use crate::threads::{joined, spawn};
+use crate::threads::{joined_within, spawn};
+use std::iter;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, mpsc};
@@ -67,10 +70,15 @@ impl KeeperParts {
 }
 
 impl KeeperThreads {
-    /// Waits until the last snapshots are stored, and copied if there is time.
+    /// Waits until the last snapshots are stored and copied, if disk and brokers let them be.
     pub fn wait(self) {
-        joined(self.keeper);
-        self.copier.map(joined);
+        let wait_max = Duration::from_millis(KEEPER_END_MS_MAX);
+        for thread in iter::once(self.keeper).chain(self.copier) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if !joined_within(thread, wait_max) {
+                tracing::warn!("the {name} is not waited for any longer: its last work is lost");
+            }
+        }
     }
 }
 

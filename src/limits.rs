@@ -295,6 +295,10 @@ pub const KEEPER_MESSAGES_PER_LOOK: usize = 64;
 /// Milliseconds that the keeper may sleep when nobody wakes it.
 pub const KEEPER_IDLE_MS_MAX: u64 = 100;
 
+/// Milliseconds that the end of the daemon waits for the keeper, and for the copier: shards that
+/// were released have their snapshots by then, or a disk does not answer.
+pub const KEEPER_END_MS_MAX: u64 = 500;
+
 /// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
 /// capture waits.
 pub const CAPTURE_BUFFERS: usize = 32;

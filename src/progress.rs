@@ -71,8 +71,6 @@ pub struct ShardProgress {
     /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
     /// do, whatever the generation. Keeper.
     pub captures_settled: Count,
-    /// The input offset of the newest snapshot that was stored since the process began. Keeper.
-    pub snapshotted: Offset,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
     pub snapshot_at_ms: Offset,
     /// Number of the next update. Hot thread.

@@ -102,7 +102,7 @@ impl Wiring {
 }
 
 /// What the control thread is told.
-pub fn control_options(config: &Config, rules: &Rules) -> control::Options {
+pub fn control_options(config: &Config) -> control::Options {
     let tail = tail::Options {
         brokers: config.consumer.brokers.clone(),
         client_id: config.consumer.client_id.clone(),
@@ -111,7 +111,6 @@ pub fn control_options(config: &Config, rules: &Rules) -> control::Options {
         output_topic: config.publisher.output_topic.clone(),
         dead_letter_topic: config.publisher.dead_letter_topic.clone(),
         format: config.publisher.format,
-        ruleset: rules.hash(),
     };
     control::Options {
         consumer: config.consumer.clone(),

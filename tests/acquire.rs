@@ -26,7 +26,6 @@ fn options(cluster: &Cluster) -> Options {
         output_topic: "updates".to_owned(),
         dead_letter_topic: "dead-letters".to_owned(),
         format: FORMAT,
-        ruleset: 7,
     }
 }
 
@@ -39,7 +38,6 @@ fn brief(partition: i32) -> Brief {
         partition,
         ruleset: 7,
         candidates: Vec::new(),
-        unusable: None,
         poison: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
@@ -105,7 +103,7 @@ fn acquire_all(
             }
         });
     }
-    partitions.iter().for_each(|partition| tail.stop_reading(*partition));
+    partitions.iter().for_each(|partition| tail.forget(*partition));
     running.into_iter().map(Acquisition::into_outcome).collect()
 }
 

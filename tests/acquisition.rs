@@ -67,6 +67,18 @@ impl Log {
         Bounds { input_start, input_end, output_start, output_end: self.end }
     }
 
+    /// Some records and the end come together, whatever the first of them changes.
+    fn read(&self, from: i64, acquisition: &mut Acquisition) {
+        const TOGETHER: usize = 4;
+        let mut left = self.records.iter().filter(|(at, _)| *at >= from);
+        for (offset, bytes) in left.by_ref().take(TOGETHER) {
+            acquisition.take(*offset, bytes);
+        }
+        if left.next().is_none() {
+            acquisition.reach_end();
+        }
+    }
+
     /// Acquires; `rival` may append something whenever the group is asked.
     fn acquire_beside(
         &mut self,
@@ -77,10 +89,7 @@ impl Log {
         for step in 0.. {
             assert!(step < 10_000, "{acquisition:?}");
             match acquisition.wish() {
-                Wish::Read { from } => match self.records.iter().find(|(at, _)| *at >= from) {
-                    Some((offset, bytes)) => acquisition.take(*offset, bytes),
-                    None => acquisition.reach_end(),
-                },
+                Wish::Read { from } => self.read(from, &mut acquisition),
                 Wish::States => acquisition.offer(self.elsewhere.clone()),
                 Wish::Confirm { .. } => {
                     rival(self);
@@ -113,7 +122,6 @@ fn brief(candidates: Vec<Candidate>) -> Brief {
         partition: 0,
         ruleset: RULESET,
         candidates,
-        unusable: None,
         poison: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,

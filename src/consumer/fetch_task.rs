@@ -301,8 +301,8 @@ impl FetchTask {
         if let Some(end) = part.diverging {
             cursor.fail(format!(
                 "the input log of partition {} was truncated to offset {} below offset {} that is \
-                 applied already: an unclean election lost records; start over with a new \
-                 output topic",
+                 applied already: an unclean election lost records; restore them, or begin \
+                 anew with `huntd run --genesis`",
                 cursor.partition,
                 end.end_offset,
                 cursor.position.get(),
@@ -347,8 +347,8 @@ impl FetchTask {
             }
             Trouble::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and restart with a new \
-                 output topic"
+                 passed it or the log was truncated; raise retention.ms, and begin anew with \
+                 `huntd run --genesis`"
             )),
             Trouble::Fatal => cursor.fail(format!(
                 "input partition {partition} cannot be fetched at offset {position}: {error}"

@@ -125,6 +125,11 @@ impl Membership {
         })
     }
 
+    /// Asks a broker for the input topic.
+    pub fn look(&self) -> Result<(), MembershipError> {
+        partitions(&self.consumer, &self.options).map(drop)
+    }
+
     /// Partitions of the input topic.
     pub fn partitions(&self) -> i32 {
         self.partitions

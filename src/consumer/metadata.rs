@@ -17,7 +17,8 @@ pub enum MetadataError {
     Topic(ErrorCode),
     /// The topic was deleted and created again: offsets no longer mean what they meant.
     #[error(
-        "the input topic was deleted and created again: start huntd over with a new output topic"
+        "the input topic was deleted and created again: drop the snapshots (`huntd snapshot drop`) \
+         and begin anew with `huntd run --genesis`"
     )]
     Recreated,
     /// The topic has another number of partitions: players would change their shards.

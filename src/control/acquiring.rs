@@ -93,7 +93,7 @@ impl Acquiring {
     /// Forgets what is done for a partition.
     pub(super) fn give_up(&mut self, partition: i32) {
         if self.works.remove(&partition).is_some() {
-            self.tail.stop_reading(partition);
+            self.tail.forget(partition);
         }
     }
 
@@ -133,9 +133,11 @@ impl Acquiring {
         for partition in partitions {
             if let Some(work) = self.works.get_mut(partition)
                 && let Errand::Acquire(acquisition) = &mut work.errand
-                && let wish @ Wish::Confirm { .. } = acquisition.wish()
-                && work.asked == Some(wish)
+                && let (Wish::Confirm { .. }, Some(Wish::Confirm { .. })) =
+                    (acquisition.wish(), work.asked)
             {
+                // Frames of the owner before us may have moved the offset since; no matter.
+                work.asked = None;
                 acquisition.confirm(random_id());
                 work.moved_at = Instant::now();
             }
@@ -181,7 +183,7 @@ impl Acquiring {
         let stall_max = Duration::from_millis(TAIL_STALL_MS_MAX);
         let ended = self.works.iter().filter(|(_, work)| work.has_ended());
         for partition in ended.map(|(partition, _)| *partition).collect::<Vec<i32>>() {
-            self.tail.stop_reading(partition);
+            self.tail.forget(partition);
             outcomes.extend(self.works.remove(&partition).and_then(Work::into_outcome));
         }
         for (partition, work) in &mut self.works {
@@ -241,11 +243,14 @@ impl Work {
     }
 
     fn take(&mut self, event: &TailEvent<'_>) {
-        self.moved_at = Instant::now();
-        match event {
-            TailEvent::Record { .. } => self.at_end = false,
-            TailEvent::End { .. } => self.at_end = true,
-            _ => {}
+        self.at_end = match event {
+            TailEvent::Record { .. } => false,
+            TailEvent::End { .. } => true,
+            _ => self.at_end,
+        };
+        // Where a record is missing that has to come, the end comes again and again.
+        if !matches!(event, TailEvent::End { .. }) {
+            self.moved_at = Instant::now();
         }
         match (&mut self.errand, event) {
             (Errand::Acquire(acquisition), TailEvent::Record { offset, payload, .. }) => {

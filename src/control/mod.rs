@@ -144,6 +144,8 @@ pub struct Control {
     /// Since when shards are refused.
     refused: BTreeMap<i32, Instant>,
     joined: bool,
+    /// Since when the input topic is said to be missing.
+    missing_since: Option<Instant>,
     /// When the group has given our instance id away.
     fenced_at: Vec<Instant>,
     committed_at: Instant,
@@ -214,6 +216,7 @@ impl Control {
             anew: BTreeSet::new(),
             refused: BTreeMap::new(),
             joined: false,
+            missing_since: None,
             fenced_at: Vec::new(),
             committed_at: Instant::now(),
             restoring_told_at: Instant::now(),
@@ -235,12 +238,17 @@ impl Control {
                 Some(MembershipEvent::Error(error)) if self.is_fenced_again(&error) => {
                     self.join_again(&error)?;
                 }
+                Some(MembershipEvent::Error(error @ MembershipError::TopicMissing(_))) => {
+                    self.missing_since.get_or_insert_with(Instant::now);
+                    self.warn(&error.to_string());
+                }
                 Some(MembershipEvent::Error(error)) if error.is_final() => return Err(error.into()),
                 Some(MembershipEvent::Error(error)) => self.warn(&error.to_string()),
                 None => {}
             }
+            self.look_for_the_topic()?;
             self.take_notices();
-            self.acquire()?;
+            self.acquire();
             self.show_phase();
             if self.committed_at.elapsed() >= Duration::from_millis(COMMIT_EVERY_MS) {
                 self.committed_at = Instant::now();
@@ -266,6 +274,17 @@ impl Control {
         is_fenced && self.fenced_at.len() <= FENCED_MAX as usize
     }
 
+    /// A broker that has just started may not know its topics yet, so it is asked again.
+    fn look_for_the_topic(&mut self) -> Result<(), ControlError> {
+        let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
+        if self.missing_since.take_if(|since| since.elapsed() >= missing_max).is_some()
+            && let Err(error @ MembershipError::TopicMissing(_)) = self.membership.look()
+        {
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     /// Lets everything go, and joins as a new member of the same instance id.
     fn join_again(&mut self, error: &MembershipError) -> Result<(), ControlError> {
         tracing::warn!("joining the group again: {error}");
@@ -274,14 +293,20 @@ impl Control {
         self.events.clear();
         self.question = None;
         self.joined = false;
+        let (began, missing_max) = (Instant::now(), Duration::from_millis(TOPIC_MISSING_MS_MAX));
         while !self.ends.stop.load(Ordering::Acquire) {
             match Membership::join(&self.options.consumer) {
                 Ok(membership) => {
                     leave(std::mem::replace(&mut self.membership, membership));
                     break;
                 }
-                Err(error) if error.is_final() => return Err(error.into()),
-                Err(error) => self.warn(&error.to_string()),
+                Err(error) => {
+                    let is_missing = matches!(error, MembershipError::TopicMissing(_));
+                    if error.is_final() && !(is_missing && began.elapsed() < missing_max) {
+                        return Err(error.into());
+                    }
+                    self.warn(&error.to_string());
+                }
             }
             thread::sleep(Duration::from_millis(RECONNECT_MS_MAX));
         }
@@ -317,9 +342,10 @@ impl Control {
     fn end_shards(&mut self, partitions: &[i32]) {
         tracing::info!(?partitions, "releasing");
         for partition in partitions {
-            self.acquiring.give_up(*partition);
-            if self.shards.close(*partition) {
-                self.command(Command::Close { partition: *partition });
+            match self.shards.close(*partition) {
+                // What is being looked up for it is needed to know what was acknowledged.
+                true => self.command(Command::Close { partition: *partition }),
+                false => self.acquiring.give_up(*partition),
             }
         }
         let end = Instant::now() + Duration::from_millis(RELEASE_MS_MAX);
@@ -360,6 +386,8 @@ impl Control {
             }
             self.ends.progress.shard(*partition).generation.set(0);
             self.refused.remove(partition);
+            self.anew.remove(partition);
+            self.diverged.remove(partition);
         }
         self.ends.status.set_halted_shards(self.shards.halted());
     }

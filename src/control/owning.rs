@@ -4,7 +4,6 @@ use super::acquiring::Outcome;
 use super::standing::Standing;
 use super::{Control, Ends};
 use crate::consumer::membership::{Membership, MembershipEvent};
-use crate::control::ControlError;
 use crate::limits::{
     ANSWER_MS_MAX, CONTROL_LOOK_MS, PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, YIELD_MS,
 };
@@ -22,7 +21,7 @@ use std::time::{Duration, Instant};
 
 impl Control {
     /// Begins to acquire what is due, and goes on with what was begun.
-    pub(super) fn acquire(&mut self) -> Result<(), ControlError> {
+    pub(super) fn acquire(&mut self) {
         let due = match self.events.is_empty() {
             true => self.shards.take_due(Instant::now()),
             false => Vec::new(),
@@ -40,7 +39,6 @@ impl Control {
             }
         }
         self.go_on_acquiring(Duration::from_millis(CONTROL_LOOK_MS));
-        Ok(())
     }
 
     fn brief(&mut self, partition: i32) -> Brief {
@@ -49,7 +47,6 @@ impl Control {
             partition,
             ruleset: self.ends.rules.hash(),
             candidates,
-            unusable: None,
             poison: self.poison.offsets(partition, PANICS_MAX),
             remedy: match self.anew.contains(&partition) {
                 true => Remedy::BeginAnew,
@@ -66,7 +63,7 @@ impl Control {
         while let Some(partition) = self.acquiring.wants_states() {
             let Control { states, ends, events, membership, .. } = self;
             let mut watch = || keep_watch(ends, membership, events);
-            let candidates = states.everywhere(partition, &mut watch);
+            let Some(candidates) = states.everywhere(partition, &mut watch) else { return };
             self.acquiring.offer(partition, candidates);
         }
         self.ask_the_group();
@@ -120,6 +117,8 @@ impl Control {
         self.acquiring.give_up(partition);
         match self.shards.get(partition) {
             Some(Standing::Acquiring) if error.may_pass() => {
+                // Time without an answer does not count as time in which it was refused.
+                self.refused.remove(&partition);
                 self.warn(&error.to_string());
                 self.shards.make_due(partition, Instant::now() + REACQUIRE);
             }
@@ -160,8 +159,8 @@ impl Control {
         let Control { states, ends, events, membership, .. } = self;
         let mut watch = || keep_watch(ends, membership, events);
         let Some(engine) = states.load(partition, candidate, ends.rules.clone(), &mut watch) else {
-            // An older state takes its place.
-            return self.shards.make_due(partition, Instant::now());
+            // An older state takes its place, or the same one once it can be read.
+            return self.shards.make_due(partition, Instant::now() + REACQUIRE);
         };
         self.diverged.remove(&partition);
         self.anew.remove(&partition);
@@ -323,7 +322,7 @@ impl Control {
 
     fn halt(&mut self, partition: i32, sentence: &str) {
         tracing::error!(partition, "the shard has halted: {sentence}");
-        self.acquiring.give_up(partition);
+        self.forget_ownership(partition);
         self.shards.halt(partition);
         self.ends.status.set_halted_shards(self.shards.halted());
     }
@@ -348,14 +347,16 @@ impl Control {
     }
 }
 
-/// While other hosts' snapshots are read, the group is heard; whatever it says comes first.
+/// While other hosts' snapshots are read, the group is heard; what it says comes first, but for an
+/// answer to our own question.
 fn keep_watch(
     ends: &Ends,
     membership: &mut Membership,
     events: &mut VecDeque<MembershipEvent>,
 ) -> ControlFlow<()> {
     events.extend(membership.poll(Duration::ZERO));
-    match ends.stop.load(Ordering::Acquire) || !events.is_empty() {
+    let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
+    match ends.stop.load(Ordering::Acquire) || !events.iter().all(is_answer) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     }

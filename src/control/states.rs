@@ -3,7 +3,7 @@
 use crate::engine::Shard;
 use crate::engine::rules::Rules;
 use crate::recovery::acquire::Candidate;
-use crate::recovery::copies::{Copies, Copy, Options};
+use crate::recovery::copies::{Copies, Copy, CopyError, Options};
 use crate::recovery::disk::Files;
 use crate::recovery::fold::Start;
 use crate::recovery::slots::Store;
@@ -45,14 +45,15 @@ impl States {
     }
 
     /// The same with the newest copy, if there is one: somebody else may have owned the shard since
-    /// it was last here.
+    /// it was last here. `None`: looking was given up, as `watch` wanted.
     pub(super) fn everywhere(
         &mut self,
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Vec<Candidate> {
+    ) -> Option<Vec<Candidate>> {
         let copy = match self.newest_copy(partition, watch) {
             Ok(copy) => copy,
+            Err(CopyError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
                 None
@@ -62,14 +63,14 @@ impl States {
         let found = self.found.entry(partition).or_default();
         found.extend(copy);
         found.sort_by_key(|place| std::cmp::Reverse(place.header().next_offset));
-        self.candidates(partition)
+        Some(self.candidates(partition))
     }
 
     fn newest_copy(
         &mut self,
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Option<Copy>, crate::recovery::copies::CopyError> {
+    ) -> Result<Option<Copy>, CopyError> {
         let Some(options) = &self.copy_options else { return Ok(None) };
         let copies = match &self.copies {
             Some(copies) => copies,
@@ -79,7 +80,7 @@ impl States {
     }
 
     /// The shard that a candidate stands for. `None`: it cannot be read after all, and is no
-    /// candidate any more.
+    /// candidate any more, or brokers and `watch` keep us from reading it now.
     pub(super) fn load(
         &mut self,
         partition: i32,
@@ -95,16 +96,21 @@ impl States {
         let loaded = match place {
             Place::Here(header) => {
                 let store = self.store.as_mut().expect("the snapshot is from there");
-                store.load(header, rules).map_err(|error| error.to_string())
+                store.load(header, rules).map_err(CopyError::Snapshot)
             }
             Place::Copied(copy) => {
                 let copies = self.copies.as_ref().expect("the copy is from there");
-                copies.load(copy, rules, watch).map_err(|error| error.to_string())
+                copies.load(copy, rules, watch)
             }
         };
-        if let Err(sentence) = &loaded {
-            tracing::warn!(partition, "{sentence}");
-            self.damaged.insert((partition, place.header().id()));
+        match &loaded {
+            Ok(_) | Err(CopyError::GivenUp) => {}
+            Err(error) => {
+                tracing::warn!(partition, "{error}");
+                if matches!(error, CopyError::Snapshot(_)) {
+                    self.damaged.insert((partition, place.header().id()));
+                }
+            }
         }
         loaded.ok()
     }

@@ -308,8 +308,7 @@ mod tests {
     }
 
     fn capture(number: u64) -> Capture {
-        let (next_update, next_offset) = (0, 10);
-        Capture { partition: PARTITION, generation: 1, capture: number, next_update, next_offset }
+        Capture { partition: PARTITION, generation: 1, capture: number }
     }
 
     const PARTITION: i32 = 3;

@@ -101,10 +101,6 @@ pub struct Capture {
     pub generation: u32,
     /// Number of the capture within this process.
     pub capture: u64,
-    /// Number of the first update that the state has not made.
-    pub next_update: u64,
-    /// The first input offset that the state has not seen.
-    pub next_offset: i64,
 }
 
 /// Every frame and dead letter before a capture is acknowledged: its state may be relied on.

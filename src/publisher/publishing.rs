@@ -316,8 +316,11 @@ impl<P: Produce<Sent>> Publisher<P> {
             Sent::Departure(quota) => (*quota, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
-                let acked = u64::from(delivery.failure.is_none());
-                return self.metrics.add(Counter::OwnRecordsAcked, acked);
+                let counter = match delivery.failure {
+                    None => Counter::OwnRecordsAcked,
+                    Some(_) => Counter::DeliveriesFailed,
+                };
+                return self.metrics.add(counter, 1);
             }
         };
         self.count_settled(receipt.partition, bytes);

@@ -63,8 +63,6 @@ pub struct Brief {
     pub ruleset: u32,
     /// States at hand, newest first.
     pub candidates: Vec<Candidate>,
-    /// Why states that are there cannot be used; empty if none is.
-    pub unusable: Option<Refusal>,
     /// Input offsets that took the engine down too often.
     pub poison: Vec<i64>,
     /// What to do if nothing can be started from.
@@ -141,6 +139,9 @@ pub struct Acquisition {
     /// The candidate that is tried; one past the last is the state before the first event.
     candidate: usize,
     fold: Fold,
+    /// Where another candidate was taken: what comes from behind it is out of order until reading
+    /// has begun again before it.
+    turned_at: Option<i64>,
     state: State,
     epoch: u64,
     fence_id: u128,
@@ -156,6 +157,7 @@ impl Acquisition {
             bounds,
             candidate: 0,
             fold: Fold::from_log_start(0),
+            turned_at: None,
             state: State::Head,
             epoch: 0,
             fence_id: 0,
@@ -211,12 +213,21 @@ impl Acquisition {
 
     /// Takes the next record of the output. One that was taken before is passed over.
     pub fn take(&mut self, offset: i64, payload: &[u8]) {
+        if self.turned_at.is_some_and(|turned_at| turned_at < offset) {
+            return;
+        }
+        self.turned_at = None;
         if self.state == State::Ended || offset < self.fold.next() {
             return;
         }
         match self.fold.take(offset, payload) {
             Ok(()) => self.go_on(),
-            Err(broken) => self.stop_at(broken),
+            Err(Broken::Damaged { offset }) => self.end(Err(Refusal::Damaged { offset })),
+            // The snapshot is of another log; an older one may not be.
+            Err(Broken::OtherLog) => {
+                self.try_candidate(self.candidate + 1);
+                self.turned_at = Some(offset).filter(|offset| self.fold.next() <= *offset);
+            }
         }
     }
 
@@ -234,7 +245,9 @@ impl Acquisition {
     /// There were no more records than those taken, at a time after the bounds were asked for: what
     /// is missing up to their end is no record.
     pub fn reach_end(&mut self) {
-        if let State::Head | State::Offered = self.state {
+        if let State::Head | State::Offered = self.state
+            && self.turned_at.is_none()
+        {
             self.fold.pass_to(self.bounds.output_end);
             self.go_on();
         }
@@ -257,14 +270,6 @@ impl Acquisition {
             other => unreachable!("nothing is written in {other:?}"),
         };
         self.go_on();
-    }
-
-    fn stop_at(&mut self, broken: Broken) {
-        match broken {
-            Broken::Damaged { offset } => self.end(Err(Refusal::Damaged { offset })),
-            // The snapshot is of another log; an older one may not be.
-            Broken::OtherLog => self.try_candidate(self.candidate + 1),
-        }
     }
 
     fn go_on(&mut self) {
@@ -346,9 +351,6 @@ impl Acquisition {
         if self.brief.diverged {
             return Err(Refusal::Diverged { update: published.next_update });
         }
-        if let Some(refusal) = self.brief.unusable {
-            return Err(refusal);
-        }
         let ours = self.brief.ruleset;
         let candidate = self.brief.candidates.get(self.candidate);
         let genesis = self.fold.genesis();
@@ -389,11 +391,9 @@ impl Acquisition {
     fn begin_anew(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let covered = mark.next_offset;
-        let other_input = matches!(self.brief.unusable, Some(Refusal::OtherTopic));
-        let holds = (input_start..=input_end).contains(&covered) && !other_input;
+        let holds = (input_start..=input_end).contains(&covered);
         let next_offset = if holds { covered } else { input_start };
         // From now on this is where the shard starts, whatever snapshots there are.
-        self.brief.unusable = None;
         self.brief.diverged = false;
         self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
     }

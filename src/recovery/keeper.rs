@@ -238,7 +238,6 @@ fn tell(outcome: &Outcome, ends: &Ends, trouble: &mut Repeated) {
         Outcome::Stored(header) => {
             let progress = ends.progress.shard(header.partition);
             progress.snapshot_at_ms.set(header.taken_at_ms);
-            progress.snapshotted.set(header.next_offset);
             ends.metrics.add(Counter::SnapshotsStored, 1);
             ends.metrics.add(Counter::SnapshotBytes, header.state_bytes);
             let Header { partition, next_offset, next_update, .. } = **header;

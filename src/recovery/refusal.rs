@@ -1,7 +1,7 @@
 //! Why a shard is not acquired although brokers answer: each a sentence that says what to do.
 //!
-//! Nothing here passes by itself, and huntd does not guess. docs/OPERATIONS.md has a remedy for
-//! each.
+//! huntd does not guess. What a change of leaders may cause is tried again for a while, and halts
+//! the shard if it persists. docs/OPERATIONS.md has a remedy for each.
 
 impl Refusal {
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
@@ -14,11 +14,9 @@ impl Refusal {
             | Refusal::InputGone { .. }
             | Refusal::InputLost { .. }
             | Refusal::OutputLost { .. } => true,
-            Refusal::Damaged { .. }
-            | Refusal::RulesetChanged { .. }
-            | Refusal::Diverged { .. }
-            | Refusal::OtherTopic
-            | Refusal::PartitionsChanged { .. } => false,
+            Refusal::Damaged { .. } | Refusal::RulesetChanged { .. } | Refusal::Diverged { .. } => {
+                false
+            }
         }
     }
 }
@@ -104,23 +102,5 @@ pub enum Refusal {
     Diverged {
         /// Number of the first update that is known to differ.
         update: u64,
-    },
-    /// A topic of the same name is not the one that the snapshots are of.
-    #[error(
-        "the snapshots are of another topic of the same name: it was deleted and created again; \
-         drop them (`huntd snapshot drop`) if the output topic is new as well, or begin anew with \
-         `huntd run --genesis`"
-    )]
-    OtherTopic,
-    /// Players would change their shards.
-    #[error(
-        "the topics have {now} partitions, and the snapshots are of {before}: players have changed \
-         their zones; go back to {before}, or begin anew with `huntd run --genesis`"
-    )]
-    PartitionsChanged {
-        /// Partitions by the snapshots.
-        before: u32,
-        /// Partitions now.
-        now: u32,
     },
 }

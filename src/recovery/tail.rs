@@ -36,8 +36,6 @@ pub struct Options {
     pub dead_letter_topic: String,
     /// How frames are written.
     pub format: Format,
-    /// Hash of all that decides what an input means, for the frames.
-    pub ruleset: u32,
 }
 
 /// What happened at the output.
@@ -181,8 +179,13 @@ impl Tail {
         Ok(())
     }
 
-    /// Ends reading a partition.
-    pub fn stop_reading(&mut self, partition: i32) {
+    /// Nothing is heard of a partition any more, neither its records nor what became of an append.
+    pub fn forget(&mut self, partition: i32) {
+        self.stop_reading(partition);
+        self.waiting.remove(&partition);
+    }
+
+    fn stop_reading(&mut self, partition: i32) {
         let Some(place) = self.reading.iter().position(|reading| *reading == partition) else {
             return;
         };
@@ -264,7 +267,7 @@ impl Tail {
     fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(TailEvent<'_>)) {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset) => {
-                // librdkafka does not say which partition it was: one alone is being looked for.
+                // librdkafka does not say which partition it was, so all are begun again.
                 self.reading.iter().for_each(|partition| {
                     take(TailEvent::Truncated { partition: *partition });
                 });

@@ -45,6 +45,8 @@ pub(super) struct Schedule {
     due: Instant,
     /// Input offset of the last one.
     captured: i64,
+    /// Whether this ownership has begun one.
+    begun: bool,
 }
 
 impl Schedule {
@@ -56,7 +58,7 @@ impl Schedule {
         now: Instant,
     ) -> Schedule {
         let share = 1 + partition.cast_unsigned() % SHARES;
-        Schedule { due: now + every / SHARES * share, captured: start_offset }
+        Schedule { due: now + every / SHARES * share, captured: start_offset, begun: false }
     }
 }
 
@@ -121,10 +123,12 @@ impl World {
     }
 
     /// Whether a shard's state is new, all its updates are known to be as published, and the
-    /// capture before is done with. At the shard's end a newer capture takes that one's place.
+    /// capture before is done with. At the shard's end a newer capture takes that one's place, and
+    /// one of an earlier ownership has nobody who would end it.
     fn may_begin(&self, owned: &Owned) -> bool {
         let progress = self.tools.progress.shard(owned.cursor.partition);
-        let done = progress.captures.get() == progress.captures_settled.get();
+        let done =
+            !owned.schedule.begun || progress.captures.get() == progress.captures_settled.get();
         let room = self.tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
         (done || owned.closing) && room && self.owes_snapshot(owned)
     }
@@ -147,10 +151,11 @@ impl World {
         }
         self.captures.number += 1;
         let captured = owned.begin_capture(self.captures.number);
-        let Captured { generation, capture, next_update, next_offset, .. } = captured;
+        let Captured { generation, capture, next_offset, .. } = captured;
         let partition_number = captured.partition;
         owned.schedule.due = tools.driver.now() + keeper.every;
         owned.schedule.captured = next_offset;
+        owned.schedule.begun = true;
         if keeper.messages.try_send(Message::Begin(captured)).is_err() {
             // The keeper has ended: the daemon is about to.
             owned.engine.end_capture();
@@ -158,8 +163,7 @@ impl World {
         }
         let progress = tools.progress.shard(partition_number);
         progress.captures.set(progress.captures.get() + 1);
-        let capture =
-            Capture { partition: partition_number, generation, capture, next_update, next_offset };
+        let capture = Capture { partition: partition_number, generation, capture };
         // Without a publisher no gate comes, and the daemon is about to end.
         let _gone = tools.outbox.try_send(Outgoing::Capture(capture));
         self.captures.telling = Some(partition);

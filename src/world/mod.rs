@@ -225,8 +225,10 @@ impl World {
             closing: false,
             schedule,
         }));
-        let place = self.owned.partition_point(|other| *other < partition);
-        self.owned.insert(place, partition);
+        // It may have been dropped in this very turn.
+        if let Err(place) = self.owned.binary_search(&partition) {
+            self.owned.insert(place, partition);
+        }
         self.tools.pool.reserve(self.owned.len());
         let owned = self.owned.len() as u64;
         self.tools.shards_max.set(self.tools.shards_max.get().max(owned));

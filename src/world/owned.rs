@@ -66,10 +66,9 @@ impl Owned {
         }
     }
 
-    /// Input offset of the event that is, or was last, applied.
+    /// Input offset of the event that is being applied.
     pub(super) fn offset_at_work(&self) -> i64 {
-        let event =
-            self.pending.front().and_then(|block| block.events.get(self.applied.checked_sub(1)?));
+        let event = self.pending.front().and_then(|block| block.events.get(self.applied));
         event.map_or(self.framer.next_offset(), |event| event.offset)
     }
 
@@ -188,7 +187,6 @@ impl Owned {
         ENGINE_AT_WORK.set(true);
         let begun = self.applied;
         self.engine.apply_all(&block.events[begun..], updates, |event, outcome, told| {
-            self.applied += 1;
             match outcome {
                 Outcome::Applied => applied += 1,
                 Outcome::Refused(refusal) => {
@@ -202,6 +200,8 @@ impl Owned {
                 let all = Departure::all(partition, generation, event.offset, told);
                 self.departures.extend(all);
             }
+            // Last, so that an event counts as being applied until all of this is done.
+            self.applied += 1;
         });
         ENGINE_AT_WORK.set(false);
         let made = updates.len() - updates_before;

@@ -237,7 +237,6 @@ impl Control {
                 partition,
                 ruleset: around.rules.hash(),
                 candidates,
-                unusable: None,
                 poison: around.poison.offsets(partition, PANICS_MAX),
                 remedy: Remedy::Refuse,
                 diverged: false,

@@ -131,7 +131,6 @@ impl Keeping {
                 around.trace(|| format!("stored: {header:?}"));
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
-                self.progress.shard(partition).snapshotted.set(header.next_offset);
                 if let Some(shard) = around.load(&Place::Here((*header).clone()))
                     && !around.chance.one_in(3)
                 {
