@@ -277,7 +277,7 @@ const _: () = assert!(
     ACTORS_MAX * 23 * 8
         + TOMBSTONES_MAX * 4 * 8
         + HUNTS_MAX * TREASURES_MAX * 3 * 8
-        + HUNTS_MAX * (TILES_PER_SIDE_MAX * TILES_PER_SIDE_MAX) as usize * 8
+        + HUNTS_MAX * 2 * TREASURES_MAX / 8
         + 64 * 1024
         <= SNAPSHOT_STATE_BYTES_MAX
 );
@@ -392,8 +392,8 @@ const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_pow
 /// cache.
 pub const CHUNK_WORDS: usize = 1024;
 
-/// Tiles along a zone's side: a tile of the path cache, its distance, its treasure and its two
-/// links fit one word.
+/// Tiles along a zone's side: the longest way on a map without walls is one that the path cache
+/// tells.
 pub const TILES_PER_SIDE_MAX: u32 = 512;
 
 /// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
@@ -412,11 +412,18 @@ pub const LAYING_TRIES: u64 = 32;
 /// Updates of one event that tell what hunts have still to tell: treasures laid, finishers.
 pub const HUNT_UPDATES_PER_EVENT: usize = 12;
 
-/// Tiles of the path caches that one event works on: a step costs as much as a move. A tick works
+/// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
+pub const PATH_STRIPS_PER_PIECE: u32 = 16;
+
+/// Milliseconds of event time between two pieces of that search: the ways on a map of 65,536 tiles
+/// are found in some 4 s, however many events there are.
+pub const PATH_PIECE_MS: u64 = 4;
+
+/// Pieces that one event works on at most, when much time passed since the one before. A tick works
 /// on more: it comes once a second, and the paths of a quiet zone are found by it.
-pub const PATH_STEPS_PER_EVENT: u32 = 1;
-/// See [`PATH_STEPS_PER_EVENT`].
-pub const PATH_STEPS_PER_TICK: u32 = 256;
+pub const PATH_PIECES_PER_EVENT: u64 = 4;
+/// See [`PATH_PIECES_PER_EVENT`].
+pub const PATH_PIECES_PER_TICK: u64 = 32;
 
 /// Steps to a treasure that the path cache can tell: on a map without walls, all there are.
 pub const PATH_DISTANCE_MAX: u32 = 1023;
@@ -457,7 +464,7 @@ pub const RESPAWN_TRIES: u64 = 16;
 /// Everything here that decides what becomes of an event: part of the ruleset hash, so that two
 /// versions with other bounds are told apart. A limit that only says how fast something goes, or
 /// what is refused at the start, is left out.
-pub const DECIDING: [u64; 15] = [
+pub const DECIDING: [u64; 17] = [
     DECODER_VERSION,
     RECORD_BYTES_MAX as u64,
     JSON_DEPTH_MAX as u64,
@@ -465,8 +472,10 @@ pub const DECIDING: [u64; 15] = [
     TREASURES_MAX as u64,
     LAYING_TRIES,
     HUNT_UPDATES_PER_EVENT as u64,
-    PATH_STEPS_PER_EVENT as u64,
-    PATH_STEPS_PER_TICK as u64,
+    PATH_STRIPS_PER_PIECE as u64,
+    PATH_PIECE_MS,
+    PATH_PIECES_PER_EVENT,
+    PATH_PIECES_PER_TICK,
     PATH_DISTANCE_MAX as u64,
     TOMBSTONES_MAX as u64,
     CLOCK_RECORDS as u64,

@@ -6,7 +6,6 @@
 //! came since.
 
 use crate::engine::Shard;
-use crate::engine::path::BUCKETS;
 use crate::engine::state::FORMAT;
 use crate::engine::table::Row;
 use crate::limits::{CAPTURE_ROWS_PER_PIECE, HUNTS_MAX};
@@ -50,8 +49,6 @@ enum Part {
     Tombstones,
     Treasures(usize),
     Finishers(usize),
-    Labels(usize),
-    Buckets(usize),
 }
 
 impl Capture {
@@ -132,12 +129,6 @@ impl Capture {
             Part::Finishers(slot) => {
                 self.wait(&shard.hunts.finishers[slot].captured(number).to_words());
             }
-            Part::Labels(slot) => {
-                self.wait(&shard.hunts.paths[slot].labels.captured(number).to_words());
-            }
-            Part::Buckets(slot) => {
-                self.wait(&shard.hunts.paths[slot].buckets.captured(number).to_words());
-            }
         }
     }
 }
@@ -154,8 +145,6 @@ impl Shard {
         for slot in 0..HUNTS_MAX {
             self.hunts.treasures[slot].begin_capture();
             self.hunts.finishers[slot].begin_capture();
-            self.hunts.paths[slot].labels.begin_capture();
-            self.hunts.paths[slot].buckets.begin_capture();
         }
         let bytes = self.captured_bytes(&capture);
         self.capture = capture;
@@ -192,8 +181,6 @@ impl Shard {
         for slot in 0..HUNTS_MAX {
             self.hunts.treasures[slot].end_capture();
             self.hunts.finishers[slot].end_capture();
-            self.hunts.paths[slot].labels.end_capture();
-            self.hunts.paths[slot].buckets.end_capture();
         }
     }
 
@@ -216,19 +203,14 @@ impl Shard {
         capture.words.extend(self.tombstones.noted().map(u64::from));
         capture.step_words(&mut told);
         capture.step(Part::Tombstones, 0, self.tombstones.rows.count());
-        capture.words.push(self.hunts.last_hunt.into());
+        capture.words.extend([self.hunts.last_hunt.into(), self.hunts.searched_ms]);
         for slot in 0..HUNTS_MAX {
             let hunt = *self.hunts.hunt(slot);
             capture.words.extend(hunt.to_words());
             capture.step_words(&mut told);
             capture.step(Part::Treasures(slot), 0, hunt.tried.into());
             capture.step(Part::Finishers(slot), hunt.told.into(), hunt.finishers.into());
-            let noted = self.hunts.paths[slot].noted();
-            capture.words.extend(noted.map(u64::from));
-            capture.step_words(&mut told);
-            let [prepared, _, lowest] = noted;
-            capture.step(Part::Labels(slot), 0, prepared);
-            capture.step(Part::Buckets(slot), lowest, BUCKETS);
+            self.hunts.paths[slot].note(&mut capture.words);
         }
         capture.words.push(self.digest());
         capture.step_words(&mut told);
@@ -239,7 +221,7 @@ impl Shard {
         let words = capture.steps.iter().map(|Step { part, next, end }| {
             let rows = u64::from(end - next);
             match part {
-                Part::Words | Part::Treasures(_) | Part::Labels(_) | Part::Buckets(_) => rows,
+                Part::Words | Part::Treasures(_) => rows,
                 Part::Finishers(_) => 2 * rows,
                 // Empty rows are left out.
                 Part::Actors => ROW_WORDS as u64 * u64::from(self.actors.count()),
@@ -260,8 +242,6 @@ impl Shard {
             Part::Tombstones => self.tombstones.rows.pass_captured(number),
             Part::Treasures(slot) => self.hunts.treasures[slot].pass_captured(number),
             Part::Finishers(slot) => self.hunts.finishers[slot].pass_captured(number),
-            Part::Labels(slot) => self.hunts.paths[slot].labels.pass_captured(number),
-            Part::Buckets(slot) => self.hunts.paths[slot].buckets.pass_captured(number),
         }
     }
 }

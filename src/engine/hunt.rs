@@ -1,7 +1,8 @@
 //! Hunts and their treasures: what a zone knows of them.
 
 use crate::engine::index::Index;
-use crate::engine::path::Path;
+use crate::engine::mix;
+use crate::engine::path::{Path, TreasureSet};
 use crate::engine::state::Words;
 use crate::engine::table::{Column, Identity, Row, Table};
 use crate::engine::tiles::{Tiles, TreasureKey};
@@ -37,7 +38,7 @@ pub struct Hunt {
     pub laid: u16,
     /// How many were opened.
     pub opened: u16,
-    /// While laid: how many the path cache knows. While closing: how many were taken away.
+    /// While closing: how many were taken away.
     pub swept: u16,
     /// Decides where treasures lie and what they hold.
     pub seed: u64,
@@ -115,8 +116,21 @@ pub enum Treasure {
     Nowhere,
     /// Lies on this tile.
     Lies(u32),
-    /// Was opened.
-    Opened,
+    /// Lay on this tile, until it was opened.
+    Opened(u32),
+}
+
+/// In a treasure's word: it was opened.
+const OPENED: u64 = 1 << 32;
+
+impl Treasure {
+    /// The tile on which it lies or lay, if it was laid.
+    pub fn tile(self) -> Option<u32> {
+        match self {
+            Treasure::Nowhere => None,
+            Treasure::Lies(tile) | Treasure::Opened(tile) => Some(tile),
+        }
+    }
 }
 
 impl Row<1> for Treasure {
@@ -125,17 +139,19 @@ impl Row<1> for Treasure {
     fn to_words(&self) -> [u64; 1] {
         match self {
             Treasure::Nowhere => [0],
-            Treasure::Opened => [1],
-            Treasure::Lies(tile) => [u64::from(*tile) + 2],
+            Treasure::Lies(tile) => [u64::from(*tile) + 1],
+            Treasure::Opened(tile) => [OPENED | (u64::from(*tile) + 1)],
         }
     }
 
     fn from_words([word]: [u64; 1]) -> Option<Treasure> {
-        Some(match word {
+        let tile = ((word & !OPENED) as u32).wrapping_sub(1);
+        let treasure = match word {
             0 => Treasure::Nowhere,
-            1 => Treasure::Opened,
-            _ => Treasure::Lies(u32::try_from(word - 2).ok()?),
-        })
+            _ if word & OPENED == 0 => Treasure::Lies(tile),
+            _ => Treasure::Opened(tile),
+        };
+        (treasure.to_words() == [word]).then_some(treasure)
     }
 }
 
@@ -163,23 +179,6 @@ impl Row<2> for Finisher {
     }
 }
 
-/// Which treasures of one hunt lie, a bit each: the search for paths asks for each tile it meets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lying([u64; TREASURES_MAX / 64]);
-
-impl Lying {
-    /// Whether a treasure lies.
-    #[inline]
-    pub(crate) fn has(&self, number: u16) -> bool {
-        self.0[usize::from(number) / 64 % self.0.len()] >> (number % 64) & 1 == 1
-    }
-
-    fn set(&mut self, number: u16, lies: bool) {
-        let word = &mut self.0[usize::from(number) / 64];
-        *word = *word & !(1 << (number % 64)) | u64::from(lies) << (number % 64);
-    }
-}
-
 /// All hunts of a zone, by slot.
 #[derive(Clone, Debug)]
 pub struct Hunts {
@@ -190,13 +189,17 @@ pub struct Hunts {
     pub(crate) finishers: [Table<Finisher, 2>; HUNTS_MAX],
     finisher_index: [Index; HUNTS_MAX],
     /// By slot, a bit for each treasure that lies: what follows from the treasures.
-    lying: [Lying; HUNTS_MAX],
+    lying: [TreasureSet; HUNTS_MAX],
     pub(crate) paths: [Path; HUNTS_MAX],
+    /// A bit for each slot whose paths are searched.
+    searching: u8,
+    /// When they had their last piece of work.
+    pub(crate) searched_ms: u64,
     /// The highest number of a hunt so far.
     pub(crate) last_hunt: u32,
     /// When the first window of a running hunt is over; the largest number if none runs.
     due_ms: u64,
-    /// A bit for each slot that may have work left to do. What changes a slot sets it.
+    /// A bit for each slot in which treasures are laid or taken away.
     busy: u8,
 }
 
@@ -210,8 +213,10 @@ impl Hunts {
             treasures: std::array::from_fn(|slot| Column::new(TREASURES_MAX, 30 + slot as u64)),
             finishers: std::array::from_fn(|slot| Table::new(TREASURES_MAX, 40 + slot as u64)),
             finisher_index: std::array::from_fn(|_| Index::new(TREASURES_MAX)),
-            lying: [Lying([0; TREASURES_MAX / 64]); HUNTS_MAX],
-            paths: std::array::from_fn(|slot| Path::new(tiles, slot as u64)),
+            lying: [TreasureSet::NONE; HUNTS_MAX],
+            paths: std::array::from_fn(|_| Path::new(tiles)),
+            searching: 0,
+            searched_ms: 0,
             last_hunt: 0,
             due_ms: u64::MAX,
             busy: 0,
@@ -223,28 +228,28 @@ impl Hunts {
         self.due_ms
     }
 
-    /// Whether any slot may have work left to do.
+    /// Whether treasures are laid or taken away anywhere.
     #[inline]
     pub fn any_busy(&self) -> bool {
         self.busy != 0
     }
 
-    /// The slots that may have work left to do, each once, from `first` on and then from 0.
+    /// The slots in which treasures are laid or taken away, from `first` on and then from 0.
     #[inline]
     pub fn busy_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let twice = u32::from(self.busy) | u32::from(self.busy) << HUNTS_MAX;
-        let mut left = twice >> first & ((1 << HUNTS_MAX) - 1);
-        std::iter::from_fn(move || {
-            let turn = left.trailing_zeros() as usize;
-            let found = left != 0;
-            left &= left.wrapping_sub(1);
-            found.then_some((first + turn) % HUNTS_MAX)
-        })
+        ones_from(self.busy, first)
     }
 
-    /// Notes that a slot has no work left until something in it changes.
-    pub fn rest(&mut self, slot: usize) {
-        self.busy &= !(1 << slot);
+    /// Whether paths are searched anywhere.
+    #[inline]
+    pub fn any_searching(&self) -> bool {
+        self.searching != 0
+    }
+
+    /// The slots whose paths are searched, from `first` on and then from 0.
+    #[inline]
+    pub fn searching_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        ones_from(self.searching, first)
     }
 
     /// The hunt in a slot.
@@ -255,7 +260,8 @@ impl Hunts {
     /// Changes the hunt in a slot.
     pub fn write(&mut self, slot: usize, hunt: Hunt) {
         let before = *self.hunt(slot);
-        self.busy |= 1 << slot;
+        let is_busy = matches!(hunt.phase, Phase::Laying | Phase::Closing);
+        self.busy = self.busy & !(1 << slot) | u8::from(is_busy) << slot;
         self.hunts.write(slot as u32, hunt);
         if (before.running(), before.ends_ms) == (hunt.running(), hunt.ends_ms) {
             return;
@@ -281,16 +287,25 @@ impl Hunts {
         self.lying[slot].set(number, matches!(treasure, Treasure::Lies(_)));
     }
 
-    /// Which treasures lie.
-    pub(crate) fn lying(&self, slot: usize) -> &Lying {
-        &self.lying[slot]
+    /// Begins to search the ways to the treasures that lie, unless they are known or sought. To be
+    /// called when all are laid and whenever one was opened.
+    pub fn seek(&mut self, slot: usize) {
+        let seeks = self.paths[slot].seek(&self.lying[slot]);
+        self.searching = self.searching & !(1 << slot) | u8::from(seeks) << slot;
     }
 
-    /// Works on one tile of a slot's paths; `false`: there is nothing to do.
-    #[inline]
-    pub fn search(&mut self, slot: usize, tiles: &Tiles) -> bool {
-        let lying = &self.lying[slot];
-        self.paths[slot].step(tiles, |number| lying.has(number))
+    /// Gives the search of a slot's ways a piece of work.
+    pub fn search(&mut self, slot: usize, tiles: &Tiles) {
+        let treasures = &self.treasures[slot];
+        self.paths[slot]
+            .work(tiles, |number| treasures.row(number).tile().expect("what is sought was laid"));
+        self.seek(slot);
+    }
+
+    /// Ends the search of a slot's ways and forgets them.
+    pub fn stop(&mut self, slot: usize) {
+        self.paths[slot].stop();
+        self.searching &= !(1 << slot);
     }
 
     /// The finisher of this rank, counted from 0.
@@ -330,13 +345,17 @@ impl Hunts {
     pub fn decode(tiles: &mut Tiles, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;
+        hunts.searched_ms = words.word()?;
         for slot in 0..HUNTS_MAX {
             let hunt = Hunt::from_words(words.take()?)?;
             hunts.write(slot, hunt);
             for number in 0..hunt.tried {
                 let treasure = Treasure::from_words(words.take()?)?;
+                if treasure.tile().is_some_and(|tile| tile >= tiles.count()) {
+                    return None;
+                }
                 if let Treasure::Lies(tile) = treasure {
-                    if tile >= tiles.count() || tiles.treasure(tile).is_some() {
+                    if tiles.treasure(tile).is_some() {
                         return None;
                     }
                     tiles.lay(tile, Some(TreasureKey { slot: slot as u8, number }));
@@ -350,7 +369,13 @@ impl Hunts {
                 }
                 hunts.add_finisher(slot, rank, finisher);
             }
-            hunts.paths[slot].decode(tiles.count(), hunt.tried, words)?;
+            let treasures = &hunts.treasures[slot];
+            hunts.paths[slot].decode(tiles, words, |number| treasures.get(number)?.tile())?;
+            // What is not so yet has another digest afterwards.
+            match hunt.phase {
+                Phase::Open => hunts.seek(slot),
+                _ => hunts.stop(slot),
+            }
         }
         Some(hunts)
     }
@@ -360,8 +385,24 @@ impl Hunts {
         let treasures = self.treasures.iter().map(Column::digest);
         let finishers = self.finishers.iter().map(Table::digest);
         let paths = self.paths.iter().map(Path::digest);
-        let slots = treasures.chain(finishers).chain(paths);
+        let slots = treasures.chain(finishers).chain(paths.enumerate().map(|(slot, digest)| {
+            // Two slots with each other's paths are another state.
+            mix::fold(digest, mix::KEYS[slot])
+        }));
         let sum = slots.fold(self.hunts.digest(), u64::wrapping_add);
-        sum.wrapping_add(u64::from(self.last_hunt))
+        sum.wrapping_add(mix::hash(&[self.last_hunt.into(), self.searched_ms], mix::KEYS[6]))
     }
+}
+
+/// The numbers of the ones among a slot's bits, from `first` on and then from 0.
+#[inline]
+fn ones_from(bits: u8, first: usize) -> impl Iterator<Item = usize> {
+    let twice = u32::from(bits) | u32::from(bits) << HUNTS_MAX;
+    let mut left = twice >> first & ((1 << HUNTS_MAX) - 1);
+    std::iter::from_fn(move || {
+        let turn = left.trailing_zeros() as usize;
+        let found = left != 0;
+        left &= left.wrapping_sub(1);
+        found.then_some((first + turn) % HUNTS_MAX)
+    })
 }

@@ -1,372 +1,321 @@
 //! The path cache of one hunt: from every tile the way to the nearest unopened treasure.
 //!
-//! Each tile is labelled with its distance and the treasure it leads to, found by a search from all
-//! treasures at once. Opening a treasure only makes ways longer, so the labels that lead to other
-//! treasures stay exact; those that lead to the opened one are stale from that moment, because the
-//! treasure says so itself. Then, some tiles an event, they are cleared, beginning at the treasure,
-//! and when all are, the search goes on from the labelled tiles around, nearest first.
+//! A search from all unopened treasures at once finds the distance of every tile, one distance
+//! after the other. Each tile is a bit, so that the tiles next to a strip of 64 are found by a few
+//! operations on words. The search fills one map, a piece of work at a time, while hints are read
+//! from another that is finished; then the two change places, and if treasures were opened
+//! meanwhile, it begins again.
 //!
-//! So a label whose treasure is unopened is exact, at any time; there is no other bookkeeping.
+//! Treasures only go. So a finished map's distance is exact as long as the treasure that it leads
+//! to lies, and a hint follows the distances down to see whether it does. If not, it is stale.
+//!
+//! Which treasures were sought, and how many pieces the search has had, decide all that it finds:
+//! they alone are the cache's state, and the maps follow from them.
 
+use crate::engine::chunks::Chunks;
 use crate::engine::mix;
 use crate::engine::refusal::Hint;
 use crate::engine::state::Words;
-use crate::engine::table::{Column, Identity, Row};
-use crate::engine::tiles::Tiles;
-use crate::limits::{PATH_DISTANCE_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
-use std::hint::black_box;
+use crate::engine::tiles::{STRIP_TILES, Tiles};
+use crate::limits::{PATH_DISTANCE_MAX, PATH_STRIPS_PER_PIECE, TREASURES_MAX};
 
-/// Bits that hold a tile's number plus one.
-const LINK_BITS: u32 = 19;
-const _: () = assert!(TILES_PER_SIDE_MAX * TILES_PER_SIDE_MAX < 1 << LINK_BITS);
-const _: () = assert!(TREASURES_MAX <= 1 << 12 && PATH_DISTANCE_MAX < 1 << 10);
+/// Words of a set of treasures.
+const SET_WORDS: usize = TREASURES_MAX / 64;
 
-/// What is known of one tile, in one word: a step of the search reads five tiles and writes as
-/// many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Label(u64);
+/// Strips of a chunk of distances, which is 8 KiB: making one is a short pause.
+const CHUNK_STRIPS: usize = 64;
 
-/// A part of a label: its lowest bit, and how many.
-#[derive(Clone, Copy)]
-struct Part(u32, u32);
+/// Some of a hunt's treasures, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreasureSet([u64; SET_WORDS]);
 
-const KNOWN: u64 = 1;
-/// In a bucket of the frontier.
-const QUEUED: u64 = 2;
-/// In the list of tiles to clear.
-const CLEARING: u64 = 4;
-const DISTANCE: Part = Part(3, 10);
-const TREASURE: Part = Part(13, 12);
-/// The next tile of the bucket, plus one; 0 is none.
-const QUEUE_LINK: Part = Part(25, LINK_BITS);
-/// The next tile to clear, plus one; 0 is none.
-const CLEAR_LINK: Part = Part(25 + LINK_BITS, LINK_BITS);
+impl TreasureSet {
+    /// No treasures.
+    pub(crate) const NONE: TreasureSet = TreasureSet([0; SET_WORDS]);
 
-impl Part {
-    const fn mask(self) -> u64 {
-        ((1 << self.1) - 1) << self.0
+    /// Adds a treasure or takes it away.
+    pub(crate) fn set(&mut self, number: u16, lies: bool) {
+        let word = &mut self.0[usize::from(number) / 64];
+        *word = *word & !(1 << (number % 64)) | u64::from(lies) << (number % 64);
+    }
+
+    /// The treasures from a number on.
+    fn next(&self, number: u32) -> Option<u32> {
+        let mut at = number as usize / 64;
+        let mut bits = self.0.get(at)? & u64::MAX << (number % 64);
+        while bits == 0 {
+            at += 1;
+            bits = *self.0.get(at)?;
+        }
+        Some(at as u32 * 64 + bits.trailing_zeros())
+    }
+
+    fn hash(&self) -> u64 {
+        mix::hash(&self.0, mix::KEYS[2])
     }
 }
 
-impl Label {
-    fn is(self, flag: u64) -> bool {
-        self.0 & flag != 0
-    }
+/// Distances of the tiles of a strip.
+#[derive(Clone, Copy, Debug)]
+struct Distances([u16; STRIP_TILES as usize]);
 
-    fn get(self, part: Part) -> u32 {
-        ((self.0 & part.mask()) >> part.0) as u32
-    }
-
-    fn distance(self) -> u32 {
-        self.get(DISTANCE)
-    }
-
-    fn treasure(self) -> u16 {
-        self.get(TREASURE) as u16
-    }
-
-    /// Known, so far away from this treasure; whether and where it waits stays as it was.
-    fn known(self, distance: u32, treasure: u16) -> Label {
-        let waiting = self.0 & !(DISTANCE.mask() | TREASURE.mask());
-        let distance = u64::from(distance) << DISTANCE.0;
-        Label(waiting | KNOWN | distance | u64::from(treasure) << TREASURE.0)
-    }
-
-    /// In a bucket, before the tile that was its first.
-    fn queued(self, first: u32) -> Label {
-        Label(self.0 & !QUEUE_LINK.mask() | QUEUED | u64::from(first) << QUEUE_LINK.0)
-    }
-
-    /// In no bucket.
-    fn unqueued(self) -> Label {
-        Label(self.0 & !(QUEUED | QUEUE_LINK.mask()))
-    }
-
-    /// In the list of tiles to clear, before the one that was its first.
-    fn clearing(self, first: u32) -> Label {
-        Label(self.0 & !CLEAR_LINK.mask() | CLEARING | u64::from(first) << CLEAR_LINK.0)
-    }
-
-    /// Forgotten, but for its bucket.
-    fn cleared(self) -> Label {
-        Label(self.0 & (QUEUED | QUEUE_LINK.mask()))
+impl Default for Distances {
+    fn default() -> Distances {
+        Distances([0; STRIP_TILES as usize])
     }
 }
 
-impl Row<1> for Label {
-    const IDENTITY: Identity = Identity::Number;
+/// What a search has found.
+#[derive(Clone, Debug)]
+struct Map {
+    /// By strip, a bit for each tile that has a distance.
+    reached: Vec<u64>,
+    distances: Chunks<Distances, CHUNK_STRIPS>,
+}
 
-    fn to_words(&self) -> [u64; 1] {
-        [self.0]
+impl Map {
+    fn new(strips: u32) -> Map {
+        Map { reached: vec![0; strips as usize], distances: Chunks::new(strips as usize) }
     }
 
-    fn from_words([word]: [u64; 1]) -> Option<Label> {
-        (word >> (CLEAR_LINK.0 + CLEAR_LINK.1) == 0).then_some(Label(word))
+    /// `None`: the search has not come there.
+    #[inline]
+    fn distance(&self, tile: u32) -> Option<u16> {
+        let (strip, bit) = (tile / STRIP_TILES, tile % STRIP_TILES);
+        let reached = self.reached[strip as usize] >> bit & 1 == 1;
+        reached.then(|| self.distances[strip].0[bit as usize])
+    }
+
+    /// Notes that these tiles of a strip are so far away.
+    #[inline]
+    fn reach(&mut self, strip: u32, tiles: u64, distance: u16) {
+        self.reached[strip as usize] |= tiles;
+        let distances = &mut self.distances[strip].0;
+        let mut left = tiles;
+        while left != 0 {
+            distances[left.trailing_zeros() as usize % STRIP_TILES as usize] = distance;
+            left &= left - 1;
+        }
     }
 }
 
-/// The first tile of a bucket, plus one; 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Head(u32);
-
-impl Row<1> for Head {
-    const IDENTITY: Identity = Identity::Number;
-
-    fn to_words(&self) -> [u64; 1] {
-        [self.0.into()]
-    }
-
-    fn from_words([word]: [u64; 1]) -> Option<Head> {
-        u32::try_from(word).ok().map(Head)
-    }
+/// What a search does next.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Forgets what the map holds of this strip and those after it.
+    Clear(u32),
+    /// Begins at this treasure and those after it.
+    Seed(u32),
+    /// Goes from the tiles at one distance to those at the next one, in this strip and those after
+    /// it. Whether any was found yet.
+    Spread { distance: u16, strip: u32, found: bool },
 }
 
-pub(crate) const BUCKETS: u32 = PATH_DISTANCE_MAX + 1;
+/// A search and what came of it.
+#[derive(Clone, Debug)]
+struct Search {
+    sought: TreasureSet,
+    hash: u64,
+    /// Pieces of work that it has had.
+    pieces: u32,
+}
 
-/// The cache. [`Path::prepare`] it, [`Path::seed`] every treasure, then [`Path::step`];
-/// at the end [`Path::stop`] and [`Path::wipe`] it.
+/// The cache. [`Path::seek`] all treasures, then [`Path::work`]; at the end [`Path::stop`].
 #[derive(Clone, Debug)]
 pub struct Path {
-    pub(crate) labels: Column<Label>,
-    /// The frontier: tiles whose neighbours are to be labelled, by distance.
-    pub(crate) buckets: Column<Head>,
-    /// Tiles that are ready; the others have no labels.
-    prepared: u32,
-    /// No bucket below this one holds a tile.
-    lowest: u32,
-    /// The first tile to clear, plus one; 0 is none.
-    clear_first: u32,
+    /// What the finished map leads to, and what is searched for, where there are such.
+    finished: Option<Search>,
+    running: Option<Search>,
+    stage: Stage,
+    finished_map: Map,
+    running_map: Map,
+    /// By strip, a bit for each tile at the distance at hand, and at the next one.
+    front: Vec<u64>,
+    next_front: Vec<u64>,
 }
 
 impl Path {
     /// A cache for one of the hunts' slots.
-    pub fn new(tiles: u32, slot: u64) -> Path {
-        let mut buckets = Column::new(BUCKETS as usize, 20 + slot);
-        buckets.reach(BUCKETS - 1);
-        let labels = Column::new(tiles as usize, 10 + slot);
-        Path { labels, buckets, prepared: 0, lowest: BUCKETS, clear_first: 0 }
+    pub fn new(tiles: u32) -> Path {
+        let strips = tiles.div_ceil(STRIP_TILES);
+        Path {
+            finished: None,
+            running: None,
+            stage: Stage::Clear(0),
+            finished_map: Map::new(strips),
+            running_map: Map::new(strips),
+            front: vec![0; strips as usize],
+            next_front: vec![0; strips as usize],
+        }
     }
 
-    /// Ends the search: nothing waits any more. [`Path::wipe`] does the rest.
+    /// Forgets everything.
     pub fn stop(&mut self) {
-        for bucket in self.lowest..BUCKETS {
-            if self.buckets.row(bucket).0 != 0 {
-                self.buckets.write(bucket, Head::default());
-            }
-        }
-        (self.lowest, self.clear_first) = (BUCKETS, 0);
+        (self.finished, self.running) = (None, None);
     }
 
-    /// Forgets what is known of one more tile; `false`: there is none left.
-    pub fn wipe(&mut self) -> bool {
-        let Some(tile) = self.prepared.checked_sub(1) else {
-            return false;
+    /// Begins a search for these treasures, unless one is under way or they are what the finished
+    /// one was for. `false`: there is nothing to search for.
+    pub(crate) fn seek(&mut self, treasures: &TreasureSet) -> bool {
+        if self.running.is_none() {
+            if self.finished.as_ref().is_some_and(|search| search.sought == *treasures) {
+                return false;
+            }
+            self.running = Some(Search { sought: *treasures, hash: treasures.hash(), pieces: 0 });
+            self.stage = Stage::Clear(0);
+        }
+        true
+    }
+
+    /// Gives a search one piece of work, if one is under way. `tile_of` tells where a treasure
+    /// lies, or lay.
+    pub fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
+        let Some(search) = &mut self.running else { return };
+        search.pieces += 1;
+        let mut left = PATH_STRIPS_PER_PIECE;
+        while left > 0 {
+            match self.stage {
+                Stage::Clear(strip) => self.clear(strip),
+                Stage::Seed(number) => {
+                    let sought = self.running.as_ref().expect("it runs").sought.next(number);
+                    self.seed(sought, &tile_of);
+                }
+                Stage::Spread { distance, strip, found } => {
+                    let strips = self.front.len() as u32;
+                    if strip == strips && (!found || u32::from(distance) == PATH_DISTANCE_MAX) {
+                        std::mem::swap(&mut self.finished_map, &mut self.running_map);
+                        self.finished = self.running.take();
+                        return;
+                    }
+                    let from = if strip == strips { self.turn(distance) } else { strip };
+                    let to = strips.min(from + left);
+                    self.spread(tiles, from, to);
+                    left -= to - from;
+                    continue;
+                }
+            }
+            left -= 1;
+        }
+    }
+
+    fn clear(&mut self, strip: u32) {
+        self.running_map.distances.reach(strip);
+        self.running_map.reached[strip as usize] = 0;
+        self.next_front[strip as usize] = 0;
+        let is_last = strip as usize + 1 == self.front.len();
+        self.stage = if is_last { Stage::Seed(0) } else { Stage::Clear(strip + 1) };
+    }
+
+    fn seed(&mut self, number: Option<u32>, tile_of: impl Fn(u32) -> u32) {
+        self.stage = match number {
+            Some(number) => {
+                let tile = tile_of(number);
+                let (strip, bit) = (tile / STRIP_TILES, 1 << (tile % STRIP_TILES));
+                self.running_map.reach(strip, bit, 0);
+                self.next_front[strip as usize] |= bit;
+                Stage::Seed(number + 1)
+            }
+            None => Stage::Spread { distance: 0, strip: self.front.len() as u32, found: true },
         };
-        self.labels.write(tile, Label::default());
-        self.prepared = tile;
-        true
     }
 
-    /// Makes one more tile ready; `false`: all are.
-    pub fn prepare(&mut self, tiles: &Tiles) -> bool {
-        if self.prepared == tiles.count() {
-            return false;
-        }
-        self.labels.reach(self.prepared);
-        self.prepared += 1;
-        true
+    /// Goes on from the tiles that were found last, which are so far away.
+    fn turn(&mut self, distance: u16) -> u32 {
+        std::mem::swap(&mut self.front, &mut self.next_front);
+        self.stage = Stage::Spread { distance: distance + 1, strip: 0, found: false };
+        0
     }
 
-    /// Whether no tile is.
-    pub fn is_wiped(&self) -> bool {
-        self.prepared == 0
-    }
-
-    /// Whether every tile is ready.
-    pub fn is_prepared(&self, tiles: &Tiles) -> bool {
-        self.prepared == tiles.count()
-    }
-
-    /// Tells where a treasure lies. All are told before the first step.
-    pub fn seed(&mut self, tile: u32, treasure: u16) {
-        self.labels.write(tile, self.labels.row(tile).known(0, treasure));
-        self.queue(tile);
-    }
-
-    /// Tells that the treasure of a tile was opened.
-    pub fn open(&mut self, tile: u32) {
-        if tile < self.prepared {
-            let label = self.labels.row(tile);
-            if label.is(KNOWN) && !label.is(CLEARING) {
-                self.clear_later(tile, label);
-            }
-        }
-    }
-
-    /// Works on one tile; `false`: there is nothing to do. `lies` tells which treasures are
-    /// unopened.
-    #[inline]
-    pub fn step(&mut self, tiles: &Tiles, lies: impl Fn(u16) -> bool) -> bool {
-        if let Some(tile) = self.clear_first.checked_sub(1) {
-            self.clear(tile, tiles, lies);
-            self.touch_next(tiles);
-            return true;
-        }
-        while self.lowest < BUCKETS && self.buckets.row(self.lowest).0 == 0 {
-            self.lowest += 1;
-        }
-        if self.lowest == BUCKETS {
-            return false;
-        }
-        self.expand(tiles, lies);
-        self.touch_next(tiles);
-        true
-    }
-
-    /// Reads what the next step will most likely need, so that it is in the cache by then.
-    fn touch_next(&self, tiles: &Tiles) {
-        let first = match self.clear_first {
-            0 => self.buckets.row(self.lowest.min(PATH_DISTANCE_MAX)).0,
-            first => first,
+    fn spread(&mut self, tiles: &Tiles, from: u32, to: u32) {
+        let Stage::Spread { distance, mut found, .. } = self.stage else {
+            unreachable!("the caller has looked");
         };
-        let (tile, side) = (first.saturating_sub(1), tiles.side() as u32);
-        for near in [tile, tile.wrapping_sub(side), tile + side] {
-            black_box(self.labels.get(near));
-        }
-    }
-
-    fn clear(&mut self, tile: u32, tiles: &Tiles, lies: impl Fn(u16) -> bool) {
-        let label = self.labels.row(tile);
-        self.clear_first = label.get(CLEAR_LINK);
-        self.labels.write(tile, label.cleared());
-        for near in tiles.neighbours(tile).into_iter().flatten() {
-            let label = self.labels.row(near);
-            if !label.is(KNOWN) {
-                continue;
-            }
-            if lies(label.treasure()) {
-                self.queue(near);
-            } else if !label.is(CLEARING) {
-                self.clear_later(near, label);
+        for strip in from..to {
+            let room = tiles.free_of_walls(strip) & !self.running_map.reached[strip as usize];
+            let new = if room == 0 { 0 } else { tiles.next_to(&self.front, strip) & room };
+            self.next_front[strip as usize] = new;
+            if new != 0 {
+                self.running_map.reach(strip, new, distance);
+                found = true;
             }
         }
-    }
-
-    fn clear_later(&mut self, tile: u32, label: Label) {
-        self.labels.write(tile, label.clearing(self.clear_first));
-        self.clear_first = tile + 1;
-    }
-
-    /// Adds a labelled tile to the frontier. One that is still in the bucket of an older, shorter
-    /// distance stays there, and is moved on when its turn comes.
-    fn queue(&mut self, tile: u32) {
-        let label = self.labels.row(tile);
-        if label.is(QUEUED) {
-            return;
-        }
-        let bucket = label.distance();
-        self.labels.write(tile, label.queued(self.buckets.row(bucket).0));
-        self.buckets.write(bucket, Head(tile + 1));
-        self.lowest = self.lowest.min(bucket);
-    }
-
-    fn expand(&mut self, tiles: &Tiles, lies: impl Fn(u16) -> bool) {
-        let bucket = self.lowest;
-        let tile = self.buckets.row(bucket).0 - 1;
-        let label = self.labels.row(tile);
-        self.buckets.write(bucket, Head(label.get(QUEUE_LINK)));
-        self.labels.write(tile, label.unqueued());
-        let treasure = label.treasure();
-        if !label.is(KNOWN) || !lies(treasure) {
-            return;
-        }
-        if label.distance() > bucket {
-            self.queue(tile);
-            return;
-        }
-        if bucket == PATH_DISTANCE_MAX {
-            return;
-        }
-        // All that is found here goes to one bucket, so its head is written once.
-        let next = bucket + 1;
-        let before = self.buckets.row(next).0;
-        let mut first = before;
-        for near in tiles.neighbours(tile).into_iter().flatten() {
-            let old = self.labels.row(near);
-            if old.is(KNOWN) || tiles.is_wall(near) {
-                continue;
-            }
-            let mut new = old.known(next, treasure);
-            if !old.is(QUEUED) {
-                new = new.queued(first);
-                first = near + 1;
-            }
-            self.labels.write(near, new);
-        }
-        if first != before {
-            self.buckets.write(next, Head(first));
-        }
+        self.stage = Stage::Spread { distance, strip: to, found };
     }
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
-    /// known.
-    pub fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u16) -> bool) -> (Hint, u16) {
-        if !self.is_prepared(tiles) {
+    /// known. `lies` tells whether the treasure on a tile lies there still.
+    pub fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
+        let known = self.finished.as_ref().and_then(|_| self.finished_map.distance(tile));
+        let Some(distance) = known else {
             return (Hint::Stale, 0);
-        }
-        let label = self.labels.row(tile);
-        if !label.is(KNOWN) || !lies(label.treasure()) {
-            return (Hint::Stale, 0);
-        }
-        let distance = label.distance();
-        if distance == 0 {
-            return (Hint::Here, 0);
-        }
-        for (hint, near) in HINTS.into_iter().zip(tiles.neighbours(tile)) {
-            let exact = near.map(|near| self.labels.row(near)).filter(|near| {
-                near.is(KNOWN) && near.distance() + 1 == distance && lies(near.treasure())
+        };
+        let (mut hint, mut at) = (Hint::Here, tile);
+        for left in (0..distance).rev() {
+            let near = HINTS.into_iter().zip(tiles.neighbours(at)).find_map(|(way, near)| {
+                let near = near.filter(|near| self.finished_map.distance(*near) == Some(left))?;
+                Some((way, near))
             });
-            if exact.is_some() {
-                return (hint, distance as u16);
+            let (way, near) = near.expect("a tile has its distance from one that is nearer");
+            if at == tile {
+                hint = way;
             }
+            at = near;
         }
-        unreachable!("the tile that a label came from has the same treasure and keeps its label")
+        if lies(at) { (hint, distance) } else { (Hint::Stale, 0) }
     }
 
-    /// Tiles that are ready, the first tile to clear, the lowest bucket: what a capture notes at
-    /// once. Labels of all those tiles follow, then all buckets from that one on.
-    pub(crate) fn noted(&self) -> [u32; 3] {
-        [self.prepared, self.clear_first, self.lowest]
+    /// What a capture tells of the cache.
+    pub(crate) fn note(&self, words: &mut Vec<u64>) {
+        let searches = [&self.finished, &self.running];
+        words.extend(searches.map(|search| search.as_ref().map_or(0, Search::told)));
+        for search in searches.into_iter().flatten() {
+            words.extend(search.sought.0);
+        }
     }
 
-    /// Takes over what a capture told. `None`: the words are no cache of these tiles and
-    /// treasures.
-    pub fn decode(&mut self, tiles: u32, treasures: u16, words: &mut Words) -> Option<()> {
-        let number = |word: u64, max: u32| u32::try_from(word).ok().filter(|at| *at <= max);
-        self.prepared = number(words.word()?, tiles)?;
-        self.clear_first = number(words.word()?, self.prepared)?;
-        self.lowest = number(words.word()?, BUCKETS)?;
-        for tile in 0..self.prepared {
-            let label = Label::from_words(words.take()?)?;
-            let linked = label.get(QUEUE_LINK).max(label.get(CLEAR_LINK)) <= tiles;
-            if !linked || (label.is(KNOWN) && label.treasure() >= treasures) {
+    /// Takes over what a capture told, and searches anew. `tile_of` tells where a treasure lies or
+    /// lay, if it was laid. `None`: the words are no cache of these treasures.
+    pub fn decode(
+        &mut self,
+        tiles: &Tiles,
+        words: &mut Words,
+        tile_of: impl Fn(u32) -> Option<u32>,
+    ) -> Option<()> {
+        let [finished, running] = words.take()?;
+        for (told, is_running) in [(finished, false), (running, true)] {
+            let Some(pieces) = told.checked_sub(1) else { continue };
+            let sought = TreasureSet(words.take()?);
+            let mut number = sought.next(0);
+            while let Some(treasure) = number {
+                tile_of(treasure)?;
+                number = sought.next(treasure + 1);
+            }
+            self.running = Some(Search { sought, hash: sought.hash(), pieces: 0 });
+            self.stage = Stage::Clear(0);
+            for _ in 0..pieces {
+                self.running.as_ref()?;
+                self.work(tiles, |treasure| tile_of(treasure).expect("all were looked up"));
+            }
+            if self.running.is_some() != is_running {
                 return None;
             }
-            self.labels.reach(tile);
-            self.labels.write(tile, label);
-        }
-        for bucket in self.lowest..BUCKETS {
-            let head = Head(number(words.word()?, self.prepared)?);
-            self.buckets.write(bucket, head);
         }
         Some(())
     }
 
     /// Hash of the whole cache.
     pub fn digest(&self) -> u64 {
-        let lists = u64::from(self.clear_first) | u64::from(self.lowest) << 32;
-        let at = mix::fold(lists ^ 0x9e37_79b9_7f4a_7c15, u64::from(self.prepared) + 1);
-        self.labels.digest().wrapping_add(self.buckets.digest()).wrapping_add(at)
+        let told = |search: &Option<Search>| search.as_ref().map_or(0, Search::told);
+        let hash = |search: &Option<Search>| search.as_ref().map_or(0, |search| search.hash);
+        let (finished, running) = (&self.finished, &self.running);
+        mix::hash(&[told(finished), hash(finished), told(running), hash(running)], mix::KEYS[4])
+    }
+}
+
+impl Search {
+    /// One more than the pieces of work it had: 0 is no search.
+    fn told(&self) -> u64 {
+        u64::from(self.pieces) + 1
     }
 }
 

@@ -15,7 +15,7 @@ use crate::engine::table::Row;
 use std::sync::Arc;
 
 /// First word of an encoded state: its name and the format's version.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x01");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x02");
 
 /// Why bytes are no state to go on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

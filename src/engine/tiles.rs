@@ -7,6 +7,9 @@ use crate::engine::chunks::Chunks;
 use crate::engine::rules::World;
 use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TREASURES_MAX};
 
+/// Tiles of a strip: as many, one after the other, as a word has bits.
+pub const STRIP_TILES: u32 = u64::BITS;
+
 /// The zone's tiles.
 #[derive(Clone, Debug)]
 pub struct Tiles {
@@ -261,6 +264,55 @@ impl Tiles {
             left &= left.wrapping_sub(1);
             found.then_some(tile)
         })
+    }
+
+    /// The tiles of a strip on which no wall stands, a bit each.
+    #[inline]
+    pub fn free_of_walls(&self, strip: u32) -> u64 {
+        let tiles = self.count() - strip * STRIP_TILES;
+        let there = if tiles < STRIP_TILES { (1 << tiles) - 1 } else { u64::MAX };
+        there & !self.walls.0[strip as usize]
+    }
+
+    /// The tiles of a strip that are next to some of these, which are all strips', a bit each.
+    /// Those behind the map's end mean nothing.
+    #[inline]
+    pub fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
+        let at = strip as usize;
+        let word = |at: usize| strips.get(at).copied().unwrap_or(0);
+        let (here, before, after) = (strips[at], word(at.wrapping_sub(1)), word(at + 1));
+        let east = here << 1 | before >> 63;
+        let west = here >> 1 | after << 63;
+        let sideways = east & !self.first_column(strip) | west & !self.last_column(strip);
+        let rows = self.side() as u32;
+        let across = if rows < STRIP_TILES {
+            let (up, down) = (here << rows, here >> rows);
+            up | down | before >> (STRIP_TILES - rows) | after << (STRIP_TILES - rows)
+        } else {
+            let row = (rows / STRIP_TILES) as usize;
+            word(at.wrapping_sub(row)) | word(at + row)
+        };
+        sideways | across
+    }
+
+    /// The tiles of a strip in the map's first column.
+    #[inline]
+    fn first_column(&self, strip: u32) -> u64 {
+        let side = self.side() as u32;
+        if side < STRIP_TILES {
+            return u64::MAX / ((1 << side) - 1);
+        }
+        u64::from(strip & (side / STRIP_TILES - 1) == 0)
+    }
+
+    /// The tiles of a strip in the map's last column.
+    #[inline]
+    fn last_column(&self, strip: u32) -> u64 {
+        let side = self.side() as u32;
+        if side < STRIP_TILES {
+            return self.first_column(strip) << (side - 1);
+        }
+        u64::from((strip + 1) & (side / STRIP_TILES - 1) == 0) << 63
     }
 
     /// Lays a treasure there, or takes it away.

@@ -7,7 +7,8 @@ use crate::engine::refusal::{Hint, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
 use crate::engine::{Outcome, Shard, Tell};
 use crate::limits::{
-    HUNT_UPDATES_PER_EVENT, HUNTS_MAX, LAYING_TRIES, PATH_STEPS_PER_EVENT, PATH_STEPS_PER_TICK,
+    HUNT_UPDATES_PER_EVENT, HUNTS_MAX, LAYING_TRIES, PATH_PIECE_MS, PATH_PIECES_PER_EVENT,
+    PATH_PIECES_PER_TICK,
 };
 
 impl Shard {
@@ -69,7 +70,7 @@ impl Shard {
         let Hunt { hunt: number, opened, finishers, .. } = hunt;
         let finishers = finishers.into();
         tell.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
-        self.hunts.paths[slot].stop();
+        self.hunts.stop(slot);
         self.hunts.write(slot, Hunt { phase: Phase::Closing, swept: 0, told: 0, ..hunt });
     }
 
@@ -82,28 +83,41 @@ impl Shard {
     #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
         if self.hunts.any_busy() {
-            self.work_on_busy_hunts(tick, tell);
+            self.work_on_busy_hunts(tell);
+        }
+        if self.hunts.any_searching() {
+            self.search_paths(tick);
         }
     }
 
-    fn work_on_busy_hunts(&mut self, tick: bool, tell: &mut Tell) {
+    fn work_on_busy_hunts(&mut self, tell: &mut Tell) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
-        let mut steps_left = if tick { PATH_STEPS_PER_TICK } else { PATH_STEPS_PER_EVENT };
         for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
             match self.hunts.hunt(slot).phase {
-                Phase::Free => self.hunts.rest(slot),
-                Phase::Laying => {
-                    self.lay(slot, &mut updates_left, tell);
-                    self.prepare_path(slot, &mut steps_left);
-                }
-                Phase::Open if self.hunts.hunt(slot).all_found() => {
-                    self.close(slot, HuntEndCause::AllFound, tell);
-                }
-                Phase::Open => self.search_paths(slot, &mut steps_left),
+                Phase::Free | Phase::Open => unreachable!("such a slot is not busy"),
+                Phase::Laying => self.lay(slot, &mut updates_left, tell),
                 Phase::Closing => {
                     self.tell_finishers(slot, &mut updates_left, tell);
-                    self.sweep(slot, &mut steps_left);
+                    self.sweep(slot);
                 }
+            }
+        }
+    }
+
+    /// Searches paths as time passes, however many events there are in it.
+    #[inline]
+    fn search_paths(&mut self, tick: bool) {
+        let now_ms = self.clock.now_ms();
+        let due = ((now_ms - self.hunts.searched_ms) / PATH_PIECE_MS).min(PATH_PIECES_PER_EVENT);
+        let pieces = if tick { PATH_PIECES_PER_TICK } else { due };
+        if pieces == 0 {
+            return;
+        }
+        self.hunts.searched_ms = now_ms;
+        for piece in self.clock.records()..self.clock.records() + pieces {
+            match self.hunts.searching_from(piece as usize % HUNTS_MAX).next() {
+                Some(slot) => self.hunts.search(slot, &self.tiles),
+                None => return,
             }
         }
     }
@@ -125,7 +139,14 @@ impl Shard {
             let (x, y) = self.tiles.middle(tile);
             tell.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
         }
+        if hunt.tried == hunt.treasures {
+            hunt.phase = Phase::Open;
+            self.hunts.seek(slot);
+        }
         self.hunts.write(slot, hunt);
+        if hunt.all_found() {
+            self.close(slot, HuntEndCause::AllFound, tell);
+        }
     }
 
     fn free_tile(&self, hunt: &Hunt, treasure: u16) -> Option<u32> {
@@ -138,49 +159,6 @@ impl Shard {
         })
     }
 
-    /// Makes the path cache ready while treasures are laid, then tells it where they lie.
-    fn prepare_path(&mut self, slot: usize, steps_left: &mut u32) {
-        while *steps_left > 0 && self.prepare_some(slot) {
-            *steps_left -= 1;
-        }
-        let mut hunt = *self.hunts.hunt(slot);
-        if hunt.tried < hunt.treasures || !self.hunts.paths[slot].is_prepared(&self.tiles) {
-            return;
-        }
-        while hunt.swept < hunt.treasures && *steps_left > 0 {
-            *steps_left -= 1;
-            if let Treasure::Lies(tile) = self.hunts.treasure(slot, hunt.swept) {
-                self.hunts.paths[slot].seed(tile, hunt.swept);
-            }
-            hunt.swept += 1;
-        }
-        if hunt.swept == hunt.treasures {
-            hunt.phase = Phase::Open;
-        }
-        self.hunts.write(slot, hunt);
-    }
-
-    /// Making a tile ready is an eighth of the work that a step of the search is.
-    fn prepare_some(&mut self, slot: usize) -> bool {
-        let path = &mut self.hunts.paths[slot];
-        (0..8).fold(false, |some, _| path.prepare(&self.tiles) || some)
-    }
-
-    fn wipe_some(&mut self, slot: usize) -> bool {
-        let path = &mut self.hunts.paths[slot];
-        (0..8).fold(false, |some, _| path.wipe() || some)
-    }
-
-    fn search_paths(&mut self, slot: usize, steps_left: &mut u32) {
-        while *steps_left > 0 {
-            if !self.hunts.search(slot, &self.tiles) {
-                self.hunts.rest(slot);
-                return;
-            }
-            *steps_left -= 1;
-        }
-    }
-
     /// The hint for a tile: about the running hunt with the lowest number.
     pub(crate) fn hint(&self, tile: u32) -> Option<(usize, Hint, u16)> {
         let running = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
@@ -188,7 +166,8 @@ impl Shard {
         if self.hunts.hunt(slot).phase == Phase::Laying {
             return Some((slot, Hint::Stale, 0));
         }
-        let lies = |number| self.hunts.lying(slot).has(number);
+        let lies =
+            |tile| self.tiles.treasure(tile).is_some_and(|key| usize::from(key.slot) == slot);
         let (hint, distance) = self.hunts.paths[slot].hint(&self.tiles, tile, lies);
         Some((slot, hint, distance))
     }
@@ -196,6 +175,9 @@ impl Shard {
     /// Tells finishers in the order of their ranks and pays the prizes to those who are here.
     fn tell_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
         let mut hunt = *self.hunts.hunt(slot);
+        if hunt.told == hunt.finishers {
+            return;
+        }
         while hunt.told < hunt.finishers && *updates_left >= 2 {
             let finisher = self.hunts.finisher(slot, hunt.told);
             let prize = self.rules.hunts.prizes.get(usize::from(hunt.told)).copied().unwrap_or(0);
@@ -223,7 +205,7 @@ impl Shard {
     }
 
     /// Takes away what was not opened; the slot is free when all is told and taken away.
-    fn sweep(&mut self, slot: usize, steps_left: &mut u32) {
+    fn sweep(&mut self, slot: usize) {
         let mut hunt = *self.hunts.hunt(slot);
         for _ in 0..HUNT_UPDATES_PER_EVENT {
             if hunt.swept == hunt.tried {
@@ -235,11 +217,7 @@ impl Shard {
             self.hunts.write_treasure(slot, hunt.swept, Treasure::Nowhere);
             hunt.swept += 1;
         }
-        while *steps_left > 0 && self.wipe_some(slot) {
-            *steps_left -= 1;
-        }
-        let told = hunt.swept == hunt.tried && hunt.told == hunt.finishers;
-        let done = told && self.hunts.paths[slot].is_wiped();
+        let done = hunt.swept == hunt.tried && hunt.told == hunt.finishers;
         let after = if done { Hunt::default() } else { hunt };
         self.hunts.write(slot, after);
     }

@@ -3,7 +3,7 @@
 use crate::engine::actor::{Body, Pack, Progress};
 use crate::engine::change::Change;
 use crate::engine::event::ItemStack;
-use crate::engine::hunt::{Finisher, Hunt, Treasure};
+use crate::engine::hunt::{Finisher, Hunt, Phase, Treasure};
 use crate::engine::mix;
 use crate::engine::refusal::{Effect, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
@@ -26,9 +26,11 @@ impl Shard {
         let (tile, key) = self.treasure_in_reach(body, wanted).ok_or(Refusal::NothingInReach)?;
         let slot = usize::from(key.slot);
         self.tiles.lay(tile, None);
-        self.hunts.write_treasure(slot, key.number, Treasure::Opened);
-        self.hunts.paths[slot].open(tile);
+        self.hunts.write_treasure(slot, key.number, Treasure::Opened(tile));
         let mut hunt = *self.hunts.hunt(slot);
+        if hunt.phase == Phase::Open {
+            self.hunts.seek(slot);
+        }
         hunt.opened += 1;
         let mut pack = *self.actors.pack(row);
         self.take_loot(&mut pack, &hunt, key.number, tell);

@@ -25,7 +25,7 @@ use crate::engine::refusal::Effect;
 use crate::limits::{ACTORS_MAX, DECIDING, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX};
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
-pub const ENGINE_VERSION: u64 = 1;
+pub const ENGINE_VERSION: u64 = 2;
 
 /// Everything that decides what an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]
