@@ -1,8 +1,9 @@
 //! A preloaded topic of a real Kafka broker, drained by the daemon until its output covers it all.
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
-//! acknowledged frame, with JSON and binary frames, and what snapshots cost of it. Not a goal:
-//! latency, and what other programs would need. The broker runs on the same machine and takes its
+//! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
+//! first tier learns and from records that only its second tier can read, and what snapshots cost
+//! of it. Not a goal: latency, and what other programs would need. The broker runs on the same machine and takes its
 //! share of it, and so does whatever else runs there: the hot thread's waiting time tells. The
 //! digest is the one of all shards, so no change can make the daemon faster by making it do
 //! something else. `--smoke` drains a few events.
@@ -53,25 +54,38 @@ fn main() {
         false => (4_000_000, kafka::Options::for_benchmarks()),
     };
     let cluster = Cluster::start(1, &options);
-    let topics = Topics::create(&cluster, "drain", PARTITIONS);
-    let started = Instant::now();
-    Load::new(PLAYERS, PARTITIONS).produce(&cluster, &topics, events);
-    report(&format!(
-        "{events} events of {PLAYERS} players in {PARTITIONS} partitions, {} bytes each; preloaded \
-         in {:.1} s",
-        value_bytes(events),
-        started.elapsed().as_secs_f64()
-    ));
+    let preload = |name: &str, mut load: Load| {
+        let topics = Topics::create(&cluster, name, PARTITIONS);
+        let started = Instant::now();
+        load.produce(&cluster, &topics, events);
+        report(&format!(
+            "{name}: {events} events of {PLAYERS} players in {PARTITIONS} partitions, {} bytes \
+             each; preloaded in {:.1} s",
+            value_bytes(events),
+            started.elapsed().as_secs_f64()
+        ));
+        topics
+    };
+    let one_layout = preload("one-layout", Load::new(PLAYERS, PARTITIONS));
+    let shuffled = preload("shuffled-keys", Load::new(PLAYERS, PARTITIONS).shuffled());
     // The first reading of the log comes from the page cache, as all further ones.
-    let drain = |name: &str, settings: &[(&str, &str)]| {
+    let drain_from = |input: &Topics, name: &str, settings: &[(&str, &str)]| {
         let outputs = Topics::create(&cluster, name, PARTITIONS);
-        let run = Topics { input: topics.input.clone(), ..outputs };
+        let run = Topics { input: input.input.clone(), ..outputs };
         drain(&cluster, &run, settings, events)
     };
-    for format in ["json", "binary"] {
-        let frames = format!("format = \"{format}\"");
-        report(&format!("{format}: {}", drain(format, &[("publish", &frames)]).sentences));
+    let drain = |name: &str, settings: &[(&str, &str)]| drain_from(&one_layout, name, settings);
+    let mut digests = Vec::new();
+    for (input, keys) in [(&one_layout, "one layout"), (&shuffled, "shuffled keys")] {
+        for format in ["json", "binary"] {
+            let frames = format!("format = \"{format}\"");
+            let name = format!("{format}-{}", digests.len());
+            let drained = drain_from(input, &name, &[("publish", &frames)]);
+            report(&format!("{keys}, {format}: {}", drained.sentences));
+            digests.push(drained.digest);
+        }
     }
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "the same events, another state");
     // In turns, so that what else the machine does meets both.
     let binary = ("publish", "format = \"binary\"");
     let pairs: Vec<f64> = (0..if smoke { 1 } else { PAIRS })
@@ -168,7 +182,7 @@ fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: 
          {:.3} for its core\n  \
          enters per 1,000 events {:.2}, turns {:.2}; frames {}, updates {}, refused {}; hot \
          allocations {}\n  \
-         resident {} MiB, at most {} MiB; digest {digest:016x}",
+         read by the second tier {:.1} %; resident {} MiB, at most {} MiB; digest {digest:016x}",
         rate(published.expect("acked means published")),
         rate(end.at),
         cpu(start.process_ns, end.process_ns),
@@ -180,6 +194,7 @@ fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: 
         value("updates_made"),
         value("events_refused"),
         value("hot_allocations"),
+        100.0 - 100.0 * value("records_of_known_layout") as f64 / events as f64,
         memory.0 / 1024,
         memory.1 / 1024,
     );

@@ -39,6 +39,8 @@ counters! {
         "Bytes of Fetch responses received.";
     RecordsReceived, "records_received", "hot thread",
         "Records read from record batches.";
+    RecordsOfKnownLayout, "records_of_known_layout", "hot thread",
+        "Records read without parsing, because they are laid out as earlier ones.";
     EventsApplied, "events_applied", "hot thread",
         "Events that the engine applied.";
     EventsRefused, "events_refused", "hot thread",

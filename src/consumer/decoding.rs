@@ -63,8 +63,11 @@ impl Decoding {
         if !self.outlet.begin(cursor).await {
             return Ok(());
         }
+        let layout_before = self.decoder.tier_counts().layout;
         let decoded = self.decode_batches(cursor, batches, aborted).await;
         self.outlet.send(cursor).await;
+        let of_known_layout = self.decoder.tier_counts().layout - layout_before;
+        self.outlet.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         decoded
     }
 

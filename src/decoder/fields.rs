@@ -4,6 +4,7 @@
 //! written once.
 
 use super::Origin;
+use super::names::Names;
 use super::quantity::Integer;
 use super::reject::Reject;
 use crate::engine::event::{Action, Event, Handoff};
@@ -32,27 +33,28 @@ pub(super) enum Field {
 /// How many known fields there are.
 const FIELDS: usize = Field::Handoff as usize + 1;
 
+const FIELD_NAMES: Names<Field> = Names::new(&[
+    ("type", Field::Type),
+    ("player_id", Field::PlayerId),
+    ("seq", Field::Seq),
+    ("ts_us", Field::TsUs),
+    ("x", Field::X),
+    ("y", Field::Y),
+    ("heading", Field::Heading),
+    ("item", Field::Item),
+    ("weapon", Field::Weapon),
+    ("hunt", Field::Hunt),
+    ("seed", Field::Seed),
+    ("treasures", Field::Treasures),
+    ("duration_ms", Field::DurationMs),
+    ("to_zone", Field::ToZone),
+    ("handoff", Field::Handoff),
+]);
+
 impl Field {
     /// The field of this name.
     pub(super) fn named(name: &[u8]) -> Option<Field> {
-        Some(match name {
-            b"type" => Field::Type,
-            b"player_id" => Field::PlayerId,
-            b"seq" => Field::Seq,
-            b"ts_us" => Field::TsUs,
-            b"x" => Field::X,
-            b"y" => Field::Y,
-            b"heading" => Field::Heading,
-            b"item" => Field::Item,
-            b"weapon" => Field::Weapon,
-            b"hunt" => Field::Hunt,
-            b"seed" => Field::Seed,
-            b"treasures" => Field::Treasures,
-            b"duration_ms" => Field::DurationMs,
-            b"to_zone" => Field::ToZone,
-            b"handoff" => Field::Handoff,
-            _ => return None,
-        })
+        FIELD_NAMES.find(name)
     }
 }
 
@@ -103,22 +105,23 @@ pub(super) enum Kind {
     HuntEnd,
 }
 
+const KIND_NAMES: Names<Kind> = Names::new(&[
+    ("join", Kind::Join),
+    ("leave", Kind::Leave),
+    ("move", Kind::Move),
+    ("rotate", Kind::Rotate),
+    ("shoot", Kind::Shoot),
+    ("loot", Kind::Loot),
+    ("use", Kind::Use),
+    ("tick", Kind::Tick),
+    ("hunt_start", Kind::HuntStart),
+    ("hunt_end", Kind::HuntEnd),
+]);
+
 impl Kind {
     /// The kind that a `type` of this text names.
     pub(super) fn named(name: &[u8]) -> Option<Kind> {
-        Some(match name {
-            b"join" => Kind::Join,
-            b"leave" => Kind::Leave,
-            b"move" => Kind::Move,
-            b"rotate" => Kind::Rotate,
-            b"shoot" => Kind::Shoot,
-            b"loot" => Kind::Loot,
-            b"use" => Kind::Use,
-            b"tick" => Kind::Tick,
-            b"hunt_start" => Kind::HuntStart,
-            b"hunt_end" => Kind::HuntEnd,
-            _ => return None,
-        })
+        KIND_NAMES.find(name)
     }
 
     /// What an event of this kind must have.

@@ -10,6 +10,8 @@ mod fields;
 
 mod digits;
 
+mod names;
+
 mod quantity;
 
 use crate::engine::event::Event;
@@ -35,7 +37,19 @@ pub struct Decoder {
     layouts: Layouts,
     json: JsonDecoder,
     counts: TierCounts,
+    /// What the first tier has earned: looking at a record in vain costs as much as it saves.
+    trust: u32,
+    /// Records that were not shown to it since it lost its trust.
+    passed: u32,
 }
+
+/// Most trust that the first tier can have: so many records in a row that it does not know may come
+/// until it is shown but one of `TRIAL_EVERY`.
+const TRUST_MAX: u32 = 64;
+const TRIAL_EVERY: u32 = 16;
+
+/// Trust for a record that the first tier knew. One that it did not know costs one.
+const TRUST_EARNED: u32 = 2;
 
 /// How many records each tier has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,20 +64,35 @@ impl Decoder {
     /// A decoder with all the memory that it will need.
     pub fn new() -> Decoder {
         let counts = TierCounts::default();
-        Decoder { layouts: Layouts::new(), json: JsonDecoder::new(), counts }
+        let (layouts, json) = (Layouts::new(), JsonDecoder::new());
+        Decoder { layouts, json, counts, trust: TRUST_MAX, passed: 0 }
     }
 
     /// The event in a record's value, or why there is none. `None` is Kafka's null value.
     pub fn decode(&mut self, origin: Origin, value: Option<&[u8]>) -> Result<Event, Reject> {
         let value = value.ok_or(Reject::NullValue)?;
-        if let Some(event) = self.layouts.read(origin, value) {
-            self.counts.layout += 1;
-            return Ok(event);
+        if self.tries_layouts() {
+            if let Some(event) = self.layouts.read(origin, value) {
+                self.trust = TRUST_MAX.min(self.trust + TRUST_EARNED);
+                self.counts.layout += 1;
+                return Ok(event);
+            }
+            self.trust = self.trust.saturating_sub(1);
         }
         self.counts.json += 1;
         let event = self.json.decode(origin, value)?;
         self.layouts.learn(value);
         Ok(event)
+    }
+
+    /// Whether to show a record to the first tier.
+    #[inline]
+    fn tries_layouts(&mut self) -> bool {
+        if self.trust > 0 {
+            return true;
+        }
+        self.passed = self.passed.wrapping_add(1);
+        self.passed.is_multiple_of(TRIAL_EVERY)
     }
 
     /// Which tier decided how many records since the decoder was made.

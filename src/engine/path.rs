@@ -12,7 +12,6 @@
 //! Which treasures were sought, and how many pieces the search has had, decide all that it finds:
 //! they alone are the cache's state, and the maps follow from them.
 
-use crate::engine::chunks::Chunks;
 use crate::engine::mix;
 use crate::engine::refusal::Hint;
 use crate::engine::state::Words;
@@ -21,9 +20,6 @@ use crate::limits::{PATH_DISTANCE_MAX, PATH_STRIPS_PER_PIECE, TREASURES_MAX};
 
 /// Words of a set of treasures.
 const SET_WORDS: usize = TREASURES_MAX / 64;
-
-/// Strips of a chunk of distances, which is 8 KiB: making one is a short pause.
-const CHUNK_STRIPS: usize = 64;
 
 /// Some of a hunt's treasures, a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,47 +51,46 @@ impl TreasureSet {
     }
 }
 
-/// Distances of the tiles of a strip.
-#[derive(Clone, Copy, Debug)]
-struct Distances([u16; STRIP_TILES as usize]);
-
-impl Default for Distances {
-    fn default() -> Distances {
-        Distances([0; STRIP_TILES as usize])
-    }
+/// What a search has found of the tiles of a strip, a bit each.
+///
+/// Two neighbours' distances differ by one at most, so two binary digits of them tell which is
+/// nearer, and going from nearer to nearer counts the rest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strip {
+    reached: u64,
+    digits: [u64; 2],
 }
 
-/// What a search has found.
+/// What a search has found, by strip.
 #[derive(Clone, Debug)]
-struct Map {
-    /// By strip, a bit for each tile that has a distance.
-    reached: Vec<u64>,
-    distances: Chunks<Distances, CHUNK_STRIPS>,
-}
+struct Map(Vec<Strip>);
 
 impl Map {
-    fn new(strips: u32) -> Map {
-        Map { reached: vec![0; strips as usize], distances: Chunks::new(strips as usize) }
-    }
-
-    /// `None`: the search has not come there.
+    /// The last two binary digits of a tile's distance; `None`: the search has not come there.
     #[inline]
-    fn distance(&self, tile: u32) -> Option<u16> {
-        let (strip, bit) = (tile / STRIP_TILES, tile % STRIP_TILES);
-        let reached = self.reached[strip as usize] >> bit & 1 == 1;
-        reached.then(|| self.distances[strip].0[bit as usize])
+    fn digits(&self, tile: u32) -> Option<u16> {
+        let (strip, bit) = (&self.0[(tile / STRIP_TILES) as usize], tile % STRIP_TILES);
+        let digit = |word: u64| (word >> bit & 1) as u16;
+        (digit(strip.reached) == 1).then(|| digit(strip.digits[0]) | digit(strip.digits[1]) << 1)
     }
 
     /// Notes that these tiles of a strip are so far away.
     #[inline]
     fn reach(&mut self, strip: u32, tiles: u64, distance: u16) {
-        self.reached[strip as usize] |= tiles;
-        let distances = &mut self.distances[strip].0;
-        let mut left = tiles;
-        while left != 0 {
-            distances[left.trailing_zeros() as usize % STRIP_TILES as usize] = distance;
-            left &= left - 1;
-        }
+        let Strip { reached, digits: [low, high] } = &mut self.0[strip as usize];
+        *reached |= tiles;
+        *low |= tiles & u64::from(distance & 1).wrapping_neg();
+        *high |= tiles & u64::from(distance >> 1 & 1).wrapping_neg();
+    }
+
+    /// The way to a neighbour that is one step nearer; `None`: there is a treasure here.
+    #[inline]
+    fn nearer(&self, tiles: &Tiles, tile: u32) -> Option<(Hint, u32)> {
+        let wanted = self.digits(tile)?.wrapping_sub(1) & 3;
+        HINTS.into_iter().zip(tiles.neighbours(tile)).find_map(|(way, near)| {
+            let near = near.filter(|near| self.digits(*near) == Some(wanted))?;
+            Some((way, near))
+        })
     }
 }
 
@@ -142,8 +137,8 @@ impl Path {
             finished: None,
             running: None,
             stage: Stage::Clear(0),
-            finished_map: Map::new(strips),
-            running_map: Map::new(strips),
+            finished_map: Map(vec![Strip::default(); strips as usize]),
+            running_map: Map(vec![Strip::default(); strips as usize]),
             front: vec![0; strips as usize],
             next_front: vec![0; strips as usize],
         }
@@ -199,8 +194,7 @@ impl Path {
     }
 
     fn clear(&mut self, strip: u32) {
-        self.running_map.distances.reach(strip);
-        self.running_map.reached[strip as usize] = 0;
+        self.running_map.0[strip as usize] = Strip::default();
         self.next_front[strip as usize] = 0;
         let is_last = strip as usize + 1 == self.front.len();
         self.stage = if is_last { Stage::Seed(0) } else { Stage::Clear(strip + 1) };
@@ -231,7 +225,7 @@ impl Path {
             unreachable!("the caller has looked");
         };
         for strip in from..to {
-            let room = tiles.free_of_walls(strip) & !self.running_map.reached[strip as usize];
+            let room = tiles.free_of_walls(strip) & !self.running_map.0[strip as usize].reached;
             let new = if room == 0 { 0 } else { tiles.next_to(&self.front, strip) & room };
             self.next_front[strip as usize] = new;
             if new != 0 {
@@ -245,21 +239,15 @@ impl Path {
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
     /// known. `lies` tells whether the treasure on a tile lies there still.
     pub fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
-        let known = self.finished.as_ref().and_then(|_| self.finished_map.distance(tile));
-        let Some(distance) = known else {
+        let map = &self.finished_map;
+        if self.finished.is_none() || map.digits(tile).is_none() {
             return (Hint::Stale, 0);
-        };
-        let (mut hint, mut at) = (Hint::Here, tile);
-        for left in (0..distance).rev() {
-            let near = HINTS.into_iter().zip(tiles.neighbours(at)).find_map(|(way, near)| {
-                let near = near.filter(|near| self.finished_map.distance(*near) == Some(left))?;
-                Some((way, near))
-            });
-            let (way, near) = near.expect("a tile has its distance from one that is nearer");
-            if at == tile {
-                hint = way;
-            }
+        }
+        let (mut hint, mut at, mut distance) = (Hint::Here, tile, 0);
+        while let Some((way, near)) = map.nearer(tiles, at) {
+            hint = if distance == 0 { way } else { hint };
             at = near;
+            distance += 1;
         }
         if lies(at) { (hint, distance) } else { (Hint::Stale, 0) }
     }

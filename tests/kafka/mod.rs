@@ -23,8 +23,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Options {
     /// Heap of each broker in MiB.
     pub heap_mib: u32,
-    /// Whether the JVM compiles to its best code: slower to start, faster for a benchmark.
-    pub optimized: bool,
     /// Further lines of `server.properties`; they override those of the harness.
     pub properties: Vec<(&'static str, String)>,
 }
@@ -32,12 +30,12 @@ pub struct Options {
 impl Options {
     /// Small and quick to start.
     pub fn for_tests() -> Options {
-        Options { heap_mib: 256, optimized: false, properties: Vec::new() }
+        Options { heap_mib: 256, properties: Vec::new() }
     }
 
     /// Room for millions of records.
     pub fn for_benchmarks() -> Options {
-        Options { heap_mib: 1024, optimized: true, properties: Vec::new() }
+        Options { heap_mib: 1024, properties: Vec::new() }
     }
 }
 
