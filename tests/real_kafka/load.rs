@@ -15,7 +15,8 @@ const BASE_US: i64 = 1_767_225_600_000_000;
 /// Microseconds between two events: with 3,000 players each does something three times a second.
 const STEP_US: i64 = 100;
 
-/// Events between the starts of two hunts of one zone, and the milliseconds that a hunt lasts.
+/// Events of a zone from the start of one of its hunts to the next, about, and the milliseconds that
+/// a hunt lasts.
 const HUNT_EVERY: u64 = 40_000;
 const HUNT_MS: u32 = 3_000;
 
@@ -89,9 +90,9 @@ impl Load {
         self.made += 1;
         let ts_us = BASE_US + number as i64 * STEP_US;
         self.text.clear();
-        let hunt_every = HUNT_EVERY / self.partitions;
+        // The zones take turns, so each has as many events of its own between two of its hunts.
         let is_hunts_turn =
-            number >= self.players.len() as u64 && number.is_multiple_of(hunt_every);
+            number >= self.players.len() as u64 && number.is_multiple_of(HUNT_EVERY);
         let partition = if is_hunts_turn && self.hunts_begin {
             self.write_hunt(ts_us)
         } else {
