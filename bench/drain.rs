@@ -2,8 +2,8 @@
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
-//! first tier learns and from records that only its second tier can read, and what snapshots cost
-//! of it. Not a goal: latency, and what other programs would need. The broker runs on the same machine and takes its
+//! first tier learns and from records that only its second tier reads, and what snapshots cost of
+//! it. Not a goal: latency, and what other programs would need. The broker runs on the same machine and takes its
 //! share of it, and so does whatever else runs there: the hot thread's waiting time tells. The
 //! digest is the one of all shards, so no change can make the daemon faster by making it do
 //! something else. `--smoke` drains a few events.
@@ -54,34 +54,34 @@ fn main() {
         false => (4_000_000, kafka::Options::for_benchmarks()),
     };
     let cluster = Cluster::start(1, &options);
-    let preload = |name: &str, mut load: Load| {
+    let preload = |name: &str, load: fn() -> Load| {
         let topics = Topics::create(&cluster, name, PARTITIONS);
         let started = Instant::now();
-        load.produce(&cluster, &topics, events);
+        load().produce(&cluster, &topics, events);
         report(&format!(
             "{name}: {events} events of {PLAYERS} players in {PARTITIONS} partitions, {} bytes \
              each; preloaded in {:.1} s",
-            value_bytes(events),
+            value_bytes(load(), events),
             started.elapsed().as_secs_f64()
         ));
         topics
     };
-    let one_layout = preload("one-layout", Load::new(PLAYERS, PARTITIONS));
-    let shuffled = preload("shuffled-keys", Load::new(PLAYERS, PARTITIONS).shuffled());
+    let plain = preload("plain", || Load::new(PLAYERS, PARTITIONS));
+    let noted = preload("noted", || Load::new(PLAYERS, PARTITIONS).with_notes());
     // The first reading of the log comes from the page cache, as all further ones.
     let drain_from = |input: &Topics, name: &str, settings: &[(&str, &str)]| {
         let outputs = Topics::create(&cluster, name, PARTITIONS);
         let run = Topics { input: input.input.clone(), ..outputs };
         drain(&cluster, &run, settings, events)
     };
-    let drain = |name: &str, settings: &[(&str, &str)]| drain_from(&one_layout, name, settings);
+    let drain = |name: &str, settings: &[(&str, &str)]| drain_from(&plain, name, settings);
     let mut digests = Vec::new();
-    for (input, keys) in [(&one_layout, "one layout"), (&shuffled, "shuffled keys")] {
+    for (input, tier) in [(&plain, "first tier"), (&noted, "second tier")] {
         for format in ["json", "binary"] {
             let frames = format!("format = \"{format}\"");
             let name = format!("{format}-{}", digests.len());
             let drained = drain_from(input, &name, &[("publish", &frames)]);
-            report(&format!("{keys}, {format}: {}", drained.sentences));
+            report(&format!("{tier}, {format}: {}", drained.sentences));
             digests.push(drained.digest);
         }
     }
@@ -119,8 +119,7 @@ struct Drained {
 }
 
 /// Mean bytes of an event's JSON.
-fn value_bytes(events: u64) -> u64 {
-    let mut load = Load::new(PLAYERS, PARTITIONS);
+fn value_bytes(mut load: Load, events: u64) -> u64 {
     let looked_at = events.min(100_000);
     (0..looked_at).map(|_| load.next_record().value.len() as u64).sum::<u64>() / looked_at
 }
