@@ -89,10 +89,18 @@ fn start(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) -> Hun
     Huntd::start(cluster, topics, &settings)
 }
 
-/// Applies what is there, and stops in order, which leaves a snapshot of all of it.
+/// Applies what is there, and goes on until each shard has a snapshot of all of it: then there is
+/// nothing new to store.
 fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
-    let mut huntd = start(cluster, topics, state, 3_600_000);
+    let every = Duration::from_secs(1);
+    let mut huntd = start(cluster, topics, state, every.as_millis() as u32);
     wait_until(cluster, topics, &mut huntd, "acked");
+    let mut stored = 0;
+    while std::mem::replace(&mut stored, huntd.metric("huntd_snapshots_stored_total")) != stored
+        || stored < PARTITIONS as u64
+    {
+        std::thread::sleep(3 * every);
+    }
     huntd.stop();
 }
 
