@@ -1,7 +1,7 @@
 //! The actors of a shard, and what follows from them: the index, the board, what is due.
 
 use crate::engine::actor::{Body, Pack};
-use crate::engine::index::Index;
+use crate::engine::index::{Glance, Index};
 use crate::engine::order::{Key, Order};
 use crate::engine::table::Table;
 use std::hint::black_box;
@@ -48,10 +48,16 @@ impl Actors {
         self.index.find(player_id, |row| self.bodies.row(row).player_id)
     }
 
-    /// The row that a player's actor most often has, or no row's number.
+    /// The first half of a look ahead.
     #[inline]
-    pub fn likely_row(&self, player_id: u64) -> u32 {
-        self.index.likely(player_id)
+    pub fn glance(&self, player_id: u64) -> Glance {
+        self.index.glance(player_id)
+    }
+
+    /// The second half: the row that a player's actor most often has, or no row's number.
+    #[inline]
+    pub fn likely_row(&self, glance: Glance) -> u32 {
+        self.index.likely(glance)
     }
 
     /// Reads from a row, if it exists, so that it is in the cache.

@@ -37,9 +37,16 @@ impl Entry {
         (self.0 & ((1 << ROW_BITS) - 1)).checked_sub(1)
     }
 
-    fn may_be(self, hash: u64) -> bool {
-        self.0 & !((1 << ROW_BITS) - 1) == tag(hash)
+    fn tag(self) -> u32 {
+        self.0 & !((1 << ROW_BITS) - 1)
     }
+}
+
+/// What the first half of a look ahead tells the second one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Glance {
+    first: Entry,
+    tag: u32,
 }
 
 fn tag(hash: u64) -> u32 {
@@ -88,14 +95,21 @@ impl Index {
         if at < self.buckets { at } else { at & (self.mask >> 1) }
     }
 
-    /// The row of a player, if it is here and one of the first two of its bucket; any number if
-    /// not. It decides nothing by a jump: a core that guessed a jump wrong reads nothing ahead.
+    /// The first half of a look ahead: the first entry of a player's bucket.
     #[inline]
-    pub fn likely(&self, player_id: u64) -> u32 {
+    pub fn glance(&self, player_id: u64) -> Glance {
         let hash = hash_of(player_id);
-        let first = self.heads[self.bucket(hash)];
-        let Entry(second) = *self.links.get(first.place()).unwrap_or(&Entry(0));
-        if first.may_be(hash) { first.place() } else { Entry(second).place() }
+        Glance { first: self.heads[self.bucket(hash)], tag: tag(hash) }
+    }
+
+    /// The second half: the row of the player, if it is here and one of the first two of its
+    /// bucket; any number if not.
+    #[inline]
+    pub fn likely(&self, Glance { first, tag }: Glance) -> u32 {
+        match first.tag() == tag {
+            true => first.place(),
+            false => self.links.get(first.place()).unwrap_or(&first).place(),
+        }
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.
@@ -103,7 +117,7 @@ impl Index {
         let hash = hash_of(player_id);
         let mut entry = self.heads[self.bucket(hash)];
         while let Some(row) = entry.row() {
-            if entry.may_be(hash) && id_of(row) == player_id {
+            if entry.tag() == tag(hash) && id_of(row) == player_id {
                 return Some(row);
             }
             entry = self.links[row];

@@ -57,6 +57,7 @@ use clock::Clock;
 use crossing::{Crossing, Tombstones};
 use event::{Action, Event};
 use hunt::{Hunt, Hunts};
+use index::Glance;
 use refusal::{ActionKind, Refusal};
 use rules::Rules;
 use rules::inventory::Inventory;
@@ -91,7 +92,7 @@ pub struct Shard {
     capture: Capture,
 }
 
-/// Events that [`Shard::apply_all`] looks ahead: as many reads as a core has in flight.
+/// Events that are looked at together: as many reads as a core has in flight.
 const EVENTS_AHEAD: usize = 16;
 
 /// No row: the hint of who has none.
@@ -169,9 +170,15 @@ impl Shard {
         mut tell_outcome: impl FnMut(&Event, Outcome, &[Update]),
     ) -> usize {
         let mut applied = 0;
-        let mut rows = self.look_ahead(&[NO_ROW; EVENTS_AHEAD], events);
+        let mut rows = self.likely_rows(&self.glances(events));
+        let mut glances = self.glances(events.get(EVENTS_AHEAD..).unwrap_or(&[]));
         for few in events.chunks(EVENTS_AHEAD) {
-            let next_rows = self.look_ahead(&rows, &events[applied + few.len()..]);
+            // Each of these three asks for what the one before has brought into the cache, for
+            // other events: none waits for another, and many reads wait for memory together.
+            let next_rows = self.likely_rows(&glances);
+            let after_next = applied + few.len() + EVENTS_AHEAD;
+            glances = self.glances(events.get(after_next..).unwrap_or(&[]));
+            rows.iter().for_each(|row| self.actors.touch(*row));
             for (event, row) in few.iter().zip(rows) {
                 if !updates.has_room() {
                     return applied;
@@ -186,16 +193,20 @@ impl Shard {
         applied
     }
 
-    /// Touches the actors of the next events and looks up those of the events after them: many
-    /// reads wait for memory together, and applying the events then finds all in the cache.
+    /// Begins to look up the actors of the first of these events.
     #[inline]
-    fn look_ahead(&self, rows: &[u32; EVENTS_AHEAD], after: &[Event]) -> [u32; EVENTS_AHEAD] {
-        let mut rows_after = [NO_ROW; EVENTS_AHEAD];
-        for (row, event) in rows_after.iter_mut().zip(after) {
-            *row = self.actors.likely_row(event.player_id);
+    fn glances(&self, events: &[Event]) -> [Glance; EVENTS_AHEAD] {
+        let mut glances = [Glance::default(); EVENTS_AHEAD];
+        for (glance, event) in glances.iter_mut().zip(events) {
+            *glance = self.actors.glance(event.player_id);
         }
-        rows.iter().for_each(|row| self.actors.touch(*row));
-        rows_after
+        glances
+    }
+
+    /// Where those actors most likely are.
+    #[inline]
+    fn likely_rows(&self, glances: &[Glance; EVENTS_AHEAD]) -> [u32; EVENTS_AHEAD] {
+        glances.map(|glance| self.actors.likely_row(glance))
     }
 
     /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure
