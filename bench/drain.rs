@@ -2,11 +2,11 @@
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
-//! first tier learns and from records that only its second tier reads, and what snapshots cost of
-//! it. Not a goal: latency, and what other programs would need. The broker runs on the same machine and takes its
-//! share of it, and so does whatever else runs there: the hot thread's waiting time tells. The
-//! digest is the one of all shards, so no change can make the daemon faster by making it do
-//! something else. `--smoke` drains a few events.
+//! first tier learns and from records that only its second tier reads; and what snapshots cost of
+//! it. Not a goal: latency, and what other programs would need. The broker runs on the same machine
+//! and takes its share of it, and so does whatever else runs there: the hot thread's waiting time
+//! tells. The digest is the one of all shards, so no change can make the daemon faster by making it
+//! do something else. `--smoke` drains a few events.
 
 #![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
 #![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]

@@ -2,8 +2,8 @@
 //! engine, frames, publisher and recovery as they are, in a world of simulated brokers, disks and
 //! clocks where everything goes wrong that can.
 //!
-//! `cargo test --test simulation` runs 10,000 seeds. `HUNTD_SEEDS=1000000` runs as many,
-//! `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` tells what happens in it.
+//! `cargo test --test simulation` runs 10,000 seeds, on all cores. `HUNTD_SEEDS=1000000` runs as
+//! many, `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` tells what happens in it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 
@@ -58,6 +58,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Seeds of one run, unless the environment says otherwise.
@@ -72,6 +73,15 @@ struct Stage {
 }
 
 impl Stage {
+    fn new() -> Stage {
+        Stage {
+            rules: Arc::new(game::rules()),
+            bell: Arc::new(Bell::new().expect("a descriptor is left")),
+            nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
+            is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
+        }
+    }
+
     /// Runs one seed: what has happened, and what was wrong.
     fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
         let base = Instant::now();
@@ -88,16 +98,11 @@ impl Stage {
 fn main() -> ExitCode {
     quiet_expected_panics();
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
-    let stage = Stage {
-        rules: Arc::new(game::rules()),
-        bell: Arc::new(Bell::new().expect("a descriptor is left")),
-        nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
-        is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
-    };
+    let stage = Stage::new();
     match number("HUNTD_SEED") {
         Some(seed) => run_one(&stage, seed),
         None => {
-            let right = run_many(&stage, number("HUNTD_SEEDS").unwrap_or(SEEDS));
+            let right = run_many(number("HUNTD_SEEDS").unwrap_or(SEEDS));
             let passed = repeats(&stage) & catch_mutations(&stage) & right;
             if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -127,22 +132,38 @@ fn run_one(stage: &Stage, seed: u64) -> ExitCode {
     }
 }
 
-fn run_many(stage: &Stage, seeds: u64) -> bool {
+/// Runs seeds on every core, each of them on one thread, until some are wrong.
+fn run_many(seeds: u64) -> bool {
+    const WRONG_MAX: u64 = 10;
     let start = Instant::now();
-    let (mut counts, mut wrong) = (Counts::new(), 0);
-    for seed in 0..seeds {
-        let (counted, result) = stage.run(seed, Mutation::None);
-        counts.add(&counted);
-        if let Err(what) = result {
-            println!(
-                "seed {seed}: {what}\n  again with its trace: HUNTD_SEED={seed} HUNTD_TRACE=1"
-            );
-            wrong += 1;
-            if wrong == 10 {
+    let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let (stage, mut counts) = (Stage::new(), Counts::new());
+        while wrong.load(Ordering::Relaxed) < WRONG_MAX {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
                 break;
             }
+            let (counted, result) = stage.run(seed, Mutation::None);
+            counts.add(&counted);
+            if let Err(what) = result {
+                println!(
+                    "seed {seed}: {what}\n  again with its trace: HUNTD_SEED={seed} HUNTD_TRACE=1"
+                );
+                wrong.fetch_add(1, Ordering::Relaxed);
+            }
         }
-    }
+        counts
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut counts = Counts::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            counts.add(&thread.join().expect("what a simulation fails at is a result"));
+        }
+    });
+    let wrong = wrong.into_inner();
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "{seeds} seeds in {seconds:.1} s, {:.0} seeds/s, {wrong} wrong",

@@ -15,8 +15,8 @@ const BASE_US: i64 = 1_767_225_600_000_000;
 /// Microseconds between two events: with 3,000 players each does something three times a second.
 const STEP_US: i64 = 100;
 
-/// Events of a zone from the start of one of its hunts to the next, about, and the milliseconds that
-/// a hunt lasts.
+/// Events of a zone from the start of one of its hunts to the next, about, and the milliseconds
+/// that a hunt lasts.
 const HUNT_EVERY: u64 = 40_000;
 const HUNT_MS: u32 = 3_000;
 
