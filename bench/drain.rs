@@ -51,7 +51,7 @@ fn main() {
     let smoke = given("--smoke") || !given("--bench");
     let (events, options) = match smoke {
         true => (20_000, kafka::Options::for_tests()),
-        false => (4_000_000, kafka::Options::for_benchmarks()),
+        false => (4_000_000, kafka::Options::for_drains()),
     };
     let cluster = Cluster::start(1, &options);
     let preload = |name: &str, load: fn() -> Load| {

@@ -52,7 +52,7 @@ fn main() {
         (Size { players: 1_600, replayed: 20_000, restarts: 1 }, kafka::Options::for_tests())
     } else {
         let size = Size { players: 1_000_000, replayed: 5_000_000, restarts: 5 };
-        (size, kafka::Options::for_benchmarks())
+        (size, kafka::Options::for_drains())
     };
     let cluster = Cluster::start(1, &options);
     let topics = Topics::create(&cluster, "restart", PARTITIONS);

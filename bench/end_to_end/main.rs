@@ -100,19 +100,9 @@ fn main() {
     }
     let arguments = Arguments::read();
     let programs = buildable(&arguments.programs);
-    let mut options = match arguments.smoke {
-        true => kafka::Options::for_tests(),
-        false => kafka::Options::for_benchmarks(),
-    };
-    // What a soak leaves behind is deleted while it runs.
-    options.properties.push(("log.retention.check.interval.ms", "5000".to_owned()));
-    options.properties.push(("log.segment.delete.delay.ms", "1000".to_owned()));
-    let cluster = Cluster::start(1, &options);
-    if !arguments.smoke {
-        warm(&cluster);
-    }
     let mut results = Vec::new();
     for mode in &arguments.modes {
+        let cluster = start(mode, arguments.smoke);
         match *mode {
             Mode::Drain => drains(&cluster, &arguments, &programs, &mut results),
             Mode::Rate(rate) => at_rate(&cluster, &arguments, &programs, rate, &mut results),
@@ -132,6 +122,24 @@ fn main() {
         let text = serde_json::to_string_pretty(&results).expect("figures are JSON");
         std::fs::write(file, text + "\n").expect("the file can be written");
     }
+}
+
+/// A broker of the mode's own, as it needs it.
+fn start(mode: &Mode, smoke: bool) -> Cluster {
+    let is_drain = matches!(mode, Mode::Drain);
+    let mut options = match (smoke, is_drain) {
+        (true, _) => kafka::Options::for_tests(),
+        (false, true) => kafka::Options::for_drains(),
+        (false, false) => kafka::Options::for_rates(),
+    };
+    // What a soak leaves behind is deleted while it runs.
+    options.properties.push(("log.retention.check.interval.ms", "5000".to_owned()));
+    options.properties.push(("log.segment.delete.delay.ms", "1000".to_owned()));
+    let cluster = Cluster::start(1, &options);
+    if options.optimized {
+        warm(&cluster);
+    }
+    cluster
 }
 
 /// Lets the broker's JVM compile what it will need, so that the first program is not at a

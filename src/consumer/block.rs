@@ -24,6 +24,8 @@ pub struct Block {
     pub events: Vec<Event>,
     /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
     pub rejects: Vec<Rejected>,
+    /// How many of the events the decoder's first tier has read.
+    pub of_known_layout: u64,
 }
 
 /// A record that is no valid event, on its way to the dead letters.
@@ -80,6 +82,7 @@ impl BlockPool {
             received_at: None,
             events,
             rejects,
+            of_known_layout: 0,
         })
     }
 
@@ -92,6 +95,7 @@ impl BlockPool {
         block.generation = generation;
         block.next_offset = next_offset;
         block.received_at = None;
+        block.of_known_layout = 0;
         block
     }
 

@@ -63,11 +63,8 @@ impl Decoding {
         if !self.outlet.begin(cursor).await {
             return Ok(());
         }
-        let layout_before = self.decoder.tier_counts().layout;
         let decoded = self.decode_batches(cursor, batches, aborted).await;
         self.outlet.send(cursor).await;
-        let of_known_layout = self.decoder.tier_counts().layout - layout_before;
-        self.outlet.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         decoded
     }
 
@@ -132,6 +129,18 @@ enum Filled {
 }
 
 fn fill(
+    decoder: &mut Decoder,
+    records: &mut Records<'_>,
+    block: &mut Block,
+    skips: &[i64],
+) -> Result<Filled, BatchError> {
+    let known_before = decoder.tier_counts().layout;
+    let filled = fill_room(decoder, records, block, skips);
+    block.of_known_layout += decoder.tier_counts().layout - known_before;
+    filled
+}
+
+fn fill_room(
     decoder: &mut Decoder,
     records: &mut Records<'_>,
     block: &mut Block,
@@ -220,6 +229,7 @@ impl Outlet {
         }
         let next_offset = block.next_offset;
         let (events, rejects) = (block.events.len(), block.rejects.len());
+        let of_known_layout = block.of_known_layout;
         cursor.position.set(next_offset);
         cursor.epoch.set(self.epoch);
         if self.blocks.send(block).await.is_err() {
@@ -228,6 +238,7 @@ impl Outlet {
         self.shared.progress.shard(cursor.partition).decoded.set(next_offset);
         self.shared.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
         self.shared.metrics.add(Counter::RecordsRejected, rejects as u64);
+        self.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;
         if self.blocks_this_turn >= TURN_BLOCKS_MAX {

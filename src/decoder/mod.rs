@@ -39,14 +39,14 @@ pub struct Decoder {
     counts: TierCounts,
     /// What the first tier has earned: looking at a record in vain costs as much as it saves.
     trust: u32,
-    /// Records that were not shown to it since it lost its trust.
-    passed: u32,
+    /// Records that came when it had none left.
+    distrusted: u32,
 }
 
 /// Most trust that the first tier can have: so many records in a row that it does not know may come
-/// until it is shown but one of `TRIAL_EVERY`.
+/// until it is shown but one of 16, not at equal distances: records may have a period of their own.
 const TRUST_MAX: u32 = 64;
-const TRIAL_EVERY: u32 = 16;
+const TRIAL_BITS: u32 = 4;
 
 /// Trust for a record that the first tier knew. One that it did not know costs one.
 const TRUST_EARNED: u32 = 2;
@@ -65,7 +65,7 @@ impl Decoder {
     pub fn new() -> Decoder {
         let counts = TierCounts::default();
         let (layouts, json) = (Layouts::new(), JsonDecoder::new());
-        Decoder { layouts, json, counts, trust: TRUST_MAX, passed: 0 }
+        Decoder { layouts, json, counts, trust: TRUST_MAX, distrusted: 0 }
     }
 
     /// The event in a record's value, or why there is none. `None` is Kafka's null value.
@@ -91,8 +91,8 @@ impl Decoder {
         if self.trust > 0 {
             return true;
         }
-        self.passed = self.passed.wrapping_add(1);
-        self.passed.is_multiple_of(TRIAL_EVERY)
+        self.distrusted = self.distrusted.wrapping_add(1);
+        self.distrusted.wrapping_mul(0x9e37_79b9) >> (u32::BITS - TRIAL_BITS) == 0
     }
 
     /// Which tier decided how many records since the decoder was made.

@@ -48,26 +48,26 @@ impl Actors {
         self.index.find(player_id, |row| self.bodies.row(row).player_id)
     }
 
-    /// The first half of a look ahead.
+    /// The first step of a look ahead.
     #[inline]
     pub fn glance(&self, player_id: u64) -> Glance {
         self.index.glance(player_id)
     }
 
-    /// The second half: the row that a player's actor most often has, or no row's number.
+    /// The second step: the row that a player's actor most often has, or no row's number.
     #[inline]
     pub fn likely_row(&self, glance: Glance) -> u32 {
         self.index.likely(glance)
     }
 
-    /// Reads from a row, if it exists, so that it is in the cache.
+    /// The third step: reads from a row, if it exists, so that it is in the cache.
     #[inline]
     pub fn touch(&self, row: u32) {
         black_box(self.bodies.get(row).map_or(0, |body| body.player_id));
     }
 
-    /// The row and the moving part of a player's actor, which may be in this row. No row has the
-    /// player 0.
+    /// The row and the moving part of a player's actor, which may be in this row. The player is not
+    /// 0, as free rows have it.
     #[inline]
     pub fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
         match self.bodies.get(hint) {

@@ -8,7 +8,7 @@
 use crate::engine::Shard;
 use crate::engine::state::FORMAT;
 use crate::engine::table::Row;
-use crate::limits::{CAPTURE_ROWS_PER_PIECE, HUNTS_MAX};
+use crate::limits::{CAPTURE_ROWS_PER_PIECE, HUNTS_MAX, TREASURES_MAX};
 
 /// Whether a capture has given all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub enum Captured {
 
 /// Words of the longest row: an actor's two rows.
 const ROW_WORDS: usize = 23;
+
+/// Words that are noted at most: the searches for paths have most of them.
+const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
 
 /// What is still to be told of a state, and in which order.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +198,7 @@ impl Shard {
         let mut capture = std::mem::take(&mut self.capture);
         let mut told = 0;
         let words = &mut capture.words;
+        words.reserve(NOTED_WORDS_MAX);
         words.extend([FORMAT, self.rules.hash().into(), self.partition.into()]);
         words.extend(self.clock.to_words());
         words.extend([self.last_tick, self.actors.count().into()]);

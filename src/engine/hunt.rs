@@ -101,7 +101,11 @@ impl Row<6> for Hunt {
         let counts = [hunt.tried, hunt.laid, hunt.opened, hunt.swept, hunt.finishers, hunt.told];
         let valid = usize::from(hunt.treasures) <= TREASURES_MAX
             && counts.iter().all(|count| *count <= hunt.treasures)
+            && hunt.opened <= hunt.laid
+            && hunt.laid <= hunt.tried
+            && hunt.finishers <= hunt.opened
             && hunt.told <= hunt.finishers
+            && (hunt.phase == Phase::Closing || (hunt.swept, hunt.told) == (0, 0))
             && (hunt.phase != Phase::Free || words == [0; 6])
             && hunt.to_words() == words;
         valid.then_some(hunt)
@@ -341,13 +345,16 @@ impl Hunts {
         self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
-    /// The hunts that a capture told, whose treasures this lays on the tiles.
-    pub fn decode(tiles: &mut Tiles, words: &mut Words) -> Option<Hunts> {
+    /// The hunts that a capture told at this time, whose treasures this lays on the tiles.
+    pub fn decode(tiles: &mut Tiles, now_ms: u64, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;
         hunts.searched_ms = words.word()?;
         for slot in 0..HUNTS_MAX {
             let hunt = Hunt::from_words(words.take()?)?;
+            if hunt.started_ms.max(hunts.searched_ms) > now_ms {
+                return None;
+            }
             hunts.write(slot, hunt);
             for number in 0..hunt.tried {
                 let treasure = Treasure::from_words(words.take()?)?;

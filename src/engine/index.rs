@@ -42,7 +42,7 @@ impl Entry {
     }
 }
 
-/// What the first half of a look ahead tells the second one.
+/// What the first step of a look ahead tells the second one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Glance {
     first: Entry,
@@ -95,14 +95,14 @@ impl Index {
         if at < self.buckets { at } else { at & (self.mask >> 1) }
     }
 
-    /// The first half of a look ahead: the first entry of a player's bucket.
+    /// The first step of a look ahead: the first entry of a player's bucket.
     #[inline]
     pub fn glance(&self, player_id: u64) -> Glance {
         let hash = hash_of(player_id);
         Glance { first: self.heads[self.bucket(hash)], tag: tag(hash) }
     }
 
-    /// The second half: the row of the player, if it is here and one of the first two of its
+    /// The second step: the row of the player, if it is here and one of the first two of its
     /// bucket; any number if not.
     #[inline]
     pub fn likely(&self, Glance { first, tag }: Glance) -> u32 {

@@ -94,6 +94,57 @@ impl Map {
     }
 }
 
+/// The tiles at one distance.
+#[derive(Clone, Debug)]
+struct Front {
+    /// By strip, a bit a tile.
+    strips: Vec<u64>,
+    /// A bit for each strip that has any.
+    used: Vec<u64>,
+}
+
+impl Front {
+    fn new(strips: u32) -> Front {
+        let words = strips.div_ceil(u64::BITS);
+        Front { strips: vec![0; strips as usize], used: vec![0; words as usize] }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used.iter().all(|word| *word == 0)
+    }
+
+    #[inline]
+    fn add(&mut self, strip: u32, tiles: u64) {
+        self.strips[strip as usize] |= tiles;
+        self.used[(strip / u64::BITS) as usize] |= 1 << (strip % u64::BITS);
+    }
+
+    fn clear(&mut self) {
+        for (word, used) in self.used.iter_mut().enumerate() {
+            while *used != 0 {
+                self.strips[word * u64::BITS as usize + used.trailing_zeros() as usize] = 0;
+                *used &= *used - 1;
+            }
+        }
+    }
+
+    /// The first strip from one on that has tiles or is beside one that has some.
+    #[inline]
+    fn next_beside(&self, tiles: &Tiles, strip: u32) -> Option<u32> {
+        let (first, mut word) = (strip % u64::BITS, strip / u64::BITS);
+        let mut beside = u64::MAX << first;
+        while (word as usize) < self.used.len() {
+            beside &= tiles.strips_beside(&self.used, word);
+            if beside != 0 {
+                let strip = word * u64::BITS + beside.trailing_zeros();
+                return Some(strip).filter(|strip| (*strip as usize) < self.strips.len());
+            }
+            (beside, word) = (u64::MAX, word + 1);
+        }
+        None
+    }
+}
+
 /// What a search does next.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
@@ -102,8 +153,8 @@ enum Stage {
     /// Begins at this treasure and those after it.
     Seed(u32),
     /// Goes from the tiles at one distance to those at the next one, in this strip and those after
-    /// it. Whether any was found yet.
-    Spread { distance: u16, strip: u32, found: bool },
+    /// it.
+    Spread { distance: u16, strip: u32 },
 }
 
 /// A search and what came of it.
@@ -124,9 +175,9 @@ pub struct Path {
     stage: Stage,
     finished_map: Map,
     running_map: Map,
-    /// By strip, a bit for each tile at the distance at hand, and at the next one.
-    front: Vec<u64>,
-    next_front: Vec<u64>,
+    /// The tiles at the distance at hand, and at the next one.
+    front: Front,
+    next_front: Front,
 }
 
 impl Path {
@@ -139,8 +190,8 @@ impl Path {
             stage: Stage::Clear(0),
             finished_map: Map(vec![Strip::default(); strips as usize]),
             running_map: Map(vec![Strip::default(); strips as usize]),
-            front: vec![0; strips as usize],
-            next_front: vec![0; strips as usize],
+            front: Front::new(strips),
+            next_front: Front::new(strips),
         }
     }
 
@@ -169,71 +220,71 @@ impl Path {
         search.pieces += 1;
         let mut left = PATH_STRIPS_PER_PIECE;
         while left > 0 {
+            left -= 1;
             match self.stage {
                 Stage::Clear(strip) => self.clear(strip),
                 Stage::Seed(number) => {
                     let sought = self.running.as_ref().expect("it runs").sought.next(number);
                     self.seed(sought, &tile_of);
                 }
-                Stage::Spread { distance, strip, found } => {
-                    let strips = self.front.len() as u32;
-                    if strip == strips && (!found || u32::from(distance) == PATH_DISTANCE_MAX) {
+                Stage::Spread { distance, strip } => match self.front.next_beside(tiles, strip) {
+                    Some(strip) => self.spread(tiles, distance, strip),
+                    None if self.next_front.is_empty()
+                        || u32::from(distance) == PATH_DISTANCE_MAX =>
+                    {
                         std::mem::swap(&mut self.finished_map, &mut self.running_map);
                         self.finished = self.running.take();
                         return;
                     }
-                    let from = if strip == strips { self.turn(distance) } else { strip };
-                    let to = strips.min(from + left);
-                    self.spread(tiles, from, to);
-                    left -= to - from;
-                    continue;
-                }
+                    None => {
+                        // Looking at all strips to find few takes a while, too.
+                        left = left.saturating_sub(self.front.strips.len() as u32 / 64);
+                        self.turn(distance + 1);
+                    }
+                },
             }
-            left -= 1;
         }
     }
 
     fn clear(&mut self, strip: u32) {
         self.running_map.0[strip as usize] = Strip::default();
-        self.next_front[strip as usize] = 0;
-        let is_last = strip as usize + 1 == self.front.len();
+        let is_last = strip as usize + 1 == self.running_map.0.len();
         self.stage = if is_last { Stage::Seed(0) } else { Stage::Clear(strip + 1) };
+        if strip == 0 {
+            self.front.clear();
+            self.next_front.clear();
+        }
     }
 
     fn seed(&mut self, number: Option<u32>, tile_of: impl Fn(u32) -> u32) {
-        self.stage = match number {
+        match number {
             Some(number) => {
                 let tile = tile_of(number);
                 let (strip, bit) = (tile / STRIP_TILES, 1 << (tile % STRIP_TILES));
                 self.running_map.reach(strip, bit, 0);
-                self.next_front[strip as usize] |= bit;
-                Stage::Seed(number + 1)
+                self.next_front.add(strip, bit);
+                self.stage = Stage::Seed(number + 1);
             }
-            None => Stage::Spread { distance: 0, strip: self.front.len() as u32, found: true },
-        };
-    }
-
-    /// Goes on from the tiles that were found last, which are so far away.
-    fn turn(&mut self, distance: u16) -> u32 {
-        std::mem::swap(&mut self.front, &mut self.next_front);
-        self.stage = Stage::Spread { distance: distance + 1, strip: 0, found: false };
-        0
-    }
-
-    fn spread(&mut self, tiles: &Tiles, from: u32, to: u32) {
-        let Stage::Spread { distance, mut found, .. } = self.stage else {
-            unreachable!("the caller has looked");
-        };
-        for strip in from..to {
-            let room = tiles.free_of_walls(strip) & !self.running_map.0[strip as usize].reached;
-            let new = if room == 0 { 0 } else { tiles.next_to(&self.front, strip) & room };
-            self.next_front[strip as usize] = new;
-            if new != 0 {
-                self.running_map.reach(strip, new, distance);
-                found = true;
-            }
+            None => self.turn(1),
         }
-        self.stage = Stage::Spread { distance, strip: to, found };
+    }
+
+    /// Goes on from the tiles that were found last, to those that are so far away.
+    fn turn(&mut self, distance: u16) {
+        std::mem::swap(&mut self.front, &mut self.next_front);
+        self.next_front.clear();
+        self.stage = Stage::Spread { distance, strip: 0 };
+    }
+
+    #[inline]
+    fn spread(&mut self, tiles: &Tiles, distance: u16, strip: u32) {
+        let room = tiles.free_of_walls(strip) & !self.running_map.0[strip as usize].reached;
+        let new = if room == 0 { 0 } else { tiles.next_to(&self.front.strips, strip) & room };
+        if new != 0 {
+            self.running_map.reach(strip, new, distance);
+            self.next_front.add(strip, new);
+        }
+        self.stage = Stage::Spread { distance, strip: strip + 1 };
     }
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
@@ -309,3 +360,85 @@ impl Search {
 
 /// In the order of a tile's neighbours.
 const HINTS: [Hint; 4] = [Hint::East, Hint::North, Hint::West, Hint::South];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::World;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    /// Distances from every tile to the nearest treasure, by a plain search.
+    fn distances(tiles: &Tiles, treasures: &[u32]) -> Vec<Option<u16>> {
+        let mut found = vec![None; tiles.count() as usize];
+        let mut queue: VecDeque<u32> = treasures.iter().copied().collect();
+        treasures.iter().for_each(|tile| found[*tile as usize] = Some(0));
+        while let Some(tile) = queue.pop_front() {
+            for near in tiles.neighbours(tile).into_iter().flatten() {
+                if !tiles.is_wall(near) && found[near as usize].is_none() {
+                    found[near as usize] = found[tile as usize].map(|distance: u16| distance + 1);
+                    queue.push_back(near);
+                }
+            }
+        }
+        found
+    }
+
+    fn search(path: &mut Path, tiles: &Tiles, treasures: &[u32]) {
+        let mut sought = TreasureSet::NONE;
+        (0..treasures.len() as u16).for_each(|number| sought.set(number, true));
+        assert!(path.seek(&sought));
+        while path.running.is_some() {
+            path.work(tiles, |number| treasures[number as usize]);
+        }
+        assert!(!path.seek(&sought));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Several searches in one cache: none is disturbed by what another one has left.
+        #[test]
+        fn on_maps_of_every_size_a_search_finds_what_a_plain_one_does(
+            side_bits in 2u32..=9,
+            walls: Vec<u32>,
+            searches in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 1..3),
+        ) {
+            let tiles_per_side = 1 << side_bits;
+            let count = tiles_per_side * tiles_per_side;
+            let mut world =
+                World { tiles_per_side, ..crate::engine::rules::tests::sample().world };
+            world.walls = vec![0; count.div_ceil(64) as usize];
+            // Enough walls to make ways long, on small maps at least.
+            let regular = (0..count / 4).map(|n| n.wrapping_mul(0x9e37_79b9));
+            for wall in walls.into_iter().chain(regular).map(|wall| wall % count) {
+                world.walls[wall as usize / 64] |= 1 << (wall % 64);
+            }
+            let tiles = Tiles::new(&world, 1);
+            let mut path = Path::new(count);
+            for (at, places) in searches.iter().enumerate() {
+                let mut treasures: Vec<u32> = places.iter().map(|place| place % count).collect();
+                treasures.retain(|tile| !tiles.is_wall(*tile));
+                treasures.sort_unstable();
+                treasures.dedup();
+                path.stop();
+                if at == 0 {
+                    // One that is given up in the middle.
+                    path.seek(&TreasureSet::NONE);
+                    path.work(&tiles, |_| 0);
+                    path.stop();
+                }
+                search(&mut path, &tiles, &treasures);
+                let expected = distances(&tiles, &treasures);
+                // On large maps some tiles of each row.
+                for tile in (0..count).step_by(count as usize / 1024 + 1) {
+                    let (hint, distance) = path.hint(&tiles, tile, |_| true);
+                    let known = (hint != Hint::Stale).then_some(distance);
+                    let expected = expected[tile as usize]
+                        .filter(|distance| u32::from(*distance) <= PATH_DISTANCE_MAX);
+                    prop_assert_eq!(known, expected, "tile {} of {}", tile, count);
+                }
+            }
+        }
+    }
+}

@@ -100,7 +100,7 @@ impl Shard {
             shard.tiles.enter(tile, row);
         }
         shard.tombstones = Tombstones::decode(words)?;
-        shard.hunts = Hunts::decode(&mut shard.tiles, words)?;
+        shard.hunts = Hunts::decode(&mut shard.tiles, shard.clock.now_ms(), words)?;
         let digest = words.word()?;
         (digest == shard.digest() && words.word().is_none()).then_some(shard)
     }

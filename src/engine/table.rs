@@ -1,7 +1,8 @@
 //! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! All that decides a shard's future stands in tables and columns. What stands beside them
-//! (indexes, lists, trees) follows from the rows and is built again after a restart.
+//! What decides a shard's future stands in tables and columns, but for a few words that a capture
+//! notes. All else (indexes, lists, trees, maps) follows from these and is built again after a
+//! restart.
 
 use crate::engine::chunks::{Chunks, Shadow};
 use crate::engine::mix;

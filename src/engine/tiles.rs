@@ -5,7 +5,7 @@
 
 use crate::engine::chunks::Chunks;
 use crate::engine::rules::World;
-use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TREASURES_MAX};
+use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
 
 /// Tiles of a strip: as many, one after the other, as a word has bits.
 pub const STRIP_TILES: u32 = u64::BITS;
@@ -293,6 +293,21 @@ impl Tiles {
             word(at.wrapping_sub(row)) | word(at + row)
         };
         sideways | across
+    }
+
+    /// Of a word of strips, a bit each: those that are among these, which are all the map's, or
+    /// beside one of them. Some that are neither may be told.
+    #[inline]
+    pub fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
+        let at = word as usize;
+        let word = |at: usize| strips.get(at).copied().unwrap_or(0);
+        let (here, before, after) = (strips[at], word(at.wrapping_sub(1)), word(at + 1));
+        let moved = |by: u32| {
+            here << by | here >> by | before >> (u64::BITS - by) | after << (u64::BITS - by)
+        };
+        // Rows of the largest map have eight strips.
+        const { assert!(TILES_PER_SIDE_MAX / STRIP_TILES < u64::BITS) };
+        here | moved(1) | moved((self.side() as u32 / STRIP_TILES).max(1))
     }
 
     /// The tiles of a strip in the map's first column.

@@ -100,7 +100,7 @@ struct Campaign {
 
 impl Campaign {
     fn start(seed: u64) -> Campaign {
-        let cluster = Cluster::start(1, &Options::for_benchmarks());
+        let cluster = Cluster::start(1, &Options::for_rates());
         let topic = "campaign".to_owned();
         let client = cluster.client();
         let kept = [("retention.ms", "-1")];

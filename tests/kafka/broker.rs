@@ -93,11 +93,13 @@ impl Broker {
 
         let log4j = format!("-Dlog4j2.configurationFile={}", file("log4j2.xml"));
         let heap = format!("-Xmx{}m", options.heap_mib);
-        // The slow compiler would work for minutes beside what is tested or measured: it took a
-        // fifth of the machine in a benchmark.
-        let quick_start = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
-        let java = [&["java", &heap, &log4j], &quick_start[..], &["-cp", class_path]].concat();
-        let mut java: Vec<String> = java.into_iter().map(str::to_owned).collect();
+        let mut java: Vec<String> = ["java", &heap, &log4j, "-XX:-UsePerfData", "-cp", class_path]
+            .map(str::to_owned)
+            .to_vec();
+        let quick_start = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"].map(str::to_owned);
+        if !options.optimized {
+            java.splice(1..1, quick_start);
+        }
         let output = Command::new(&java[0])
             .args(&java[1..])
             .args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID])

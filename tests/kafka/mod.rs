@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Options {
     /// Heap of each broker in MiB.
     pub heap_mib: u32,
+    /// Whether the JVM compiles to its best code: it does so for minutes.
+    pub optimized: bool,
     /// Further lines of `server.properties`; they override those of the harness.
     pub properties: Vec<(&'static str, String)>,
 }
@@ -30,12 +32,18 @@ pub struct Options {
 impl Options {
     /// Small and quick to start.
     pub fn for_tests() -> Options {
-        Options { heap_mib: 256, properties: Vec::new() }
+        Options { heap_mib: 256, optimized: false, properties: Vec::new() }
     }
 
-    /// Room for millions of records.
-    pub fn for_benchmarks() -> Options {
-        Options { heap_mib: 1024, properties: Vec::new() }
+    /// Room for millions of records, which few and large requests bring. The slow compiler would
+    /// work beside what is measured, and take a fifth of the machine.
+    pub fn for_drains() -> Options {
+        Options { heap_mib: 1024, optimized: false, properties: Vec::new() }
+    }
+
+    /// For thousands of requests a second, once it has seen so many for a while.
+    pub fn for_rates() -> Options {
+        Options { heap_mib: 1024, optimized: true, properties: Vec::new() }
     }
 }
 

@@ -18,7 +18,7 @@ const STEP_US: i64 = 100;
 /// Events of a zone from the start of one of its hunts to the next, about, and the milliseconds
 /// that a hunt lasts.
 const HUNT_EVERY: u64 = 40_000;
-const HUNT_MS: u32 = 3_000;
+const HUNT_MS: u32 = 20_000;
 
 /// Side of the square that players walk in: the built-in rules' zone is a little larger.
 const SIDE_CM: i64 = 256_000;

@@ -114,7 +114,10 @@ impl Shard {
             return;
         }
         self.hunts.searched_ms = now_ms;
-        for piece in self.clock.records()..self.clock.records() + pieces {
+        // Not by the number of records: it may grow by as many from piece to piece as there are
+        // slots.
+        let first = now_ms / PATH_PIECE_MS;
+        for piece in first..first + pieces {
             match self.hunts.searching_from(piece as usize % HUNTS_MAX).next() {
                 Some(slot) => self.hunts.search(slot, &self.tiles),
                 None => return,
