@@ -47,7 +47,8 @@ impl Failure {
             Failure::StateDirectory(_) => ExitCode::Config,
             Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
-            Failure::Publisher(_) => ExitCode::KafkaUnreachable,
+            Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
+            Failure::Publisher(_) => ExitCode::OutOfResources,
             Failure::Control(ControlError::TooManyPartitions(_)) => ExitCode::TopicWrong,
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {

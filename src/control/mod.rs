@@ -100,7 +100,7 @@ pub enum ControlError {
     #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
     TooManyPartitions(i32),
     /// Shards that stopped on a fault. The log has said why.
-    #[error("{0} shards have halted on a fault: the log says which and what to do")]
+    #[error("halted on a fault: {0} of the shards; the log says which and what to do")]
     ShardsHalted(u32),
 }
 

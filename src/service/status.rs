@@ -93,7 +93,7 @@ impl Status {
     pub fn unready(&self) -> Option<String> {
         match (self.phase(), self.halted_shards()) {
             (Phase::Ready, 0) => None,
-            (Phase::Ready, halted) => Some(format!("{halted} shards have halted: read the log")),
+            (Phase::Ready, halted) => Some(format!("halted shards: {halted}; read the log")),
             (phase, _) => Some(format!("huntd {}", phase.words())),
         }
     }

@@ -31,7 +31,7 @@ pub mod kafka;
 pub mod failure;
 
 use crate::engine::rules::Rules;
-use crate::service::rules;
+use crate::service::rules::{self, RulesFileError};
 use failure::ToolError;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,6 +48,11 @@ fn rules(file: Option<&Path>) -> Result<Arc<Rules>, ToolError> {
     let Some(file) = file else {
         return Ok(Arc::new(rules::built_in()));
     };
-    let rules = rules::load(file).map_err(|error| ToolError::Config(error.to_string()))?;
+    let rules = rules::load(file).map_err(|error| {
+        ToolError::Config(match error {
+            RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
+            _ => format!("{}: {error}", file.display()),
+        })
+    })?;
     Ok(Arc::new(rules))
 }

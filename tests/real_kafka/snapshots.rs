@@ -81,7 +81,7 @@ fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) {
 fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
     let mut huntd = start(topics, settings, &[]);
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    assert!(huntd.get("/readyz").contains("1 shards have halted"));
+    assert!(huntd.get("/readyz").contains("halted shards: 1"));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);

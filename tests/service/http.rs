@@ -68,7 +68,7 @@ fn readiness_follows_the_phase_and_gives_the_reason() {
     observed.status.enter(Phase::Ready);
     assert_eq!(get(&service, "/readyz"), (200, "ready\n".to_owned()));
     observed.status.set_halted_shards(2);
-    assert_eq!(get(&service, "/readyz"), reason("2 shards have halted: read the log"));
+    assert_eq!(get(&service, "/readyz"), reason("halted shards: 2; read the log"));
     observed.status.enter(Phase::Draining);
     observed.status.enter(Phase::Ready);
     assert_eq!(get(&service, "/readyz"), reason("huntd is draining"), "draining is final");
