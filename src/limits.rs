@@ -412,19 +412,18 @@ pub const LAYING_TRIES: u64 = 32;
 /// Updates of one event that tell what hunts have still to tell: treasures laid, finishers.
 pub const HUNT_UPDATES_PER_EVENT: usize = 12;
 
-/// Strips of 64 tiles that one piece of the search for paths works on: half a microsecond.
-pub const PATH_STRIPS_PER_PIECE: u32 = 64;
+/// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
+pub const PATH_STRIPS_PER_PIECE: u32 = 16;
 
 /// Milliseconds of event time between two pieces of that search. On a map of 65,536 tiles the ways
-/// to two thousand treasures are found in a second, those to a single one in up to ten.
+/// to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
 pub const PATH_PIECE_MS: u64 = 4;
 
 /// Pieces that one event works on at most, when much time passed since the one before. A tick works
-/// on more, some ten microseconds: it comes once a second, and the paths of a quiet zone are found
-/// by it.
+/// on more, some 20 us: it comes once a second, and the paths of a quiet zone are found by it.
 pub const PATH_PIECES_PER_EVENT: u64 = 4;
 /// See [`PATH_PIECES_PER_EVENT`].
-pub const PATH_PIECES_PER_TICK: u64 = 32;
+pub const PATH_PIECES_PER_TICK: u64 = 64;
 
 /// Steps to a treasure that the path cache can tell: on a map without walls, all there are.
 pub const PATH_DISTANCE_MAX: u32 = 1023;

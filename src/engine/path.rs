@@ -128,20 +128,12 @@ impl Front {
         }
     }
 
-    /// The first strip from one on that has tiles or is beside one that has some.
+    /// Of a word of strips, a bit each: those that have tiles or are beside one that has some.
     #[inline]
-    fn next_beside(&self, tiles: &Tiles, strip: u32) -> Option<u32> {
-        let (first, mut word) = (strip % u64::BITS, strip / u64::BITS);
-        let mut beside = u64::MAX << first;
-        while (word as usize) < self.used.len() {
-            beside &= tiles.strips_beside(&self.used, word);
-            if beside != 0 {
-                let strip = word * u64::BITS + beside.trailing_zeros();
-                return Some(strip).filter(|strip| (*strip as usize) < self.strips.len());
-            }
-            (beside, word) = (u64::MAX, word + 1);
-        }
-        None
+    fn beside(&self, tiles: &Tiles, word: u32) -> u64 {
+        let strips = self.strips.len() as u32 - word * u64::BITS;
+        let there = if strips < u64::BITS { (1 << strips) - 1 } else { u64::MAX };
+        tiles.strips_beside(&self.used, word) & there
     }
 }
 
@@ -152,9 +144,9 @@ enum Stage {
     Clear(u32),
     /// Begins at this treasure and those after it.
     Seed(u32),
-    /// Goes from the tiles at one distance to those at the next one, in this strip and those after
-    /// it.
-    Spread { distance: u16, strip: u32 },
+    /// Goes from the tiles at one distance to those at the next one, in the strips of a word that
+    /// are left and in the words after it.
+    Spread { distance: u16, word: u32, left: u64 },
 }
 
 /// A search and what came of it.
@@ -225,23 +217,19 @@ impl Path {
                 Stage::Clear(strip) => self.clear(strip),
                 Stage::Seed(number) => {
                     let sought = self.running.as_ref().expect("it runs").sought.next(number);
-                    self.seed(sought, &tile_of);
+                    self.seed(tiles, sought, &tile_of);
                 }
-                Stage::Spread { distance, strip } => match self.front.next_beside(tiles, strip) {
-                    Some(strip) => self.spread(tiles, distance, strip),
-                    None if self.next_front.is_empty()
-                        || u32::from(distance) == PATH_DISTANCE_MAX =>
-                    {
-                        std::mem::swap(&mut self.finished_map, &mut self.running_map);
+                Stage::Spread { distance, word, left: 0 } => {
+                    if self.next_word(tiles, distance, word + 1) {
                         self.finished = self.running.take();
                         return;
                     }
-                    None => {
-                        // Looking at all strips to find few takes a while, too.
-                        left = left.saturating_sub(self.front.strips.len() as u32 / 64);
-                        self.turn(distance + 1);
-                    }
-                },
+                }
+                Stage::Spread { distance, word, left: strips } => {
+                    let count = strips.count_ones().min(left + 1);
+                    self.spread(tiles, distance, word, strips, count);
+                    left -= count - 1;
+                }
             }
         }
     }
@@ -256,7 +244,7 @@ impl Path {
         }
     }
 
-    fn seed(&mut self, number: Option<u32>, tile_of: impl Fn(u32) -> u32) {
+    fn seed(&mut self, tiles: &Tiles, number: Option<u32>, tile_of: impl Fn(u32) -> u32) {
         match number {
             Some(number) => {
                 let tile = tile_of(number);
@@ -265,26 +253,45 @@ impl Path {
                 self.next_front.add(strip, bit);
                 self.stage = Stage::Seed(number + 1);
             }
-            None => self.turn(1),
+            None => self.turn(tiles, 1),
         }
     }
 
     /// Goes on from the tiles that were found last, to those that are so far away.
-    fn turn(&mut self, distance: u16) {
+    fn turn(&mut self, tiles: &Tiles, distance: u16) {
         std::mem::swap(&mut self.front, &mut self.next_front);
         self.next_front.clear();
-        self.stage = Stage::Spread { distance, strip: 0 };
+        self.stage = Stage::Spread { distance, word: 0, left: self.front.beside(tiles, 0) };
     }
 
-    #[inline]
-    fn spread(&mut self, tiles: &Tiles, distance: u16, strip: u32) {
-        let room = tiles.free_of_walls(strip) & !self.running_map.0[strip as usize].reached;
-        let new = if room == 0 { 0 } else { tiles.next_to(&self.front.strips, strip) & room };
-        if new != 0 {
-            self.running_map.reach(strip, new, distance);
-            self.next_front.add(strip, new);
+    /// Goes on with the next word of strips, or with the next distance. True: the search is over.
+    fn next_word(&mut self, tiles: &Tiles, distance: u16, word: u32) -> bool {
+        if (word as usize) < self.front.used.len() {
+            let left = self.front.beside(tiles, word);
+            self.stage = Stage::Spread { distance, word, left };
+            return false;
         }
-        self.stage = Stage::Spread { distance, strip: strip + 1 };
+        let is_over = self.next_front.is_empty() || u32::from(distance) == PATH_DISTANCE_MAX;
+        match is_over {
+            true => std::mem::swap(&mut self.finished_map, &mut self.running_map),
+            false => self.turn(tiles, distance + 1),
+        }
+        is_over
+    }
+
+    /// Works on the first few of a word's strips.
+    fn spread(&mut self, tiles: &Tiles, distance: u16, word: u32, mut left: u64, count: u32) {
+        for _ in 0..count {
+            let strip = word * u64::BITS + left.trailing_zeros();
+            left &= left - 1;
+            let room = tiles.free_of_walls(strip) & !self.running_map.0[strip as usize].reached;
+            let new = if room == 0 { 0 } else { tiles.next_to(&self.front.strips, strip) & room };
+            if new != 0 {
+                self.running_map.reach(strip, new, distance);
+                self.next_front.add(strip, new);
+            }
+        }
+        self.stage = Stage::Spread { distance, word, left };
     }
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
