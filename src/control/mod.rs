@@ -261,7 +261,7 @@ impl Control {
         self.end_shards(&owned);
         let halted = self.shards.halted();
         self.forget(&owned);
-        leave(self.membership);
+        leave((self.membership, self.acquiring));
         if halted == 0 { Ok(()) } else { Err(ControlError::ShardsHalted(halted)) }
     }
 
@@ -430,12 +430,12 @@ impl Control {
     }
 }
 
-/// Leaves the group, but does not wait for brokers that are away: librdkafka would, for a minute.
-/// Then the group learns of the end by the session's.
-fn leave(membership: Membership) {
+/// Ends clients, and with them a membership, but does not wait for brokers that are away: librdkafka
+/// would, for a minute. Then the group learns of the end by the session's.
+fn leave(clients: impl Send + 'static) {
     let (leaving, left) = mpsc::channel::<()>();
     let waiter = thread::Builder::new().name("leave".to_owned()).spawn(move || {
-        drop(membership);
+        drop(clients);
         drop(leaving);
     });
     if waiter.is_ok() {

@@ -29,9 +29,10 @@ use dead_letter::DeadLetter;
 use departure::Departure;
 use frame::{Compression, Format, Frame};
 use producer::{Producer, ProducerError};
-use publishing::{Inbox, Publisher, Time};
+use publishing::{Inbox, Publisher, Sent, Time};
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 /// What the publisher is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,6 +200,14 @@ pub fn run(
 ) -> Result<(), PublisherError> {
     let producer = Producer::new(&options)?;
     let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
+    let published = publish(&mut publisher);
+    // librdkafka ends its threads one after the other, and while brokers are away that takes
+    // seconds, for which nobody has to wait.
+    let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(publisher));
+    published
+}
+
+fn publish(publisher: &mut Publisher<Producer<Sent>>) -> Result<(), PublisherError> {
     loop {
         match publisher.turn(Time::read())? {
             Inbox::Full => {}

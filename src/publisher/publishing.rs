@@ -457,7 +457,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// Waits for the last acknowledgements.
-    pub(super) fn finish(mut self) -> Result<(), PublisherError> {
+    pub(super) fn finish(&mut self) -> Result<(), PublisherError> {
         let end = self.flush_end();
         while self.producer.outstanding() > 0 {
             if Instant::now() >= end {
