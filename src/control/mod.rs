@@ -430,8 +430,8 @@ impl Control {
     }
 }
 
-/// Ends clients, and with them a membership, but does not wait for brokers that are away: librdkafka
-/// would, for a minute. Then the group learns of the end by the session's.
+/// Ends clients, and with them a membership, but does not wait for brokers that are away:
+/// librdkafka would, for a minute. Then the group learns of the end by the session's.
 fn leave(clients: impl Send + 'static) {
     let (leaving, left) = mpsc::channel::<()>();
     let waiter = thread::Builder::new().name("leave".to_owned()).spawn(move || {
