@@ -95,10 +95,13 @@ fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
     let every = Duration::from_secs(1);
     let mut huntd = start(cluster, topics, state, every.as_millis() as u32);
     wait_until(cluster, topics, &mut huntd, "acked");
-    let mut stored = 0;
-    while std::mem::replace(&mut stored, huntd.metric("huntd_snapshots_stored_total")) != stored
-        || stored < PARTITIONS as u64
-    {
+    let mut stored_before = 0;
+    loop {
+        let stored = huntd.metric("huntd_snapshots_stored_total");
+        if stored >= PARTITIONS as u64 && stored == stored_before {
+            break;
+        }
+        stored_before = stored;
         std::thread::sleep(3 * every);
     }
     huntd.stop();

@@ -4,9 +4,6 @@
 /// Places of a table: the fewest, as a power of two, at which no two names share one.
 const PLACES: usize = 32;
 
-/// Bytes of the longest name: two words.
-const NAME_BYTES_MAX: usize = 16;
-
 /// Values by name, each in a place of its own.
 pub(super) struct Names<T: 'static>([Option<(&'static str, T)>; PLACES]);
 
@@ -16,7 +13,6 @@ impl<T: Copy> Names<T> {
         let mut table = [const { None }; PLACES];
         let mut at = 0;
         while at < names.len() {
-            assert!(names[at].0.len() <= NAME_BYTES_MAX, "a name is too long");
             let place = place(names[at].0.as_bytes());
             assert!(table[place].is_none(), "two names share a place");
             table[place] = Some(names[at]);
@@ -29,29 +25,7 @@ impl<T: Copy> Names<T> {
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<T> {
         let (known, value) = self.0[place(name)]?;
-        are_equal(known.as_bytes(), name).then_some(value)
-    }
-}
-
-/// Names are short: comparing their two ends, which may overlap, is quicker than a call.
-#[inline]
-fn are_equal(known: &[u8], name: &[u8]) -> bool {
-    known.len() == name.len() && known.len() <= NAME_BYTES_MAX && ends(known) == ends(name)
-}
-
-/// All bytes of a name, some of them twice.
-#[inline]
-fn ends(name: &[u8]) -> [u64; 2] {
-    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-        return [u64::from_le_bytes(*first), u64::from_le_bytes(*last)];
-    }
-    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-        return [u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()];
-    }
-    match name {
-        [first, .., last] => [(*first).into(), u64::from(*last) << 8 | u64::from(name[1])],
-        [only] => [(*only).into(), 0],
-        [] => [0, 0],
+        (known.as_bytes() == name).then_some(value)
     }
 }
 

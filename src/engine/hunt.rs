@@ -265,7 +265,7 @@ impl Hunts {
     pub fn write(&mut self, slot: usize, hunt: Hunt) {
         let before = *self.hunt(slot);
         let is_busy = matches!(hunt.phase, Phase::Laying | Phase::Closing);
-        self.busy = self.busy & !(1 << slot) | u8::from(is_busy) << slot;
+        self.busy = with_bit(self.busy, slot, is_busy);
         self.hunts.write(slot as u32, hunt);
         if (before.running(), before.ends_ms) == (hunt.running(), hunt.ends_ms) {
             return;
@@ -295,7 +295,7 @@ impl Hunts {
     /// called when all are laid and whenever one was opened.
     pub fn seek(&mut self, slot: usize) {
         let seeks = self.paths[slot].seek(&self.lying[slot]);
-        self.searching = self.searching & !(1 << slot) | u8::from(seeks) << slot;
+        self.searching = with_bit(self.searching, slot, seeks);
     }
 
     /// Gives the search of a slot's ways a piece of work.
@@ -309,7 +309,7 @@ impl Hunts {
     /// Ends the search of a slot's ways and forgets them.
     pub fn stop(&mut self, slot: usize) {
         self.paths[slot].stop();
-        self.searching &= !(1 << slot);
+        self.searching = with_bit(self.searching, slot, false);
     }
 
     /// The finisher of this rank, counted from 0.
@@ -378,7 +378,7 @@ impl Hunts {
             }
             let treasures = &hunts.treasures[slot];
             hunts.paths[slot].decode(tiles, words, |number| treasures.get(number)?.tile())?;
-            // What is not so yet has another digest afterwards.
+            // A state that says otherwise has another digest now, and is refused.
             match hunt.phase {
                 Phase::Open => hunts.seek(slot),
                 _ => hunts.stop(slot),
@@ -401,7 +401,12 @@ impl Hunts {
     }
 }
 
-/// The numbers of the ones among a slot's bits, from `first` on and then from 0.
+/// The slots' bits with another one for this slot.
+fn with_bit(bits: u8, slot: usize, bit: bool) -> u8 {
+    bits & !(1 << slot) | u8::from(bit) << slot
+}
+
+/// The numbers of the ones among the slots' bits, from `first` on and then from 0.
 #[inline]
 fn ones_from(bits: u8, first: usize) -> impl Iterator<Item = usize> {
     let twice = u32::from(bits) | u32::from(bits) << HUNTS_MAX;

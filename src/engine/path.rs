@@ -127,14 +127,6 @@ impl Front {
             }
         }
     }
-
-    /// Of a word of strips, a bit each: those that have tiles or are beside one that has some.
-    #[inline]
-    fn beside(&self, tiles: &Tiles, word: u32) -> u64 {
-        let strips = self.strips.len() as u32 - word * u64::BITS;
-        let there = if strips < u64::BITS { (1 << strips) - 1 } else { u64::MAX };
-        tiles.strips_beside(&self.used, word) & there
-    }
 }
 
 /// What a search does next.
@@ -199,10 +191,14 @@ impl Path {
             if self.finished.as_ref().is_some_and(|search| search.sought == *treasures) {
                 return false;
             }
-            self.running = Some(Search { sought: *treasures, hash: treasures.hash(), pieces: 0 });
-            self.stage = Stage::Clear(0);
+            self.begin(*treasures);
         }
         true
+    }
+
+    fn begin(&mut self, sought: TreasureSet) {
+        self.running = Some(Search { sought, hash: sought.hash(), pieces: 0 });
+        self.stage = Stage::Clear(0);
     }
 
     /// Gives a search one piece of work, if one is under way. `tile_of` tells where a treasure
@@ -211,7 +207,7 @@ impl Path {
         let Some(search) = &mut self.running else { return };
         search.pieces += 1;
         let mut left = PATH_STRIPS_PER_PIECE;
-        while left > 0 {
+        while left > 0 && self.running.is_some() {
             left -= 1;
             match self.stage {
                 Stage::Clear(strip) => self.clear(strip),
@@ -220,10 +216,7 @@ impl Path {
                     self.seed(tiles, sought, &tile_of);
                 }
                 Stage::Spread { distance, word, left: 0 } => {
-                    if self.next_word(tiles, distance, word + 1) {
-                        self.finished = self.running.take();
-                        return;
-                    }
+                    self.next_word(tiles, distance, word + 1);
                 }
                 Stage::Spread { distance, word, left: strips } => {
                     let count = strips.count_ones().min(left + 1);
@@ -261,22 +254,23 @@ impl Path {
     fn turn(&mut self, tiles: &Tiles, distance: u16) {
         std::mem::swap(&mut self.front, &mut self.next_front);
         self.next_front.clear();
-        self.stage = Stage::Spread { distance, word: 0, left: self.front.beside(tiles, 0) };
+        self.stage = self.spread_from(tiles, distance, 0);
     }
 
-    /// Goes on with the next word of strips, or with the next distance. True: the search is over.
-    fn next_word(&mut self, tiles: &Tiles, distance: u16, word: u32) -> bool {
+    fn spread_from(&self, tiles: &Tiles, distance: u16, word: u32) -> Stage {
+        Stage::Spread { distance, word, left: tiles.strips_beside(&self.front.used, word) }
+    }
+
+    /// Goes on with a word of strips or, behind the last, with the next distance, if there is one.
+    fn next_word(&mut self, tiles: &Tiles, distance: u16, word: u32) {
         if (word as usize) < self.front.used.len() {
-            let left = self.front.beside(tiles, word);
-            self.stage = Stage::Spread { distance, word, left };
-            return false;
+            self.stage = self.spread_from(tiles, distance, word);
+        } else if self.next_front.is_empty() || u32::from(distance) == PATH_DISTANCE_MAX {
+            std::mem::swap(&mut self.finished_map, &mut self.running_map);
+            self.finished = self.running.take();
+        } else {
+            self.turn(tiles, distance + 1);
         }
-        let is_over = self.next_front.is_empty() || u32::from(distance) == PATH_DISTANCE_MAX;
-        match is_over {
-            true => std::mem::swap(&mut self.finished_map, &mut self.running_map),
-            false => self.turn(tiles, distance + 1),
-        }
-        is_over
     }
 
     /// Works on the first few of a word's strips.
@@ -336,8 +330,7 @@ impl Path {
                 tile_of(treasure)?;
                 number = sought.next(treasure + 1);
             }
-            self.running = Some(Search { sought, hash: sought.hash(), pieces: 0 });
-            self.stage = Stage::Clear(0);
+            self.begin(sought);
             for _ in 0..pieces {
                 self.running.as_ref()?;
                 self.work(tiles, |treasure| tile_of(treasure).expect("all were looked up"));

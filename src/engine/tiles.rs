@@ -269,45 +269,35 @@ impl Tiles {
     /// The tiles of a strip on which no wall stands, a bit each.
     #[inline]
     pub fn free_of_walls(&self, strip: u32) -> u64 {
-        let tiles = self.count() - strip * STRIP_TILES;
-        let there = if tiles < STRIP_TILES { (1 << tiles) - 1 } else { u64::MAX };
-        there & !self.walls.0[strip as usize]
+        first_bits(self.count() - strip * STRIP_TILES) & !self.walls.0[strip as usize]
     }
 
     /// The tiles of a strip that are next to some of these, which are all strips', a bit each.
     /// Those behind the map's end mean nothing.
     #[inline]
     pub fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
-        let at = strip as usize;
-        let word = |at: usize| strips.get(at).copied().unwrap_or(0);
-        let (here, before, after) = (strips[at], word(at.wrapping_sub(1)), word(at + 1));
-        let east = here << 1 | before >> 63;
-        let west = here >> 1 | after << 63;
+        let [east, west] = shifted(strips, strip, 1);
         let sideways = east & !self.first_column(strip) | west & !self.last_column(strip);
         let rows = self.side() as u32;
-        let across = if rows < STRIP_TILES {
-            let (up, down) = (here << rows, here >> rows);
-            up | down | before >> (STRIP_TILES - rows) | after << (STRIP_TILES - rows)
+        let [up, down] = if rows < STRIP_TILES {
+            shifted(strips, strip, rows)
         } else {
-            let row = (rows / STRIP_TILES) as usize;
-            word(at.wrapping_sub(row)) | word(at + row)
+            let (at, row) = (strip as usize, (rows / STRIP_TILES) as usize);
+            [word(strips, at.wrapping_sub(row)), word(strips, at + row)]
         };
-        sideways | across
+        sideways | up | down
     }
 
     /// Of a word of strips, a bit each: those that are among these, which are all the map's, or
     /// beside one of them. Some that are neither may be told.
     #[inline]
     pub fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
-        let at = word as usize;
-        let word = |at: usize| strips.get(at).copied().unwrap_or(0);
-        let (here, before, after) = (strips[at], word(at.wrapping_sub(1)), word(at + 1));
-        let moved = |by: u32| {
-            here << by | here >> by | before >> (u64::BITS - by) | after << (u64::BITS - by)
-        };
         // Rows of the largest map have eight strips.
         const { assert!(TILES_PER_SIDE_MAX / STRIP_TILES < u64::BITS) };
-        here | moved(1) | moved((self.side() as u32 / STRIP_TILES).max(1))
+        let [east, west] = shifted(strips, word, 1);
+        let [up, down] = shifted(strips, word, (self.side() as u32 / STRIP_TILES).max(1));
+        let there = first_bits(self.count().div_ceil(STRIP_TILES) - word * u64::BITS);
+        (strips[word as usize] | east | west | up | down) & there
     }
 
     /// The tiles of a strip in the map's first column.
@@ -338,4 +328,24 @@ impl Tiles {
             self.tiles[tile as usize].treasure = PackedKey(u16::from(slot) << NUMBER_BITS | number);
         }
     }
+}
+
+/// The word in this place of a long row of bits; 0 beyond its ends.
+#[inline]
+fn word(bits: &[u64], at: usize) -> u64 {
+    bits.get(at).copied().unwrap_or(0)
+}
+
+/// A word of a long row of bits after it was moved up, and down, by so many, fewer than a word's.
+#[inline]
+fn shifted(bits: &[u64], at: u32, by: u32) -> [u64; 2] {
+    let at = at as usize;
+    let (before, here, after) = (word(bits, at.wrapping_sub(1)), bits[at], word(bits, at + 1));
+    [here << by | before >> (u64::BITS - by), here >> by | after << (u64::BITS - by)]
+}
+
+/// The first bits of a word; all of them if they are more.
+#[inline]
+fn first_bits(count: u32) -> u64 {
+    if count < u64::BITS { (1 << count) - 1 } else { u64::MAX }
 }
