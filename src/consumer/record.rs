@@ -181,9 +181,11 @@ fn read_short(bytes: &[u8], mut at: usize) -> Option<Fields> {
     let end = at + (length >> 1) as usize;
     // The record's own bytes; an odd length is a negative one.
     let bytes = bytes.get(..end)?;
-    if length & 1 == 1 || take_short(bytes, &mut at)? != 0 {
+    // The attributes are one byte whatever it is, not an integer that may go on in the next.
+    if length & 1 == 1 || *bytes.get(at)? != 0 {
         return None;
     }
+    at += 1;
     let timestamp_delta = i64::from(take_short_signed(bytes, &mut at)?);
     let offset_delta = take_short_signed(bytes, &mut at)?;
     let key = take_nullable(bytes, &mut at)?;
@@ -285,5 +287,13 @@ mod tests {
             other[place] = byte;
             assert_eq!(read_short(&other, 0), None);
         }
+    }
+
+    #[test]
+    fn attributes_are_one_byte_even_if_its_highest_bit_is_set() {
+        let record = [16, 0x80, 0, 0, 0, 0, 2, 0, 0];
+        assert_eq!(read_short(&record, 0), None);
+        let fields = read_fields(&record, 0).unwrap();
+        assert_eq!((fields.key, fields.value), (Some((5, 0)), Some((6, 0))));
     }
 }
