@@ -11,11 +11,11 @@
 
 use huntd::engine::Shard;
 use huntd::engine::event::{Action, Event};
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::limits::{BLOCK_EVENTS_MAX, TURN_BLOCKS_MAX};
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Events of a block: what the daemon decodes before the engine has its turn.
@@ -174,12 +174,13 @@ fn main() {
     let smoke = given("--smoke") || !given("--bench");
     let (block_count, count) = if smoke { (3, 10_000) } else { (15_000, 1_000_000) };
     allocator::count_this_thread();
-    let rules = Arc::new(built_in());
+    let rules = built_in();
     let side_cm = rules.world.side_cm() as i32;
+    let rulebook = Rulebook::of(rules);
     let joined = |players: u64| {
         let mut load = Load::new(players, side_cm);
         let joins: Vec<Event> = (0..players as usize).map(|index| load.join(index)).collect();
-        (load, Shard::new(0, rules.clone()), joins)
+        (load, Shard::new(0, &rulebook), joins)
     };
     if let Some(players) = std::env::args().find_map(|argument| argument.parse().ok()) {
         let (mut load, mut shard, joins) = joined(players);

@@ -9,11 +9,11 @@
 use huntd::engine::Shard;
 use huntd::engine::capture::Captured;
 use huntd::engine::event::{Action, Event};
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::limits::SNAPSHOT_BLOCK_BYTES;
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Events between two pieces, about as many as a turn applies under load.
@@ -30,7 +30,7 @@ struct Crowd {
 
 impl Crowd {
     fn new(players: u64) -> Crowd {
-        let shard = Shard::new(0, Arc::new(built_in()));
+        let shard = Shard::new(0, &Rulebook::of(built_in()));
         let mut crowd = Crowd { shard, updates: Updates::new(), state: 1, events: 0, players };
         for player in 0..players {
             let (x, y) = (crowd.below(1 << 17) as i32, crowd.below(1 << 17) as i32);
@@ -137,7 +137,8 @@ fn main() {
             cost.allocations,
         );
         let began = Instant::now();
-        let restored = Shard::decode_state(&state, Arc::new(built_in())).expect("its own bytes");
+        let restored =
+            Shard::decode_state(&state, &Rulebook::of(built_in())).expect("its own bytes");
         println!("restored in {:?}, digest {:016x}", began.elapsed(), restored.digest());
     }
 }

@@ -12,7 +12,7 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 pub const JSON_DEPTH_MAX: usize = 8;
 
 /// Counts up whenever the decoder would make other events from the same records, or refuse others.
-pub const DECODER_VERSION: u64 = 1;
+pub const DECODER_VERSION: u64 = 2;
 
 /// Layouts that a decoder remembers: the ten types of event, and room for a few producers that
 /// write them differently.
@@ -383,6 +383,13 @@ pub const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 
 /// Actors of one shard: a full zone is a refusal, never a resize.
 pub const ACTORS_MAX: usize = 128 * 1024;
+
+/// Files of rules that a daemon knows: what it was begun with, and what the input changed to since
+/// the oldest snapshot.
+pub const RULES_FILES_MAX: usize = 16;
+
+/// Health that rules may give an actor.
+pub const HEALTH_MAX: u16 = 10_000;
 
 /// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
 /// memory stays some microseconds.

@@ -4,7 +4,7 @@ use clap::Parser;
 use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
-use huntd::tools::{demo, load, replay, run, snapshot, tap, topics};
+use huntd::tools::{demo, load, replay, rules, run, snapshot, tap, topics};
 use huntd::world;
 use std::io::Write;
 
@@ -17,6 +17,7 @@ fn main() -> std::process::ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Load(args) => load::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Rules(args) => rules::run(&args),
         Verb::Snapshot(args) => snapshot::run(&args),
         Verb::Tap(args) => tap::run(&args),
         Verb::Topics(args) => topics::run(&args),

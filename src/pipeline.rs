@@ -10,7 +10,7 @@
 use crate::control::{self, ControlError};
 use crate::decoder::reject::Reject;
 use crate::engine::refusal::Refusal;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::failure::Failure;
 use crate::keeping::KeeperThreads;
 use crate::limits::PARK_MS_MAX;
@@ -43,14 +43,14 @@ pub struct Daemon {
 }
 
 /// Runs the daemon until a signal ends it.
-pub fn run(config: Config, rules: Arc<Rules>) -> Result<(), Failure> {
-    Daemon::start(config, rules)?.wait()
+pub fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
+    Daemon::start(config, rulebook)?.wait()
 }
 
 impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
-    pub fn start(config: Config, rules: Arc<Rules>) -> Result<Daemon, Failure> {
+    pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
         let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
         cpu::restrict_process(&plan)?;
         let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
@@ -60,7 +60,7 @@ impl Daemon {
             status: Arc::new(Status::new()),
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let wiring = Wiring::new(&config, &rules, &observed, &stop)?;
+        let wiring = Wiring::new(&config, &rulebook, &observed, &stop)?;
 
         let asked = stop.clone();
         let stop_daemon = move || asked.store(true, Ordering::Release);

@@ -1,6 +1,6 @@
 //! The queues between the threads: each thread gets its ends here, and shares nothing else.
 
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::failure::Failure;
 use crate::keeping::{KeeperParts, Keeping, copy_options};
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
@@ -32,7 +32,7 @@ impl Wiring {
     /// Makes all queues, and the frames that go round.
     pub fn new(
         config: &Config,
-        rules: &Arc<Rules>,
+        rulebook: &Rulebook,
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
@@ -91,7 +91,7 @@ impl Wiring {
             failures,
             jumps,
             snapshots,
-            rules: rules.clone(),
+            rulebook: rulebook.clone(),
             stop,
             progress,
             metrics,

@@ -36,7 +36,7 @@ fn topics() -> Cluster {
 fn brief(partition: i32) -> Brief {
     Brief {
         partition,
-        ruleset: 7,
+        rulesets: vec![7],
         candidates: Vec::new(),
         poison: Vec::new(),
         remedy: Remedy::Refuse,

@@ -120,7 +120,7 @@ impl Log {
 fn brief(candidates: Vec<Candidate>) -> Brief {
     Brief {
         partition: 0,
-        ruleset: RULESET,
+        rulesets: vec![RULESET],
         candidates,
         poison: Vec::new(),
         remedy: Remedy::Refuse,
@@ -253,7 +253,7 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
 fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
     let (mut log, shard) = owned_log(9);
     let changed = Refusal::RulesetChanged { published: RULESET, ours: 8 };
-    let other = |candidates| Brief { ruleset: 8, ..brief(candidates) };
+    let other = |candidates| Brief { rulesets: vec![8], ..brief(candidates) };
     assert_eq!(log.acquire(other(Vec::new())), Err(changed));
     let kept = snapshot(&log, &shard);
     assert_eq!(log.acquire(other(vec![kept])), Err(changed));
@@ -264,7 +264,7 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     let (mut log, mut shard) = owned_log(9);
     let kept = snapshot(&log, &shard);
     log.publish(&mut shard, 2);
-    let anew = Brief { ruleset: 8, remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
+    let anew = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
     let acquired = log.acquire(anew).expect("acquired");
     let start = Start {
         next_offset: shard.next_offset,
@@ -278,12 +278,12 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
         log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
     }
     // Whoever comes next starts there too, whatever older snapshots there are.
-    let next = Brief { ruleset: 8, ..brief(vec![kept.clone()]) };
+    let next = Brief { rulesets: vec![8], ..brief(vec![kept.clone()]) };
     let acquired = log.acquire(next).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (start, None));
     assert_eq!(acquired.mark.next_update, shard.next_update);
     // And a shard that can be had is not begun anew, even if that would be allowed.
-    let allowed = Brief { ruleset: 8, remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    let allowed = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
     assert_eq!(log.acquire(allowed).expect("acquired").start, start);
     let geneses = log.records.iter().filter(|(_, bytes)| bytes[5] == FrameKind::Genesis as u8);
     assert_eq!(geneses.count(), 1);

@@ -4,19 +4,18 @@
 use huntd::engine::Shard;
 use huntd::engine::capture::Captured;
 use huntd::engine::event::{Action, Event};
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::service::rules::built_in;
-use std::sync::Arc;
 
 /// More than some chunks of actors, and hunts that are over soon.
 const PLAYERS: u64 = 1_000;
 
-fn rules() -> Arc<Rules> {
+fn rulebook() -> Rulebook {
     let mut rules = built_in();
     rules.world.tiles_per_side = 32;
     rules.hunts.finish_treasures = 1;
-    Arc::new(rules)
+    Rulebook::of(rules)
 }
 
 /// A seeded game in which everybody comes, walks, loots, leaves and comes again.
@@ -101,14 +100,14 @@ fn captured_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
 fn a_capture_is_the_state_at_its_beginning_whatever_happens_while_it_is_taken() {
     for seed in 0..30 {
         let mut game = Game::new(seed);
-        let mut shard = Shard::new(0, rules());
+        let mut shard = Shard::new(0, &rulebook());
         for _ in 0..4 {
             let events = game.below(3_000);
             game.play(&mut shard, events);
             let (expected, digest) = (encoded(&shard), shard.digest());
             let captured = captured_while_playing(&mut game, &mut shard);
             assert!(captured == expected, "seed {seed}");
-            let restored = Shard::decode_state(&captured, rules()).expect("its own bytes");
+            let restored = Shard::decode_state(&captured, &rulebook()).expect("its own bytes");
             assert_eq!(restored.digest(), digest, "seed {seed}");
         }
     }
@@ -118,12 +117,12 @@ fn a_capture_is_the_state_at_its_beginning_whatever_happens_while_it_is_taken() 
 fn a_shard_that_is_restored_from_a_capture_goes_on_like_the_captured_one() {
     for seed in 100..110 {
         let mut game = Game::new(seed);
-        let mut shard = Shard::new(0, rules());
+        let mut shard = Shard::new(0, &rulebook());
         game.play(&mut shard, 4_000);
         let mut untouched = shard.clone();
         let (count, state, hunts) = (game.count, game.state, game.hunts);
         let captured = captured_while_playing(&mut game, &mut shard);
-        let mut restored = Shard::decode_state(&captured, rules()).expect("its own bytes");
+        let mut restored = Shard::decode_state(&captured, &rulebook()).expect("its own bytes");
         let again = || Game { count, state, hunts, updates: Updates::new() };
         let told = again().play(&mut untouched, 3_000);
         assert!(again().play(&mut restored, 3_000) == told, "seed {seed}");
@@ -135,7 +134,7 @@ fn a_shard_that_is_restored_from_a_capture_goes_on_like_the_captured_one() {
 #[test]
 fn a_capture_that_is_given_up_leaves_nothing_behind() {
     let mut game = Game::new(7);
-    let mut shard = Shard::new(0, rules());
+    let mut shard = Shard::new(0, &rulebook());
     game.play(&mut shard, 4_000);
     let mut bytes = Vec::new();
     shard.begin_capture();

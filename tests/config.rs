@@ -36,7 +36,7 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.publisher.frames_per_shard, 5);
     assert_eq!(config.queue_blocks, 1024);
     assert_eq!(config.runtime.hot_core, None);
-    assert_eq!(config.rules_file, None);
+    assert!(config.rules_files.is_empty());
     assert!(config.service.listen.ip().is_loopback());
 }
 

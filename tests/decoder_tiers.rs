@@ -29,8 +29,19 @@ impl Random {
     }
 }
 
-const TYPES: [&str; 10] =
-    ["join", "leave", "move", "rotate", "shoot", "loot", "use", "tick", "hunt_start", "hunt_end"];
+const TYPES: [&str; 11] = [
+    "join",
+    "leave",
+    "move",
+    "rotate",
+    "shoot",
+    "loot",
+    "use",
+    "tick",
+    "rules_change",
+    "hunt_start",
+    "hunt_end",
+];
 
 /// Numbers and other values at every edge that the decoder has.
 const VALUES: [&str; 48] = [

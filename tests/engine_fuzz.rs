@@ -33,10 +33,13 @@ fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
 /// Plays a game in each zone, their events interleaved; then each zone's game again, alone. Tells
 /// what was reached.
 fn play(seed: u64) -> (u64, u64) {
-    let rules = [hostile::rules(false), hostile::rules(true)];
-    let zone = |number: usize| Zone::new(number as u16, &rules[number % 2]);
-    let mut makers: Vec<_> =
-        (0..ZONES as u64).map(|zone| Hostile::new(numbers(seed * ZONES as u64 + zone))).collect();
+    let rulebooks = [hostile::rulebook(false), hostile::rulebook(true)];
+    let zone = |number: usize| Zone::new(number as u16, &rulebooks[number % 2]);
+    let maker = |number: usize| {
+        let below = numbers((seed as usize * ZONES + number) as u64);
+        Hostile::new(below, &rulebooks[number % 2])
+    };
+    let mut makers: Vec<_> = (0..ZONES).map(maker).collect();
     let mut zones: Vec<Zone> = (0..ZONES).map(zone).collect();
     let mut games: Vec<Vec<Event>> = vec![Vec::new(); ZONES];
     for count in 1..=GAME_EVENTS {

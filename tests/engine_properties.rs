@@ -6,13 +6,13 @@ use huntd::engine::crossing::{Crossing, HANDOFF_PARTS};
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
 use huntd::engine::refusal::Refusal;
 use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
 use huntd::publisher::frame::Chain;
 use huntd::service::rules::built_in;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 fn rules() -> Rules {
     let mut rules = built_in();
@@ -24,6 +24,17 @@ fn rules() -> Rules {
     rules.weapons[0].damage = 55;
     rules.weapons[0].reload_ms = 60;
     rules
+}
+
+/// Those, and others to change to.
+fn rulebook() -> Rulebook {
+    let mut others = rules();
+    others.actors.health = 70;
+    others.world.speed_cm_per_s_max *= 2;
+    others.weapons[0].damage = 40;
+    let mut rulebook = Rulebook::of(rules());
+    rulebook.add(others).expect("the map is the same");
+    rulebook
 }
 
 /// A seeded generator for the long games; a failing one tells its seed.
@@ -46,13 +57,15 @@ struct Producer {
     time_ms: i64,
     count: i64,
     hunts: u32,
+    rulesets: Vec<u32>,
 }
 
 impl Producer {
     fn new(seed: u64) -> Producer {
         let random = Random(seed.wrapping_mul(2) + 1);
         let (places, seqs) = (BTreeMap::new(), BTreeMap::new());
-        Producer { random, places, seqs, time_ms: 1_000_000, count: 0, hunts: 0 }
+        let rulesets = rulebook().rulesets().collect();
+        Producer { random, places, seqs, time_ms: 1_000_000, count: 0, hunts: 0, rulesets }
     }
 
     fn event(&mut self) -> Event {
@@ -63,7 +76,8 @@ impl Producer {
         let counted = self.seqs.entry(player_id).or_default();
         // Some events come twice, and some a little late.
         *counted += u64::from(self.random.below(30) > 0);
-        let seq = if action == Action::Tick { self.count as u64 } else { *counted };
+        let is_of_world = matches!(action, Action::Tick | Action::RulesChange { .. });
+        let seq = if is_of_world { self.count as u64 } else { *counted };
         let time_ms = self.time_ms - self.random.below(20) as i64;
         Event { offset: self.count, time_ms, player_id, seq, ts_us: self.count, action }
     }
@@ -92,7 +106,8 @@ impl Producer {
                 Action::Loot { hunt }
             }
             80..88 => Action::Use { item: self.random.below(7) as u8 },
-            88..95 => Action::Tick,
+            88..94 => Action::Tick,
+            94 => Action::RulesChange { ruleset: self.rulesets[self.random.below(2) as usize] },
             95 => {
                 self.hunts += 1;
                 Action::HuntStart {
@@ -138,7 +153,7 @@ fn kind(update: &Update) -> u8 {
 #[test]
 fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
     let play = || {
-        let mut shard = Shard::new(1, Arc::new(rules()));
+        let mut shard = Shard::new(1, &rulebook());
         let mut producer = Producer::new(11);
         let (mut chain, mut kinds, mut refusals) = (Chain::default(), BTreeSet::new(), [0; 3]);
         let mut reasons = BTreeSet::new();
@@ -147,6 +162,7 @@ fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
             match outcome {
                 Outcome::Applied => refusals[0] += 1,
                 Outcome::NoOp => refusals[1] += 1,
+                Outcome::RulesMissing { ruleset } => panic!("no rules are {ruleset}"),
                 Outcome::Refused(refusal) => {
                     refusals[2] += 1;
                     reasons.insert(refusal.name());
@@ -178,14 +194,14 @@ proptest! {
 
     #[test]
     fn any_interleaving_of_two_zones_gives_each_the_same(seed: u64, turns: [u64; 16]) {
-        let rules = Arc::new(rules());
+        let rulebook = rulebook();
         let streams: Vec<Vec<Event>> = (0..2)
             .map(|zone| {
                 let mut producer = Producer::new(seed ^ zone);
                 (0..1000).map(|_| producer.event()).collect()
             })
             .collect();
-        let shard = |zone: usize| Shard::new(zone as u16, rules.clone());
+        let shard = |zone: usize| Shard::new(zone as u16, &rulebook);
         let mut alone = [shard(0), shard(1)];
         let mut mixed = [shard(0), shard(1)];
         for zone in 0..2 {
@@ -210,10 +226,10 @@ proptest! {
     fn any_batching_gives_the_same_updates(seed: u64, sizes: [u8; 8]) {
         let mut producer = Producer::new(seed);
         let events: Vec<Event> = (0..2000).map(|_| producer.event()).collect();
-        let mut one_by_one = Shard::new(3, Arc::new(rules()));
+        let mut one_by_one = Shard::new(3, &rulebook());
         let told: Vec<Update> =
             events.iter().flat_map(|event| apply(&mut one_by_one, event).1).collect();
-        let mut batched = Shard::new(3, Arc::new(rules()));
+        let mut batched = Shard::new(3, &rulebook());
         let (mut all, mut updates, mut at) = (Vec::new(), Updates::new(), 0);
         for size in sizes.iter().cycle() {
             let batch = &events[at..(at + 1 + usize::from(*size)).min(events.len())];
@@ -255,9 +271,9 @@ impl World {
     fn new() -> World {
         let mut rules = rules();
         rules.actors.count_max = 3;
-        let rules = Arc::new(rules);
+        let rulebook = Rulebook::of(rules);
         World {
-            zones: [Shard::new(0, rules.clone()), Shard::new(1, rules)],
+            zones: [Shard::new(0, &rulebook), Shard::new(1, &rulebook)],
             crossings: Vec::new(),
             arrived: BTreeMap::new(),
             seqs: BTreeMap::new(),

@@ -48,7 +48,7 @@ mod sim;
 mod surroundings;
 
 use chance::{Counts, Fault, Sight};
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::publisher::bell::Bell;
 use mutation::Mutation;
 use node::Common;
@@ -66,7 +66,7 @@ const SEEDS: u64 = 10_000;
 
 /// What all simulations share.
 struct Stage {
-    rules: Arc<Rules>,
+    rulebook: Rulebook,
     bell: Arc<Bell>,
     nothing: Rc<File>,
     is_traced: bool,
@@ -75,7 +75,7 @@ struct Stage {
 impl Stage {
     fn new() -> Stage {
         Stage {
-            rules: Arc::new(game::rules()),
+            rulebook: game::rulebook(),
             bell: Arc::new(Bell::new().expect("a descriptor is left")),
             nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
             is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
@@ -88,7 +88,7 @@ impl Stage {
         let Stage { bell, nothing, is_traced, .. } = self;
         let (bell, nothing, is_traced) = (bell.clone(), nothing.clone(), *is_traced);
         let common = Common { bell, nothing, base, is_traced };
-        let mut sim = Sim::new(seed, self.rules.clone(), common, mutation);
+        let mut sim = Sim::new(seed, self.rulebook.clone(), common, mutation);
         let ran = catch_unwind(AssertUnwindSafe(|| sim.run()));
         let result = ran.unwrap_or_else(|_| Err("an assertion failed, see above".to_owned()));
         (sim.counts(), result)

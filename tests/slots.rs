@@ -6,7 +6,7 @@ use disk::Memory;
 use huntd::engine::Shard;
 use huntd::engine::capture::Captured as Told;
 use huntd::engine::event::{Action, Event};
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::limits::SNAPSHOT_BLOCK_BYTES;
 use huntd::publisher::Gate;
@@ -17,15 +17,14 @@ use huntd::recovery::mark::Mark;
 use huntd::recovery::slots::Store;
 use huntd::recovery::snapshot::{HEADER_BYTES_MAX, Header, Origin, SnapshotError};
 use huntd::service::rules::built_in;
-use std::sync::Arc;
 
 const KEEP: usize = 3;
 
-fn rules() -> Arc<Rules> {
+fn rulebook() -> Rulebook {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
     rules.actors.per_tile_max = 256;
-    Arc::new(rules)
+    Rulebook::of(rules)
 }
 
 fn origin() -> Origin {
@@ -45,7 +44,7 @@ struct Zone {
 
 impl Zone {
     fn new(partition: u16) -> Zone {
-        Zone { shard: Shard::new(partition, rules()), count: 0 }
+        Zone { shard: Shard::new(partition, &rulebook()), count: 0 }
     }
 
     fn join(&mut self, players: i64) {
@@ -112,7 +111,7 @@ fn check(disk: &Memory, committed: &[Header], what: &str) {
     let loadable: Vec<Header> = candidates
         .into_iter()
         .filter(|header| {
-            let loaded = store.load(header, rules());
+            let loaded = store.load(header, &rulebook());
             // What is not noticed to be damaged is what was stored.
             loaded.is_ok_and(|shard| {
                 assert_eq!(shard.digest(), header.digest, "{what}");
@@ -194,18 +193,18 @@ fn a_changed_byte_anywhere_is_noticed() {
     for at in (0..header_bytes).chain(HEADER_BYTES_MAX..length) {
         disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
         let found = store.candidates(0);
-        let loaded = found.first().map(|header| store.load(header, rules()));
+        let loaded = found.first().map(|header| store.load(header, &rulebook()));
         assert!(loaded.is_none_or(|loaded| loaded.is_err()), "byte {at}");
         disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
     }
     for cut in [0, 1, header_bytes - 1, HEADER_BYTES_MAX, length - 1] {
         let whole = disk.bytes(&name(&header));
         disk.with_file(&name(&header), |bytes| bytes.truncate(cut));
-        let loaded = store.candidates(0).first().map(|header| store.load(header, rules()));
+        let loaded = store.candidates(0).first().map(|header| store.load(header, &rulebook()));
         assert!(loaded.is_none_or(|loaded| loaded.is_err()), "cut at {cut}");
         disk.with_file(&name(&header), |bytes| *bytes = whole);
     }
-    assert!(store.load(&header, rules()).is_ok());
+    assert!(store.load(&header, &rulebook()).is_ok());
 }
 
 #[test]
@@ -224,7 +223,7 @@ fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
     };
     let mut refused = |what: &str, bytes: Vec<u8>| {
         disk.with_file(&name(&new), |file| *file = bytes);
-        let error = store.load(&new, rules()).expect_err(what);
+        let error = store.load(&new, &rulebook()).expect_err(what);
         assert!(matches!(error, SnapshotError::Block { what: "another one's", .. }), "{error}");
     };
     let mut stale = new_bytes.clone();
@@ -357,7 +356,7 @@ fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
     assert_eq!(outcomes(&mut keeper), ["stored"]);
     let mut store = store(&disk);
     let newest = store.candidates(0).remove(0);
-    assert!(store.load(&newest, rules()).is_ok());
+    assert!(store.load(&newest, &rulebook()).is_ok());
     assert!(store.candidates(1).is_empty());
 }
 

@@ -6,7 +6,7 @@ mod mock;
 
 use huntd::decoder::{Decoder, Origin as At};
 use huntd::engine::Shard;
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::keeping;
 use huntd::metrics::Counter;
@@ -26,7 +26,6 @@ use rdkafka::message::{Message, Timestamp};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 const PARTITIONS: i32 = 2;
 const BASE_MS: i64 = 1_767_225_600_000;
@@ -51,8 +50,8 @@ fn config_text(cluster: &Cluster, directory: &Path, topic: &str) -> String {
     )
 }
 
-fn rules() -> Arc<Rules> {
-    Arc::new(built_in())
+fn rulebook() -> Rulebook {
+    Rulebook::of(built_in())
 }
 
 fn produce(cluster: &Cluster, events: u64, seed: u64) {
@@ -114,10 +113,10 @@ fn check(cluster: &Cluster, store: &mut Store<Files>, header: &Header) {
     assert_eq!(position.next_offset, mark.next_offset);
     assert_eq!(position.chain, mark.chain);
     assert!(*next_update <= mark.next_update, "a snapshot is not ahead of its mark");
-    let mut restored = store.load(header, rules()).expect("a whole snapshot");
+    let mut restored = store.load(header, &rulebook()).expect("a whole snapshot");
     assert_eq!(restored.digest(), header.digest);
     replay(cluster, &mut restored, *partition, header.next_offset);
-    let mut whole = Shard::new(*partition as u16, rules());
+    let mut whole = Shard::new(*partition as u16, &rulebook());
     replay(cluster, &mut whole, *partition, 0);
     assert_eq!(restored.digest(), whole.digest(), "partition {partition}");
 }
@@ -126,7 +125,7 @@ fn check(cluster: &Cluster, store: &mut Store<Files>, header: &Header) {
 fn a_daemon_leaves_snapshots_that_a_replay_goes_on_from_and_the_last_one_is_its_end() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().expect("a folder"));
     let config = config(&cluster, directory.path());
-    let daemon = Daemon::start(config.clone(), rules()).expect("the daemon starts");
+    let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     let progress = daemon.observed.progress.clone();
     // New events between snapshots, until more were taken than are kept.
     let mut seed = 0;
@@ -159,8 +158,8 @@ fn a_daemon_leaves_snapshots_that_a_replay_goes_on_from_and_the_last_one_is_its_
 fn a_directory_that_another_daemon_uses_is_refused() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().expect("a folder"));
     let config = config(&cluster, directory.path());
-    let daemon = Daemon::start(config.clone(), rules()).expect("the daemon starts");
-    let Err(error) = Daemon::start(config, rules()) else { panic!("the directory is in use") };
+    let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
+    let Err(error) = Daemon::start(config, rulebook()) else { panic!("the directory is in use") };
     assert!(error.to_string().contains("is in use by another huntd"), "{error}");
     daemon.stop();
     daemon.wait().expect("the daemon ends well");
@@ -177,7 +176,7 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
     let directory = tempfile::tempdir().expect("a folder");
     let text = config_text(&cluster, directory.path(), "copies");
     let config = config::parse("huntd.toml", &text, std::iter::empty()).expect("valid");
-    let daemon = Daemon::start(config.clone(), rules()).expect("the daemon starts");
+    let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     for seed in 1..4 {
         let before = metrics.get(Counter::SnapshotsCopied);
@@ -194,7 +193,7 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
     for partition in 0..PARTITIONS {
         let copy = copies.newest(partition, go_on).expect("a broker").expect("a copy");
         assert_eq!(copy.header, store.candidates(partition)[0], "the last one is copied too");
-        let shard = copies.load(&copy, rules(), go_on).expect("a whole copy");
+        let shard = copies.load(&copy, &rulebook(), go_on).expect("a whole copy");
         assert_eq!(shard.digest(), copy.header.digest);
         // Whatever was copied before is let go.
         let records = read_partition(&cluster, "copies", partition);
@@ -214,7 +213,7 @@ fn a_topic_that_is_missing_costs_the_copies_and_nothing_else() {
     let mut config = config(&cluster, directory.path());
     // librdkafka's mock cluster makes every topic, but not with a name that is none.
     config.snapshot.topic = Some("no topic".to_owned());
-    let daemon = Daemon::start(config, rules()).expect("the daemon starts");
+    let daemon = Daemon::start(config, rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     produce(&cluster, 500, 1);
     wait_for("a copy that fails", || metrics.get(Counter::SnapshotCopiesFailed) > 0);
@@ -279,7 +278,7 @@ fn a_full_disk_costs_snapshots_until_there_is_room_and_nothing_else() {
     let filler = small.path().join("filler");
     let cluster = cluster();
     let config = config(&cluster, &small.path());
-    let daemon = Daemon::start(config.clone(), rules()).expect("the daemon starts");
+    let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     // The lock is there; then all the rest is taken.
     std::fs::write(&filler, vec![1; 980 * 1024]).expect("there was room for it");
     let metrics = daemon.observed.metrics.clone();
@@ -302,7 +301,7 @@ fn a_daemon_whose_directory_is_read_only_goes_on_without_snapshots() {
     let Some(small) = Small::mount("a read-only directory") else { return };
     let cluster = cluster();
     small.remount("ro");
-    let daemon = Daemon::start(config(&cluster, &small.path()), rules()).expect("it starts");
+    let daemon = Daemon::start(config(&cluster, &small.path()), rulebook()).expect("it starts");
     goes_on(&cluster, &daemon, 1);
     daemon.stop();
     let metrics = daemon.observed.metrics.clone();
@@ -329,7 +328,7 @@ fn snapshots_can_be_listed_verified_and_dropped() {
     let config = config(&cluster, directory.path());
     let file = directory.path().join("huntd.toml");
     std::fs::write(&file, config_text(&cluster, directory.path(), "")).expect("it is written");
-    let daemon = Daemon::start(config.clone(), rules()).expect("the daemon starts");
+    let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     goes_on(&cluster, &daemon, 1);
     let (text, done) = verb(&["drop"], &file);
     assert!(!done && text.contains("is in use by another huntd"), "{text}");

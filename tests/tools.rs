@@ -84,6 +84,7 @@ fn kind(action: &Action) -> &'static str {
         Action::Loot { .. } => "loot",
         Action::Use { .. } => "use",
         Action::Tick => "tick",
+        Action::RulesChange { .. } => "rules_change",
         Action::HuntStart { .. } => "hunt_start",
         Action::HuntEnd { .. } => "hunt_end",
     }

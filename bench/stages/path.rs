@@ -10,6 +10,7 @@ use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, Origin};
 use huntd::engine::Shard;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::publisher::encode::encode;
 use huntd::publisher::frame::{Chain, Format, Frame};
 use huntd::publisher::framer::{Framer, Ownership, Sealed};
@@ -19,7 +20,6 @@ use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Intended time of the first event, in microseconds since the Unix epoch.
@@ -149,7 +149,7 @@ impl Path {
             json: JsonDecoder::new(),
             pool: BlockPool::default(),
             queue: bounded(1024),
-            shard: Shard::new(0, Arc::new(built_in())),
+            shard: Shard::new(0, &Rulebook::of(built_in())),
             framer: Framer::new(ownership, Instant::now()),
             free_frames: (0..16).map(|_| Frame::new()).collect(),
             bytes: Vec::new(),

@@ -18,10 +18,10 @@ fuzz_target!(|input: &[u8]| {
         let number = bytes.by_ref().take(width);
         number.fold(0u64, |number, byte| number << 8 | u64::from(byte)) % bound
     };
-    let mut maker = Hostile::new(below);
-    let rules = hostile::rules(input.len() % 2 == 1);
+    let rulebook = hostile::rulebook(input.len() % 2 == 1);
+    let mut maker = Hostile::new(below, &rulebook);
     let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| maker.event()).collect();
-    let (mut zone, mut again) = (Zone::new(1, &rules), Zone::new(1, &rules));
+    let (mut zone, mut again) = (Zone::new(1, &rulebook), Zone::new(1, &rulebook));
     for (count, event) in events.iter().enumerate() {
         zone.apply(event);
         if count % 64 == 63 {

@@ -2,11 +2,11 @@
 
 #![no_main]
 
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::Shard;
 use huntd::recovery::snapshot::Header;
 use huntd::service::rules::built_in;
 use libfuzzer_sys::fuzz_target;
-use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(header) = Header::decode(input) {
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
             let _damaged = header.open_block(index, bytes);
         }
     }
-    if let Ok(mut shard) = Shard::decode_state(input, Arc::new(built_in())) {
+    if let Ok(mut shard) = Shard::decode_state(input, &Rulebook::of(built_in())) {
         let mut encoded = Vec::new();
         shard.encode_state(&mut encoded);
         assert_eq!(encoded.len(), input.len());

@@ -12,7 +12,7 @@ mod states;
 
 use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
 use crate::consumer::{self, Report, Resolved};
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
     COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, FENCED_MAX, FENCED_S, LEAVE_MS_MAX,
     RECONNECT_MS_MAX, RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
@@ -60,8 +60,8 @@ pub struct Ends {
     pub jumps: Receiver<Jump>,
     /// The snapshots of this host; `None`: there are none.
     pub snapshots: Option<Store<Files>>,
-    /// The rules of the game, for new shards.
-    pub rules: Arc<Rules>,
+    /// The rules of the game.
+    pub rulebook: Rulebook,
     /// Raised when the daemon has to end.
     pub stop: Arc<AtomicBool>,
     /// How far each shard is.

@@ -45,7 +45,7 @@ impl Control {
         let candidates = self.states.here(partition);
         Brief {
             partition,
-            ruleset: self.ends.rules.hash(),
+            rulesets: self.ends.rulebook.rulesets().collect(),
             candidates,
             poison: self.poison.offsets(partition, PANICS_MAX),
             remedy: match self.anew.contains(&partition) {
@@ -158,7 +158,7 @@ impl Control {
         let Acquired { partition, epoch, fence_id, mark, start, candidate, skips } = acquired;
         let Control { states, ends, events, membership, .. } = self;
         let mut watch = || keep_watch(ends, membership, events);
-        let Some(engine) = states.load(partition, candidate, ends.rules.clone(), &mut watch) else {
+        let Some(engine) = states.load(partition, candidate, &ends.rulebook, &mut watch) else {
             // An older state takes its place, or the same one once it can be read.
             return self.shards.make_due(partition, Instant::now() + REACQUIRE);
         };
@@ -186,7 +186,7 @@ impl Control {
             generation,
             epoch,
             fence_id,
-            ruleset: self.ends.rules.hash(),
+            ruleset: engine.ruleset(),
             published: mark.next_update,
             published_chain: mark.chain,
             published_offset: mark.next_offset,

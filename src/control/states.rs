@@ -1,7 +1,7 @@
 //! The states that shards may start from: this host's snapshots, and copies of other hosts'.
 
 use crate::engine::Shard;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::recovery::acquire::Candidate;
 use crate::recovery::copies::{Copies, Copy, CopyError, Options};
 use crate::recovery::disk::Files;
@@ -10,7 +10,6 @@ use crate::recovery::slots::Store;
 use crate::recovery::snapshot::Header;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Where a state lies.
 enum Place {
@@ -85,22 +84,22 @@ impl States {
         &mut self,
         partition: i32,
         candidate: Option<usize>,
-        rules: Arc<Rules>,
+        rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<Box<Shard>> {
         let found = self.found.remove(&partition).unwrap_or_default();
         let Some(place) = candidate.map(|candidate| &found[candidate]) else {
             let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
-            return Some(Box::new(Shard::new(zone, rules)));
+            return Some(Box::new(Shard::new(zone, rulebook)));
         };
         let loaded = match place {
             Place::Here(header) => {
                 let store = self.store.as_mut().expect("the snapshot is from there");
-                store.load(header, rules).map_err(CopyError::Snapshot)
+                store.load(header, rulebook).map_err(CopyError::Snapshot)
             }
             Place::Copied(copy) => {
                 let copies = self.copies.as_ref().expect("the copy is from there");
-                copies.load(copy, rules, watch)
+                copies.load(copy, rulebook, watch)
             }
         };
         match &loaded {

@@ -26,6 +26,7 @@ pub(super) enum Field {
     Treasures,
     DurationMs,
     ToZone,
+    Ruleset,
     Type,
     Handoff,
 }
@@ -48,6 +49,7 @@ const FIELD_NAMES: Names<Field> = Names::new(&[
     ("treasures", Field::Treasures),
     ("duration_ms", Field::DurationMs),
     ("to_zone", Field::ToZone),
+    ("ruleset", Field::Ruleset),
     ("handoff", Field::Handoff),
 ]);
 
@@ -101,6 +103,7 @@ pub(super) enum Kind {
     Loot,
     Use,
     Tick,
+    RulesChange,
     HuntStart,
     HuntEnd,
 }
@@ -114,6 +117,7 @@ const KIND_NAMES: Names<Kind> = Names::new(&[
     ("loot", Kind::Loot),
     ("use", Kind::Use),
     ("tick", Kind::Tick),
+    ("rules_change", Kind::RulesChange),
     ("hunt_start", Kind::HuntStart),
     ("hunt_end", Kind::HuntEnd),
 ]);
@@ -127,12 +131,14 @@ impl Kind {
     /// What an event of this kind must have.
     #[inline]
     pub(super) fn required(self) -> FieldSet {
-        use Field::{DurationMs, Heading, Hunt, Item, PlayerId, Seed, Seq, Treasures, TsUs, X, Y};
+        use Field::{DurationMs, Heading, Hunt, Item, PlayerId, Ruleset, Seed};
+        use Field::{Seq, Treasures, TsUs, X, Y};
         const PLAYER: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs]);
         const PLACE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, X, Y]);
         const ROTATE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, Heading]);
         const USE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, Item]);
         const TICK: FieldSet = FieldSet::of(&[Seq, TsUs]);
+        const RULES_CHANGE: FieldSet = FieldSet::of(&[Seq, TsUs, Ruleset]);
         const HUNT_START: FieldSet = FieldSet::of(&[TsUs, Hunt, Seed, Treasures, DurationMs]);
         const HUNT_END: FieldSet = FieldSet::of(&[TsUs, Hunt]);
         match self {
@@ -141,6 +147,7 @@ impl Kind {
             Kind::Rotate => ROTATE,
             Kind::Use => USE,
             Kind::Tick => TICK,
+            Kind::RulesChange => RULES_CHANGE,
             Kind::HuntStart => HUNT_START,
             Kind::HuntEnd => HUNT_END,
         }
@@ -180,6 +187,7 @@ const RANGES: [Range; FIELDS] = [
     Range::unsigned(0, u16::MAX as u64),
     Range::unsigned(0, u32::MAX as u64),
     Range::unsigned(0, u16::MAX as u64),
+    Range::unsigned(0, u32::MAX as u64),
     Range::unsigned(0, 0),
     Range::unsigned(0, 0),
 ];
@@ -278,6 +286,9 @@ impl Fields {
             Kind::Loot => Action::Loot { hunt: self.if_present(Field::Hunt, hunt) },
             Kind::Use => Action::Use { item: self.number(Field::Item) as u8 },
             Kind::Tick => Action::Tick,
+            Kind::RulesChange => {
+                Action::RulesChange { ruleset: self.number(Field::Ruleset) as u32 }
+            }
             Kind::HuntStart => Action::HuntStart {
                 hunt,
                 seed: self.number(Field::Seed),

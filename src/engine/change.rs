@@ -471,4 +471,11 @@ changes! {
         /// How long it still lasts.
         left_ms: u32 = Word Number "left_ms",
     },
+    /// The game goes on by other rules, this update the first of them.
+    RulesChanged = 29 "rules_changed" {
+        /// Their hash.
+        ruleset: u32 = Word Number "ruleset",
+        /// The change's own number.
+        seq: u64 = Long Number "seq",
+    },
 }

@@ -17,9 +17,9 @@ pub struct Event {
     /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
     /// shard's clock is made of these.
     pub time_ms: i64,
-    /// The player. 0 for events of the world: `tick`, `hunt_start`, `hunt_end`.
+    /// The player. 0 for events of the world: `tick`, `rules_change`, `hunt_start`, `hunt_end`.
     pub player_id: u64,
-    /// The player's own counter, from 1; the id of a `tick`.
+    /// The player's own counter, from 1; the id of a `tick` or of a change of rules.
     pub seq: u64,
     /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is
     /// copied to the updates, and never read as a clock.
@@ -49,6 +49,9 @@ pub enum Action {
     Use { item: u8 },
     /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
     Tick,
+    /// The game goes on by other rules, named by their hash. `seq` counts the changes up: one that
+    /// is not above the last is a no-op.
+    RulesChange { ruleset: u32 },
     /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of event time.
     HuntStart { hunt: u32, seed: u64, treasures: u16, duration_ms: u32 },
     /// A hunt ends before its time.
@@ -63,6 +66,7 @@ impl Action {
             self,
             Action::Arrive { .. }
                 | Action::Tick
+                | Action::RulesChange { .. }
                 | Action::HuntStart { .. }
                 | Action::HuntEnd { .. }
         )

@@ -62,6 +62,7 @@ use refusal::{ActionKind, Refusal};
 use rules::Rules;
 use rules::inventory::Inventory;
 use rules::motion::Pace;
+use rules::rulebook::{Edition, Rulebook};
 use std::sync::Arc;
 use tiles::Tiles;
 use update::{Update, Updates};
@@ -75,13 +76,24 @@ pub enum Outcome {
     Refused(Refusal),
     /// It came before: a repeated or older `seq`, id or crossing. Nothing is told.
     NoOp,
+    /// It asks for rules that the shard does not have. Nothing after it may be applied: who has
+    /// them goes on otherwise.
+    RulesMissing {
+        /// Hash of those rules.
+        ruleset: u32,
+    },
 }
 
 /// The state of one zone: one input partition.
 #[derive(Clone, Debug)]
 pub struct Shard {
     partition: u16,
+    rulebook: Rulebook,
     rules: Arc<Rules>,
+    /// Their hash.
+    ruleset: u32,
+    /// Number of the change that brought them; 0: the world began with them.
+    last_rules: u64,
     paces: [Pace; 2],
     clock: Clock,
     last_tick: u64,
@@ -118,14 +130,15 @@ impl Tell<'_> {
 }
 
 impl Shard {
-    /// The state before the first event. Panics if [`Rules::check`] finds fault with the rules.
-    pub fn new(partition: u16, rules: Arc<Rules>) -> Shard {
-        if let Err(error) = rules.check() {
-            panic!("{error}");
-        }
+    /// The state before the first event, by the first rules of the book.
+    pub fn new(partition: u16, rulebook: &Rulebook) -> Shard {
+        let Edition { ruleset, rules } = rulebook.first().clone();
         let actors_max = rules.actors.count_max as usize;
         Shard {
             partition,
+            rulebook: rulebook.clone(),
+            ruleset,
+            last_rules: 0,
             paces: Pace::both(&rules),
             clock: Clock::default(),
             last_tick: 0,
@@ -148,6 +161,11 @@ impl Shard {
         &self.rules
     }
 
+    /// Their hash.
+    pub fn ruleset(&self) -> u32 {
+        self.ruleset
+    }
+
     /// What a player holds; `None`: it is not here.
     pub fn inventory(&self, player_id: u64) -> Option<&Inventory> {
         self.actors.find(player_id).map(|row| &self.actors.pack(row).items)
@@ -156,8 +174,9 @@ impl Shard {
     /// Hash of the whole state: equal digests mean equal state.
     pub fn digest(&self) -> u64 {
         let clock = mix::hash(&self.clock.to_words(), self.last_tick);
+        let rules = mix::hash(&[self.ruleset.into()], self.last_rules);
         let hunts = self.hunts.digest();
-        let parts = [clock, self.actors.digest(), self.tombstones.digest(), hunts];
+        let parts = [clock, rules, self.actors.digest(), self.tombstones.digest(), hunts];
         mix::hash(&parts, u64::from(self.partition))
     }
 
@@ -237,6 +256,7 @@ impl Shard {
     fn on_world_event(&mut self, event: &Event, tell: &mut Tell) -> Result<Outcome, Refusal> {
         match event.action {
             Action::Tick => self.on_tick(event.seq),
+            Action::RulesChange { ruleset } => self.on_rules_change(event.seq, ruleset, tell),
             Action::Arrive { x, y, handoff } => {
                 self.on_arrive(event.player_id, (x, y), &handoff, tell)
             }
@@ -255,6 +275,29 @@ impl Shard {
         }
         self.last_tick = id;
         Ok(Outcome::Applied)
+    }
+
+    fn on_rules_change(
+        &mut self,
+        seq: u64,
+        ruleset: u32,
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
+        if seq <= self.last_rules {
+            return Ok(Outcome::NoOp);
+        }
+        let Some(edition) = self.rulebook.find(ruleset).cloned() else {
+            return Ok(Outcome::RulesMissing { ruleset });
+        };
+        self.play_by(edition);
+        self.last_rules = seq;
+        tell.push(0, Change::RulesChanged { ruleset, seq });
+        Ok(Outcome::Applied)
+    }
+
+    fn play_by(&mut self, Edition { ruleset, rules }: Edition) {
+        self.paces = Pace::both(&rules);
+        (self.ruleset, self.rules) = (ruleset, rules);
     }
 
     #[inline]
@@ -313,6 +356,7 @@ impl Shard {
             | Action::Rotate { .. }
             | Action::Arrive { .. }
             | Action::Tick
+            | Action::RulesChange { .. }
             | Action::HuntStart { .. }
             | Action::HuntEnd { .. } => unreachable!("handled before"),
         };
@@ -360,6 +404,7 @@ fn kind_of(action: &Action) -> ActionKind {
         Action::Loot { .. } => ActionKind::Loot,
         Action::Use { .. } => ActionKind::Use,
         Action::Tick => ActionKind::Tick,
+        Action::RulesChange { .. } => ActionKind::RulesChange,
         Action::HuntStart { .. } => ActionKind::HuntStart,
         Action::HuntEnd { .. } => ActionKind::HuntEnd,
     }

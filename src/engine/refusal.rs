@@ -113,6 +113,8 @@ names! {
         HuntStart = 9 "hunt_start",
         /// A hunt is called off.
         HuntEnd = 10 "hunt_end",
+        /// The rules change.
+        RulesChange = 11 "rules_change",
     }
 }
 

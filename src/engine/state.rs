@@ -10,22 +10,22 @@ use crate::engine::clock::Clock;
 use crate::engine::crossing::Tombstones;
 use crate::engine::hunt::Hunts;
 use crate::engine::refusal::Effect;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::table::Row;
-use std::sync::Arc;
+use crate::limits::HEALTH_MAX;
 
 /// First word of an encoded state: its name and the format's version.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x02");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x03");
 
 /// Why bytes are no state to go on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
     /// They are not an encoded state of this format.
     Malformed,
-    /// They were written under other rules.
+    /// They were written under rules that are not at hand.
     OtherRules {
-        /// Hash of the rules that they were written under.
-        hash: u32,
+        /// Hash of those rules.
+        ruleset: u32,
     },
 }
 
@@ -35,8 +35,8 @@ impl std::fmt::Display for StateError {
             StateError::Malformed => {
                 write!(out, "the state is damaged or of another version; use an older snapshot")
             }
-            StateError::OtherRules { hash } => {
-                write!(out, "the state was written under the rules {hash:08x}; start with those")
+            StateError::OtherRules { ruleset } => {
+                write!(out, "the state was written under ruleset {ruleset}, which is not at hand")
             }
         }
     }
@@ -74,23 +74,26 @@ impl<'a> Words<'a> {
 
 impl Shard {
     /// The shard whose state these bytes are.
-    pub fn decode_state(bytes: &[u8], rules: Arc<Rules>) -> Result<Shard, StateError> {
+    pub fn decode_state(bytes: &[u8], rulebook: &Rulebook) -> Result<Shard, StateError> {
         let words = &mut Words::new(bytes);
-        let [format, hash] = words.take().ok_or(StateError::Malformed)?;
+        let [format, ruleset] = words.take().ok_or(StateError::Malformed)?;
         if format != FORMAT {
             return Err(StateError::Malformed);
         }
-        if hash != u64::from(rules.hash()) {
-            return Err(StateError::OtherRules { hash: hash as u32 });
+        let ruleset = u32::try_from(ruleset).map_err(|_| StateError::Malformed)?;
+        if rulebook.find(ruleset).is_none() {
+            return Err(StateError::OtherRules { ruleset });
         }
-        Shard::decode_words(words, rules).ok_or(StateError::Malformed)
+        Shard::decode_words(words, ruleset, rulebook).ok_or(StateError::Malformed)
     }
 
-    fn decode_words(words: &mut Words, rules: Arc<Rules>) -> Option<Shard> {
+    fn decode_words(words: &mut Words, ruleset: u32, rulebook: &Rulebook) -> Option<Shard> {
         let partition = u16::try_from(words.word()?).ok()?;
-        let mut shard = Shard::new(partition, rules);
+        let mut shard = Shard::new(partition, rulebook);
+        shard.play_by(rulebook.find(ruleset)?.clone());
         shard.clock = Clock::from_words(&words.take()?);
         shard.last_tick = words.word()?;
+        shard.last_rules = words.word()?;
         for _ in 0..words.word()? {
             let body = Body::from_words(words.take()?)?;
             let pack = Pack::from_words(words.take()?)?;
@@ -113,7 +116,7 @@ impl Shard {
             && body.player_id == pack.player_id
             && self.actors.count() < self.rules.actors.count_max
             && self.actors.find(body.player_id).is_none()
-            && body.health() <= self.rules.actors.health
+            && body.health() <= HEALTH_MAX
             && body.downed() == (pack.respawn_at_ms != 0)
             && body.allowance_at_ms <= self.clock.now_ms()
             && effects.all(|agrees| agrees);

@@ -94,7 +94,7 @@ fn play(shard: &mut Shard, events: &[Event]) -> Vec<Update> {
 }
 
 fn new_shard() -> Shard {
-    Shard::new(1, Arc::new(small_rules()))
+    Shard::new(1, &Rulebook::of(small_rules()))
 }
 
 fn check(shard: &Shard) {
@@ -285,7 +285,7 @@ proptest! {
         play(&mut whole, before);
         let mut bytes = Vec::new();
         whole.encode_state(&mut bytes);
-        let mut restored = Shard::decode_state(&bytes, whole.rules.clone()).unwrap();
+        let mut restored = Shard::decode_state(&bytes, &whole.rulebook).unwrap();
         prop_assert_eq!(restored.digest(), whole.digest());
         prop_assert_eq!(play(&mut restored, after), play(&mut whole, after));
         prop_assert_eq!(restored.digest(), whole.digest());
@@ -325,9 +325,9 @@ proptest! {
         let mut bytes = Vec::new();
         shard.encode_state(&mut bytes);
         let short = &bytes[..cut.index(bytes.len())];
-        prop_assert!(Shard::decode_state(short, shard.rules.clone()).is_err());
+        prop_assert!(Shard::decode_state(short, &shard.rulebook).is_err());
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
-        prop_assert!(Shard::decode_state(&bytes, shard.rules.clone()).is_err());
+        prop_assert!(Shard::decode_state(&bytes, &shard.rulebook).is_err());
     }
 }

@@ -31,6 +31,7 @@ fn type_member(action: &Action) -> &'static [u8] {
         Action::Loot { .. } => b"{\"type\":\"loot\"",
         Action::Use { .. } => b"{\"type\":\"use\"",
         Action::Tick => b"{\"type\":\"tick\"",
+        Action::RulesChange { .. } => b"{\"type\":\"rules_change\"",
         Action::HuntStart { .. } => b"{\"type\":\"hunt_start\"",
         Action::HuntEnd { .. } => b"{\"type\":\"hunt_end\"",
     }
@@ -60,6 +61,7 @@ fn write_fields(out: &mut Vec<u8>, action: &Action) {
         Action::Loot { hunt: None } => {}
         Action::Use { item } => write_member(out, b",\"item\":", item),
         Action::Tick => {}
+        Action::RulesChange { ruleset } => write_member(out, b",\"ruleset\":", ruleset),
         Action::HuntStart { hunt, seed, treasures, duration_ms } => {
             write_member(out, b",\"hunt\":", hunt);
             write_member(out, b",\"seed\":", seed);

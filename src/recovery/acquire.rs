@@ -59,8 +59,8 @@ pub enum Remedy {
 pub struct Brief {
     /// Input and output partition.
     pub partition: i32,
-    /// Hash of all that decides what an input means.
-    pub ruleset: u32,
+    /// Hashes of the rules at hand, that of a new world's first.
+    pub rulesets: Vec<u32>,
     /// States at hand, newest first.
     pub candidates: Vec<Candidate>,
     /// Input offsets that took the engine down too often.
@@ -351,15 +351,13 @@ impl Acquisition {
         if self.brief.diverged {
             return Err(Refusal::Diverged { update: published.next_update });
         }
-        let ours = self.brief.ruleset;
         let candidate = self.brief.candidates.get(self.candidate);
         let genesis = self.fold.genesis();
         let kept = candidate.filter(|_| genesis.is_none());
-        let ruleset = self.fold.ruleset().or(kept.map(|candidate| candidate.ruleset));
-        if let Some(published) = ruleset
-            && published != ours
-        {
-            return Err(Refusal::RulesetChanged { published, ours });
+        let needed = [self.fold.ruleset(), kept.map(|candidate| candidate.ruleset)];
+        let is_missing = |ruleset: &u32| !self.brief.rulesets.contains(ruleset);
+        if let Some(published) = needed.into_iter().flatten().find(is_missing) {
+            return Err(Refusal::RulesetChanged { published, ours: self.brief.rulesets[0] });
         }
         let mut start = genesis.or(kept.map(|kept| kept.start)).unwrap_or_default();
         let Bounds { input_start, input_end, .. } = self.bounds;
@@ -416,7 +414,7 @@ impl Acquisition {
             first_update: 0,
             count: 0,
             next_offset: POSITION_UNKNOWN,
-            ruleset: self.brief.ruleset,
+            ruleset: self.brief.rulesets[0],
             chain: Chain::default(),
             fence_id: self.fence_id,
         }

@@ -5,7 +5,7 @@
 //! records of the copy before are let go when the new manifest is acknowledged.
 
 use crate::engine::Shard;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
     COPY_BLOCKS_PER_RECORD, COPY_LOOK_BACK_RECORDS, COPY_MS_MAX, COPY_QUEUE_KBYTES,
     METADATA_MS_MAX, RECONNECT_MS_MAX, SNAPSHOT_BLOCK_BYTES, TAIL_STALL_MS_MAX,
@@ -20,7 +20,6 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContex
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -215,7 +214,7 @@ impl Copies {
     pub fn load(
         &self,
         copy: &Copy,
-        rules: Arc<Rules>,
+        rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Box<Shard>, CopyError> {
         let Copy { header, first_offset } = copy;
@@ -236,7 +235,7 @@ impl Copies {
         if next < records(header) {
             return Err(SnapshotError::Unreadable("records of the copy are missing".into()).into());
         }
-        Ok(header.restore(&state, rules)?)
+        Ok(header.restore(&state, rulebook)?)
     }
 
     /// Reads a partition from one offset to another, or to its end.

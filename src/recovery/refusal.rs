@@ -14,9 +14,10 @@ impl Refusal {
             | Refusal::InputGone { .. }
             | Refusal::InputLost { .. }
             | Refusal::OutputLost { .. } => true,
-            Refusal::Damaged { .. } | Refusal::RulesetChanged { .. } | Refusal::Diverged { .. } => {
-                false
-            }
+            Refusal::Damaged { .. }
+            | Refusal::RulesetChanged { .. }
+            | Refusal::RulesMissing { .. }
+            | Refusal::Diverged { .. } => false,
         }
     }
 }
@@ -85,14 +86,26 @@ pub enum Refusal {
     },
     /// The state was made by other rules, or another engine.
     #[error(
-        "what is published was made by ruleset {published:08x}, and this is {ours:08x}: run the \
-         version and the rules that published, or begin anew with `huntd run --genesis`"
+        "what is published was made by ruleset {published}, and rules.files begin with {ours}: add \
+         the rules that published, run the version that did, or begin anew with `huntd run \
+         --genesis`"
     )]
     RulesetChanged {
         /// The ruleset's hash in the output, or in the snapshot.
         published: u32,
-        /// Ours.
+        /// Ours: that of a new world.
         ours: u32,
+    },
+    /// The input asks for rules that are not at hand.
+    #[error(
+        "the input asks at offset {offset} for ruleset {ruleset}, which is not at hand: add its \
+         file to rules.files, of this version; `huntd rules` tells the rulesets of files"
+    )]
+    RulesMissing {
+        /// Input offset of the event.
+        offset: i64,
+        /// The ruleset's hash in the event.
+        ruleset: u32,
     },
     /// The replay does not make what is published.
     #[error(

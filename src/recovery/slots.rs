@@ -6,14 +6,13 @@
 //! read back.
 
 use crate::engine::Shard;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::recovery::capture::{Buffer, Captured};
 use crate::recovery::disk::Disk;
 use crate::recovery::mark::Mark;
 use crate::recovery::snapshot::{HEADER_BYTES_MAX, Header, Origin, SnapshotError};
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
 
 /// The snapshots of all shards on one disk.
 #[derive(Debug)]
@@ -173,11 +172,11 @@ impl<D: Disk> Store<D> {
     pub fn load(
         &mut self,
         header: &Header,
-        rules: Arc<Rules>,
+        rulebook: &Rulebook,
     ) -> Result<Box<Shard>, SnapshotError> {
         let mut state = Vec::with_capacity(header.state_bytes as usize);
         self.blocks(header, |bytes| state.extend_from_slice(bytes))?;
-        header.restore(&state, rules)
+        header.restore(&state, rulebook)
     }
 
     /// Reads a whole snapshot and checks that each block is what it was.

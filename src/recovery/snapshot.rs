@@ -6,7 +6,8 @@
 
 use crate::engine::Shard;
 use crate::engine::mix;
-use crate::engine::rules::{ENGINE_VERSION, Rules};
+use crate::engine::rules::ENGINE_VERSION;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::state::StateError;
 use crate::limits::{
     NAME_CHARS_MAX, SHARDS_MAX, SKIPS_MAX, SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX,
@@ -15,7 +16,6 @@ use crate::limits::{
 use crate::publisher::frame::Chain;
 use crate::recovery::capture::Captured;
 use crate::recovery::mark::Mark;
-use std::sync::Arc;
 
 /// Bytes before the first block, of which the header takes some.
 pub const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
@@ -198,8 +198,8 @@ impl Header {
     }
 
     /// The shard whose state the blocks hold, put together.
-    pub fn restore(&self, state: &[u8], rules: Arc<Rules>) -> Result<Box<Shard>, SnapshotError> {
-        let shard = Shard::decode_state(state, rules)?;
+    pub fn restore(&self, state: &[u8], rulebook: &Rulebook) -> Result<Box<Shard>, SnapshotError> {
+        let shard = Shard::decode_state(state, rulebook)?;
         if i32::from(shard.partition()) != self.partition || shard.digest() != self.digest {
             return Err(SnapshotError::Header("it is about another state"));
         }

@@ -55,6 +55,9 @@ pub enum Verb {
     /// Apply events offline: updates and digest of each shard.
     #[command(long_about = help::REPLAY)]
     Replay(ReplayArgs),
+    /// List the rules that a configuration names, or change the rules of a running game.
+    #[command(long_about = help::RULES)]
+    Rules(RulesArgs),
     /// List, verify or drop the snapshots in a state directory.
     #[command(long_about = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),
@@ -199,15 +202,26 @@ pub struct ReplayArgs {
     /// Whom to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The game's rules; without it the built-in ones.
+    /// The game's rules, more than once if events change them; without it the built-in ones.
     #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    pub rules: Vec<PathBuf>,
     /// Print every update, not only the digests.
     #[arg(long)]
     pub updates: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `rules`.
+#[derive(Clone, Debug, Args)]
+pub struct RulesArgs {
+    /// The configuration that names the files.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Append an event to each partition of the input, after which the game goes on by these rules.
+    #[arg(long, value_name = "RULESET")]
+    pub switch_to: Option<u32>,
 }
 
 /// Arguments of `snapshot`.

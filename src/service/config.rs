@@ -33,8 +33,8 @@ pub struct Config {
     pub runtime: runtime::Options,
     /// Blocks that the queue between decoder and engine holds.
     pub queue_blocks: usize,
-    /// The file with the game's rules; `None` takes the built-in ones.
-    pub rules_file: Option<PathBuf>,
+    /// The files with the game's rules, those of a new world first; none takes the built-in ones.
+    pub rules_files: Vec<PathBuf>,
     /// For the service thread.
     pub service: super::Options,
 }
@@ -97,7 +97,7 @@ impl Check<'_> {
                 raw.queue.blocks,
                 1..=limits::QUEUE_BLOCKS_MAX,
             )?,
-            rules_file: optional(&raw.rules.file).map(PathBuf::from),
+            rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
         })
     }
@@ -390,6 +390,14 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn rules_files(&self, files: &[String]) -> Result<Vec<PathBuf>, ConfigError> {
+        if files.len() > limits::RULES_FILES_MAX || files.iter().any(String::is_empty) {
+            let most = limits::RULES_FILES_MAX;
+            return Err(self.error("rules.files", format!("must be at most {most} paths")));
+        }
+        Ok(files.iter().map(PathBuf::from).collect())
     }
 
     fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {

@@ -50,6 +50,17 @@ Examples:
   huntd replay --file match.jsonl.zst --format prbf2 --partitions 4
   huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
 
+/// `huntd rules --help`.
+pub const RULES: &str = "\
+List the rules that a configuration names, each with its ruleset: the number that stands in every \
+frame. With --switch-to, append an event to each partition of the input after which the game goes \
+on by other rules: every daemon must have them in rules.files by then, for a zone whose daemon has \
+not stops there.
+
+Examples:
+  huntd rules --config huntd.toml
+  huntd rules --config huntd.toml --switch-to 1592430183";
+
 /// `huntd snapshot --help`.
 pub const SNAPSHOT: &str = "\
 Look at the snapshots in the state directory that a configuration names, or remove them, so that \

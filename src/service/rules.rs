@@ -1,6 +1,7 @@
 //! `config/rules.toml` and the map of walls, read and checked.
 
 use crate::engine::refusal::Effect;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::rules::{
     ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Points, Rules, RulesError, Weapon,
     World,
@@ -54,8 +55,22 @@ pub fn built_in() -> Rules {
     parse(BUILT_IN, Path::new(".")).expect("the built-in rules are valid")
 }
 
+/// The rules of these files, those of a new world first; without any, the built-in ones. An error
+/// comes with the file that it is about.
+pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, (&Path, RulesFileError)> {
+    let Some((first, others)) = files.split_first() else {
+        return Ok(Rulebook::of(built_in()));
+    };
+    let load = |file| load(file).map_err(|error| (Path::new(file), error));
+    let mut rulebook = Rulebook::of(load(first)?);
+    for file in others {
+        rulebook.add(load(file)?).map_err(|error| (Path::new(file), error.into()))?;
+    }
+    Ok(rulebook)
+}
+
 /// The rules of a file. A path of a map in it is relative to the file.
-pub fn load(path: &Path) -> Result<Rules, RulesFileError> {
+fn load(path: &Path) -> Result<Rules, RulesFileError> {
     parse(&read(path)?, path.parent().unwrap_or(Path::new(".")))
 }
 

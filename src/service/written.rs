@@ -85,7 +85,7 @@ pub(super) struct WrittenCpu {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenRules {
-    pub(super) file: String,
+    pub(super) files: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -5,12 +5,12 @@
 use super::source::Record;
 use crate::decoder::{Decoder, Origin};
 use crate::engine::change::Change;
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::{Update, Updates};
 use crate::engine::{Outcome, Shard};
 use crate::publisher::frame::Chain;
+use crate::recovery::refusal::Refusal;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What became of one shard's records: events = applied + refusals + no-ops + rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -81,7 +81,7 @@ pub fn fold(hash: u64, next: u64) -> u64 {
 
 /// The shards of all partitions, without the daemon around them.
 pub struct OfflineShards {
-    rules: Arc<Rules>,
+    rulebook: Rulebook,
     decoder: Decoder,
     shards: BTreeMap<u16, Played>,
     updates: Updates,
@@ -95,9 +95,9 @@ struct Played {
 
 impl OfflineShards {
     /// No shard has seen anything yet.
-    pub fn new(rules: Arc<Rules>) -> OfflineShards {
+    pub fn new(rulebook: Rulebook) -> OfflineShards {
         OfflineShards {
-            rules,
+            rulebook,
             decoder: Decoder::new(),
             shards: BTreeMap::new(),
             updates: Updates::new(),
@@ -105,12 +105,12 @@ impl OfflineShards {
     }
 
     /// Applies the next record of its partition: the number of the first update that it caused, and
-    /// the updates.
-    pub fn apply(&mut self, record: &Record<'_>) -> (u64, &[Update]) {
+    /// the updates. The error tells that it asks for rules that are not at hand.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(u64, &[Update]), Refusal> {
         let Record { partition, offset, time_ms, value } = *record;
-        let rules = &self.rules;
-        let played =
-            self.shards.entry(partition).or_insert_with(|| Played::new(partition, rules.clone()));
+        let rulebook = &self.rulebook;
+        let shard = self.shards.entry(partition);
+        let played = shard.or_insert_with(|| Played::new(partition, rulebook));
         let first_update = played.account.updates;
         played.account.events += 1;
         self.updates.clear();
@@ -122,6 +122,9 @@ impl OfflineShards {
             Ok(event) => match played.shard.apply(&event, &mut self.updates) {
                 Outcome::Applied => played.account.applied += 1,
                 Outcome::NoOp => played.account.no_ops += 1,
+                Outcome::RulesMissing { ruleset } => {
+                    return Err(Refusal::RulesMissing { offset, ruleset });
+                }
                 Outcome::Refused(refusal) => {
                     played.account.refusals += 1;
                     *played.account.refusals_by_reason.entry(refusal.name()).or_default() += 1;
@@ -129,7 +132,7 @@ impl OfflineShards {
             },
         }
         played.count_updates(self.updates.as_slice());
-        (first_update, self.updates.as_slice())
+        Ok((first_update, self.updates.as_slice()))
     }
 
     /// The account of every shard that had a record.
@@ -139,7 +142,7 @@ impl OfflineShards {
 
     /// The account of one shard; that of a new one if it had no record.
     pub fn account(&self, partition: u16) -> Account {
-        let new = || Played::new(partition, self.rules.clone()).account();
+        let new = || Played::new(partition, &self.rulebook).account();
         self.shards.get(&partition).map_or_else(new, Played::account)
     }
 
@@ -154,8 +157,8 @@ impl OfflineShards {
 }
 
 impl Played {
-    fn new(partition: u16, rules: Arc<Rules>) -> Played {
-        let shard = Shard::new(partition, rules);
+    fn new(partition: u16, rulebook: &Rulebook) -> Played {
+        let shard = Shard::new(partition, rulebook);
         Played { shard, account: Account::default(), chain: Chain::default() }
     }
 

@@ -2,6 +2,7 @@
 
 use super::source::SourceError;
 use crate::failure::Failure;
+use crate::recovery::refusal::Refusal;
 use crate::service::exit::ExitCode;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::io;
@@ -44,6 +45,12 @@ pub enum ToolError {
     /// Standard output takes no more.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> ToolError {
+        ToolError::Config(refusal.to_string())
+    }
 }
 
 impl From<Failure> for ToolError {

@@ -20,6 +20,8 @@ pub mod synthetic;
 
 pub mod matches;
 
+pub mod rules;
+
 pub mod accounts;
 
 pub mod pace;
@@ -30,11 +32,10 @@ pub mod kafka;
 
 pub mod failure;
 
-use crate::engine::rules::Rules;
-use crate::service::rules::{self, RulesFileError};
+use crate::engine::rules::rulebook::Rulebook;
+use crate::service::rules::{RulesFileError, load_all};
 use failure::ToolError;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// The first player id that the tools give out: ids are as large as Steam's, so that a reader which
 /// loses digits of 64-bit numbers is found out.
@@ -43,16 +44,13 @@ pub const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
 /// Weapons that the tools' players carry, numbered from 0: those of the built-in rules.
 const WEAPONS: u8 = 3;
 
-/// The rules in a file, or the built-in ones.
-fn rules(file: Option<&Path>) -> Result<Arc<Rules>, ToolError> {
-    let Some(file) = file else {
-        return Ok(Arc::new(rules::built_in()));
-    };
-    let rules = rules::load(file).map_err(|error| {
+/// The rules in these files, or the built-in ones where there is none.
+fn rulebook(files: &[PathBuf]) -> Result<Rulebook, ToolError> {
+    let rulebook = load_all(files);
+    rulebook.map_err(|(file, error)| {
         ToolError::Config(match error {
             RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
             _ => format!("{}: {error}", file.display()),
         })
-    })?;
-    Ok(Arc::new(rules))
+    })
 }

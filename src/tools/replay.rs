@@ -20,7 +20,7 @@ const FETCH_WAIT_MS: u32 = 100;
 /// Applies a file's or a topic's events and prints what became of them.
 pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     let mut play = Play {
-        shards: OfflineShards::new(super::rules(args.rules.as_deref())?),
+        shards: OfflineShards::new(super::rulebook(&args.rules)?),
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         print_updates: args.updates,
@@ -122,7 +122,7 @@ impl Play<'_> {
     }
 
     fn apply(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
-        let (first_update, updates) = self.shards.apply(record);
+        let (first_update, updates) = self.shards.apply(record)?;
         if self.print_updates {
             for (number, update) in (first_update..).zip(updates) {
                 print(&mut self.out, &mut self.line, record.partition, number, update)?;

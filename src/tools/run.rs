@@ -1,7 +1,7 @@
 //! `run` and `check`: the daemon itself, and whether it would start.
 
 use super::failure::ToolError;
-use super::{rules, topics};
+use super::{rulebook, topics};
 use crate::failure::Failure;
 use crate::pipeline;
 use crate::recovery::acquire::Remedy;
@@ -18,14 +18,14 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
         config.remedy = Remedy::BeginAnew;
     }
     log::start(&config.service);
-    let rules = rules(config.rules_file.as_deref())?;
-    Ok(pipeline::run(config, rules)?)
+    let rulebook = rulebook(&config.rules_files)?;
+    Ok(pipeline::run(config, rulebook)?)
 }
 
 /// Says what `run` would do, or why it would not start.
 pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
     let config = load(&args.config)?;
-    rules(config.rules_file.as_deref())?;
+    rulebook(&config.rules_files)?;
     let summary = check::offline(&config).map_err(Failure::Cpu)?;
     std::io::stdout().write_all(summary.as_bytes())?;
     if args.offline {

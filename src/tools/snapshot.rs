@@ -1,7 +1,7 @@
 //! `huntd snapshot`: looks at the snapshots in a state directory, or removes them.
 
 use super::failure::ToolError;
-use super::rules;
+use super::rulebook;
 use crate::keeping;
 use crate::recovery::disk::{Disk, Files, StateDirectory};
 use crate::recovery::slots::{Found, Store};
@@ -60,11 +60,21 @@ fn list(
 fn line(found: &Found) -> String {
     let Found { name, header, .. } = found;
     match header {
-        Ok(Header { next_offset, next_update, state_bytes, mark, origin, taken_at_ms, .. }) => {
+        Ok(Header {
+            next_offset,
+            next_update,
+            state_bytes,
+            mark,
+            origin,
+            taken_at_ms,
+            ruleset,
+            ..
+        }) => {
             let Origin { input_topic, .. } = origin;
             format!(
                 "{name}  {input_topic} next_offset={next_offset} next_update={next_update} \
-                 bytes={state_bytes} epoch={} output_offset={} taken_at_ms={taken_at_ms}",
+                 bytes={state_bytes} ruleset={ruleset} epoch={} output_offset={} \
+                 taken_at_ms={taken_at_ms}",
                 mark.epoch, mark.output_offset
             )
         }
@@ -79,11 +89,11 @@ fn verify(
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
     let (mut store, mut damaged) = (looked_at(config, directory), 0);
-    let rules = rules(config.rules_file.as_deref())?;
+    let rulebook = rulebook(&config.rules_files)?;
     for partition in partitions(&mut store, chosen)? {
         for Found { name, header, .. } in store.found(partition).map_err(unreadable)? {
             let checked: Result<_, SnapshotError> =
-                header.and_then(|header| store.load(&header, rules.clone()));
+                header.and_then(|header| store.load(&header, &rulebook));
             match checked {
                 Ok(shard) => writeln!(out, "{name}  whole  digest={:016x}", shard.digest())?,
                 Err(error) => {

@@ -52,7 +52,8 @@ pub enum Command {
 pub enum Notice {
     /// A shard has ended. What it had sent to the publisher may still be on its way.
     Closed { partition: i32, generation: u32 },
-    /// A shard was stopped by a fault: the sentence says which, and what to do.
+    /// A shard was stopped by a fault, or by what only an operator can help with: the sentence says
+    /// which, and what to do.
     Halted { partition: i32, generation: u32, sentence: String },
     /// A shard was stopped because its replay does not make what is published.
     Diverged { partition: i32, generation: u32, refusal: Refusal },
@@ -253,6 +254,14 @@ impl World {
         let result = catch_unwind(AssertUnwindSafe(|| owned.work(tools)));
         match result {
             Ok(Ok(())) => {}
+            Ok(Err(refusal @ Refusal::RulesMissing { .. })) => {
+                let sentence = refusal.to_string();
+                self.end(partition, |partition, generation| Notice::Halted {
+                    partition,
+                    generation,
+                    sentence,
+                });
+            }
             Ok(Err(refusal)) => self.diverge(partition, refusal),
             Err(_panic) => {
                 ENGINE_AT_WORK.set(false);

@@ -51,12 +51,12 @@ impl Owned {
 
     /// Captures the state, of which everything is handed over.
     pub(super) fn begin_capture(&mut self, capture: u64) -> Captured {
-        let Ownership { partition, generation, ruleset, .. } = *self.framer.ownership();
+        let Ownership { partition, generation, .. } = *self.framer.ownership();
         Captured {
             partition,
             generation,
             capture,
-            ruleset,
+            ruleset: self.engine.ruleset(),
             next_offset: self.framer.next_offset(),
             next_update: self.framer.next_update(),
             chain: self.framer.chain(),
@@ -72,14 +72,15 @@ impl Owned {
         event.map_or(self.framer.next_offset(), |event| event.offset)
     }
 
-    /// Applies the pending blocks as far as there are frames. `Err`: the replay is not what it was.
+    /// Applies the pending blocks as far as there are frames. `Err`: the replay is not what it was,
+    /// or cannot go on.
     pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), Refusal> {
         while self.send_departures(tools)
             && !self.pending.is_empty()
             && self.send_rejects(tools)
             && self.obtain_frame(tools)?
         {
-            self.apply_block(tools);
+            self.apply_block(tools)?;
         }
         if self.framer.has_fallen_short() {
             return Err(Refusal::Diverged { update: self.framer.next_update() });
@@ -178,12 +179,13 @@ impl Owned {
     }
 
     /// Applies the oldest block, or as much of it as the frame has room for.
-    fn apply_block(&mut self, tools: &Tools) {
+    fn apply_block(&mut self, tools: &Tools) -> Result<(), Refusal> {
         let block = self.pending.front().expect("the caller looked");
         self.framer.received(block.received_at);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
         let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
+        let mut missing = None;
         ENGINE_AT_WORK.set(true);
         let begun = self.applied;
         self.engine.apply_all(&block.events[begun..], updates, |event, outcome, told| {
@@ -194,6 +196,9 @@ impl Owned {
                     tools.metrics.refusals.count(refusal as usize);
                 }
                 Outcome::NoOp => no_ops += 1,
+                Outcome::RulesMissing { ruleset } => {
+                    missing.get_or_insert(Refusal::RulesMissing { offset: event.offset, ruleset });
+                }
             }
             if sends_players(&event.action) {
                 let (partition, generation) = (block.partition, block.generation);
@@ -204,7 +209,12 @@ impl Owned {
             self.applied += 1;
         });
         ENGINE_AT_WORK.set(false);
+        // What was applied after it, and is in no frame that has left, is forgotten with the shard.
+        if let Some(refusal) = missing {
+            return Err(refusal);
+        }
         let made = updates.len() - updates_before;
+        self.framer.set_ruleset(self.engine.ruleset());
         tools.metrics.add(Counter::EventsApplied, applied);
         tools.metrics.add(Counter::EventsRefused, refused);
         tools.metrics.add(Counter::EventsNoOp, no_ops);
@@ -222,6 +232,7 @@ impl Owned {
         if self.framer.is_dirty() && self.dirty_since.is_none() {
             self.dirty_since = Some(tools.driver.now());
         }
+        Ok(())
     }
 
     /// Hands the collected updates to the publisher.

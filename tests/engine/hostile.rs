@@ -2,19 +2,18 @@
 //! `tests/engine_fuzz.rs` draws the numbers from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
 use huntd::limits::EVENT_UPDATES_MAX;
 use huntd::publisher::frame::Chain;
 use huntd::service::rules::built_in;
-use std::sync::Arc;
 
 /// Players that take part.
 const PLAYERS: u64 = 24;
 
-/// A small map on which much happens soon, without walls and with some.
-pub fn rules(walls: bool) -> Arc<Rules> {
+/// A small map on which much happens soon, without walls and with some; by two sets of rules.
+pub fn rulebook(walls: bool) -> Rulebook {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
     if walls {
@@ -26,7 +25,12 @@ pub fn rules(walls: bool) -> Arc<Rules> {
     rules.hunts.finish_treasures = 2;
     rules.weapons[0].damage = 60;
     rules.weapons[0].reload_ms = 50;
-    Arc::new(rules)
+    let mut others = rules.clone();
+    others.actors.health = 50;
+    others.actors.per_tile_max = 2;
+    let mut rulebook = Rulebook::of(rules);
+    rulebook.add(others).expect("the map is the same");
+    rulebook
 }
 
 /// Makes events, most of which make sense. `below` draws a number below another.
@@ -37,10 +41,11 @@ pub struct Hostile<Below> {
     seqs: [u64; PLAYERS as usize],
     places: [(i32, i32); PLAYERS as usize],
     hunts: u32,
+    rulesets: Vec<u32>,
 }
 
 impl<Below: FnMut(u64) -> u64> Hostile<Below> {
-    pub fn new(below: Below) -> Hostile<Below> {
+    pub fn new(below: Below, rulebook: &Rulebook) -> Hostile<Below> {
         Hostile {
             below,
             time_ms: 1_767_225_600_000,
@@ -48,6 +53,7 @@ impl<Below: FnMut(u64) -> u64> Hostile<Below> {
             seqs: [0; PLAYERS as usize],
             places: [(8000, 8000); PLAYERS as usize],
             hunts: 0,
+            rulesets: rulebook.rulesets().collect(),
         }
     }
 
@@ -125,7 +131,12 @@ impl<Below: FnMut(u64) -> u64> Hostile<Below> {
                 Action::Loot { hunt: Some(hunt).filter(|_| hunt.is_multiple_of(4)) }
             }
             80..88 => Action::Use { item: self.small(7) as u8 },
-            88..96 => Action::Tick,
+            88..95 => Action::Tick,
+            95 => {
+                let known = self.rulesets[(self.below)(2) as usize];
+                let ruleset = if self.rarely(5) { self.extreme() as u32 } else { known };
+                Action::RulesChange { ruleset }
+            }
             96..98 => {
                 self.hunts += 1;
                 Action::HuntStart {
@@ -149,7 +160,8 @@ impl<Below: FnMut(u64) -> u64> Hostile<Below> {
         let player = (self.below)(PLAYERS) as usize;
         let action = self.action(player);
         self.seqs[player] += u64::from(!self.rarely(30));
-        let seq = if action == Action::Tick { self.count as u64 } else { self.seqs[player] };
+        let is_of_world = matches!(action, Action::Tick | Action::RulesChange { .. });
+        let seq = if is_of_world { self.count as u64 } else { self.seqs[player] };
         let late_ms = (self.below)(20) as i64;
         let time_ms = if self.rarely(50) { self.extreme() as i64 } else { self.time_ms };
         Event {
@@ -166,7 +178,7 @@ impl<Below: FnMut(u64) -> u64> Hostile<Below> {
 /// A zone and the chain over what it told.
 pub struct Zone {
     shard: Shard,
-    rules: Arc<Rules>,
+    rulebook: Rulebook,
     updates: Updates,
     chain: Chain,
     /// A bit for each kind of update that was told.
@@ -175,10 +187,10 @@ pub struct Zone {
 }
 
 impl Zone {
-    pub fn new(partition: u16, rules: &Arc<Rules>) -> Zone {
+    pub fn new(partition: u16, rulebook: &Rulebook) -> Zone {
         Zone {
-            shard: Shard::new(partition, rules.clone()),
-            rules: rules.clone(),
+            shard: Shard::new(partition, rulebook),
+            rulebook: rulebook.clone(),
             updates: Updates::new(),
             chain: Chain::default(),
             kinds: 0,
@@ -228,20 +240,20 @@ impl Zone {
         let shard = &self.shard;
         let board: Vec<_> = shard.standings(1, u32::MAX).collect();
         assert_eq!(board.len(), shard.players() as usize);
-        assert!(shard.players() <= self.rules.actors.count_max);
+        assert!(shard.players() <= shard.rules().actors.count_max);
         assert!(board.windows(2).all(|pair| pair[0].score >= pair[1].score), "{board:?}");
         for place in &board {
             assert_eq!(shard.standing(place.player_id), Some(*place));
             for stack in shard.inventory(place.player_id).expect("who has a place is here") {
                 // A hand-off may bring items that these rules do not know.
-                let known = self.rules.item(stack.item);
+                let known = shard.rules().item(stack.item);
                 assert!(known.is_none_or(|item| stack.count <= item.stack_max), "{stack:?}");
             }
         }
         let mut bytes = Vec::new();
         self.shard.encode_state(&mut bytes);
         let shard = &self.shard;
-        let decoded = Shard::decode_state(&bytes, self.rules.clone()).expect("its own state");
+        let decoded = Shard::decode_state(&bytes, &self.rulebook).expect("its own state");
         assert_eq!(decoded.digest(), shard.digest());
         self.shard = decoded;
     }

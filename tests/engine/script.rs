@@ -9,12 +9,12 @@ use huntd::engine::Shard;
 use huntd::engine::change::KINDS;
 use huntd::engine::event::{Action, Event, Handoff};
 use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::publisher::update_json;
 use huntd::service::rules::built_in;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// A zone that scripts are played in.
 pub(crate) struct Game {
@@ -42,7 +42,11 @@ impl Game {
     }
 
     pub(crate) fn of_zone(partition: u16, rules: Rules) -> Game {
-        let shard = Shard::new(partition, Arc::new(rules));
+        Game::by(partition, &Rulebook::of(rules))
+    }
+
+    pub(crate) fn by(partition: u16, rulebook: &Rulebook) -> Game {
+        let shard = Shard::new(partition, rulebook);
         let mut game = Game { shard, time_ms: 1_000_000, seqs: BTreeMap::new(), ticks: 0 };
         game.wait(0);
         game
@@ -120,6 +124,7 @@ fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
         "loot" => Action::Loot { hunt: fields.get("hunt").map(|hunt| *hunt as u32) },
         "use" => Action::Use { item: get("item") as u8 },
         "tick" => Action::Tick,
+        "rules_change" => Action::RulesChange { ruleset: get("ruleset") as u32 },
         "hunt_start" => Action::HuntStart {
             hunt: get("hunt") as u32,
             seed: get("seed") as u64,

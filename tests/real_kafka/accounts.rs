@@ -3,6 +3,7 @@
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::Cluster;
 use huntd::decoder::{Decoder, Origin};
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
 use huntd::publisher::encode::decode_frame;
@@ -12,7 +13,6 @@ use huntd::service::rules;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// One partition's story, as it must be or as a reader of the output has it.
@@ -48,9 +48,19 @@ pub fn replay_without(
     partition: i32,
     skips: &[i64],
 ) -> (Story, Counts) {
-    let rules = Arc::new(rules::built_in());
+    replay_by(cluster, topics, partition, skips, &Rulebook::of(rules::built_in()))
+}
+
+/// The same, by these rules.
+pub fn replay_by(
+    cluster: &Cluster,
+    topics: &Topics,
+    partition: i32,
+    skips: &[i64],
+    rulebook: &Rulebook,
+) -> (Story, Counts) {
     let mut decoder = Decoder::new();
-    let mut shard = Shard::new(partition as u16, rules);
+    let mut shard = Shard::new(partition as u16, rulebook);
     let mut updates = Updates::new();
     let (mut story, mut counts) = (Story::default(), Counts::default());
     for record in cluster.client().consume(&topics.input, partition) {
@@ -69,6 +79,7 @@ pub fn replay_without(
             Outcome::Applied => counts.applied += 1,
             Outcome::Refused(_) => counts.refused += 1,
             Outcome::NoOp => counts.no_ops += 1,
+            Outcome::RulesMissing { ruleset } => panic!("no rules are {ruleset}"),
         }
         story.updates.extend_from_slice(updates.as_slice());
         updates.clear();

@@ -151,6 +151,12 @@ impl Huntd {
         Huntd { child, folder }
     }
 
+    /// The configuration that it was started with.
+    pub fn config(&self) -> String {
+        let path = self.folder.path().join("huntd.toml");
+        path.to_str().expect("the path is text").to_owned()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -47,6 +47,8 @@ mod recordings;
 
 mod restarts;
 
+mod rules;
+
 mod scrape;
 
 mod snapshots;

@@ -9,27 +9,27 @@ use crate::restarts::wait_for_more;
 use std::path::Path;
 
 /// Settings for a daemon that keeps snapshots in a folder, many of them.
-fn settings(folder: &Path) -> Vec<(&'static str, String)> {
+pub fn settings(folder: &Path) -> Vec<(&'static str, String)> {
     vec![
         ("snapshot", format!("directory = {folder:?}\nevery_ms = 200")),
         ("kafka", "group_instance_id = \"one\"".to_owned()),
     ]
 }
 
-fn start(topics: &Topics, settings: &[(&str, String)], arguments: &[&str]) -> Huntd {
+pub fn start(topics: &Topics, settings: &[(&str, String)], arguments: &[&str]) -> Huntd {
     let settings: Vec<(&str, &str)> =
         settings.iter().map(|(section, lines)| (*section, lines.as_str())).collect();
     Huntd::start_as(kafka::shared(), topics, &settings, arguments)
 }
 
-fn stop(huntd: Huntd) -> String {
+pub fn stop(huntd: Huntd) -> String {
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     ended.log
 }
 
 /// The offsets at which each acquired shard began, as the log has them.
-fn start_offsets(log: &str) -> Vec<i64> {
+pub fn start_offsets(log: &str) -> Vec<i64> {
     let acquired = log.lines().filter(|line| line.contains("\"message\":\"acquired\""));
     let offset = |line: &str| {
         let (_, rest) = line.split_once("\"start_offset\":").expect("it says where");
@@ -78,10 +78,12 @@ fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) {
     (topics, folder)
 }
 
-fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
+/// Every shard of these topics halts with a sentence that has these words.
+pub fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
     let mut huntd = start(topics, settings, &[]);
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    assert!(huntd.get("/readyz").contains("halted shards: 1"));
+    let halted = format!("halted shards: {}", topics.partitions);
+    huntd.wait_until("all halts", |huntd| huntd.get("/readyz").contains(&halted));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);
@@ -94,7 +96,7 @@ fn other_rules_halt_the_shard_and_genesis_begins_it_anew() {
     let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&rules, text).expect("the folder is writable");
     let mut changed = settings(folder.path());
-    changed.push(("rules", format!("file = {rules:?}")));
+    changed.push(("rules", format!("files = [{rules:?}]")));
     assert_halts(&topics, &changed, "was made by ruleset");
 
     let before = read(kafka::shared(), &topics, 0);

@@ -103,6 +103,7 @@ closed_list! {
         LateReaderJoined,
         OperatorRestarted,
         ZombieWrote,
+        RulesChanged,
     }
 }
 

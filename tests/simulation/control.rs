@@ -235,7 +235,7 @@ impl Control {
             let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
             let brief = Brief {
                 partition,
-                ruleset: around.rules.hash(),
+                rulesets: around.rulebook.rulesets().collect(),
                 candidates,
                 poison: around.poison.offsets(partition, PANICS_MAX),
                 remedy: Remedy::Refuse,
@@ -263,7 +263,7 @@ impl Control {
     fn open(&mut self, around: &mut Surroundings<'_>, acquired: Acquired, work: &Work) {
         around.trace(|| format!("node {} has {acquired:?}", self.node));
         let Acquired { partition, epoch, fence_id, mark, mut start, candidate, skips } = acquired;
-        let mut engine = Box::new(Shard::new(partition as u16, around.rules.clone()));
+        let mut engine = Box::new(Shard::new(partition as u16, around.rulebook));
         if let Some(place) = candidate.map(|candidate| &work.places[candidate]) {
             let header = place.header();
             let Some(loaded) = around.load(place) else {
@@ -293,7 +293,7 @@ impl Control {
             generation,
             epoch,
             fence_id,
-            ruleset: around.rules.hash(),
+            ruleset: engine.ruleset(),
             published: mark.next_update,
             published_chain: mark.chain,
             published_offset: mark.next_offset,

@@ -2,7 +2,7 @@
 
 use crate::chance::{Chance, Fault};
 use huntd::engine::event::Action;
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::publisher::event_json::write_event;
 use huntd::service::rules::built_in;
 
@@ -11,14 +11,19 @@ pub(crate) const EPOCH_MS: i64 = 1_767_225_600_000;
 
 const PLAYERS: u64 = 6;
 
-/// The built-in rules on a map that is quickly made.
-pub(crate) fn rules() -> Rules {
+/// The built-in rules on a map that is quickly made, and some to change to.
+pub(crate) fn rulebook() -> Rulebook {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
     rules.actors.count_max = 16;
     rules.actors.per_tile_max = 4;
     rules.hunts.treasures_max = 16;
-    rules
+    let mut others = rules.clone();
+    others.actors.health = 60;
+    others.world.speed_cm_per_s_max *= 2;
+    let mut rulebook = Rulebook::of(rules);
+    rulebook.add(others).expect("the map is the same");
+    rulebook
 }
 
 /// A record to be appended.
@@ -36,12 +41,23 @@ pub(crate) struct Game {
     /// Whether each player has joined this zone, as far as it knows.
     here: [bool; PLAYERS as usize],
     ticks: u64,
+    rulesets: Vec<u64>,
+    rules_changes: u64,
     hunts: u32,
 }
 
 impl Game {
-    pub(crate) fn new(partition: u16, zones: u16) -> Game {
-        Game { partition, zones, seqs: [0; 6], here: [false; 6], ticks: 0, hunts: 0 }
+    pub(crate) fn new(partition: u16, zones: u16, rulebook: &Rulebook) -> Game {
+        Game {
+            partition,
+            zones,
+            seqs: [0; 6],
+            here: [false; 6],
+            ticks: 0,
+            rulesets: rulebook.rulesets().map(u64::from).collect(),
+            rules_changes: 0,
+            hunts: 0,
+        }
     }
 
     /// What happens next in the zone.
@@ -68,6 +84,11 @@ impl Game {
             0 => {
                 self.ticks += 1;
                 return (0, self.ticks, Action::Tick);
+            }
+            1 if chance.one_in(4) => {
+                self.rules_changes += 1;
+                let ruleset = chance.pick(&self.rulesets) as u32;
+                return (0, self.rules_changes, Action::RulesChange { ruleset });
             }
             1 => return (0, 0, self.hunt(chance)),
             _ => {}

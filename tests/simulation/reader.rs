@@ -6,14 +6,14 @@ use crate::game::Record;
 use crate::mutation::Mutation;
 use huntd::decoder::{Decoder, Origin};
 use huntd::engine::Shard;
-use huntd::engine::rules::Rules;
+use huntd::engine::change::Change;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::{Chain, FrameKind};
+use huntd::publisher::frame::{Chain, FrameHeader, FrameKind};
 use huntd::recovery::mark::Mark;
 use huntd::recovery::reader::{Reader, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A reader that follows one output partition.
 pub(crate) struct Follower {
@@ -26,6 +26,8 @@ pub(crate) struct Follower {
     /// The highest epoch of a fence so far, kept apart from the reader.
     fenced: u64,
     pub(crate) skips: BTreeSet<i64>,
+    /// The rules of the last update, once they are known.
+    ruleset: Option<u32>,
     /// Where the reader stood before each record.
     pub(crate) marks: Vec<Mark>,
     mutation: Mutation,
@@ -45,6 +47,7 @@ impl Follower {
             next,
             accepted: Vec::new(),
             skips: BTreeSet::new(),
+            ruleset: None,
             marks: Vec::new(),
             mutation,
         }
@@ -84,6 +87,7 @@ impl Follower {
                 if epoch < self.fenced {
                     return Err(format!("a frame of epoch {epoch} counts after {}", self.fenced));
                 }
+                self.take_rules(&header, &updates[from..], chance)?;
                 self.accepted.extend_from_slice(&updates[from..]);
             }
             Verdict::Halt => return Err("the chain does not match".to_owned()),
@@ -97,6 +101,27 @@ impl Follower {
             Verdict::Progress | Verdict::Fence | Verdict::Genesis => {}
         }
         Ok(())
+    }
+
+    /// A frame tells the rules by which its last update was made.
+    fn take_rules(
+        &mut self,
+        header: &FrameHeader,
+        updates: &[Update],
+        chance: &mut Chance,
+    ) -> Result<(), String> {
+        for update in updates {
+            if let Change::RulesChanged { ruleset, .. } = update.change() {
+                self.ruleset = Some(ruleset);
+                chance.see(Sight::RulesChanged);
+            }
+        }
+        match self.ruleset.replace(header.ruleset) {
+            Some(told) if told != header.ruleset => {
+                Err(format!("a frame of ruleset {} under {told}", header.ruleset))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where the reader stands.
@@ -145,19 +170,19 @@ impl Replay {
     pub(crate) fn of(
         log: &InputLog,
         partition: i32,
-        rules: &Arc<Rules>,
+        rulebook: &Rulebook,
         skips: &BTreeSet<i64>,
     ) -> Replay {
-        Replay::of_records(&log.records, partition, rules, skips)
+        Replay::of_records(&log.records, partition, rulebook, skips)
     }
 
     pub(crate) fn of_records(
         records: &BTreeMap<i64, Record>,
         partition: i32,
-        rules: &Arc<Rules>,
+        rulebook: &Rulebook,
         skips: &BTreeSet<i64>,
     ) -> Replay {
-        let mut shard = Shard::new(partition as u16, rules.clone());
+        let mut shard = Shard::new(partition as u16, rulebook);
         let mut decoder = Decoder::new();
         let mut updates = Updates::new();
         let (mut all, mut letters) = (Vec::new(), BTreeSet::new());

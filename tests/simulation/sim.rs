@@ -11,12 +11,11 @@ use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
 use huntd::engine::Shard;
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::recovery::poison::Poison;
 use huntd::recovery::refusal::Refusal;
 use huntd::recovery::snapshot::Header;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Hosts, and daemons at once.
 const HOSTS: usize = 2;
@@ -38,7 +37,7 @@ pub(crate) struct Sim {
     pub(crate) followers: Vec<Follower>,
     late: Vec<Late>,
     copies: BTreeMap<i32, (Header, Shard)>,
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) rulebook: Rulebook,
     common: Common,
     pub(crate) now: u64,
     started: u64,
@@ -68,7 +67,7 @@ pub(crate) struct Host {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, rules: Arc<Rules>, common: Common, mutation: Mutation) -> Sim {
+    pub(crate) fn new(seed: u64, rulebook: Rulebook, common: Common, mutation: Mutation) -> Sim {
         let mut chance = Chance::new(seed);
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
@@ -88,11 +87,13 @@ impl Sim {
             broker: Broker::new(&mut chance, partitions),
             group: Group::new(&mut chance, partitions as i32),
             hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
-            games: (0..partitions as u16).map(|zone| Game::new(zone, partitions as u16)).collect(),
+            games: (0..partitions as u16)
+                .map(|zone| Game::new(zone, partitions as u16, &rulebook))
+                .collect(),
             followers: (0..partitions).map(|_| Follower::new(mutation)).collect(),
             late: Vec::new(),
             copies: BTreeMap::new(),
-            rules,
+            rulebook,
             is_traced: common.is_traced,
             common,
             mutation,
@@ -175,7 +176,17 @@ impl Sim {
 
     fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
         let Sim {
-            chance, broker, group, hosts, late, copies, rules, common, now, is_traced, ..
+            chance,
+            broker,
+            group,
+            hosts,
+            late,
+            copies,
+            rulebook,
+            common,
+            now,
+            is_traced,
+            ..
         } = self;
         let Host { disk, poison, node, .. } = &mut hosts[host];
         let node = node.as_mut().expect("it has a turn");
@@ -189,7 +200,7 @@ impl Sim {
             poison,
             disk,
             copies,
-            rules,
+            rulebook,
             base: common.base,
             now: *now,
             is_traced: *is_traced,
@@ -310,7 +321,8 @@ impl Sim {
 
     fn stop(&mut self, host: usize) {
         let now = self.now;
-        let Sim { chance, broker, group, hosts, late, copies, rules, common, is_traced, .. } = self;
+        let Sim { chance, broker, group, hosts, late, copies, rulebook, common, is_traced, .. } =
+            self;
         let Host { disk, poison, node, stop_at, .. } = &mut hosts[host];
         let Some(node) = node else { return };
         *stop_at = Some(now + 4_000_000);
@@ -326,7 +338,7 @@ impl Sim {
             poison,
             disk,
             copies,
-            rules,
+            rulebook,
             base,
             now,
             is_traced,

@@ -10,7 +10,7 @@ use crate::mutation::Mutation;
 use huntd::consumer::log_offsets::{LogEnd, list_offsets_request, parse_list_offsets};
 use huntd::consumer::message::Envelope;
 use huntd::engine::Shard;
-use huntd::engine::rules::Rules;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::recovery::acquire::{Bounds, Candidate};
 use huntd::recovery::fold::Start;
 use huntd::recovery::poison::Poison;
@@ -18,7 +18,6 @@ use huntd::recovery::slots::Store;
 use huntd::recovery::snapshot::{Header, Origin};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The world outside one daemon.
@@ -32,7 +31,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) disk: &'a HostDisk,
     /// What the topic for snapshots has of each shard, for other hosts.
     pub(crate) copies: &'a mut BTreeMap<i32, (Header, Shard)>,
-    pub(crate) rules: &'a Arc<Rules>,
+    pub(crate) rulebook: &'a Rulebook,
     pub(crate) base: Instant,
     /// Microseconds since the simulation's start.
     pub(crate) now: u64,
@@ -91,7 +90,7 @@ impl Surroundings<'_> {
     /// The state that lies there, if it can be read.
     pub(crate) fn load(&self, place: &Place) -> Option<Box<Shard>> {
         match place {
-            Place::Here(header) => store(self.disk).load(header, self.rules.clone()).ok(),
+            Place::Here(header) => store(self.disk).load(header, self.rulebook).ok(),
             Place::Copied(_, shard) => Some(shard.clone()),
         }
     }

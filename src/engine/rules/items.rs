@@ -22,7 +22,7 @@ impl Shard {
         let held = inventory::take(&mut pack.items, item).ok_or(Refusal::ItemNotHeld)?;
         let useless = match does {
             ItemUse::Start(effect) => self.effect_until(&pack, effect, u32::MAX).is_none(),
-            ItemUse::Heal(_) => body.health() == self.rules.actors.health,
+            ItemUse::Heal(_) => body.health() >= self.rules.actors.health,
         };
         if useless {
             return Err(Refusal::ItemUseless);

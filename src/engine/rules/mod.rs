@@ -4,6 +4,8 @@
 
 pub mod inventory;
 
+pub mod rulebook;
+
 mod due;
 
 mod hunting;
@@ -22,10 +24,12 @@ mod shots;
 
 use crate::engine::mix;
 use crate::engine::refusal::Effect;
-use crate::limits::{ACTORS_MAX, DECIDING, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX};
+use crate::limits::{
+    ACTORS_MAX, DECIDING, HEALTH_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX,
+};
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
-pub const ENGINE_VERSION: u64 = 2;
+pub const ENGINE_VERSION: u64 = 3;
 
 /// Everything that decides what an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +179,7 @@ fn require(holds: bool, key: &'static str, must_be: &'static str) -> Result<(), 
 }
 
 impl Rules {
-    /// Whether a game can be played by these rules. [`crate::engine::Shard::new`] asserts it.
+    /// Whether a game can be played by these rules.
     pub fn check(&self) -> Result<(), RulesError> {
         self.world.check()?;
         self.actors.check()?;
@@ -207,6 +211,17 @@ impl Rules {
             require(effect.percent <= 1000, "effects.percent", "at most 1000")?;
         }
         Ok(())
+    }
+
+    /// Whether a game that was begun by `other` rules can go on by these: its map and its tables
+    /// stay as they are.
+    fn check_beside(&self, other: &Rules) -> Result<(), RulesError> {
+        let same = "as in the first rules: a game that is under way keeps its map and its size";
+        let (world, others) = (&self.world, &other.world);
+        require(world.tile_cm == others.tile_cm, "world.tile_cm", same)?;
+        require(world.tiles_per_side == others.tiles_per_side, "world.tiles_per_side", same)?;
+        require(world.walls == others.walls, "world.walls", same)?;
+        require(self.actors.count_max == other.actors.count_max, "actors.count_max", same)
     }
 
     /// Hash of all that decides what becomes of an event: every rule, the limits, and the versions
@@ -301,7 +316,7 @@ impl ActorRules {
         let count = (1..=ACTORS_MAX as u32).contains(&self.count_max);
         require(count, "actors.count_max", "1..=131072")?;
         require((1..=256).contains(&self.per_tile_max), "actors.per_tile_max", "1..=256")?;
-        require((1..=10_000).contains(&self.health), "actors.health", "1..=10000")?;
+        require((1..=HEALTH_MAX).contains(&self.health), "actors.health", "1..=10000")?;
         require(self.respawn_ms > 0, "actors.respawn_ms", "above 0")
     }
 }

@@ -1,6 +1,6 @@
 //! The daemon inside the demo: the same threads as under systemd, stopped when the demo is over.
 
-use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::metrics::Metrics;
 use crate::pipeline;
 use crate::progress::Progress;
@@ -19,8 +19,8 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts all threads.
-    pub(super) fn start(config: Config, rules: Arc<Rules>) -> Result<Daemon, ToolError> {
-        let running = pipeline::Daemon::start(config, rules)?;
+    pub(super) fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, ToolError> {
+        let running = pipeline::Daemon::start(config, rulebook)?;
         let progress = running.observed.progress.clone();
         let metrics = running.observed.metrics.clone();
         Ok(Daemon { progress, metrics, running: Some(running) })

@@ -56,20 +56,20 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     }
     let brokers = vec![cluster.bootstrap_servers()];
     let config = demo_config(&brokers)?;
-    let rules = super::rules(config.rules_file.as_deref())?;
+    let rulebook = super::rulebook(&config.rules_files)?;
 
-    let mut daemon = Daemon::start(config, rules.clone())?;
+    let mut daemon = Daemon::start(config, rulebook.clone())?;
     let measured = measure(args, &brokers, &daemon);
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
     let measured = measured?;
 
-    let mut offline = OfflineShards::new(rules);
+    let mut offline = OfflineShards::new(rulebook);
 
     let mut winners = Winners::default();
     let mut source = open_source(args)?;
     while let Some(record) = source.next_record()? {
-        let (_, updates) = offline.apply(&record);
+        let (_, updates) = offline.apply(&record)?;
         winners.tell(updates);
     }
     winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;

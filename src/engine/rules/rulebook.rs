@@ -1,0 +1,79 @@
+//! The rules that a shard may play by: what it begins with, and what an event can put in its place.
+//!
+//! An event names rules by their hash. Which ones those are must not depend on who replays it, so a
+//! shard that is asked for rules that it does not have goes no further.
+
+use crate::engine::rules::{Rules, RulesError};
+use std::sync::Arc;
+
+/// Rules that a shard can go from one to another of.
+#[derive(Clone, Debug)]
+pub struct Rulebook {
+    editions: Arc<[Edition]>,
+}
+
+/// Rules with their hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Edition {
+    pub(crate) ruleset: u32,
+    pub(crate) rules: Arc<Rules>,
+}
+
+impl Edition {
+    fn of(rules: Rules) -> Edition {
+        Edition { ruleset: rules.hash(), rules: Arc::new(rules) }
+    }
+}
+
+impl Rulebook {
+    /// A book of the rules that a new world plays by. Panics if [`Rules::check`] finds fault with
+    /// them.
+    pub fn of(first: Rules) -> Rulebook {
+        if let Err(error) = first.check() {
+            panic!("{error}");
+        }
+        Rulebook { editions: Arc::new([Edition::of(first)]) }
+    }
+
+    /// Adds rules that a game under the first can go on by.
+    pub fn add(&mut self, rules: Rules) -> Result<(), RulesError> {
+        rules.check()?;
+        rules.check_beside(&self.first().rules)?;
+        let editions = self.editions.iter().cloned();
+        self.editions = editions.chain([Edition::of(rules)]).collect();
+        Ok(())
+    }
+
+    /// The hashes of all rules, that of a new world's first.
+    pub fn rulesets(&self) -> impl Iterator<Item = u32> {
+        self.editions.iter().map(|edition| edition.ruleset)
+    }
+
+    /// What a new world plays by.
+    pub(crate) fn first(&self) -> &Edition {
+        &self.editions[0]
+    }
+
+    /// The rules with this hash; `None`: they are not in the book.
+    pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition> {
+        self.editions.iter().find(|edition| edition.ruleset == ruleset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::tests::sample;
+
+    #[test]
+    fn rules_of_another_map_do_not_fit_into_one_book() {
+        let mut faster = sample();
+        faster.world.speed_cm_per_s_max += 100;
+        let mut book = Rulebook::of(sample());
+        assert_eq!(book.add(faster.clone()), Ok(()));
+        let mut larger = faster.clone();
+        larger.world.tiles_per_side *= 2;
+        assert_eq!(book.add(larger).unwrap_err().key, "world.tiles_per_side");
+        assert_eq!(book.rulesets().collect::<Vec<_>>(), [sample().hash(), faster.hash()]);
+    }
+}

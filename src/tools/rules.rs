@@ -1,0 +1,60 @@
+//! `huntd rules`: the rules that a configuration names, and the event that a game changes them by.
+
+use super::failure::ToolError;
+use super::load::{EventSender, now_us};
+use super::source::Record;
+use super::{kafka, rulebook};
+use crate::engine::event::Action;
+use crate::publisher::event_json::write_event;
+use crate::service::cli::{Compression, RulesArgs};
+use crate::service::config::{self, Config};
+use std::io::Write;
+
+/// Lists the rules, and tells the running game to go on by some of them.
+pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
+    let config =
+        config::load(&args.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
+    let Some(ruleset) = args.switch_to else {
+        return list(&config, &rulesets);
+    };
+    if !rulesets.contains(&ruleset) {
+        return Err(ToolError::Usage(format!(
+            "no file of rules.files has ruleset {ruleset}: add it there, on every host, and \
+             restart the daemons first"
+        )));
+    }
+    switch(&config, ruleset)
+}
+
+fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
+    let mut out = std::io::stdout().lock();
+    if config.rules_files.is_empty() {
+        writeln!(out, "{:<10}  built in", rulesets[0])?;
+    }
+    for (ruleset, file) in rulesets.iter().zip(&config.rules_files) {
+        writeln!(out, "{ruleset:<10}  {}", file.display())?;
+    }
+    Ok(())
+}
+
+/// Appends the event to each partition. Repeated after a failure it does no harm: where the game
+/// goes on by these rules already, it still does.
+fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
+    let (brokers, topic) = (&config.consumer.brokers, &config.consumer.input_topic);
+    let partitions = kafka::topic_partitions(brokers, topic)?;
+    let ts_us = now_us();
+    let time_ms = ts_us / 1000;
+    let mut value = Vec::new();
+    // Changes count up with the time, whoever makes them.
+    write_event(&mut value, 0, time_ms.cast_unsigned(), ts_us, &Action::RulesChange { ruleset });
+    let mut sender = EventSender::connect(brokers, topic, Compression::None, 0)?;
+    for partition in 0..partitions {
+        let value = Some(value.as_slice());
+        sender.send(&Record { partition, offset: 0, time_ms, value })?;
+    }
+    sender.flush()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{topic}: {partitions} partitions go on by ruleset {ruleset}")?;
+    Ok(())
+}

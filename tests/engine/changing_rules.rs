@@ -1,0 +1,68 @@
+//! Other rules for a game that is under way.
+
+use crate::script::{Game, rules};
+use huntd::engine::event::Action;
+use huntd::engine::rules::rulebook::Rulebook;
+
+/// A game whose rules can change, and the rulesets before and after.
+fn game() -> (Game, u32, u32) {
+    let before = rules();
+    let mut after = rules();
+    after.actors.health = 80;
+    after.weapons[0].damage = 70;
+    after.items[4].does = huntd::engine::rules::ItemUse::Heal(5);
+    let (first, second) = (before.hash(), after.hash());
+    let mut rulebook = Rulebook::of(before);
+    rulebook.add(after).expect("the map is the same");
+    (Game::by(0, &rulebook), first, second)
+}
+
+#[test]
+fn what_happens_after_a_change_happens_by_the_new_rules() {
+    let (mut game, first, second) = game();
+    game.check(&format!(
+        "1 join x=5000 y=5000
+         > 1 joined health=100 x=5000 y=5000
+         2 join x=6000 y=5000
+         > 2 joined health=100 x=6000 y=5000
+         1 shoot weapon=0 heading=0
+         > 1 shot weapon=0 heading=0 distance_cm=1000 target=2
+         > 2 damaged weapon=0 damage=20 health=80 by=1
+         0 rules_change ruleset={second} seq=10
+         > 0 rules_changed ruleset={second} seq=10
+         wait 1000
+         1 shoot weapon=0 heading=0
+         > 1 shot weapon=0 heading=0 distance_cm=1000 target=2
+         > 2 damaged weapon=0 damage=70 health=10 by=1
+         3 join x=100 y=100
+         > 3 joined health=80 x=100 y=100
+         # A change that came before, and one that is older.
+         0 rules_change ruleset={second} seq=10
+         0 rules_change ruleset={first} seq=9
+         0 rules_change ruleset={first} seq=11
+         > 0 rules_changed ruleset={first} seq=11
+         4 join x=100 y=100
+         > 4 joined health=100 x=100 y=100"
+    ));
+}
+
+#[test]
+fn who_has_more_health_than_the_new_rules_give_keeps_it_and_needs_no_medkit() {
+    let (mut game, _, second) = game();
+    game.check(&format!(
+        "1 arrive x=5000 y=5000 from_zone=1 crossing=1 last_seq=5 item=5 count=2
+         > 1 arrived from_zone=1 crossing=1 x=5000 y=5000
+         > 1 item_gained item=5 gained=2 held=2
+         0 rules_change ruleset={second} seq=1
+         > 0 rules_changed ruleset={second} seq=1
+         1 use item=5 seq=6
+         > 1 refused reason=item_useless action=use seq=6"
+    ));
+}
+
+#[test]
+fn nothing_follows_a_change_to_rules_that_are_not_at_hand() {
+    let (mut game, first, _) = game();
+    assert!(game.apply(0, 1, Action::RulesChange { ruleset: first ^ 1 }).is_empty());
+    assert_eq!(game.shard.ruleset(), first);
+}
