@@ -170,6 +170,7 @@ fn kafka_streams() -> Command {
     let mut java = Command::new("java");
     let classes = format!("{0}/classes:{0}/jars/*", folder.display());
     java.args(["-Xms512m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:-UsePerfData"]);
+    java.arg(format!("-Djava.io.tmpdir={}", folder.display()));
     java.args(["-cp", &classes, "Reference"]);
     java
 }

@@ -93,9 +93,12 @@ impl Broker {
 
         let log4j = format!("-Dlog4j2.configurationFile={}", file("log4j2.xml"));
         let heap = format!("-Xmx{}m", options.heap_mib);
-        let mut java: Vec<String> = ["java", &heap, &log4j, "-XX:-UsePerfData", "-cp", class_path]
-            .map(str::to_owned)
-            .to_vec();
+        // Codecs unpack libraries of their own there, and a broker that is killed leaves them.
+        let temporary = format!("-Djava.io.tmpdir={}", folder.path().display());
+        let mut java: Vec<String> =
+            ["java", &heap, &log4j, &temporary, "-XX:-UsePerfData", "-cp", class_path]
+                .map(str::to_owned)
+                .to_vec();
         let quick_start = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"].map(str::to_owned);
         if !options.optimized {
             java.splice(1..1, quick_start);
