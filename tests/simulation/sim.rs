@@ -12,6 +12,7 @@ use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
+use huntd::limits::STALL_LOOK_MS;
 use huntd::recovery::poison::Poison;
 use huntd::recovery::refusal::Refusal;
 use huntd::recovery::snapshot::Header;
@@ -23,6 +24,9 @@ const HOSTS: usize = 2;
 /// Simulated time in which everything has to be caught up once faults are off: the longest wait
 /// anywhere is for an answer that never comes, and it may be followed by another.
 const CALM_US_MAX: u64 = 240_000_000;
+
+/// Simulated time for which everything stays caught up before it counts as that.
+const SETTLE_US: u64 = 5 * 1_000 * STALL_LOOK_MS;
 
 /// Turns of threads in one simulation: beyond it something turns without end.
 const TURNS_MAX: u64 = 400_000;
@@ -117,11 +121,15 @@ impl Sim {
         }
         self.calm_down();
         let end = self.now + CALM_US_MAX;
-        while !self.is_caught_up() {
+        // A shard whose quota is used up by frames hands over its departures when it looks again.
+        let mut caught_up_at = None;
+        while caught_up_at.is_none_or(|at| self.now < at + SETTLE_US) {
             if self.now > end {
                 return Err(self.stuck());
             }
             self.step()?;
+            let is_caught_up = self.is_caught_up();
+            caught_up_at = is_caught_up.then(|| caught_up_at.unwrap_or(self.now));
         }
         self.check_end()
     }
