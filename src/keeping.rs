@@ -6,6 +6,7 @@ use crate::hot::KeeperEnds;
 use crate::limits::{
     CAPTURE_BUFFERS, CAPTURE_MESSAGES_MAX, COPIES_WAITING_MAX, KEEPER_END_MS_MAX, MESSAGES_MAX,
 };
+use crate::progress::TopicId;
 use crate::publisher::Gate;
 use crate::publisher::bell::Bell;
 use crate::queue::{self, Sender, bounded};
@@ -119,8 +120,9 @@ impl Keeping {
             let given = free_buffers.try_send(Buffer::new());
             assert!(given.is_ok(), "there is room for every buffer");
         }
-        let store = || Store::new(directory.files(), origin(config), config.snapshot.keep);
-        let copier = copy_options(config).map(|options| {
+        let origin = origin(config, &observed.progress.input_topic_id);
+        let store = || Store::new(directory.files(), origin.clone(), config.snapshot.keep);
+        let copier = copy_options(config, &origin).map(|options| {
             let (stored, stored_receiver) = sync_channel(COPIES_WAITING_MAX);
             (stored, (options, store(), stored_receiver))
         });
@@ -140,22 +142,22 @@ impl Keeping {
 }
 
 /// How copies of snapshots are reached; `None`: there are none.
-pub fn copy_options(config: &Config) -> Option<copies::Options> {
+pub fn copy_options(config: &Config, origin: &Origin) -> Option<copies::Options> {
     Some(copies::Options {
         brokers: config.consumer.brokers.clone(),
         client_id: config.consumer.client_id.clone(),
         group: config.consumer.group.clone(),
         topic: config.snapshot.topic.clone()?,
-        origin: origin(config),
+        origin: origin.clone(),
     })
 }
 
 /// The topics that the snapshots of this configuration are about.
-pub fn origin(config: &Config) -> Origin {
+pub fn origin(config: &Config, input_topic_id: &TopicId) -> Origin {
     Origin {
         cluster_id: String::new(),
         input_topic: config.consumer.input_topic.clone(),
-        input_topic_id: [0; 16],
+        input_topic_id: input_topic_id.clone(),
         output_topic: config.publisher.output_topic.clone(),
     }
 }

@@ -70,7 +70,7 @@ impl Daemon {
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
         let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
-        let (options, ends) = (control_options(&config), wiring.control);
+        let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
         let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;

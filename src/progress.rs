@@ -5,16 +5,24 @@
 
 use crate::limits::SHARDS_MAX;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
+/// once, when a broker has told it; zeros: brokers give none.
+pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
 /// The progress of all shards, by partition number.
 pub struct Progress {
     shards: Box<[ShardProgress]>,
+    /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
+    pub input_topic_id: TopicId,
 }
 
 impl Progress {
     /// Nothing has happened yet.
     pub fn new() -> Progress {
-        Progress { shards: (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect() }
+        let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
+        Progress { shards, input_topic_id: TopicId::default() }
     }
 
     /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when

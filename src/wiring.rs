@@ -2,8 +2,9 @@
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::failure::Failure;
-use crate::keeping::{KeeperParts, Keeping, copy_options};
+use crate::keeping::{KeeperParts, Keeping, copy_options, origin};
 use crate::limits::{FRAMES_MAX, MESSAGES_MAX, OUTBOX_ITEMS_MAX, REPORTS_MAX};
+use crate::progress::Progress;
 use crate::publisher::bell::Bell;
 use crate::publisher::frame::Frame;
 use crate::queue::bounded;
@@ -102,7 +103,7 @@ impl Wiring {
 }
 
 /// What the control thread is told.
-pub fn control_options(config: &Config) -> control::Options {
+pub fn control_options(config: &Config, progress: &Progress) -> control::Options {
     let tail = tail::Options {
         brokers: config.consumer.brokers.clone(),
         client_id: config.consumer.client_id.clone(),
@@ -112,10 +113,12 @@ pub fn control_options(config: &Config) -> control::Options {
         dead_letter_topic: config.publisher.dead_letter_topic.clone(),
         format: config.publisher.format,
     };
+    let origin = origin(config, &progress.input_topic_id);
     control::Options {
         consumer: config.consumer.clone(),
         tail,
-        copies: copy_options(config),
+        copies: copy_options(config, &origin),
+        origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,
     }

@@ -135,7 +135,8 @@ fn snapshot(log: &Log, shard: &Shard) -> Candidate {
         next_update: shard.next_update,
         chain: shard.chain,
     };
-    Candidate { start, mark: log.mark(), ruleset: RULESET, skips: Vec::new() }
+    let (mark, skips) = (log.mark(), Vec::new());
+    Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
 }
 
 /// A log with an owner of epoch 1 and so many of its frames.
@@ -287,6 +288,29 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     assert_eq!(log.acquire(allowed).expect("acquired").start, start);
     let geneses = log.records.iter().filter(|(_, bytes)| bytes[5] == FrameKind::Genesis as u8);
     assert_eq!(geneses.count(), 1);
+}
+
+#[test]
+fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_anew() {
+    let (mut log, mut shard) = owned_log(9);
+    log.publish(&mut shard, 9);
+    // By its offsets alone it could be the start.
+    let old = Candidate { is_of_deleted_input: true, ..snapshot(&log, &shard) };
+    assert_eq!(log.acquire(brief(vec![old.clone()])), Err(Refusal::InputRecreated));
+    let anew = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
+    let acquired = log.acquire(anew).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
+    assert_eq!(acquired.start.next_update, shard.next_update);
+
+    // From then on the old one is no more than a place in the output.
+    shard = Shard { epoch: acquired.epoch, next_offset: 0, ..shard };
+    let acquired = log.acquire(brief(vec![old.clone()])).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start.next_update), (None, shard.next_update));
+    shard.epoch = acquired.epoch;
+    log.publish(&mut shard, 3);
+    let new = snapshot(&log, &shard);
+    let acquired = log.acquire(brief(vec![new.clone(), old])).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start), (Some(0), new.start));
 }
 
 #[test]

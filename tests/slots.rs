@@ -9,6 +9,7 @@ use huntd::engine::event::{Action, Event};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::limits::SNAPSHOT_BLOCK_BYTES;
+use huntd::progress::TopicId;
 use huntd::publisher::Gate;
 use huntd::publisher::frame::Chain;
 use huntd::recovery::capture::{Buffer, Captured, Message};
@@ -253,6 +254,32 @@ fn snapshots_about_other_topics_are_no_candidates_and_go_in_time() {
     assert!(other_store.candidates(0).is_empty());
 }
 
+#[test]
+fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    zone.join(10);
+    let of = |id: u8| {
+        let origin = Origin { input_topic_id: TopicId::new([id; 16].into()), ..origin() };
+        Store::new(disk.clone(), origin, KEEP)
+    };
+    let agree = |header: &Header, id: u8| {
+        let input_topic_id = TopicId::new([id; 16].into());
+        header.origin.agrees(&Origin { input_topic_id, ..origin() })
+    };
+    zone.store(&mut of(1)).expect("the disk is fine");
+    let candidates = of(2).candidates(0);
+    assert_eq!((candidates.len(), agree(&candidates[0], 2)), (1, false));
+    assert!(agree(&candidates[0], 1));
+    // Zeros: brokers that give no id contradict nothing.
+    assert!(agree(&candidates[0], 0));
+    for _ in 0..KEEP {
+        zone.store(&mut of(2)).expect("the disk is fine");
+    }
+    let candidates = of(2).candidates(0);
+    assert_eq!(candidates.len(), KEEP);
+    assert!(candidates.iter().all(|header| agree(header, 2)));
+}
+
 fn gate(captured: &Captured) -> Gate {
     let Captured { partition, generation, capture, .. } = *captured;
     Gate { partition, generation, capture, mark: mark(captured) }
@@ -373,7 +400,7 @@ fn example() -> Header {
         origin: Origin {
             cluster_id: "lkc-1".to_owned(),
             input_topic: "hunt-events".to_owned(),
-            input_topic_id: [0; 16],
+            input_topic_id: TopicId::default(),
             output_topic: "hunt-updates".to_owned(),
         },
         partition: 3,

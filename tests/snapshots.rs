@@ -11,6 +11,7 @@ use huntd::engine::update::Updates;
 use huntd::keeping;
 use huntd::metrics::Counter;
 use huntd::pipeline::Daemon;
+use huntd::progress::TopicId;
 use huntd::publisher::encode::decode_frame;
 use huntd::recovery::copies::Copies;
 use huntd::recovery::disk::Files;
@@ -73,7 +74,11 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
 }
 
 fn store(config: &Config, directory: &Path) -> Store<Files> {
-    Store::new(Files::of(directory), keeping::origin(config), config.snapshot.keep)
+    Store::new(
+        Files::of(directory),
+        keeping::origin(config, &TopicId::default()),
+        config.snapshot.keep,
+    )
 }
 
 /// Applies a partition's input from an offset to its end.
@@ -186,7 +191,8 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
     daemon.stop();
     daemon.wait().expect("the daemon ends well");
     assert_eq!(metrics.get(Counter::SnapshotCopiesFailed), 0);
-    let options = keeping::copy_options(&config).expect("there is a topic");
+    let origin = keeping::origin(&config, &TopicId::default());
+    let options = keeping::copy_options(&config, &origin).expect("there is a topic");
     let copies = Copies::connect(options).expect("clients");
     let go_on = &mut || ControlFlow::Continue(());
     let mut store = store(&config, directory.path());

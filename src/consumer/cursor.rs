@@ -33,6 +33,8 @@ pub struct Cursor {
     blocks_out: Cell<usize>,
     /// How many these may be: the more shards, the fewer.
     blocks_max: Cell<usize>,
+    /// The fetch path has not seen the partition yet.
+    pub is_new: Cell<bool>,
     /// The Fetch path leaves the partition alone until then.
     pub retry_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 before the first.
@@ -67,6 +69,7 @@ impl Cursor {
             state: Cell::new(CursorState::Live),
             blocks_out: Cell::new(0),
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
+            is_new: Cell::new(true),
             retry_at: Cell::new(None),
             epoch: Cell::new(-1),
             skips,

@@ -62,6 +62,16 @@ impl Shared {
         }
     }
 
+    /// Lets the leader of what was opened be asked for before its first Fetch: a topic that was
+    /// created again while this daemon had none of its partitions is not read as the one before.
+    fn doubt_leaders_of_new(&self) {
+        self.cursors.each(|cursor| {
+            if cursor.is_new.take() {
+                self.table.borrow_mut().mark_stale(cursor.partition);
+            }
+        });
+    }
+
     /// Where a broker listens, once that is known.
     pub fn address(&self, node_id: i32) -> Option<SocketAddr> {
         let table = self.table.borrow();
@@ -190,6 +200,7 @@ impl Future for Fetching {
         if self.metadata.as_mut().poll(context).is_ready() {
             unreachable!("metadata are followed for ever");
         }
+        self.shared.doubt_leaders_of_new();
         self.add_tasks();
         for task in &mut self.tasks {
             if task.future.as_mut().poll(context).is_ready() {
@@ -260,6 +271,7 @@ async fn refresh_metadata(shared: &Shared, address: SocketAddr) -> Result<(), Co
         }
         return Err(connection.protocol(error));
     }
+    shared.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
     for broker in &metadata.brokers {
         if shared.addresses.borrow().has(&broker.host, broker.port) {
             continue;

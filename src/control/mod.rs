@@ -27,6 +27,7 @@ use crate::recovery::copies;
 use crate::recovery::disk::Files;
 use crate::recovery::poison::Poison;
 use crate::recovery::slots::Store;
+use crate::recovery::snapshot::Origin;
 use crate::recovery::tail::{self, Tail};
 use crate::recovery::tail_error::TailError;
 use crate::service::log::Repeated;
@@ -81,6 +82,8 @@ pub struct Options {
     pub tail: tail::Options,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
     pub state_directory: Option<std::path::PathBuf>,
+    /// The topics that snapshots are about.
+    pub origin: Origin,
     /// For copies of other hosts' snapshots; `None`: there are none.
     pub copies: Option<copies::Options>,
     /// What to do with a shard whose state cannot be had.
@@ -200,7 +203,8 @@ impl Control {
 
     fn new(options: Options, mut ends: Ends, tail: Tail, membership: Membership) -> Control {
         ends.status.enter(Phase::Joining);
-        let states = States::new(ends.snapshots.take(), options.copies.clone());
+        let (origin, copies) = (options.origin.clone(), options.copies.clone());
+        let states = States::new(ends.snapshots.take(), origin, copies);
         let poison = Poison::load(options.state_directory.as_deref(), &options.tail.input_topic);
         Control {
             ends,

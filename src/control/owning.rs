@@ -20,9 +20,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl Control {
-    /// Begins to acquire what is due, and goes on with what was begun.
+    /// Begins to acquire what is due, once it is known which input that is, and goes on with what
+    /// was begun.
     pub(super) fn acquire(&mut self) {
-        let due = match self.events.is_empty() {
+        let is_input_known = self.options.origin.input_topic_id.get().is_some();
+        let due = match is_input_known && self.events.is_empty() {
             true => self.shards.take_due(Instant::now()),
             false => Vec::new(),
         };

@@ -7,7 +7,8 @@ use crate::recovery::copies::{Copies, Copy, CopyError, Options};
 use crate::recovery::disk::Files;
 use crate::recovery::fold::Start;
 use crate::recovery::slots::Store;
-use crate::recovery::snapshot::Header;
+use crate::recovery::snapshot::{Header, Origin};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -20,6 +21,8 @@ enum Place {
 /// Where the states of shards that are being acquired lie, as candidates in the same order.
 pub(super) struct States {
     store: Option<Store<Files>>,
+    /// The topics that the states have to be about.
+    origin: Origin,
     copy_options: Option<Options>,
     copies: Option<Copies>,
     found: BTreeMap<i32, Vec<Place>>,
@@ -28,9 +31,13 @@ pub(super) struct States {
 }
 
 impl States {
-    pub(super) fn new(store: Option<Store<Files>>, copy_options: Option<Options>) -> States {
+    pub(super) fn new(
+        store: Option<Store<Files>>,
+        origin: Origin,
+        copy_options: Option<Options>,
+    ) -> States {
         let (found, damaged) = (BTreeMap::new(), BTreeSet::new());
-        States { store, copy_options, copies: None, found, damaged }
+        States { store, origin, copy_options, copies: None, found, damaged }
     }
 
     /// This host's snapshots of a shard, newest first.
@@ -61,7 +68,11 @@ impl States {
         let copy = copy.map(Place::Copied).filter(|place| !self.is_damaged(partition, place));
         let found = self.found.entry(partition).or_default();
         found.extend(copy);
-        found.sort_by_key(|place| std::cmp::Reverse(place.header().next_offset));
+        let newest_first = |place: &Place| {
+            let header = place.header();
+            (!header.origin.agrees(&self.origin), Reverse(header.next_offset))
+        };
+        found.sort_by_key(newest_first);
         Some(self.candidates(partition))
     }
 
@@ -116,7 +127,19 @@ impl States {
 
     fn candidates(&self, partition: i32) -> Vec<Candidate> {
         let found = self.found.get(&partition).into_iter().flatten();
-        found.map(|place| candidate(place.header())).collect()
+        found.map(|place| self.candidate(place.header())).collect()
+    }
+
+    /// What a snapshot says of itself, to be chosen or passed over.
+    fn candidate(&self, header: &Header) -> Candidate {
+        let Header { next_offset, next_update, chain, mark, ruleset, .. } = *header;
+        Candidate {
+            start: Start { next_offset, next_update, chain },
+            mark,
+            ruleset,
+            skips: header.skips.clone(),
+            is_of_deleted_input: !header.origin.agrees(&self.origin),
+        }
     }
 
     fn is_damaged(&self, partition: i32, place: &Place) -> bool {
@@ -131,11 +154,4 @@ impl Place {
             Place::Copied(copy) => &copy.header,
         }
     }
-}
-
-/// What a snapshot says of itself, to be chosen or passed over.
-fn candidate(header: &Header) -> Candidate {
-    let Header { next_offset, next_update, chain, mark, ruleset, .. } = *header;
-    let start = Start { next_offset, next_update, chain };
-    Candidate { start, mark, ruleset, skips: header.skips.clone() }
 }

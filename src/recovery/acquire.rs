@@ -30,6 +30,8 @@ pub struct Candidate {
     pub ruleset: u32,
     /// Input offsets that were passed over before.
     pub skips: Vec<i64>,
+    /// The input was deleted and created again since: no input offset means what it meant.
+    pub is_of_deleted_input: bool,
 }
 
 /// Where the logs of a partition begin and end.
@@ -346,14 +348,20 @@ impl Acquisition {
         self.end(Ok(Acquired { partition, epoch, fence_id, mark, start, candidate, skips }));
     }
 
+    /// The candidate that is tried, unless the world has begun anew since.
+    fn kept(&self) -> Option<&Candidate> {
+        self.brief.candidates.get(self.candidate).filter(|_| self.fold.genesis().is_none())
+    }
+
     /// Where the engine can start so that it makes again what is published, and goes on.
     fn choose_start(&self, published: Mark) -> Result<Start, Refusal> {
         if self.brief.diverged {
             return Err(Refusal::Diverged { update: published.next_update });
         }
-        let candidate = self.brief.candidates.get(self.candidate);
-        let genesis = self.fold.genesis();
-        let kept = candidate.filter(|_| genesis.is_none());
+        let (genesis, kept) = (self.fold.genesis(), self.kept());
+        if kept.is_some_and(|kept| kept.is_of_deleted_input) {
+            return Err(Refusal::InputRecreated);
+        }
         let needed = [self.fold.ruleset(), kept.map(|candidate| candidate.ruleset)];
         let is_missing = |ruleset: &u32| !self.brief.rulesets.contains(ruleset);
         if let Some(published) = needed.into_iter().flatten().find(is_missing) {
@@ -389,7 +397,8 @@ impl Acquisition {
     fn begin_anew(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let covered = mark.next_offset;
-        let holds = (input_start..=input_end).contains(&covered);
+        let is_same_input = self.kept().is_none_or(|kept| !kept.is_of_deleted_input);
+        let holds = is_same_input && (input_start..=input_end).contains(&covered);
         let next_offset = if holds { covered } else { input_start };
         // From now on this is where the shard starts, whatever snapshots there are.
         self.brief.diverged = false;

@@ -180,7 +180,7 @@ impl Copies {
         Ok(last)
     }
 
-    /// The newest copy of a shard, if there is one that is about our topics.
+    /// The newest copy of a shard, if there is one that names our topics.
     pub fn newest(
         &self,
         partition: i32,
@@ -198,7 +198,7 @@ impl Copies {
             self.read(partition, from, end, watch, &mut |message| {
                 if message.key() == Some(partition.to_string().as_bytes()) {
                     let copy = message.payload().and_then(|value| manifest(value, partition));
-                    let ours = |copy: &Copy| copy.header.origin.agrees(&self.options.origin);
+                    let ours = |copy: &Copy| copy.header.origin.names_same(&self.options.origin);
                     newest = copy.filter(ours).or(newest.take());
                 }
                 ControlFlow::Continue(())

@@ -15,6 +15,7 @@ impl Refusal {
             | Refusal::InputLost { .. }
             | Refusal::OutputLost { .. } => true,
             Refusal::Damaged { .. }
+            | Refusal::InputRecreated
             | Refusal::RulesetChanged { .. }
             | Refusal::RulesMissing { .. }
             | Refusal::Diverged { .. } => false,
@@ -72,6 +73,12 @@ pub enum Refusal {
         /// The offset after its last record.
         input_end: i64,
     },
+    /// The state at hand was made of a topic of the same name that is gone.
+    #[error(
+        "the input topic was deleted and created again since the newest snapshot: its offsets mean \
+         other records now; begin anew with `huntd run --genesis`"
+    )]
+    InputRecreated,
     /// The output is shorter than what was acknowledged of it.
     #[error(
         "the output holds {held} updates, and {made} were acknowledged before: it has lost its \

@@ -141,12 +141,12 @@ impl<D: Disk> Store<D> {
             && (self.verified.contains(&key) || self.verify(header).is_ok())
     }
 
-    /// The snapshots of a shard whose headers are whole and about our topics, the newest first.
+    /// The snapshots of a shard whose headers are whole and name our topics, the newest first.
     pub fn candidates(&mut self, partition: i32) -> Vec<Header> {
         // A directory that cannot be read has no snapshots for us.
         let found = self.found(partition).unwrap_or_default();
         let headers = found.into_iter().filter_map(|found| found.header.ok());
-        headers.filter(|header| header.origin.agrees(&self.origin)).collect()
+        headers.filter(|header| header.origin.names_same(&self.origin)).collect()
     }
 
     /// All files of a shard that should be snapshots, the newest first.

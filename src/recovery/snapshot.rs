@@ -13,9 +13,11 @@ use crate::limits::{
     NAME_CHARS_MAX, SHARDS_MAX, SKIPS_MAX, SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX,
     TOPIC_NAME_CHARS_MAX,
 };
+use crate::progress::TopicId;
 use crate::publisher::frame::Chain;
 use crate::recovery::capture::Captured;
 use crate::recovery::mark::Mark;
+use std::sync::OnceLock;
 
 /// Bytes before the first block, of which the header takes some.
 pub const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
@@ -28,6 +30,7 @@ pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
 const VERSION: u32 = 1;
+const UNKNOWN_ID: [u8; 16] = [0; 16];
 /// Bytes of the header's fixed part.
 const FIXED_BYTES: usize = 160;
 const CRC_AT: std::ops::Range<usize> = 12..16;
@@ -45,26 +48,33 @@ pub struct Origin {
     pub cluster_id: String,
     /// Name of the input topic.
     pub input_topic: String,
-    /// Id of the input topic, which changes when it is created again; zeros: not known.
-    pub input_topic_id: [u8; 16],
+    /// Id of the input topic: not yet known in a daemon that no broker has told it.
+    pub input_topic_id: TopicId,
     /// Name of the output topic.
     pub output_topic: String,
 }
 
 impl Origin {
-    /// Whether both may be the same: what one of them does not know, it does not contradict.
-    pub fn agrees(&self, other: &Origin) -> bool {
-        let unknown = [0; 16];
+    /// Whether both name the same topics: what one of them does not know, it does not contradict.
+    pub fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
             || other.cluster_id.is_empty();
-        let same_input = self.input_topic_id == other.input_topic_id
-            || self.input_topic_id == unknown
-            || other.input_topic_id == unknown;
         same_cluster
-            && same_input
             && self.input_topic == other.input_topic
             && self.output_topic == other.output_topic
+    }
+
+    /// Whether both may also be about the same offsets: the input was not created again in between.
+    pub fn agrees(&self, other: &Origin) -> bool {
+        let (ours, theirs) = (self.input_id(), other.input_id());
+        let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
+        same_input && self.names_same(other)
+    }
+
+    /// The id of the input topic; zeros: not known.
+    pub fn input_id(&self) -> [u8; 16] {
+        self.input_topic_id.get().copied().unwrap_or(UNKNOWN_ID)
     }
 }
 
@@ -209,7 +219,7 @@ impl Header {
     /// The header as bytes, at most [`HEADER_BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.skips.len() <= SKIPS_MAX && self.block_crcs.len() == self.blocks() as usize);
-        let Origin { cluster_id, input_topic, input_topic_id, output_topic } = &self.origin;
+        let Origin { cluster_id, input_topic, output_topic, .. } = &self.origin;
         let mut out = Vec::with_capacity(HEADER_BYTES_MAX);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
@@ -219,7 +229,7 @@ impl Header {
         for word in self.words() {
             out.extend(word.to_le_bytes());
         }
-        out.extend(input_topic_id);
+        out.extend(self.origin.input_id());
         for name in [cluster_id, input_topic, output_topic] {
             out.extend((name.len() as u16).to_le_bytes());
         }
@@ -339,7 +349,7 @@ impl<'a> Fields<'a> {
             chain: Chain(self.word()?),
         };
         let (taken_at_ms, state_bytes) = (self.signed()?, self.word()?);
-        let input_topic_id = self.take()?;
+        let input_id = Some(self.take()?).filter(|id| *id != UNKNOWN_ID);
         let cluster_length = self.length(NAME_CHARS_MAX)?;
         let input_length = self.length(TOPIC_NAME_CHARS_MAX)?;
         let output_length = self.length(TOPIC_NAME_CHARS_MAX)?;
@@ -347,7 +357,7 @@ impl<'a> Fields<'a> {
         let origin = Origin {
             cluster_id: self.text(cluster_length)?,
             input_topic: self.text(input_length)?,
-            input_topic_id,
+            input_topic_id: TopicId::new(input_id.map_or_else(OnceLock::new, OnceLock::from)),
             output_topic: self.text(output_length)?,
         };
         let skips: Option<Vec<i64>> = (0..skips).map(|_| self.signed()).collect();

@@ -3,6 +3,7 @@
 use super::failure::ToolError;
 use super::rulebook;
 use crate::keeping;
+use crate::progress::TopicId;
 use crate::recovery::disk::{Disk, Files, StateDirectory};
 use crate::recovery::slots::{Found, Store};
 use crate::recovery::snapshot::{Header, Origin, SnapshotError};
@@ -34,7 +35,11 @@ pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
 }
 
 fn looked_at(config: &Config, directory: &Path) -> Store<Files> {
-    Store::new(Files::of(directory), keeping::origin(config), config.snapshot.keep)
+    Store::new(
+        Files::of(directory),
+        keeping::origin(config, &TopicId::default()),
+        config.snapshot.keep,
+    )
 }
 
 /// The partitions that are asked about.
@@ -119,7 +124,11 @@ fn drop_all(
 ) -> Result<(), ToolError> {
     let taken = StateDirectory::take(directory);
     let taken = taken.map_err(|error| ToolError::Config(error.to_string()))?;
-    let mut store = Store::new(taken.files(), keeping::origin(config), config.snapshot.keep);
+    let mut store = Store::new(
+        taken.files(),
+        keeping::origin(config, &TopicId::default()),
+        config.snapshot.keep,
+    );
     for partition in partitions(&mut store, chosen)? {
         let removed = store.remove_all(partition).map_err(unreadable)?;
         writeln!(out, "partition {partition}: {removed} snapshots removed")?;

@@ -78,13 +78,24 @@ impl Client {
         }
     }
 
-    /// Deletes a topic; the broker removes its files soon after.
+    /// Deletes a topic and waits until brokers do not know it; they remove its files soon after.
     pub fn delete_topic(&self, name: &str) {
         let admin: AdminClient<DefaultClientContext> =
             self.config().create().expect("the configuration is valid");
         let deleted = block_on(admin.delete_topics(&[name], &AdminOptions::new()));
         for result in deleted.expect("brokers answer") {
             result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not deleted: {error}"));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while admin
+            .inner()
+            .fetch_metadata(None, PATIENCE)
+            .expect("brokers answer")
+            .topics()
+            .iter()
+            .any(|topic| topic.name() == name)
+        {
+            assert!(Instant::now() < deadline, "the topic {name} does not go");
         }
     }
 

@@ -45,6 +45,8 @@ mod outages;
 #[path = "../recordings/mod.rs"]
 mod recordings;
 
+mod recreated;
+
 mod restarts;
 
 mod rules;

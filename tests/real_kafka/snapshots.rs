@@ -67,7 +67,7 @@ fn a_restart_goes_on_from_the_newest_snapshot_whatever_killed_the_daemon() {
 }
 
 /// A daemon that has published some rounds, with its folder.
-fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) {
+pub fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) {
     let topics = Topics::create(kafka::shared(), what, 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
     produce(kafka::shared(), &topics, &events(1, 20, 1..=rounds));

@@ -117,7 +117,8 @@ impl Place {
             // It is taken for one that is behind everything, so that it passes.
             start = Start { next_offset, ..Start::default() };
         }
-        Candidate { start, mark, ruleset, skips: self.header().skips.clone() }
+        let skips = self.header().skips.clone();
+        Candidate { start, mark, ruleset, skips, is_of_deleted_input: false }
     }
 }
 

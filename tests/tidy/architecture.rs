@@ -118,7 +118,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("threads", &["failure", "service"]),
     (
         "keeping",
-        &["failure", "hot", "publisher", "recovery", "service", "threads", "limits", "queue"],
+        &[
+            "failure",
+            "hot",
+            "publisher",
+            "recovery",
+            "service",
+            "threads",
+            "limits",
+            "progress",
+            "queue",
+        ],
     ),
     (
         "wiring",
@@ -132,6 +142,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "recovery",
             "service",
             "limits",
+            "progress",
             "queue",
         ],
     ),

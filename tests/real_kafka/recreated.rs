@@ -1,0 +1,54 @@
+//! The input is deleted and created again under its name: offsets that fit by chance mean nothing.
+
+use crate::accounts::{self, Follower, read};
+use crate::daemon::Topics;
+use crate::kafka;
+use crate::players::{events, produce};
+use crate::snapshots::{assert_halts, published, settings, start, start_offsets, stop};
+
+/// Deletes the input and creates it again, with more records than it had before.
+fn create_again(topics: &Topics) {
+    let client = kafka::shared().client();
+    client.delete_topic(&topics.input);
+    client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
+    produce(kafka::shared(), topics, &events(1, 20, 1..=35));
+}
+
+#[test]
+fn a_snapshot_of_the_input_before_is_no_start_and_genesis_begins_with_the_new_input() {
+    let (topics, folder) = published("created-again", 30);
+    create_again(&topics);
+    assert_halts(&topics, &settings(folder.path()), "its offsets mean other records now");
+
+    let before = read(kafka::shared(), &topics, 0);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &settings(folder.path()), &["--genesis"]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [0]);
+    let after = read(kafka::shared(), &topics, 0);
+    assert_eq!(after.updates[..before.updates.len()], before.updates);
+    assert!(after.updates.len() > before.updates.len());
+
+    // From then on it is a shard like any other.
+    produce(kafka::shared(), &topics, &events(1, 20, 36..=37));
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [700]);
+}
+
+#[test]
+fn a_running_daemon_halts_when_its_input_is_another_one() {
+    let (topics, folder) = published("created-again-meanwhile", 30);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    let before = read(kafka::shared(), &topics, 0);
+    create_again(&topics);
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
+    assert!(
+        read(kafka::shared(), &topics, 0) == before,
+        "something of the new input was published"
+    );
+}
