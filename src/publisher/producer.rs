@@ -10,16 +10,20 @@ use crate::publisher::dead_letter::DeadLetter;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header, Message, OwnedHeaders};
+use rdkafka::message::{Header, Message, OwnedHeaders, ToBytes};
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The most that librdkafka takes for `message.max.bytes`.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
+
+/// Offset of a record that has none, or of which it is not known.
+const OFFSET_UNKNOWN: i64 = -1;
 
 /// Settings that the protocol stands on.
 const PINNED: &[(&str, &str)] = &[
@@ -40,10 +44,16 @@ const PINNED: &[(&str, &str)] = &[
 ];
 
 /// A producer for frames and dead letters, whose deliveries each carry a `T`.
-pub struct Producer<T: Send + Sync + 'static> {
-    client: BaseProducer<Reports<T>>,
-    deliveries: mpsc::Receiver<Delivery<T>>,
-    outstanding: usize,
+///
+/// What is given along stays here, and librdkafka carries its number only: so nothing of it is lost
+/// with a client that does not report any more.
+pub struct Producer<T> {
+    client: BaseProducer<Reports>,
+    reported: mpsc::Receiver<Reported>,
+    /// By the record's number: what was given along, until the delivery is reported.
+    receipts: BTreeMap<usize, T>,
+    /// Number of the last record.
+    records: usize,
 }
 
 /// What became of one frame or dead letter.
@@ -115,40 +125,60 @@ pub trait Produce<T> {
     fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
-impl<T: Send + Sync + 'static> Producer<T> {
+impl<T> Producer<T> {
     /// Starts the producer. It connects by itself, and again whenever it has to.
     pub fn new(options: &Options) -> Result<Producer<T>, ProducerError> {
         let config = config(options);
         check_pinned(&config)?;
-        let (sender, deliveries) = mpsc::channel();
-        let reports = Reports { deliveries: sender, troubled: AtomicBool::new(false) };
+        let (sender, reported) = mpsc::channel();
+        let reports = Reports { reported: sender, troubled: AtomicBool::new(false) };
         let client = config
             .create_with_context(reports)
             .map_err(|error: KafkaError| ProducerError(error.to_string()))?;
-        Ok(Producer { client, deliveries, outstanding: 0 })
+        Ok(Producer { client, reported, receipts: BTreeMap::new(), records: 0 })
     }
 
-    fn count(&mut self, sent: Result<(), SendError>) -> Result<(), SendError> {
-        if sent.is_ok() {
-            self.outstanding += 1;
-        }
-        sent
+    /// The number of the next record.
+    fn next_number(&mut self) -> usize {
+        self.records += 1;
+        self.records
     }
 
-    /// Gives up everything that is not delivered yet: what became of all of it.
-    fn abandon(self) -> Vec<Delivery<T>> {
+    /// Hands a numbered record over.
+    fn hand_over<K: ToBytes + ?Sized>(
+        &mut self,
+        record: BaseRecord<'_, K, [u8], usize>,
+        receipt: T,
+    ) -> Result<(), SendError> {
+        let number = record.delivery_opaque;
+        self.client.send(record).map_err(|(error, _)| refusal(&error))?;
+        self.receipts.insert(number, receipt);
+        Ok(())
+    }
+
+    /// Gives up everything that is not delivered yet: what became of all of it. What is not
+    /// reported in time has failed, and nobody hears what is reported of it later.
+    fn abandon(mut self, wait_max: Duration) -> Vec<Delivery<T>> {
         self.client.purge(PurgeConfig::default().queue().inflight());
-        let mut deliveries = Vec::with_capacity(self.outstanding);
-        let end = Instant::now() + Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
-        while deliveries.len() < self.outstanding && Instant::now() < end {
+        let mut deliveries = Vec::with_capacity(self.receipts.len());
+        let end = Instant::now() + wait_max;
+        while !self.receipts.is_empty() && Instant::now() < end {
             self.client.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
-            deliveries.extend(self.deliveries.try_iter());
+            deliveries.extend(std::iter::from_fn(|| self.next_delivery()));
         }
+        let sentence = "nobody knows whether the record was delivered".to_owned();
+        let failure = Some(Failure { sentence, is_too_large: false });
+        let unreported = std::mem::take(&mut self.receipts).into_values();
+        deliveries.extend(unreported.map(|receipt| Delivery {
+            receipt,
+            offset: OFFSET_UNKNOWN,
+            failure: failure.clone(),
+        }));
         deliveries
     }
 }
 
-impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
+impl<T> Produce<T> for Producer<T> {
     fn send(
         &mut self,
         topic: &str,
@@ -156,12 +186,11 @@ impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
         bytes: &[u8],
         receipt: T,
     ) -> Result<(), SendError> {
-        let record: BaseRecord<'_, (), [u8], Box<T>> =
-            BaseRecord::with_opaque_to(topic, Box::new(receipt))
+        let record: BaseRecord<'_, (), [u8], usize> =
+            BaseRecord::with_opaque_to(topic, self.next_number())
                 .partition(partition)
                 .payload(bytes);
-        let sent = self.client.send(record).map_err(|(error, _)| refusal(&error));
-        self.count(sent)
+        self.hand_over(record, receipt)
     }
 
     fn send_dead_letter(
@@ -176,11 +205,12 @@ impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
             headers = headers.insert(Header { key, value: Some(&value) });
         }
         let key = letter.place(input_topic);
-        let mut record: BaseRecord<'_, str, [u8], Box<T>> =
-            BaseRecord::with_opaque_to(topic, Box::new(receipt)).key(key.as_str()).headers(headers);
+        let mut record: BaseRecord<'_, str, [u8], usize> =
+            BaseRecord::with_opaque_to(topic, self.next_number())
+                .key(key.as_str())
+                .headers(headers);
         record.payload = letter.value.as_deref();
-        let sent = self.client.send(record).map_err(|(error, _)| refusal(&error));
-        self.count(sent)
+        self.hand_over(record, receipt)
     }
 
     fn poll(&self, wait_max: Duration) {
@@ -188,13 +218,13 @@ impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
     }
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
-        let delivery = self.deliveries.try_recv().ok()?;
-        self.outstanding -= 1;
-        Some(delivery)
+        let Reported { number, offset, failure } = self.reported.try_recv().ok()?;
+        let receipt = self.receipts.remove(&number).expect("a record is reported once");
+        Some(Delivery { receipt, offset, failure })
     }
 
     fn outstanding(&self) -> usize {
-        self.outstanding
+        self.receipts.len()
     }
 
     fn fatal_error(&self) -> Option<String> {
@@ -207,35 +237,41 @@ impl<T: Send + Sync + 'static> Produce<T> for Producer<T> {
 
     fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
         let abandoned = std::mem::replace(self, Producer::new(options)?);
-        Ok(abandoned.abandon())
+        Ok(abandoned.abandon(Duration::from_millis(PUBLISHER_FLUSH_MS_MAX)))
     }
 }
 
+/// What became of the record with this number.
+struct Reported {
+    number: usize,
+    offset: i64,
+    failure: Option<Failure>,
+}
+
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
-struct Reports<T> {
-    deliveries: mpsc::Sender<Delivery<T>>,
+struct Reports {
+    reported: mpsc::Sender<Reported>,
     /// An error was reported since somebody asked; it may have been a fatal one.
     troubled: AtomicBool,
 }
 
-impl<T: Send + Sync + 'static> ClientContext for Reports<T> {
+impl ClientContext for Reports {
     fn error(&self, error: KafkaError, reason: &str) {
         self.troubled.store(true, Ordering::Relaxed);
         tracing::debug!(%error, reason, "the Kafka producer reports trouble");
     }
 }
 
-impl<T: Send + Sync + 'static> ProducerContext for Reports<T> {
-    type DeliveryOpaque = Box<T>;
+impl ProducerContext for Reports {
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<T>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
         let (offset, failure) = match result {
             Ok(message) => (message.offset(), None),
             Err((error, message)) => (message.offset(), Some(failure(error))),
         };
-        let delivery = Delivery { receipt: *receipt, offset, failure };
         // The other end is gone only while the producer itself is being dropped.
-        drop(self.deliveries.send(delivery));
+        drop(self.reported.send(Reported { number, offset, failure }));
     }
 }
 
@@ -287,4 +323,45 @@ fn failure(error: &KafkaError) -> Failure {
     let code = error.rdkafka_error_code();
     let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
     Failure { sentence: error.to_string(), is_too_large }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publisher::frame::{Compression, Format};
+
+    /// Nobody listens there, so that nothing is ever delivered.
+    fn options() -> Options {
+        Options {
+            brokers: vec!["127.0.0.1:1".to_owned()],
+            client_id: "test".to_owned(),
+            input_topic: "events".to_owned(),
+            output_topic: "updates".to_owned(),
+            dead_letter_topic: "dead".to_owned(),
+            format: Format::Binary,
+            compression: Compression::None,
+            linger_us_max: 500,
+            frames_per_shard: 5,
+            queue_kbytes_max: 1024,
+            tick_every_ms: 0,
+            carry_players: false,
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_fails_once_whether_it_is_reported_or_not() {
+        for wait_max in [Duration::ZERO, Duration::from_secs(10)] {
+            let mut producer = Producer::new(&options()).expect("a client");
+            for number in 0..100 {
+                producer.send("updates", number % 3, b"a frame", number).expect("there is room");
+            }
+            assert_eq!(producer.outstanding(), 100);
+            let deliveries = producer.abandon(wait_max);
+            assert!(deliveries.iter().all(|delivery| delivery.failure.is_some()));
+            let mut numbers: Vec<i32> =
+                deliveries.iter().map(|delivery| delivery.receipt).collect();
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..100).collect::<Vec<i32>>());
+        }
+    }
 }
