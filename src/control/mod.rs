@@ -138,7 +138,8 @@ pub struct Control {
     shards: Standings,
     /// The question that the group has to answer before fences are written, and for which shards.
     question: Option<(u64, Vec<i32>, Instant)>,
-    poison: Poison,
+    /// How often records took the engine down: loaded when it is known which input they are in.
+    poison: Option<Poison>,
     states: States,
     /// Shards whose replay was not what is published, and which begin anew if that is the remedy.
     diverged: BTreeSet<i32>,
@@ -205,7 +206,6 @@ impl Control {
         ends.status.enter(Phase::Joining);
         let (origin, copies) = (options.origin.clone(), options.copies.clone());
         let states = States::new(ends.snapshots.take(), origin, copies);
-        let poison = Poison::load(options.state_directory.as_deref(), &options.tail.input_topic);
         Control {
             ends,
             options,
@@ -214,7 +214,7 @@ impl Control {
             events: VecDeque::new(),
             shards: Standings::new(),
             question: None,
-            poison,
+            poison: None,
             states,
             diverged: BTreeSet::new(),
             anew: BTreeSet::new(),
@@ -333,6 +333,12 @@ impl Control {
         for partition in partitions {
             self.shards.make_due(*partition, Instant::now());
         }
+    }
+
+    fn poison(&mut self) -> &mut Poison {
+        let Control { poison, options, .. } = self;
+        let directory = options.state_directory.as_deref();
+        poison.get_or_insert_with(|| Poison::load(directory, &options.origin))
     }
 
     /// Ends shards in order: what was decoded is applied, published and acknowledged, or the time

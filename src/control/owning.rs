@@ -49,7 +49,7 @@ impl Control {
             partition,
             rulesets: self.ends.rulebook.rulesets().collect(),
             candidates,
-            poison: self.poison.offsets(partition, PANICS_MAX),
+            poison: self.poison().offsets(partition, PANICS_MAX),
             remedy: match self.anew.contains(&partition) {
                 true => Remedy::BeginAnew,
                 false => Remedy::Refuse,
@@ -263,7 +263,7 @@ impl Control {
     /// The engine could not take a record. It may be able to another time; if it never is, the
     /// record is passed over, by this owner and all that come.
     fn panicked(&mut self, partition: i32, offset: i64) {
-        let times = self.poison.count(partition, offset);
+        let times = self.poison().count(partition, offset);
         if times > PANICS_MAX {
             // It was to be passed over, but what it caused is published already.
             self.forget_ownership(partition);

@@ -4,7 +4,7 @@ use crate::accounts::{self, Follower, read};
 use crate::daemon::Topics;
 use crate::kafka;
 use crate::players::{events, produce};
-use crate::snapshots::{assert_halts, published, settings, start, start_offsets, stop};
+use crate::snapshots::{assert_halts, poison, published, settings, start, start_offsets, stop};
 
 /// Deletes the input and creates it again, with more records than it had before.
 fn create_again(topics: &Topics) {
@@ -17,6 +17,7 @@ fn create_again(topics: &Topics) {
 #[test]
 fn a_snapshot_of_the_input_before_is_no_start_and_genesis_begins_with_the_new_input() {
     let (topics, folder) = published("created-again", 30);
+    poison(&topics, folder.path(), 450);
     create_again(&topics);
     assert_halts(&topics, &settings(folder.path()), "its offsets mean other records now");
 
@@ -24,6 +25,8 @@ fn a_snapshot_of_the_input_before_is_no_start_and_genesis_begins_with_the_new_in
     let mut follower = Follower::new(kafka::shared(), &topics);
     let mut huntd = start(&topics, &settings(folder.path()), &["--genesis"]);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    // The record that is at the offset of a poisonous one now is an event like any other.
+    assert_eq!(huntd.metric("huntd_records_rejected_total"), 0);
     assert_eq!(start_offsets(&stop(huntd)), [0]);
     let after = read(kafka::shared(), &topics, 0);
     assert_eq!(after.updates[..before.updates.len()], before.updates);

@@ -6,7 +6,8 @@ use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::players::{Load, events, produce};
 use crate::restarts::wait_for_more;
-use std::path::Path;
+use huntd::recovery::snapshot::Header;
+use std::path::{Path, PathBuf};
 
 /// Settings for a daemon that keeps snapshots in a folder, many of them.
 pub fn settings(folder: &Path) -> Vec<(&'static str, String)> {
@@ -160,13 +161,24 @@ fn a_new_output_is_filled_from_the_start_of_the_input() {
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
+/// As the panics of three starts with the record at this offset would have left it.
+pub fn poison(topics: &Topics, folder: &Path, offset: i64) {
+    let files = std::fs::read_dir(folder).expect("the folder is there");
+    let mut paths = files.map(|file| file.expect("a name").path());
+    let is_snapshot = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
+    let snapshot = paths.find(is_snapshot).expect("a snapshot was stored");
+    let header = Header::decode(&std::fs::read(snapshot).expect("it is there")).expect("whole");
+    let id = u128::from_be_bytes(header.origin.input_id());
+    assert_ne!(id, 0, "a snapshot says which topic it is about");
+    let line = format!("{}/{id:032x} 0 {offset} 3\n", topics.input);
+    std::fs::write(folder.join("poison"), line).expect("the folder is writable");
+}
+
 #[test]
 fn a_record_that_failed_too_often_is_passed_over_by_every_owner_and_becomes_a_dead_letter() {
     let (topics, folder) = published("poison", 20);
     produce(kafka::shared(), &topics, &events(1, 20, 21..=30));
-    // As the panics of three starts would have left it.
-    let line = format!("{} 0 450 3\n", topics.input);
-    std::fs::write(folder.path().join("poison"), line).expect("the folder is writable");
+    poison(&topics, folder.path(), 450);
     let mut follower = Follower::new(kafka::shared(), &topics);
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);

@@ -15,7 +15,7 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::limits::STALL_LOOK_MS;
 use huntd::recovery::poison::Poison;
 use huntd::recovery::refusal::Refusal;
-use huntd::recovery::snapshot::Header;
+use huntd::recovery::snapshot::{Header, Origin};
 use std::collections::BTreeMap;
 
 /// Hosts, and daemons at once.
@@ -76,7 +76,7 @@ impl Sim {
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
             disk: HostDisk::new(Chance::new(chance.next())),
-            poison: Poison::load(None, crate::answers::TOPIC),
+            poison: Poison::load(None, &Origin::default()),
             node: None,
             start_at: chance.between(0, 300_000),
             stop_at: None,
