@@ -1,8 +1,12 @@
 //! Copies of snapshots in a compacted topic, for a daemon on another host.
 //!
 //! A copy is a snapshot's blocks, some to a record, and then its manifest: the header, and where
-//! the first record lies. Only a manifest makes a copy, so one that was not finished is none. The
-//! records of the copy before are let go when the new manifest is acknowledged.
+//! the first record lies. Only a manifest makes a copy, so one that was not finished is none.
+//!
+//! When the new manifest is acknowledged, all other records of the shard are let go: those of the
+//! copy before, and those of copies that were not finished. Whoever has not written them itself has
+//! met them where it looked for the newest manifest. That is a stretch of bounded length, and what
+//! is left before it is what compaction keeps of daemons that died while they let go.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -18,7 +22,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -75,8 +79,8 @@ pub struct Copies {
     consumer: BaseConsumer,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
-    /// By partition: id and records of the copy that is there.
-    present: BTreeMap<i32, (u64, u32)>,
+    /// By partition: keys of all records of copies that are there, as far as is known.
+    present: BTreeMap<i32, BTreeSet<String>>,
 }
 
 impl Copies {
@@ -100,10 +104,13 @@ impl Copies {
     ) -> Result<(), CopyError> {
         let partition = header.partition;
         if !self.present.contains_key(&partition) {
-            let before = self.newest(partition, watch)?;
-            let before = before.map_or((0, 0), |copy| (copy.header.id(), records(&copy.header)));
-            self.present.insert(partition, before);
+            let (_, present) = self.look(partition, watch)?;
+            self.present.insert(partition, present);
         }
+        let keys = record_keys(header);
+        let present = self.present.get_mut(&partition).expect("it was looked up above");
+        let old: Vec<String> = present.difference(&keys).cloned().collect();
+        present.extend(keys);
         let mut first_offset = None;
         let mut value = Vec::with_capacity(COPY_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES);
         for record in 0..records(header) {
@@ -124,17 +131,12 @@ impl Copies {
         manifest.extend(header.encode());
         self.append(partition, &partition.to_string(), Some(&manifest))?;
         self.wait(1, watch)?;
-        let (id, count) = self
-            .present
-            .insert(partition, (header.id(), records(header)))
-            .expect("it was looked up above");
-        if id == header.id() {
-            return Ok(());
+        for key in &old {
+            self.append(partition, key, None)?;
         }
-        for record in 0..count {
-            self.append(partition, &record_key(partition, id, record), None)?;
-        }
-        self.wait(count as usize, watch).map(drop)
+        self.wait(old.len(), watch)?;
+        self.present.insert(partition, record_keys(header));
+        Ok(())
     }
 
     /// Appends one record; without a value it lets go the one before of this key.
@@ -186,6 +188,15 @@ impl Copies {
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Copy>, CopyError> {
+        Ok(self.look(partition, watch)?.0)
+    }
+
+    /// The same, and the keys of all records of copies that were met on the way, or belong to it.
+    fn look(
+        &self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(Option<Copy>, BTreeSet<String>), CopyError> {
         let topic = &self.options.topic;
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let watermarks = self.consumer.fetch_watermarks(topic, partition, wait);
@@ -194,17 +205,23 @@ impl Copies {
         let mut back = COPY_LOOK_BACK_RECORDS;
         loop {
             let from = start.max(end - back);
-            let mut newest = None;
+            let (mut newest, mut present) = (None, BTreeSet::new());
             self.read(partition, from, end, watch, &mut |message| {
-                if message.key() == Some(partition.to_string().as_bytes()) {
+                let key = String::from_utf8_lossy(message.key().unwrap_or_default());
+                if key == partition.to_string() {
                     let copy = message.payload().and_then(|value| manifest(value, partition));
                     let ours = |copy: &Copy| copy.header.origin.names_same(&self.options.origin);
                     newest = copy.filter(ours).or(newest.take());
+                } else if message.payload().is_some() {
+                    present.insert(key.into_owned());
+                } else {
+                    present.remove(key.as_ref());
                 }
                 ControlFlow::Continue(())
             })?;
             if newest.is_some() || from == start {
-                return Ok(newest);
+                present.extend(newest.iter().flat_map(|copy: &Copy| record_keys(&copy.header)));
+                return Ok((newest, present));
             }
             back *= 4;
         }
@@ -304,6 +321,12 @@ fn records(header: &Header) -> u32 {
 fn blocks_of(header: &Header, record: u32) -> std::ops::Range<u32> {
     let first = record * COPY_BLOCKS_PER_RECORD as u32;
     first..header.blocks().min(first + COPY_BLOCKS_PER_RECORD as u32)
+}
+
+/// The keys of all records of a snapshot's copy.
+fn record_keys(header: &Header) -> BTreeSet<String> {
+    let key = |record| record_key(header.partition, header.id(), record);
+    (0..records(header)).map(key).collect()
 }
 
 fn record_key(partition: i32, id: u64, record: u32) -> String {
