@@ -51,9 +51,18 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
+        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
+        Daemon::start_counting(config, rulebook, metrics)
+    }
+
+    /// The same, with these counters.
+    pub fn start_counting(
+        config: Config,
+        rulebook: Rulebook,
+        metrics: Metrics,
+    ) -> Result<Daemon, Failure> {
         let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
         cpu::restrict_process(&plan)?;
-        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
         let observed = Observed {
             metrics: Arc::new(metrics),
             progress: Arc::new(Progress::new()),
