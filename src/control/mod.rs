@@ -6,6 +6,7 @@
 
 mod acquiring;
 mod owning;
+mod resolving;
 mod restoring;
 pub mod standing;
 mod states;
@@ -34,10 +35,10 @@ use crate::service::log::Repeated;
 use crate::service::status::{Phase, Status};
 use crate::world::{Command, Notice};
 use acquiring::Acquiring;
+use resolving::Resolving;
 use standing::{Standing, Standings};
 use states::States;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -133,6 +134,7 @@ pub struct Control {
     options: Options,
     membership: Membership,
     acquiring: Acquiring,
+    resolving: Resolving,
     /// What the group said while something else was being done.
     events: VecDeque<MembershipEvent>,
     shards: Standings,
@@ -211,6 +213,7 @@ impl Control {
             options,
             membership,
             acquiring: Acquiring::new(tail),
+            resolving: Resolving::new(),
             events: VecDeque::new(),
             shards: Standings::new(),
             question: None,
@@ -406,18 +409,15 @@ impl Control {
         while let Some(report) = self.ends.reports.try_receive() {
             match report {
                 Report::Trouble(sentence) => self.warn(&sentence),
-                Report::Resolve { host, port } => {
-                    let found = (host.as_str(), port).to_socket_addrs();
-                    // Brokers that listen on both are rarer than hosts that resolve to both.
-                    let address =
-                        found.ok().and_then(|found| found.min_by_key(SocketAddr::is_ipv6));
-                    if address.is_none() {
-                        self.warn(&format!("the broker name {host} cannot be resolved"));
-                    }
-                    // Without room the fetch path asks again.
-                    let _full = self.ends.resolved.try_send(Resolved { host, port, address });
-                }
+                Report::Resolve { host, port } => self.resolving.begin(host, port),
             }
+        }
+        while let Some(resolved) = self.resolving.next() {
+            if resolved.address.is_none() {
+                self.warn(&format!("the broker name {} cannot be resolved", resolved.host));
+            }
+            // Without room the fetch path asks again.
+            let _full = self.ends.resolved.try_send(resolved);
         }
     }
 
