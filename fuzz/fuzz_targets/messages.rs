@@ -2,7 +2,6 @@
 
 #![no_main]
 
-use huntd::consumer::log_offsets::{parse_list_offsets, parse_offset_for_leader_epoch};
 use huntd::consumer::message::{parse_api_versions, parse_metadata};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,7 +9,5 @@ fuzz_target!(|input: &[u8]| {
     for version in 0..=12 {
         let _ = parse_api_versions(input, version.min(3), 0);
         let _ = parse_metadata(input, version.max(1), 0, "t");
-        let _ = parse_list_offsets(input, version.clamp(1, 6), 0);
-        let _ = parse_offset_for_leader_epoch(input, version.clamp(2, 4), 0);
     }
 });

@@ -107,18 +107,10 @@ const FETCH: Api = Api {
     version_min: fetch::VERSION_MIN,
     version_max: fetch::VERSION_MAX,
 };
-pub(super) const LIST_OFFSETS: Api =
-    Api { key: ApiKey::ListOffsets, name: "ListOffsets", version_min: 1, version_max: 6 };
 const METADATA: Api =
     Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
 const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
-pub(super) const OFFSET_FOR_LEADER_EPOCH: Api = Api {
-    key: ApiKey::OffsetForLeaderEpoch,
-    name: "OffsetForLeaderEpoch",
-    version_min: 2,
-    version_max: 4,
-};
 
 /// The version to ask for [`api_versions_request`] with first.
 pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
@@ -128,12 +120,8 @@ pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
 pub struct Versions {
     /// Of Fetch.
     pub fetch: i16,
-    /// Of ListOffsets.
-    pub list_offsets: i16,
     /// Of Metadata.
     pub metadata: i16,
-    /// Of OffsetForLeaderEpoch; a broker before Kafka 2.1 has none that is spoken.
-    pub offset_for_leader_epoch: Option<i16>,
 }
 
 /// The versions of one request that a broker speaks.
@@ -152,9 +140,7 @@ impl Versions {
     pub fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
-            list_offsets: choose_version(&LIST_OFFSETS, ranges)?,
             metadata: choose_version(&METADATA, ranges)?,
-            offset_for_leader_epoch: choose_version(&OFFSET_FOR_LEADER_EPOCH, ranges).ok(),
         })
     }
 }

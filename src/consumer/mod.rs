@@ -19,8 +19,6 @@ pub mod aborted;
 
 pub mod message;
 
-pub mod log_offsets;
-
 pub mod metadata;
 
 pub mod error_code;

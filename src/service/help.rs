@@ -34,7 +34,8 @@ Examples:
 /// `huntd load --help`.
 pub const LOAD: &str = "\
 Produce player events to a topic: made-up ones, or a recorded match. With --rate the load is open \
-loop: events are due at their times, however slow the broker is.
+loop: events are due at their times, however slow the broker is. Players count their events from 1 \
+on, so a second load into one topic is mostly no-ops, as a producer's repeats are.
 
 Examples:
   huntd load --topic hunt-events --events 4000000

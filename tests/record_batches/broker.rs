@@ -8,10 +8,6 @@ use huntd::consumer::aborted::{AbortedTransaction, AbortedTransactions};
 use huntd::consumer::codec::Decompressor;
 use huntd::consumer::error_code::ErrorCode;
 use huntd::consumer::fetch::{self, FetchPartition, FetchRequest};
-use huntd::consumer::log_offsets::{
-    EpochQuestion, ListedOffset, LogEnd, list_offsets_request, offset_for_leader_epoch_request,
-    parse_list_offsets, parse_offset_for_leader_epoch,
-};
 use huntd::consumer::message::{
     API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
     api_versions_request, frame_length, metadata_request, parse_api_versions, parse_metadata,
@@ -40,8 +36,7 @@ impl Connection {
     pub(crate) fn open(address: &str) -> (Connection, i16) {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let versions =
-            Versions { fetch: 0, list_offsets: 0, metadata: 0, offset_for_leader_epoch: None };
+        let versions = Versions { fetch: 0, metadata: 0 };
         let mut connection = Connection { stream, correlation_id: 0, versions };
         let mut version = API_VERSIONS_VERSION_MAX;
         loop {
@@ -77,31 +72,6 @@ impl Connection {
     pub(crate) fn metadata(&mut self, version: i16, topic: &str) -> Metadata {
         let (id, bytes) = self.ask(version, |envelope, out| metadata_request(envelope, topic, out));
         parse_metadata(&bytes, version, id, topic).unwrap()
-    }
-
-    pub(crate) fn list_offset(&mut self, topic: &str, partition: i32, end: LogEnd) -> i64 {
-        let version = self.versions.list_offsets;
-        let (id, bytes) = self.ask(version, |envelope, out| {
-            list_offsets_request(envelope, topic, &[(partition, -1)], end, false, out);
-        });
-        let listed = parse_list_offsets(&bytes, version, id).unwrap();
-        let [ListedOffset { partition: answered, error, offset }] = listed[..] else {
-            panic!("one partition was asked for: {listed:?}");
-        };
-        assert_eq!((answered, error), (partition, ErrorCode::NONE));
-        offset
-    }
-
-    /// The end offset of a leader epoch.
-    pub(crate) fn epoch_end(&mut self, topic: &str, partition: i32, leader_epoch: i32) -> i64 {
-        let version = self.versions.offset_for_leader_epoch.unwrap();
-        let question = EpochQuestion { partition, current_leader_epoch: -1, leader_epoch };
-        let (id, bytes) = self.ask(version, |envelope, out| {
-            offset_for_leader_epoch_request(envelope, topic, &[question], out);
-        });
-        let answers = parse_offset_for_leader_epoch(&bytes, version, id).unwrap();
-        assert_eq!((answers.len(), answers[0].error), (1, ErrorCode::NONE));
-        answers[0].end.end_offset
     }
 
     /// One Fetch of one partition; gives its error and its record batches as they came.

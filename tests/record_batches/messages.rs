@@ -2,27 +2,21 @@
 
 use bytes::Bytes;
 use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::fetch::EpochEnd;
-use huntd::consumer::log_offsets::{
-    EpochAnswer, EpochQuestion, ListedOffset, LogEnd, list_offsets_request,
-    offset_for_leader_epoch_request, parse_list_offsets, parse_offset_for_leader_epoch,
-};
 use huntd::consumer::message::{
     ApiRange, ApiVersionsAnswer, Broker, Envelope, MessageError, Metadata, PartitionLeader,
     Versions, api_versions_request, frame_length, metadata_request, parse_api_versions,
     parse_metadata,
 };
 use huntd::consumer::wire::{Reader, Writer};
-use kafka_protocol::messages::{
-    ApiVersionsResponse, ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse,
-};
+use kafka_protocol::messages::{ApiVersionsResponse, MetadataResponse};
 use kafka_protocol::protocol::Decodable;
 use proptest::prelude::*;
 
 const ID: i32 = 77;
 
-/// What a modern broker speaks: ApiVersions, Fetch, ListOffsets, Metadata, OffsetForLeaderEpoch.
-const RANGES: [(i16, i16, i16); 5] = [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13), (23, 2, 4)];
+/// What a modern broker speaks, ListOffsets too, which huntd never sends: ApiVersions, Fetch,
+/// ListOffsets, Metadata.
+const RANGES: [(i16, i16, i16); 4] = [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13)];
 
 fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> Vec<u8> {
     let flexible = version >= 3;
@@ -99,47 +93,6 @@ fn metadata_answer(version: i16) -> Vec<u8> {
     out
 }
 
-/// Both answers name a topic with two partitions; only the fields of a partition differ.
-fn offsets_answer(version: i16, flexible: bool, throttled: bool, epochs: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
-    writer.i32(ID);
-    writer.no_tagged_fields(flexible);
-    if throttled {
-        writer.i32(0);
-    }
-    writer.array(1, flexible);
-    writer.string("zones", flexible);
-    writer.array(2, flexible);
-    for (partition, error, offset) in [(0, 0, 500), (1, 74, -1)] {
-        if epochs {
-            writer.i16(error);
-            writer.i32(partition);
-            writer.i32(8);
-        } else {
-            writer.i32(partition);
-            writer.i16(error);
-            writer.i64(-1);
-        }
-        writer.i64(offset);
-        if !epochs && version >= 4 {
-            writer.i32(8);
-        }
-        writer.no_tagged_fields(flexible);
-    }
-    writer.no_tagged_fields(flexible);
-    writer.no_tagged_fields(flexible);
-    out
-}
-
-fn list_offsets_answer(version: i16) -> Vec<u8> {
-    offsets_answer(version, version >= 6, version >= 2, false)
-}
-
-fn leader_epoch_answer(version: i16) -> Vec<u8> {
-    offsets_answer(version, version >= 4, true, true)
-}
-
 /// Decodes what follows the header with the other implementation and checks that it takes all.
 fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T {
     let mut rest = Bytes::copy_from_slice(&bytes[if flexible_header { 5 } else { 4 }..]);
@@ -150,8 +103,7 @@ fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T 
 
 #[test]
 fn the_newest_common_versions_are_chosen() {
-    let chosen =
-        Versions { fetch: 12, list_offsets: 6, metadata: 12, offset_for_leader_epoch: Some(4) };
+    let chosen = Versions { fetch: 12, metadata: 12 };
     for version in 0..=3 {
         let bytes = api_versions_answer(version, 0, &RANGES);
         let answer = parse_api_versions(&bytes, version, ID).unwrap();
@@ -175,7 +127,7 @@ fn ranges_without_a_common_version_are_refused() {
     let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
     let others = [range(2, 1, 1), range(3, 1, 1)];
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
-    let old = Versions { fetch: 4, list_offsets: 1, metadata: 1, offset_for_leader_epoch: None };
+    let old = Versions { fetch: 4, metadata: 1 };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
     for fetch in [&[range(1, 0, 3)][..], &[range(1, 13, 17)], &[]] {
         let error = choose(fetch).unwrap_err();
@@ -217,32 +169,7 @@ fn metadata_is_read_in_every_version() {
 }
 
 #[test]
-fn the_ends_of_logs_and_epochs_are_read_in_every_version() {
-    let fenced = ErrorCode::FENCED_LEADER_EPOCH;
-    for version in 1..=6 {
-        let bytes = list_offsets_answer(version);
-        let expected = vec![
-            ListedOffset { partition: 0, error: ErrorCode::NONE, offset: 500 },
-            ListedOffset { partition: 1, error: fenced, offset: -1 },
-        ];
-        assert_eq!(parse_list_offsets(&bytes, version, ID), Ok(expected));
-        let _: ListOffsetsResponse = oracle(&bytes, version, version >= 6);
-    }
-    for version in 2..=4 {
-        let bytes = leader_epoch_answer(version);
-        let end = |end_offset| EpochEnd { leader_epoch: 8, end_offset };
-        let expected = vec![
-            EpochAnswer { partition: 0, error: ErrorCode::NONE, end: end(500) },
-            EpochAnswer { partition: 1, error: fenced, end: end(-1) },
-        ];
-        assert_eq!(parse_offset_for_leader_epoch(&bytes, version, ID), Ok(expected));
-        let _: OffsetForLeaderEpochResponse = oracle(&bytes, version, version >= 4);
-    }
-}
-
-#[test]
 fn requests_can_be_encoded_in_every_version() {
-    let question = EpochQuestion { partition: 1, current_leader_epoch: 3, leader_epoch: 2 };
     let envelope = |version| Envelope { version, correlation_id: ID, client_id: "huntd" };
     let mut requests: Vec<(i16, i16, Vec<u8>)> = Vec::new();
     let mut add = |api_key, version, encode: &dyn Fn(&mut Vec<u8>)| {
@@ -255,18 +182,6 @@ fn requests_can_be_encoded_in_every_version() {
     }
     for version in 1..=12 {
         add(3, version, &|out| metadata_request(envelope(version), "zones", out));
-    }
-    for version in 1..=6 {
-        let partitions = [(0, 4), (1, -1)];
-        add(2, version, &|out| {
-            let envelope = envelope(version);
-            list_offsets_request(envelope, "zones", &partitions, LogEnd::Earliest, true, out);
-        });
-    }
-    for version in 2..=4 {
-        add(23, version, &|out| {
-            offset_for_leader_epoch_request(envelope(version), "zones", &[question], out);
-        });
     }
     for (api_key, version, bytes) in requests {
         assert_eq!(frame_length(&bytes, 1000), Ok(Some(bytes.len() - 4)));
@@ -294,29 +209,18 @@ fn parse_all(bytes: &[u8]) -> bool {
     for version in 1..=12 {
         accepted |= parse_metadata(bytes, version, ID, "zones").is_ok();
     }
-    for version in 1..=6 {
-        accepted |= parse_list_offsets(bytes, version, ID).is_ok();
-    }
-    for version in 2..=4 {
-        accepted |= parse_offset_for_leader_epoch(bytes, version, ID).is_ok();
-    }
     accepted
 }
 
 #[test]
 fn an_answer_cut_anywhere_is_refused() {
-    let answers = [metadata_answer(12), list_offsets_answer(6), leader_epoch_answer(4)];
-    for bytes in answers.iter().chain([&api_versions_answer(3, 0, &RANGES)]) {
-        assert!(parse_all(bytes));
+    let (metadata, versions) = (metadata_answer(12), api_versions_answer(3, 0, &RANGES));
+    assert!(parse_all(&metadata) && parse_all(&versions));
+    for cut in 0..metadata.len() {
+        assert!(parse_metadata(&metadata[..cut], 12, ID, "zones").is_err());
     }
-    for cut in 0..answers[0].len() {
-        assert!(parse_metadata(&answers[0][..cut], 12, ID, "zones").is_err());
-    }
-    for cut in 0..answers[1].len() {
-        assert!(parse_list_offsets(&answers[1][..cut], 6, ID).is_err());
-    }
-    for cut in 0..answers[2].len() {
-        assert!(parse_offset_for_leader_epoch(&answers[2][..cut], 4, ID).is_err());
+    for cut in 0..versions.len() {
+        assert!(parse_api_versions(&versions[..cut], 3, ID).is_err());
     }
 }
 
@@ -336,8 +240,6 @@ proptest! {
             api_versions_answer(3, 0, &RANGES),
             metadata_answer(12),
             metadata_answer(1),
-            list_offsets_answer(6),
-            leader_epoch_answer(4),
         ]),
         place in any::<prop::sample::Index>(),
         byte in any::<u8>(),

@@ -1,4 +1,4 @@
-//! What a broker answers, byte by byte: ApiVersions, Metadata, ListOffsets and Fetch, each in the
+//! What a broker answers, byte by byte: ApiVersions, Metadata and Fetch, each in the
 //! version that it was asked in.
 
 use crate::broker::{BROKERS, Broker, InputLog};
@@ -48,7 +48,6 @@ impl Broker {
         let request = Request { version, correlation_id, reader };
         match key {
             1 => self.answer_fetch(chance, node_id, request, is_late),
-            2 => Answer::Bytes(self.answer_list_offsets(request)),
             3 => Answer::Bytes(self.answer_metadata(&request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
             other => panic!("nobody asks for API {other}"),
@@ -58,7 +57,6 @@ impl Broker {
     fn answer_api_versions(&self, request: &Request<'_>) -> Vec<u8> {
         let ranges = [
             (1, 0, self.fetch_version),
-            (2, 0, 6),
             (3, 0, self.metadata_version),
             (18, 0, self.api_versions_version),
         ];
@@ -108,49 +106,6 @@ impl Broker {
                 writer.i32(0);
             }
             writer.no_tagged_fields(flexible);
-        })
-    }
-
-    fn answer_list_offsets(&self, request: Request<'_>) -> Vec<u8> {
-        let Request { version, correlation_id, mut reader } = request;
-        let flexible = version >= 6;
-        let mut read = || -> Result<(i32, i64), WireError> {
-            if flexible {
-                reader.skip_tagged_fields()?;
-            }
-            let _replica = reader.i32()?;
-            if version >= 2 {
-                let _isolation = reader.i8()?;
-            }
-            assert_eq!(reader.array(flexible)?, 1);
-            assert_eq!(reader.string(flexible)?, TOPIC);
-            assert_eq!(reader.array(flexible)?, 1);
-            let partition = reader.i32()?;
-            if version >= 4 {
-                let _leader_epoch = reader.i32()?;
-            }
-            Ok((partition, reader.i64()?))
-        };
-        let (partition, timestamp) = read().expect("huntd sends whole requests");
-        let log = &self.inputs[partition as usize];
-        frame(|writer| {
-            writer.i32(correlation_id);
-            writer.no_tagged_fields(flexible);
-            if version >= 2 {
-                writer.i32(0);
-            }
-            writer.array(1, flexible);
-            writer.string(TOPIC, flexible);
-            writer.array(1, flexible);
-            writer.i32(partition);
-            writer.i16(0);
-            writer.i64(-1);
-            writer.i64(if timestamp == -2 { log.start } else { log.end });
-            if version >= 4 {
-                writer.i32(log.epoch);
-            }
-            // The ends of the partition, of the topic, and of the answer.
-            (0..3).for_each(|_| writer.no_tagged_fields(flexible));
         })
     }
 

@@ -7,7 +7,6 @@ use crate::disk::HostDisk;
 use crate::group::Group;
 use crate::line::{Late, Line};
 use crate::mutation::Mutation;
-use huntd::consumer::log_offsets::{LogEnd, list_offsets_request, parse_list_offsets};
 use huntd::consumer::message::Envelope;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
@@ -49,24 +48,16 @@ impl Surroundings<'_> {
         }
     }
 
-    /// Where a partition's logs begin and end. The input's are asked for as a client would.
-    pub(crate) fn bounds(&mut self, partition: i32) -> Bounds {
-        let version = self.chance.between(1, 6) as i16;
-        let input_start = self.list_offset(partition, LogEnd::Earliest, version);
-        let input_end = self.list_offset(partition, LogEnd::Latest, version);
+    /// Where a partition's logs begin and end.
+    pub(crate) fn bounds(&self, partition: i32) -> Bounds {
+        let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
-        Bounds { input_start, input_end, output_start: output.start, output_end: output.end() }
-    }
-
-    fn list_offset(&mut self, partition: i32, end: LogEnd, version: i16) -> i64 {
-        let (correlation_id, mut request) = (5, Vec::new());
-        let envelope = Envelope { version, correlation_id, client_id: "huntd" };
-        list_offsets_request(envelope, TOPIC, &[(partition, -1)], end, true, &mut request);
-        let Answer::Bytes(answer) = self.broker.answer(self.chance, 1, &request[4..], true) else {
-            unreachable!("only a Fetch is held back");
-        };
-        let listed = parse_list_offsets(&answer[4..], version, correlation_id);
-        listed.expect("nothing happens to these bytes")[0].offset
+        Bounds {
+            input_start: input.start,
+            input_end: input.end,
+            output_start: output.start,
+            output_end: output.end(),
+        }
     }
 
     /// The snapshots of this host, newest first.
