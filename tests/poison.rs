@@ -6,6 +6,7 @@ mod mock;
 use huntd::decoder::{Decoder, Origin};
 use huntd::engine::Shard;
 use huntd::engine::refusal::Refusal;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::limits::PANICS_MAX;
 use huntd::metrics::{Counter, Metrics};
@@ -18,7 +19,6 @@ use huntd::service::rules::built_in;
 use mock::{Cluster, append_all, header, read_partition, wait_for};
 use rdkafka::message::Message;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Offset of the record that nobody can apply.
 const POISON: i64 = 5;
@@ -66,7 +66,7 @@ fn run(daemon: Daemon, end: i64, seen: impl Fn(&Daemon) -> bool) {
 
 /// The digest after all events but the one that is passed over.
 fn digest(cluster: &Cluster) -> u64 {
-    let (mut shard, mut decoder) = (Shard::new(0, Arc::new(built_in())), Decoder::new());
+    let (mut shard, mut decoder) = (Shard::new(0, &Rulebook::of(built_in())), Decoder::new());
     for record in read_partition(cluster, "events", 0) {
         let offset = record.offset();
         let time_ms = record.timestamp().to_millis().expect("records have times");
@@ -99,10 +99,10 @@ fn a_record_that_takes_the_engine_down_thrice_is_passed_over_by_this_daemon_and_
     }));
     let cluster = mock::cluster(&[("events", 1), ("updates", 1), ("dead", 1)]);
     let folders = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
-    let rules = Arc::new(built_in());
+    let rulebook = Rulebook::of(built_in());
     append_events(&cluster, 0..20);
     let config_here = config(&cluster, folders[0].path());
-    let daemon = Daemon::start_counting(config_here, rules.clone(), narrow_metrics());
+    let daemon = Daemon::start_counting(config_here, rulebook.clone(), narrow_metrics());
     let daemon = daemon.expect("the daemon starts");
     let progress = daemon.observed.progress.clone();
     run(daemon, 20, |_| letters(&cluster) > 0);
@@ -114,7 +114,7 @@ fn a_record_that_takes_the_engine_down_thrice_is_passed_over_by_this_daemon_and_
     // Another host, whose engine would take the record, knows from the output not to.
     append_events(&cluster, 20..30);
     let config_there = config(&cluster, folders[1].path());
-    let daemon = Daemon::start(config_there, rules).expect("the daemon starts");
+    let daemon = Daemon::start(config_there, rulebook).expect("the daemon starts");
     let (progress, metrics) = (daemon.observed.progress.clone(), daemon.observed.metrics.clone());
     let letters_before = letters(&cluster);
     run(daemon, 30, |_| letters(&cluster) > letters_before);

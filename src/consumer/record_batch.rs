@@ -264,6 +264,12 @@ impl<'a> Batches<'a> {
         let Some(header) = BatchHeader::read(self.rest, self.batch_bytes_max)? else {
             return Ok(None);
         };
+        // Also of what will be passed over: where it ends and whose it is stands in its header.
+        let found = crc32c::crc32c(&self.rest[CRC_START..header.bytes]);
+        if found != header.crc {
+            let reason = BatchReason::Crc { stated: header.crc, found };
+            return Err(BatchError { offset: header.base_offset, reason });
+        }
         follow(&mut self.previous, &header)?;
         let (bytes, rest) = std::mem::take(&mut self.rest).split_at_mut(header.bytes);
         self.rest = rest;
@@ -283,7 +289,7 @@ impl<'a> Iterator for Batches<'a> {
     }
 }
 
-/// One whole batch, not yet checked beyond its header.
+/// One whole batch whose checksum holds, not yet checked beyond its header.
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// The header.
@@ -292,7 +298,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The batch that begins at the start of `bytes`; `None` if it is cut off.
+    /// The batch that begins at the start of `bytes`, checked; `None` if it is cut off.
     pub fn read(
         bytes: &'a mut [u8],
         batch_bytes_max: usize,
@@ -300,7 +306,7 @@ impl<'a> Batch<'a> {
         Batches::new(bytes, batch_bytes_max).take_batch()
     }
 
-    /// Checks the batch and opens its records, those below `offset_min` left out. Uncompressed
+    /// Opens the batch's records, those below `offset_min` left out. Uncompressed
     /// records are read in place, others in the decompressor's buffer.
     pub fn open<'r>(
         self,
@@ -312,10 +318,6 @@ impl<'a> Batch<'a> {
     {
         let header = self.header;
         let wrong = |reason| BatchError { offset: header.base_offset, reason };
-        let found = crc32c::crc32c(&self.bytes[CRC_START..]);
-        if found != header.crc {
-            return Err(wrong(BatchReason::Crc { stated: header.crc, found }));
-        }
         let codec = Codec::from_attributes(header.attributes)
             .ok_or(wrong(BatchReason::UnknownCodec(header.attributes)))?;
         let stored = &mut self.bytes[HEADER_BYTES..];

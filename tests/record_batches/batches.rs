@@ -300,3 +300,14 @@ fn a_wrong_checksum_is_refused() {
     let sealed = read_batch(&mut bytes, 0).map_err(|error| error.reason);
     assert!(!matches!(sealed, Err(BatchReason::Crc { .. })), "the checksum is over what is there");
 }
+
+#[test]
+fn a_header_is_not_believed_before_the_checksum_holds() {
+    // Where a batch ends and whose it is decide whether its records are passed over unread.
+    for (place, what) in [(26, "last offset delta"), (22, "attributes"), (50, "producer id")] {
+        let mut bytes = BatchPlan::new(&records(9, 3)).build();
+        bytes[place] ^= 0x10;
+        let error = Batch::read(&mut bytes, BATCH_BYTES_MAX).unwrap_err();
+        assert!(matches!(error.reason, BatchReason::Crc { .. }), "{what}: {error}");
+    }
+}

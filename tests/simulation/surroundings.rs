@@ -1,13 +1,12 @@
 //! What a daemon's threads find around them, for one turn.
 
-use crate::answers::{Answer, TOPIC};
+use crate::answers::TOPIC;
 use crate::broker::Broker;
 use crate::chance::Chance;
 use crate::disk::HostDisk;
 use crate::group::Group;
 use crate::line::{Late, Line};
 use crate::mutation::Mutation;
-use huntd::consumer::message::Envelope;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::recovery::acquire::{Bounds, Candidate};
