@@ -216,7 +216,7 @@ fn begin_append(around: &mut Surroundings<'_>, partition: i32, header: &FrameHea
     let mut bytes = Vec::new();
     encode(Format::Binary, header, &[], &mut bytes);
     let mut lands_at = around.now + around.chance.delay_us();
-    if around.chance.one_in(10) {
+    if around.chance.one_in(2) {
         lands_at += around.chance.between(0, 300_000);
     }
     let fails = around.chance.strikes_of(Fault::FenceFails, 5);

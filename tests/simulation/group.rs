@@ -24,11 +24,14 @@ pub(crate) struct Group {
     is_unsettled: bool,
 }
 
+/// Heartbeats of a member within its session.
+const HEARTBEATS: u64 = 3;
+
 struct Member {
     host: usize,
     heard_at: u64,
-    /// Expelled, and not told yet.
-    is_expelled: bool,
+    /// Expelled; its next heartbeat, at this time, will tell it.
+    expelled_until: Option<u64>,
     /// What it believes to have.
     has: Vec<i32>,
     /// Revoked, and not answered.
@@ -61,11 +64,7 @@ impl Group {
         let member = self.members.entry(node).or_insert_with(|| Member::new(host, now));
         member.heard_at = now;
         self.is_unsettled |= is_new;
-        if member.is_expelled && !chance.one_in(4) {
-            // It does not know yet that the others have gone on without it.
-            return member.next_event(now);
-        }
-        if member.is_expelled {
+        if member.expelled_until.is_some_and(|heartbeat_at| heartbeat_at <= now) {
             let lost = std::mem::take(&mut member.has);
             *member = Member::new(host, now);
             self.is_unsettled = true;
@@ -99,7 +98,8 @@ impl Group {
 
     /// Whether a commit of this member would be taken.
     pub(crate) fn counts_in(&self, node: u64, partition: i32) -> bool {
-        let is_member = self.members.get(&node).is_some_and(|member| !member.is_expelled);
+        let member = self.members.get(&node);
+        let is_member = member.is_some_and(|member| member.expelled_until.is_none());
         is_member && self.owners[partition as usize] == Some(node)
     }
 
@@ -112,8 +112,10 @@ impl Group {
             let member = self.members.get_mut(node).expect("just listed");
             let is_silent = member.heard_at + self.session_us < now;
             let is_victim = expels && victim as usize % nodes.len() == place;
-            if (is_silent || is_victim) && !member.is_expelled {
-                member.is_expelled = true;
+            if (is_silent || is_victim) && member.expelled_until.is_none() {
+                // Until then it goes on, and does not know that others do, too.
+                let heartbeat_at = now + chance.between(0, self.session_us / HEARTBEATS);
+                member.expelled_until = Some(heartbeat_at);
                 member.events.clear();
                 self.disown(*node);
             }
@@ -143,7 +145,7 @@ impl Group {
     }
 
     fn share_out(&mut self, chance: &mut Chance, now: u64) {
-        let live = self.members.iter().filter(|(_, member)| !member.is_expelled);
+        let live = self.members.iter().filter(|(_, member)| member.expelled_until.is_none());
         let nodes: Vec<u64> = live.map(|(node, _)| *node).collect();
         if nodes.is_empty() {
             return;
@@ -167,7 +169,8 @@ impl Group {
 impl Member {
     fn new(host: usize, now: u64) -> Member {
         let (has, revoked) = (Vec::new(), Vec::new());
-        Member { host, heard_at: now, is_expelled: false, has, revoked, events: VecDeque::new() }
+        let events = VecDeque::new();
+        Member { host, heard_at: now, expelled_until: None, has, revoked, events }
     }
 
     fn tell(&mut self, chance: &mut Chance, now: u64, event: GroupEvent) {
