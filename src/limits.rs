@@ -14,7 +14,7 @@ pub const JSON_DEPTH_MAX: usize = 8;
 /// Counts up whenever the decoder would make other events from the same records, or refuse others.
 pub const DECODER_VERSION: u64 = 2;
 
-/// Layouts that a decoder remembers: the ten types of event, and room for a few producers that
+/// Layouts that a decoder remembers: the types of event, and room for a few producers that
 /// write them differently.
 pub const LAYOUTS_MAX: usize = 16;
 

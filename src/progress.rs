@@ -83,6 +83,8 @@ pub struct ShardProgress {
     pub snapshot_at_ms: Offset,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
+    /// The rules that the last update was made by. Hot thread.
+    pub ruleset: Count,
     /// The engine's digest at `published`. Hot thread.
     pub digest: Count,
 }

@@ -121,6 +121,7 @@ pub fn control_options(config: &Config, progress: &Progress) -> control::Options
         origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,
+        skips: config.skips.clone(),
     }
 }
 

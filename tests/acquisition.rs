@@ -261,6 +261,37 @@ fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
 }
 
 #[test]
+fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_again() {
+    let listed = |rulesets: &[u32]| Brief { rulesets: rulesets.to_vec(), ..brief(Vec::new()) };
+    let acquired = Log::new().acquire(listed(&[8, RULESET])).expect("acquired");
+    assert_eq!(acquired.begun_by, 8);
+    // Who was fenced before it told anything has begun nothing.
+    let mut log = Log::new();
+    assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, 8);
+    assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, RULESET);
+
+    let (mut log, mut shard) = owned_log(9);
+    assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, RULESET);
+    // The rules of the hour are other ones, and a late copy of an early frame changes nothing.
+    let first = log.records[1].1.clone();
+    shard.epoch = log.mark().epoch;
+    let frame = shard.frame(2);
+    log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
+    log.records.push((log.end, first));
+    log.end += 1;
+    let acquired = log.acquire(listed(&[8, RULESET])).expect("acquired");
+    assert_eq!(acquired.begun_by, RULESET);
+    let missing = Refusal::RulesetChanged { published: RULESET, ours: 8 };
+    assert_eq!(log.acquire(listed(&[8])), Err(missing), "a replay begins by them");
+
+    // A world that begins anew begins by the rules of the hour.
+    log.input = (1, 1_000);
+    let anew = Brief { remedy: Remedy::BeginAnew, ..listed(&[RULESET, 8]) };
+    assert_eq!(log.acquire(anew).expect("acquired").begun_by, 8);
+    assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, 8);
+}
+
+#[test]
 fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     let (mut log, mut shard) = owned_log(9);
     let kept = snapshot(&log, &shard);

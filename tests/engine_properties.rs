@@ -76,8 +76,7 @@ impl Producer {
         let counted = self.seqs.entry(player_id).or_default();
         // Some events come twice, and some a little late.
         *counted += u64::from(self.random.below(30) > 0);
-        let is_of_world = matches!(action, Action::Tick | Action::RulesChange { .. });
-        let seq = if is_of_world { self.count as u64 } else { *counted };
+        let seq = if action == Action::Tick { self.count as u64 } else { *counted };
         let time_ms = self.time_ms - self.random.below(20) as i64;
         Event { offset: self.count, time_ms, player_id, seq, ts_us: self.count, action }
     }

@@ -89,6 +89,8 @@ pub struct Options {
     pub copies: Option<copies::Options>,
     /// What to do with a shard whose state cannot be had.
     pub remedy: Remedy,
+    /// Records to be passed over for good, by partition and offset.
+    pub skips: Vec<(i32, i64)>,
 }
 
 /// Why the daemon cannot go on.

@@ -45,11 +45,14 @@ impl Control {
 
     fn brief(&mut self, partition: i32) -> Brief {
         let candidates = self.states.here(partition);
+        let mut poison = self.poison().offsets(partition, PANICS_MAX);
+        let asked = self.options.skips.iter().filter(|(of, _)| *of == partition);
+        poison.extend(asked.map(|(_, offset)| offset));
         Brief {
             partition,
             rulesets: self.ends.rulebook.rulesets().collect(),
             candidates,
-            poison: self.poison().offsets(partition, PANICS_MAX),
+            poison,
             remedy: match self.anew.contains(&partition) {
                 true => Remedy::BeginAnew,
                 false => Remedy::Refuse,
@@ -157,10 +160,15 @@ impl Control {
 
     /// The output is ours: publisher and hot thread take over.
     fn open(&mut self, acquired: Acquired) {
-        let Acquired { partition, epoch, fence_id, mark, start, candidate, skips } = acquired;
+        let Acquired { partition, epoch, fence_id, mark, start, candidate, begun_by, skips } =
+            acquired;
+        let rulebook = match candidate {
+            Some(_) => self.ends.rulebook.clone(),
+            None => self.ends.rulebook.beginning_by(begun_by).expect("the brief has them"),
+        };
         let Control { states, ends, events, membership, .. } = self;
         let mut watch = || keep_watch(ends, membership, events);
-        let Some(engine) = states.load(partition, candidate, &ends.rulebook, &mut watch) else {
+        let Some(engine) = states.load(partition, candidate, &rulebook, &mut watch) else {
             // An older state takes its place, or the same one once it can be read.
             return self.shards.make_due(partition, Instant::now() + REACQUIRE);
         };
@@ -175,6 +183,7 @@ impl Control {
             start_offset = start.next_offset,
             start_update = start.next_update,
             from_snapshot = candidate.is_some(),
+            ruleset = engine.ruleset(),
             "acquired"
         );
         let progress = self.ends.progress.shard(partition);

@@ -103,9 +103,9 @@ pub(super) enum Kind {
     Loot,
     Use,
     Tick,
-    RulesChange,
     HuntStart,
     HuntEnd,
+    RulesChange,
 }
 
 const KIND_NAMES: Names<Kind> = Names::new(&[
@@ -138,7 +138,7 @@ impl Kind {
         const ROTATE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, Heading]);
         const USE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, Item]);
         const TICK: FieldSet = FieldSet::of(&[Seq, TsUs]);
-        const RULES_CHANGE: FieldSet = FieldSet::of(&[Seq, TsUs, Ruleset]);
+        const RULES_CHANGE: FieldSet = FieldSet::of(&[TsUs, Ruleset]);
         const HUNT_START: FieldSet = FieldSet::of(&[TsUs, Hunt, Seed, Treasures, DurationMs]);
         const HUNT_END: FieldSet = FieldSet::of(&[TsUs, Hunt]);
         match self {

@@ -201,7 +201,7 @@ impl Shard {
         words.reserve(NOTED_WORDS_MAX);
         words.extend([FORMAT, self.ruleset.into(), self.partition.into()]);
         words.extend(self.clock.to_words());
-        words.extend([self.last_tick, self.last_rules, self.actors.count().into()]);
+        words.extend([self.last_tick, self.actors.count().into()]);
         capture.step_words(&mut told);
         capture.step(Part::Actors, 0, self.actors.rows());
         capture.words.extend(self.tombstones.noted().map(u64::from));

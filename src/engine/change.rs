@@ -475,7 +475,5 @@ changes! {
     RulesChanged = 29 "rules_changed" {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
-        /// The change's own number.
-        seq: u64 = Long Number "seq",
     },
 }

@@ -19,7 +19,7 @@ pub struct Event {
     pub time_ms: i64,
     /// The player. 0 for events of the world: `tick`, `rules_change`, `hunt_start`, `hunt_end`.
     pub player_id: u64,
-    /// The player's own counter, from 1; the id of a `tick` or of a change of rules.
+    /// The player's own counter, from 1; the id of a `tick`.
     pub seq: u64,
     /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is
     /// copied to the updates, and never read as a clock.
@@ -49,8 +49,7 @@ pub enum Action {
     Use { item: u8 },
     /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
     Tick,
-    /// The game goes on by other rules, named by their hash. `seq` counts the changes up: one that
-    /// is not above the last is a no-op.
+    /// The game goes on by the rules with this hash.
     RulesChange { ruleset: u32 },
     /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of event time.
     HuntStart { hunt: u32, seed: u64, treasures: u16, duration_ms: u32 },

@@ -74,7 +74,8 @@ pub enum Outcome {
     Applied,
     /// The rules turned it down; an update says so.
     Refused(Refusal),
-    /// It came before: a repeated or older `seq`, id or crossing. Nothing is told.
+    /// It came before: a repeated or older `seq`, id or crossing; or the game goes by these rules
+    /// already. Nothing is told.
     NoOp,
     /// It asks for rules that the shard does not have. Nothing after it may be applied: who has
     /// them goes on otherwise.
@@ -92,8 +93,6 @@ pub struct Shard {
     rules: Arc<Rules>,
     /// Their hash.
     ruleset: u32,
-    /// Number of the change that brought them; 0: the world began with them.
-    last_rules: u64,
     paces: [Pace; 2],
     clock: Clock,
     last_tick: u64,
@@ -138,7 +137,6 @@ impl Shard {
             partition,
             rulebook: rulebook.clone(),
             ruleset,
-            last_rules: 0,
             paces: Pace::both(&rules),
             clock: Clock::default(),
             last_tick: 0,
@@ -174,14 +172,14 @@ impl Shard {
     /// Hash of the whole state: equal digests mean equal state.
     pub fn digest(&self) -> u64 {
         let clock = mix::hash(&self.clock.to_words(), self.last_tick);
-        let rules = mix::hash(&[self.ruleset.into()], self.last_rules);
         let hunts = self.hunts.digest();
-        let parts = [clock, rules, self.actors.digest(), self.tombstones.digest(), hunts];
+        let ruleset = self.ruleset.into();
+        let parts = [clock, ruleset, self.actors.digest(), self.tombstones.digest(), hunts];
         mix::hash(&parts, u64::from(self.partition))
     }
 
-    /// Applies events as long as the updates have room for one more, and tells what became of
-    /// each, with its updates. Returns how many there were.
+    /// Applies events as long as the updates have room for one more and the rules are at hand, and
+    /// tells what became of each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,
         events: &[Event],
@@ -206,6 +204,9 @@ impl Shard {
                 let outcome = self.apply_at(row, event, updates);
                 tell_outcome(event, outcome, &updates.as_slice()[before..]);
                 applied += 1;
+                if let Outcome::RulesMissing { .. } = outcome {
+                    return applied;
+                }
             }
             rows = next_rows;
         }
@@ -256,7 +257,7 @@ impl Shard {
     fn on_world_event(&mut self, event: &Event, tell: &mut Tell) -> Result<Outcome, Refusal> {
         match event.action {
             Action::Tick => self.on_tick(event.seq),
-            Action::RulesChange { ruleset } => self.on_rules_change(event.seq, ruleset, tell),
+            Action::RulesChange { ruleset } => Ok(self.on_rules_change(ruleset, tell)),
             Action::Arrive { x, y, handoff } => {
                 self.on_arrive(event.player_id, (x, y), &handoff, tell)
             }
@@ -277,22 +278,16 @@ impl Shard {
         Ok(Outcome::Applied)
     }
 
-    fn on_rules_change(
-        &mut self,
-        seq: u64,
-        ruleset: u32,
-        tell: &mut Tell,
-    ) -> Result<Outcome, Refusal> {
-        if seq <= self.last_rules {
-            return Ok(Outcome::NoOp);
+    fn on_rules_change(&mut self, ruleset: u32, tell: &mut Tell) -> Outcome {
+        if ruleset == self.ruleset {
+            return Outcome::NoOp;
         }
         let Some(edition) = self.rulebook.find(ruleset).cloned() else {
-            return Ok(Outcome::RulesMissing { ruleset });
+            return Outcome::RulesMissing { ruleset };
         };
         self.play_by(edition);
-        self.last_rules = seq;
-        tell.push(0, Change::RulesChanged { ruleset, seq });
-        Ok(Outcome::Applied)
+        tell.push(0, Change::RulesChanged { ruleset });
+        Outcome::Applied
     }
 
     fn play_by(&mut self, Edition { ruleset, rules }: Edition) {

@@ -93,7 +93,6 @@ impl Shard {
         shard.play_by(rulebook.find(ruleset)?.clone());
         shard.clock = Clock::from_words(&words.take()?);
         shard.last_tick = words.word()?;
-        shard.last_rules = words.word()?;
         for _ in 0..words.word()? {
             let body = Body::from_words(words.take()?)?;
             let pack = Pack::from_words(words.take()?)?;

@@ -111,6 +111,8 @@ pub struct Acquired {
     pub start: Start,
     /// Which candidate has its state; `None` for the state before the first event.
     pub candidate: Option<usize>,
+    /// The rules of the state before the first event; at hand where a start needs it.
+    pub begun_by: u32,
     /// Input offsets to pass over.
     pub skips: BTreeSet<i64>,
 }
@@ -345,7 +347,15 @@ impl Acquisition {
         }
         let Acquisition { epoch, fence_id, .. } = *self;
         let partition = self.brief.partition;
-        self.end(Ok(Acquired { partition, epoch, fence_id, mark, start, candidate, skips }));
+        let begun_by = self.begun_by();
+        let acquired =
+            Acquired { partition, epoch, fence_id, mark, start, candidate, begun_by, skips };
+        self.end(Ok(acquired));
+    }
+
+    /// The rules of the state before the first event.
+    fn begun_by(&self) -> u32 {
+        self.fold.begun_by().unwrap_or(self.brief.rulesets[0])
     }
 
     /// The candidate that is tried, unless the world has begun anew since.
@@ -362,7 +372,8 @@ impl Acquisition {
         if kept.is_some_and(|kept| kept.is_of_deleted_input) {
             return Err(Refusal::InputRecreated);
         }
-        let needed = [self.fold.ruleset(), kept.map(|candidate| candidate.ruleset)];
+        let begins_by = kept.map_or(self.begun_by(), |candidate| candidate.ruleset);
+        let needed = [self.fold.ruleset(), Some(begins_by)];
         let is_missing = |ruleset: &u32| !self.brief.rulesets.contains(ruleset);
         if let Some(published) = needed.into_iter().flatten().find(is_missing) {
             return Err(Refusal::RulesetChanged { published, ours: self.brief.rulesets[0] });
@@ -405,6 +416,12 @@ impl Acquisition {
         self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
     }
 
+    /// The rules that a new world begins with: those of the hour, if they are at hand.
+    fn rules_of_hour(&self) -> u32 {
+        let is_at_hand = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
+        self.fold.ruleset().filter(is_at_hand).unwrap_or(self.brief.rulesets[0])
+    }
+
     fn amend(&mut self, kind: FrameKind, start: Start) {
         self.state = State::Amending(FrameHeader {
             kind,
@@ -412,6 +429,7 @@ impl Acquisition {
             first_update: start.next_update,
             chain: start.chain,
             fence_id: 0,
+            ruleset: self.rules_of_hour(),
             ..self.fence()
         });
     }

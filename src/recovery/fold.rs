@@ -45,6 +45,9 @@ pub struct Fold {
     genesis: Option<Start>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
+    /// The rules that the world began with: those of the last owner before anything counted, or of
+    /// the last genesis.
+    begun_by: Option<u32>,
 }
 
 impl Fold {
@@ -66,7 +69,7 @@ impl Fold {
 
     fn new(next: i64, reader: Option<Reader>, anchor: Option<Position>) -> Fold {
         let skips = BTreeSet::new();
-        Fold { next, reader, anchor, skips, genesis: None, ruleset: None }
+        Fold { next, reader, anchor, skips, genesis: None, ruleset: None, begun_by: None }
     }
 
     /// Output offset of the next record.
@@ -92,6 +95,11 @@ impl Fold {
     /// The rules of the last frame that counted.
     pub fn ruleset(&self) -> Option<u32> {
         self.ruleset
+    }
+
+    /// The rules that the world began with, if this stretch tells.
+    pub fn begun_by(&self) -> Option<u32> {
+        self.begun_by
     }
 
     /// The place after the last record. `None` as long as no reader could join.
@@ -122,6 +130,7 @@ impl Fold {
             self.reader = Reader::join(&header);
             return Ok(());
         };
+        let epoch_before = reader.position().epoch;
         match reader.fold(&header, &updates) {
             Verdict::Halt => return Err(Broken::Damaged { offset }),
             Verdict::Skip { offset } => {
@@ -132,9 +141,21 @@ impl Fold {
                 self.genesis = Some(Start { next_offset, next_update, chain });
                 self.skips.clear();
                 self.ruleset = Some(header.ruleset);
+                self.begun_by = Some(header.ruleset);
             }
-            Verdict::Accepted { .. } | Verdict::Progress => self.ruleset = Some(header.ruleset),
-            Verdict::Fence | Verdict::Stale | Verdict::Duplicate | Verdict::Gap { .. } => {}
+            Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
+            // One that tells of an earlier place came late, or twice.
+            Verdict::Progress if header.first_update == reader.position().next_update => {
+                self.ruleset = Some(header.ruleset);
+            }
+            Verdict::Fence if self.ruleset.is_none() && epoch_before < header.epoch => {
+                self.begun_by = Some(header.ruleset);
+            }
+            Verdict::Progress
+            | Verdict::Fence
+            | Verdict::Stale
+            | Verdict::Duplicate
+            | Verdict::Gap { .. } => {}
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ pub enum Refusal {
     },
     /// The state was made by other rules, or another engine.
     #[error(
-        "what is published was made by ruleset {published}, and rules.files begin with {ours}: add \
+        "what is published was made by ruleset {published}, and rules.files have others, {ours} first: add \
          the rules that published, run the version that did, or begin anew with `huntd run \
          --genesis`"
     )]
@@ -106,7 +106,7 @@ pub enum Refusal {
     /// The input asks for rules that are not at hand.
     #[error(
         "the input asks at offset {offset} for ruleset {ruleset}, which is not at hand: add its \
-         file to rules.files, of this version; `huntd rules` tells the rulesets of files"
+         file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip`"
     )]
     RulesMissing {
         /// Input offset of the event.

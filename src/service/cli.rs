@@ -78,6 +78,9 @@ pub struct RunArgs {
     /// Begin each shard anew, with an empty world, that would be refused otherwise.
     #[arg(long)]
     pub genesis: bool,
+    /// Pass over a record that keeps its shard from going on, for good; may be given more than once.
+    #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
+    pub skip: Vec<(i32, i64)>,
 }
 
 /// Arguments of `check`.
@@ -372,4 +375,14 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
             _ => Err("say `start`, `fence` or an offset from 0 on".to_owned()),
         },
     }
+}
+
+/// A record's place in the input.
+fn place(text: &str) -> Result<(i32, i64), String> {
+    let numbers = text.split_once(':').and_then(|(partition, offset)| {
+        let partition: u16 = partition.parse().ok()?;
+        let offset: i64 = offset.parse().ok()?;
+        (offset >= 0).then_some((i32::from(partition), offset))
+    });
+    numbers.ok_or_else(|| "write a partition and an offset, as in 3:4711".to_owned())
 }

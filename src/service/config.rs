@@ -29,6 +29,8 @@ pub struct Config {
     pub snapshot: recovery::Options,
     /// What to do with a shard whose state cannot be had; the command line says.
     pub remedy: Remedy,
+    /// Records to be passed over for good, by partition and offset.
+    pub skips: Vec<(i32, i64)>,
     /// For the hot thread.
     pub runtime: runtime::Options,
     /// Blocks that the queue between decoder and engine holds.
@@ -91,6 +93,7 @@ impl Check<'_> {
             publisher: self.publisher(&raw.kafka, &raw.publish, &raw.input)?,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
+            skips: Vec::new(),
             runtime: self.runtime(&raw.cpu)?,
             queue_blocks: self.number(
                 "queue.blocks",

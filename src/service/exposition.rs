@@ -20,7 +20,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 20] = [
+pub const FAMILIES: [Family; 21] = [
     family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
     family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
@@ -56,6 +56,7 @@ pub const FAMILIES: [Family; 20] = [
         "Next input offset that a stage has not seen, by partition and stage.",
     ),
     family("huntd_updates_next", "gauge", "Number of a partition's next update."),
+    family("huntd_ruleset", "gauge", "The rules that a zone goes by, by partition: their ruleset."),
     family(
         "huntd_lag_records",
         "gauge",
@@ -109,6 +110,9 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_progress_offset" => stages(page, name, progress),
         "huntd_updates_next" => {
             by_partition(page, name, progress, |shard| Some(shard.next_update.get()));
+        }
+        "huntd_ruleset" => {
+            by_partition(page, name, progress, |shard| Some(shard.ruleset.get()));
         }
         "huntd_lag_records" => {
             by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));

@@ -7,8 +7,9 @@ Run the daemon until SIGTERM or SIGINT, which make it drain and exit 0.
 It joins the consumer group, takes the partitions that the group gives it, and reports to systemd \
 when it was started there.
 
-Example:
-  huntd run --config /etc/huntd/huntd.toml";
+Examples:
+  huntd run --config /etc/huntd/huntd.toml
+  huntd run --config huntd.toml --skip 3:4711";
 
 /// `huntd check --help`.
 pub const CHECK: &str = "\

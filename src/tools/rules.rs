@@ -38,23 +38,22 @@ fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Appends the event to each partition. Repeated after a failure it does no harm: where the game
-/// goes on by these rules already, it still does.
+/// Appends the event to each partition. Where the game goes by these rules already it is a no-op, so
+/// that after a failure it can be tried again.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let (brokers, topic) = (&config.consumer.brokers, &config.consumer.input_topic);
     let partitions = kafka::topic_partitions(brokers, topic)?;
     let ts_us = now_us();
     let time_ms = ts_us / 1000;
     let mut value = Vec::new();
-    // Changes count up with the time, whoever makes them.
-    write_event(&mut value, 0, time_ms.cast_unsigned(), ts_us, &Action::RulesChange { ruleset });
+    write_event(&mut value, 0, 0, ts_us, &Action::RulesChange { ruleset });
+    let mut out = std::io::stdout().lock();
     let mut sender = EventSender::connect(brokers, topic, Compression::None, 0)?;
     for partition in 0..partitions {
         let value = Some(value.as_slice());
         sender.send(&Record { partition, offset: 0, time_ms, value })?;
+        sender.flush()?;
+        writeln!(out, "{topic} partition {partition}: told to go on by ruleset {ruleset}")?;
     }
-    sender.flush()?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{topic}: {partitions} partitions go on by ruleset {ruleset}")?;
     Ok(())
 }

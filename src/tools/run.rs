@@ -17,6 +17,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     if args.genesis {
         config.remedy = Remedy::BeginAnew;
     }
+    config.skips.clone_from(&args.skip);
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
     Ok(pipeline::run(config, rulebook)?)

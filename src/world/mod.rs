@@ -210,6 +210,7 @@ impl World {
         }
         progress.published.set(start);
         progress.next_update.set(ownership.start_update);
+        progress.ruleset.set(engine.ruleset().into());
         progress.digest.set(engine.digest());
         self.tools.cursors.open(cursor.clone());
         self.captures.look();

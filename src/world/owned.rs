@@ -268,6 +268,7 @@ impl Owned {
         let progress = tools.progress.shard(self.cursor.partition);
         progress.published.set(self.framer.next_offset());
         progress.next_update.set(self.framer.next_update());
+        progress.ruleset.set(self.engine.ruleset().into());
         progress.digest.set(self.engine.digest());
         Ok(())
     }

@@ -160,8 +160,7 @@ impl<Below: FnMut(u64) -> u64> Hostile<Below> {
         let player = (self.below)(PLAYERS) as usize;
         let action = self.action(player);
         self.seqs[player] += u64::from(!self.rarely(30));
-        let is_of_world = matches!(action, Action::Tick | Action::RulesChange { .. });
-        let seq = if is_of_world { self.count as u64 } else { self.seqs[player] };
+        let seq = if action == Action::Tick { self.count as u64 } else { self.seqs[player] };
         let late_ms = (self.below)(20) as i64;
         let time_ms = if self.rarely(50) { self.extreme() as i64 } else { self.time_ms };
         Event {

@@ -81,7 +81,7 @@ fn assert_changed(updates: &[Update], ruleset: u32) {
     let (mut health_now, mut joined) = (100, [0, 0]);
     for update in updates {
         match update.change() {
-            Change::RulesChanged { ruleset: told, .. } => {
+            Change::RulesChanged { ruleset: told } => {
                 assert_eq!((told, health_now), (ruleset, 100), "it is told once");
                 health_now = 90;
             }
@@ -105,8 +105,7 @@ fn a_daemon_that_has_not_got_the_new_rules_halts_where_they_begin_and_goes_on_on
     let ruleset = load_all(std::slice::from_ref(&file)).expect("rules").rulesets().next();
     let ruleset = ruleset.expect("a book begins with rules");
     produce(kafka::shared(), &topics, &events(1, 20, 1..=30));
-    let change =
-        format!("{{\"type\":\"rules_change\",\"seq\":1,\"ts_us\":1,\"ruleset\":{ruleset}}}");
+    let change = format!("{{\"type\":\"rules_change\",\"ts_us\":1,\"ruleset\":{ruleset}}}");
     produce(kafka::shared(), &topics, &[(0, change)]);
     produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
 

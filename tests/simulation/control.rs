@@ -109,8 +109,7 @@ impl Control {
 
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
         if !self.stopping
-            && let Some(event) =
-                around.group.poll(around.chance, (self.node, self.host), around.now)
+            && let Some(event) = around.group.poll((self.node, self.host), around.now)
         {
             around.trace(|| format!("node {} hears {event:?}", self.node));
             match event {
@@ -231,11 +230,16 @@ impl Control {
 
     fn acquire_due(&mut self, around: &mut Surroundings<'_>) {
         for partition in self.shards.take_due(around.instant()) {
+            // Hosts may have the same rules in another order.
+            let mut rulesets: Vec<u32> = around.rulebook.rulesets().collect();
+            if around.chance.one_in(2) {
+                rulesets.reverse();
+            }
             let places = around.here(partition, &self.damaged);
             let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
             let brief = Brief {
                 partition,
-                rulesets: around.rulebook.rulesets().collect(),
+                rulesets,
                 candidates,
                 poison: around.poison.offsets(partition, PANICS_MAX),
                 remedy: Remedy::Refuse,
@@ -262,8 +266,10 @@ impl Control {
 
     fn open(&mut self, around: &mut Surroundings<'_>, acquired: Acquired, work: &Work) {
         around.trace(|| format!("node {} has {acquired:?}", self.node));
-        let Acquired { partition, epoch, fence_id, mark, mut start, candidate, skips } = acquired;
-        let mut engine = Box::new(Shard::new(partition as u16, around.rulebook));
+        let Acquired { partition, epoch, fence_id, mark, mut start, candidate, begun_by, skips } =
+            acquired;
+        let rulebook = around.rulebook.beginning_by(begun_by).expect("every host has all rules");
+        let mut engine = Box::new(Shard::new(partition as u16, &rulebook));
         if let Some(place) = candidate.map(|candidate| &work.places[candidate]) {
             let header = place.header();
             let Some(loaded) = around.load(place) else {

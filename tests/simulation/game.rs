@@ -42,7 +42,6 @@ pub(crate) struct Game {
     here: [bool; PLAYERS as usize],
     ticks: u64,
     rulesets: Vec<u64>,
-    rules_changes: u64,
     hunts: u32,
 }
 
@@ -55,7 +54,6 @@ impl Game {
             here: [false; 6],
             ticks: 0,
             rulesets: rulebook.rulesets().map(u64::from).collect(),
-            rules_changes: 0,
             hunts: 0,
         }
     }
@@ -86,9 +84,8 @@ impl Game {
                 return (0, self.ticks, Action::Tick);
             }
             1 if chance.one_in(4) => {
-                self.rules_changes += 1;
                 let ruleset = chance.pick(&self.rulesets) as u32;
-                return (0, self.rules_changes, Action::RulesChange { ruleset });
+                return (0, 0, Action::RulesChange { ruleset });
             }
             1 => return (0, 0, self.hunt(chance)),
             _ => {}

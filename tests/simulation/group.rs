@@ -47,12 +47,7 @@ impl Group {
     }
 
     /// A member calls: what it is told. A stranger joins by calling.
-    pub(crate) fn poll(
-        &mut self,
-        chance: &mut Chance,
-        (node, host): (u64, usize),
-        now: u64,
-    ) -> Option<GroupEvent> {
+    pub(crate) fn poll(&mut self, (node, host): (u64, usize), now: u64) -> Option<GroupEvent> {
         let is_new = !self.members.contains_key(&node);
         if is_new {
             // A host's new daemon takes the place of its old one at once (KIP-345).

@@ -26,8 +26,10 @@ pub(crate) struct Follower {
     /// The highest epoch of a fence so far, kept apart from the reader.
     fenced: u64,
     pub(crate) skips: BTreeSet<i64>,
-    /// The rules of the last update, once they are known.
+    /// The rules of the last frame that counted.
     ruleset: Option<u32>,
+    /// The rules of the last owner before any frame counted.
+    begun_by: Option<u32>,
     /// Where the reader stood before each record.
     pub(crate) marks: Vec<Mark>,
     mutation: Mutation,
@@ -48,6 +50,7 @@ impl Follower {
             accepted: Vec::new(),
             skips: BTreeSet::new(),
             ruleset: None,
+            begun_by: None,
             marks: Vec::new(),
             mutation,
         }
@@ -98,9 +101,21 @@ impl Follower {
             Verdict::Stale => chance.see(Sight::FramesStale),
             Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
             Verdict::Gap { .. } => chance.see(Sight::FramesGap),
+            Verdict::Progress if header.first_update == position.next_update => {
+                self.take_rules(&header, &[], chance)?;
+            }
+            Verdict::Fence if self.ruleset.is_none() && position.epoch < epoch => {
+                self.begun_by = Some(header.ruleset);
+            }
             Verdict::Progress | Verdict::Fence | Verdict::Genesis => {}
         }
         Ok(())
+    }
+
+    /// These rules, from those on that the world began by.
+    pub(crate) fn rules_from(&self, rulebook: &Rulebook) -> Rulebook {
+        let begun = self.begun_by.and_then(|ruleset| rulebook.beginning_by(ruleset));
+        begun.unwrap_or_else(|| rulebook.clone())
     }
 
     /// A frame tells the rules by which its last update was made.

@@ -90,12 +90,9 @@ impl Shard {
         }
         progress.found += 1;
         let found = progress.found;
-        let enough = self.rules.hunts.finish_treasures;
-        if found < enough {
-            return;
-        }
         match self.hunts.rank_of(slot, pack.player_id) {
             Some(rank) => self.hunts.write_found(slot, rank, found),
+            None if found < self.rules.hunts.finish_treasures => {}
             None => {
                 let elapsed_ms = self.elapsed_ms(hunt);
                 let finisher = Finisher { player_id: pack.player_id, elapsed_ms, found };

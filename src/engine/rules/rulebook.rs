@@ -54,6 +54,13 @@ impl Rulebook {
         &self.editions[0]
     }
 
+    /// The same book for a world that began by these of its rules; `None`: they are not in it.
+    pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook> {
+        let first = self.find(ruleset)?;
+        let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);
+        Some(Rulebook { editions: std::iter::once(first).chain(others).cloned().collect() })
+    }
+
     /// The rules with this hash; `None`: they are not in the book.
     pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition> {
         self.editions.iter().find(|edition| edition.ruleset == ruleset)
