@@ -90,6 +90,12 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
+    /// Whether the input ends before what the output covers of it: it was truncated, or its new
+    /// leader does not know yet where it ends.
+    pub fn is_input_short(&self) -> bool {
+        (0..self.acked.get()).contains(&self.high_watermark.get())
+    }
+
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
     /// the log is unknown.
     pub fn lag(&self) -> Option<i64> {

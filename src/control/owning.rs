@@ -315,7 +315,7 @@ impl Control {
         }
     }
 
-    fn acquire_again(&mut self, partition: i32, sentence: &str) {
+    pub(super) fn acquire_again(&mut self, partition: i32, sentence: &str) {
         tracing::warn!(partition, "acquiring the shard again: {sentence}");
         self.drop_shard(partition);
         self.shards.make_due(partition, Instant::now() + REACQUIRE);

@@ -57,7 +57,12 @@ impl Control {
             .map(|(partition, _)| partition)
             .collect();
         for partition in restoring {
-            let progress = self.ends.progress.shard(partition);
+            let progress = self.ends.progress.clone();
+            let progress = progress.shard(partition);
+            if progress.is_input_short() {
+                self.acquire_again(partition, "the input ends before what the output covers of it");
+                continue;
+            }
             if progress.goal.get() < 0 {
                 progress.goal.set(progress.high_watermark.get());
             }

@@ -8,7 +8,7 @@ use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings};
 use huntd::consumer::{Report, Resolved};
-use huntd::control::standing::Standings;
+use huntd::control::standing::{Standing, Standings};
 use huntd::engine::Shard;
 use huntd::limits::{PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, RELEASE_MS_MAX, YIELD_MS};
 use huntd::progress::Progress;
@@ -123,6 +123,7 @@ impl Control {
         }
         self.take_reports(around);
         self.take_notices(around);
+        self.look_at_inputs(around);
         self.go_on_releasing(around);
         if self.releasing.is_none() {
             self.acquire_due(around);
@@ -339,6 +340,20 @@ impl Control {
                 self.make_due(around, partition, YIELD_MS);
             }
             Crossed::Torn => self.acquire_again(around, partition),
+        }
+    }
+
+    fn look_at_inputs(&mut self, around: &mut Surroundings<'_>) {
+        let restoring = self.shards.iter().filter(|(_, at)| matches!(at, Standing::Restoring(_)));
+        let restoring: Vec<i32> = restoring.map(|(partition, _)| partition).collect();
+        for partition in restoring {
+            let progress = self.ends.progress.shard(partition);
+            let end = progress.high_watermark.get();
+            if progress.is_input_short() {
+                self.acquire_again(around, partition);
+            } else if end >= 0 && progress.applied.get() >= end {
+                self.shards.restored(partition);
+            }
         }
     }
 
