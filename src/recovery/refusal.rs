@@ -93,9 +93,9 @@ pub enum Refusal {
     },
     /// The state was made by other rules, or another engine.
     #[error(
-        "what is published was made by ruleset {published}, and rules.files have others, {ours} first: add \
-         the rules that published, run the version that did, or begin anew with `huntd run \
-         --genesis`"
+        "what is published was made by ruleset {published}, and rules.files have others, {ours} \
+         first: add the rules that published, run the version that did, or begin anew with `huntd \
+         run --genesis`"
     )]
     RulesetChanged {
         /// The ruleset's hash in the output, or in the snapshot.

@@ -78,7 +78,7 @@ pub struct RunArgs {
     /// Begin each shard anew, with an empty world, that would be refused otherwise.
     #[arg(long)]
     pub genesis: bool,
-    /// Pass over a record that keeps its shard from going on, for good; may be given more than once.
+    /// Pass over a record that keeps its shard from going on, for good; more than once if need be.
     #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
     pub skip: Vec<(i32, i64)>,
 }

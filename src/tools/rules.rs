@@ -38,8 +38,8 @@ fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Appends the event to each partition. Where the game goes by these rules already it is a no-op, so
-/// that after a failure it can be tried again.
+/// Appends the event to each partition. Where the game goes by these rules already it is a no-op,
+/// so that after a failure it can be tried again.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let (brokers, topic) = (&config.consumer.brokers, &config.consumer.input_topic);
     let partitions = kafka::topic_partitions(brokers, topic)?;

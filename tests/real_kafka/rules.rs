@@ -1,6 +1,6 @@
 //! The rules of a game that is under way are changed.
 
-use crate::accounts::{self, Follower, logged_digest, read, replay_by};
+use crate::accounts::{self, Follower, logged_digest, read, replay_by, replay_without};
 use crate::daemon::Topics;
 use crate::kafka;
 use crate::players::{events, produce};
@@ -11,6 +11,7 @@ use huntd::engine::update::Update;
 use huntd::publisher::encode::decode_frame;
 use huntd::service::rules::{BUILT_IN, load_all};
 use rdkafka::message::Message;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
@@ -22,7 +23,7 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     std::fs::write(&files[1], text).expect("the folder is writable");
     let rulebook = load_all(&files).expect("both are rules");
     let rulesets: Vec<u32> = rulebook.rulesets().collect();
-    let with = |files: &[std::path::PathBuf]| {
+    let with = |files: &[PathBuf]| {
         let mut settings = settings(folder.path());
         settings.push(("rules", format!("files = {files:?}")));
         settings
@@ -95,25 +96,29 @@ fn assert_changed(updates: &[Update], ruleset: u32) {
     assert_eq!(joined, [10, 5]);
 }
 
-#[test]
-fn a_daemon_that_has_not_got_the_new_rules_halts_where_they_begin_and_goes_on_once_it_has() {
-    let topics = Topics::create(kafka::shared(), "missing-rules", 1);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("rules-2.toml");
+/// An input that asks at offset 600 for rules that are in `rules-2.toml` of the folder.
+fn input_that_changes(what: &str, folder: &Path) -> (Topics, PathBuf) {
+    let topics = Topics::create(kafka::shared(), what, 1);
+    let file = folder.join("rules-2.toml");
     let text = BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&file, text).expect("the folder is writable");
-    let ruleset = load_all(std::slice::from_ref(&file)).expect("rules").rulesets().next();
-    let ruleset = ruleset.expect("a book begins with rules");
+    let rulebook = load_all(std::slice::from_ref(&file)).expect("rules");
+    let ruleset = rulebook.rulesets().next().expect("a book begins with rules");
     produce(kafka::shared(), &topics, &events(1, 20, 1..=30));
     let change = format!("{{\"type\":\"rules_change\",\"ts_us\":1,\"ruleset\":{ruleset}}}");
     produce(kafka::shared(), &topics, &[(0, change)]);
     produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
-
     let sentence = format!("the input asks at offset 600 for ruleset {ruleset}");
-    assert_halts(&topics, &settings(folder.path()), &sentence);
+    assert_halts(&topics, &settings(folder), &sentence);
     // What came before it may be published, and nothing that came after it is.
     assert!(read(kafka::shared(), &topics, 0).next_offset <= 600);
+    (topics, file)
+}
 
+#[test]
+fn a_daemon_that_has_not_got_the_new_rules_halts_where_they_begin_and_goes_on_once_it_has() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (topics, file) = input_that_changes("missing-rules", folder.path());
     let first = folder.path().join("rules.toml");
     std::fs::write(&first, BUILT_IN).expect("the folder is writable");
     let mut known = settings(folder.path());
@@ -125,4 +130,24 @@ fn a_daemon_that_has_not_got_the_new_rules_halts_where_they_begin_and_goes_on_on
     let rulebook = load_all(&[first, file]).expect("both are rules");
     let (replayed, _) = replay_by(kafka::shared(), &topics, 0, &[], &rulebook);
     assert!(follower.into_stories().remove(0) == replayed);
+}
+
+#[test]
+fn a_change_to_rules_that_nobody_has_can_be_skipped_for_good() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (topics, _) = input_that_changes("skipped-rules", folder.path());
+    let mut daemon = start(&topics, &settings(folder.path()), &["--skip", "0:600"]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    stop(daemon);
+    // From then on every owner passes it over, also one that nobody has told.
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    produce(kafka::shared(), &topics, &events(1, 20, 33..=34));
+    let mut daemon = start(&topics, &settings(elsewhere.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    stop(daemon);
+    let (replayed, _) = replay_without(kafka::shared(), &topics, 0, &[600]);
+    assert!(follower.into_stories().remove(0) == replayed);
+    let letter = kafka::shared().client().consume(&topics.dead_letters, 0).remove(0);
+    assert_eq!(letter.key(), Some(format!("{}/0/600", topics.input).as_bytes()));
 }
