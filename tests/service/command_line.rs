@@ -20,7 +20,8 @@ fn huntd(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String
 fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    assert_eq!(verbs, ["run", "check", "demo", "load", "replay", "snapshot", "tap", "topics"]);
+    let all = ["run", "check", "demo", "load", "replay", "rules", "snapshot", "tap", "topics"];
+    assert_eq!(verbs, all);
     cli.debug_assert();
     for verb in verbs {
         let (code, help, _) = huntd(&[&verb, "--help"], &[]);
@@ -32,7 +33,14 @@ fn every_verb_has_a_help_with_an_example() {
 
 #[test]
 fn a_wrong_command_line_ends_with_the_usage_code() {
-    for arguments in [&["fly"][..], &[], &["run"], &["check", "--config"], &["demo", "--fast"]] {
+    for arguments in [
+        &["fly"][..],
+        &[],
+        &["run"],
+        &["check", "--config"],
+        &["demo", "--fast"],
+        &["run", "--config", "huntd.toml", "--skip", "3"],
+    ] {
         let (code, _, error) = huntd(arguments, &[]);
         assert_eq!(code, Some(2), "{arguments:?}: {error}");
     }
