@@ -243,11 +243,14 @@ impl Work {
     }
 
     fn take(&mut self, event: &TailEvent<'_>) {
-        self.at_end = match event {
-            TailEvent::Record { .. } => false,
-            TailEvent::End { .. } => true,
-            _ => self.at_end,
-        };
+        match event {
+            TailEvent::Record { offset, .. } => {
+                self.reading = Some(offset + 1);
+                self.at_end = false;
+            }
+            TailEvent::End { .. } => self.at_end = true,
+            _ => {}
+        }
         // Where a record is missing that has to come, the end comes again and again.
         if !matches!(event, TailEvent::End { .. }) {
             self.moved_at = Instant::now();
@@ -273,11 +276,11 @@ impl Work {
         let wish = self.wish();
         match wish {
             Wish::Read { from } => {
-                if self.at_end || self.reading.is_none_or(|before| from < before) {
+                if self.at_end || self.reading.is_none_or(|next| from < next) {
                     tail.read(partition, from)?;
                     self.at_end = false;
+                    self.reading = Some(from);
                 }
-                self.reading = Some(from);
             }
             Wish::Append(header) if self.asked != Some(wish) => {
                 tail.append(partition, &header)?;

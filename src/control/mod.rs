@@ -334,7 +334,9 @@ impl Control {
 
     fn assign(&mut self, partitions: &[i32]) {
         self.joined = true;
-        tracing::info!(?partitions, "assigned");
+        if !partitions.is_empty() {
+            tracing::info!(?partitions, "assigned");
+        }
         for partition in partitions {
             self.shards.make_due(*partition, Instant::now());
         }

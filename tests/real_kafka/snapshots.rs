@@ -149,6 +149,38 @@ fn an_input_whose_start_is_gone_needs_a_snapshot_or_genesis() {
 }
 
 #[test]
+fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
+    let topics = Topics::create(kafka::shared(), "copied", 1);
+    let copies = format!("{}-copies", topics.input);
+    kafka::shared().client().create_topic(&copies, 1, &[("cleanup.policy", "compact")]);
+    let with_copies = |folder: &Path| {
+        let mut settings = settings(folder);
+        settings[0].1.push_str(&format!("\ntopic = {copies:?}"));
+        settings
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=30));
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &with_copies(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let is_copied = |huntd: &Huntd| huntd.metric("huntd_snapshots_copied_total") > 0;
+    huntd.wait_until("a copy", is_copied);
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    stop(huntd);
+    let (replayed, counts) = replay(kafka::shared(), &topics, 0);
+    kafka::shared().client().delete_records(&topics.input, 0, 600);
+
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &with_copies(elsewhere.path()), &[]);
+    huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
+    let log = stop(huntd);
+    assert!(start_offsets(&log)[0] >= 600, "{log}");
+    assert_eq!(logged_digest(&log, 0), counts.digest);
+    assert!(follower.into_stories().remove(0) == replayed);
+}
+
+#[test]
 fn a_new_output_is_filled_from_the_start_of_the_input() {
     let (mut topics, folder) = published("new-output", 30);
     let gone = topics.again(kafka::shared());
