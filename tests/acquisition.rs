@@ -251,6 +251,22 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
 }
 
 #[test]
+fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_not_whole() {
+    let (log, shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    let mut anew = Log::new();
+    assert_eq!(anew.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
+    let mut anew = Log::new();
+    anew.input.0 = 5;
+    let lost = Refusal::OutputLost { made: kept.start.next_update, held: 0 };
+    assert_eq!(anew.acquire(brief(vec![kept.clone()])), Err(lost));
+    // Without them it is a topic that nobody has read before.
+    assert_eq!(anew.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
+    let allowed = Brief { remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    assert_eq!(anew.acquire(allowed).expect("acquired").start.next_offset, 5);
+}
+
+#[test]
 fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
     let (mut log, shard) = owned_log(9);
     let changed = Refusal::RulesetChanged { published: RULESET, ours: 8 };

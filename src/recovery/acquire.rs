@@ -382,6 +382,12 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
+            // An empty world must not pass for one that there are snapshots of.
+            let made = |candidate: &Candidate| candidate.start.next_update;
+            let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
+            if input_start > 0 && made > 0 {
+                return Err(Refusal::OutputLost { made, held: 0 });
+            }
             start.next_offset = input_start;
         }
         if start.next_update > published.next_update {
