@@ -208,6 +208,9 @@ pub struct ReplayArgs {
     /// The game's rules, more than once if events change them; without it the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
+    /// Pass over a record, as a daemon does that has a `skip` for it; may be given more than once.
+    #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
+    pub skip: Vec<(i32, i64)>,
     /// Print every update, not only the digests.
     #[arg(long)]
     pub updates: bool,

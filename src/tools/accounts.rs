@@ -3,6 +3,7 @@
 //! `replay` prints the accounts; `demo` compares what the daemon published with them.
 
 use super::source::Record;
+use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, Origin};
 use crate::engine::change::Change;
 use crate::engine::rules::rulebook::Rulebook;
@@ -10,7 +11,7 @@ use crate::engine::update::{Update, Updates};
 use crate::engine::{Outcome, Shard};
 use crate::publisher::frame::Chain;
 use crate::recovery::refusal::Refusal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of one shard's records: events = applied + refusals + no-ops + rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -82,6 +83,8 @@ pub fn fold(hash: u64, next: u64) -> u64 {
 /// The shards of all partitions, without the daemon around them.
 pub struct OfflineShards {
     rulebook: Rulebook,
+    /// Records that no replay applies, by partition and offset.
+    skips: BTreeSet<(i32, i64)>,
     decoder: Decoder,
     shards: BTreeMap<u16, Played>,
     updates: Updates,
@@ -96,8 +99,14 @@ struct Played {
 impl OfflineShards {
     /// No shard has seen anything yet.
     pub fn new(rulebook: Rulebook) -> OfflineShards {
+        OfflineShards::passing_over(rulebook, &[])
+    }
+
+    /// The same, which will pass over the records at these partitions and offsets.
+    pub fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
         OfflineShards {
             rulebook,
+            skips: skips.iter().copied().collect(),
             decoder: Decoder::new(),
             shards: BTreeMap::new(),
             updates: Updates::new(),
@@ -114,7 +123,11 @@ impl OfflineShards {
         let first_update = played.account.updates;
         played.account.events += 1;
         self.updates.clear();
-        match self.decoder.decode(Origin { offset, time_ms }, value) {
+        let decoded = match self.skips.contains(&(partition.into(), offset)) {
+            true => Err(Reject::Poison),
+            false => self.decoder.decode(Origin { offset, time_ms }, value),
+        };
+        match decoded {
             Err(reject) => {
                 played.account.rejects += 1;
                 *played.account.rejects_by_reason.entry(reject.name()).or_default() += 1;

@@ -20,7 +20,7 @@ const FETCH_WAIT_MS: u32 = 100;
 /// Applies a file's or a topic's events and prints what became of them.
 pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     let mut play = Play {
-        shards: OfflineShards::new(super::rulebook(&args.rules)?),
+        shards: OfflineShards::passing_over(super::rulebook(&args.rules)?, &args.skip),
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         print_updates: args.updates,
