@@ -81,6 +81,10 @@ fn the_template_differs_only_in_what_an_instance_has_of_its_own() {
     );
     assert_eq!(
         only(&unit, &template),
-        ["Description=huntd, a Kafka state engine for real-time games", "StateDirectory=huntd",]
+        [
+            "Description=huntd, a Kafka state engine for real-time games",
+            "Environment=HUNTD_KAFKA__GROUP_INSTANCE_ID=%H",
+            "StateDirectory=huntd",
+        ]
     );
 }
