@@ -3,6 +3,7 @@
 
 use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
+use crate::inside::Inside;
 use crate::kafka::{Cluster, unique_name};
 use crate::load::Load;
 use crate::open_loop;
@@ -37,16 +38,29 @@ const STUDENT_T: f64 = 2.101;
 
 const LATENCY_US_MAX: u64 = 600_000_000;
 
+/// The longest wait for the last events, once all are sent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What was seen.
 pub struct Soaked {
     rate: u64,
+    events: u64,
+    /// Seconds from the first event to the last.
+    sent_s: f64,
+    /// How long after its time the latest request left.
+    late: Duration,
+    /// What huntd told of itself at the end, since the first event.
+    inside: Inside,
+    digest: u64,
+    /// All events' latencies in microseconds.
+    latency: Histogram<u64>,
     /// Seconds and KiB of resident memory.
-    resident: Vec<(f64, f64)>,
+    resident: Points,
     /// Seconds and the hot thread's allocations.
-    allocations: Vec<(f64, f64)>,
+    allocations: Points,
     /// Seconds and milliseconds.
-    p50: Vec<(f64, f64)>,
-    p99: Vec<(f64, f64)>,
+    p50: Points,
+    p99: Points,
 }
 
 /// Runs huntd for so long.
@@ -65,36 +79,53 @@ pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
         output.follow(50, |_| {});
     }
     let ticks = (time.as_secs_f64() * shape.rate as f64 / shape.tick_events() as f64) as u64;
+    let events = joins + ticks * shape.tick_events();
+    let look = || Inside::of(&Page::of(&metrics), pid);
+    let (mut resident, mut allocations) = (Vec::new(), Vec::new());
+    let before = look();
     let start_us = now_us();
-    let is_over = AtomicBool::new(false);
-    let mut soaked = Soaked {
-        rate: shape.rate,
-        resident: Vec::new(),
-        allocations: Vec::new(),
-        p50: Vec::new(),
-        p99: Vec::new(),
-    };
-    thread::scope(|scope| {
+    let is_sent = AtomicBool::new(false);
+    let (sent_s, late, read) = thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            generator.send_ticks(start_us, 0..ticks);
-            is_over.store(true, Ordering::Relaxed);
+            let late = generator.send_ticks(start_us, 0..ticks);
             generator.finish();
+            is_sent.store(true, Ordering::Relaxed);
+            (now_us().saturating_sub(start_us) as f64 / 1e6, late)
         });
-        let reading = scope.spawn(|| latencies(&mut output, load, start_us, &is_over));
+        let reading =
+            scope.spawn(|| Latencies::read(&mut output, load, start_us, events, &is_sent));
         let start = Instant::now();
-        while !is_over.load(Ordering::Relaxed) {
+        while !is_sent.load(Ordering::Relaxed) {
             thread::sleep(LOOK);
             let seconds = start.elapsed().as_secs_f64();
-            let page = Page::of(&metrics);
-            assert_eq!(page.value("huntd_events_no_op_total"), 0, "every event does work");
-            let allocations = page.value("huntd_hot_allocations_total");
-            soaked.resident.push((seconds, memory_kib(pid, "VmRSS:") as f64));
-            soaked.allocations.push((seconds, allocations as f64));
+            let kib = memory_kib(pid, "VmRSS:") as f64;
+            let count = Page::of(&metrics).value("huntd_hot_allocations_total");
+            resident.push((seconds, kib));
+            allocations.push((seconds, count as f64));
+            if resident.len().is_multiple_of(60) {
+                say(&format!("soak, {seconds:.0} s: resident {:.1} MiB", kib / 1024.0));
+            }
         }
-        sending.join().expect("the broker has taken everything");
-        (soaked.p50, soaked.p99) = reading.join().expect("the output can be read");
+        let (sent_s, late) = sending.join().expect("the broker has taken everything");
+        (sent_s, late, reading.join().expect("the output can be read"))
     });
-    running.stop(topics.partitions);
+    let inside = look().since(&before);
+    let digest = running.stop(topics.partitions).expect("huntd tells its digest");
+    let Latencies { all: latency, p50, p99 } = read;
+    let rate = shape.rate;
+    let soaked = Soaked {
+        rate,
+        events,
+        sent_s,
+        late,
+        inside,
+        digest,
+        latency,
+        resident,
+        allocations,
+        p50,
+        p99,
+    };
     soaked.print();
     soaked
 }
@@ -117,33 +148,51 @@ fn create_topics(cluster: &Cluster, partitions: i32) -> Topics {
 
 type Points = Vec<(f64, f64)>;
 
-/// The median and the 99th percentile of each second, in milliseconds.
-fn latencies(
-    output: &mut Output,
-    load: &Load,
-    start_us: u64,
-    is_over: &AtomicBool,
-) -> (Points, Points) {
-    let (mut p50, mut p99) = (Vec::new(), Vec::new());
-    let bounds = Histogram::<u64>::new_with_bounds(1, LATENCY_US_MAX, 3);
-    let mut latency = bounds.expect("the bounds are sound");
-    let start = Instant::now();
-    let mut next = LOOK;
-    while !is_over.load(Ordering::Relaxed) {
-        output.follow(50, |step| {
-            let now_us = now_us().saturating_sub(start_us);
-            open_loop::count(&mut latency, &load.shape, 0, now_us, &step);
-        });
-        if next <= start.elapsed() {
-            let seconds = start.elapsed().as_secs_f64();
-            let ms = |percentile| latency.value_at_percentile(percentile) as f64 / 1e3;
-            p50.push((seconds, ms(50.0)));
-            p99.push((seconds, ms(99.0)));
-            latency.reset();
-            next += LOOK;
+/// What a reader of the output has seen.
+struct Latencies {
+    all: Histogram<u64>,
+    /// The median and the 99th percentile of each second, in milliseconds.
+    p50: Points,
+    p99: Points,
+}
+
+impl Latencies {
+    /// Follows the output until it accounts for so many events: none may be missing.
+    fn read(
+        output: &mut Output,
+        load: &Load,
+        start_us: u64,
+        events: u64,
+        is_sent: &AtomicBool,
+    ) -> Latencies {
+        let bounds = Histogram::<u64>::new_with_bounds(1, LATENCY_US_MAX, 3);
+        let mut second = bounds.expect("the bounds are sound");
+        let mut read = Latencies { all: second.clone(), p50: Vec::new(), p99: Vec::new() };
+        let start = Instant::now();
+        let (mut next, mut deadline) = (LOOK, None);
+        while output.covered() < events {
+            if is_sent.load(Ordering::Relaxed) {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+                let missing = events - output.covered();
+                assert!(Instant::now() < deadline, "{missing} events were lost");
+            }
+            output.follow(50, |step| {
+                let now_us = now_us().saturating_sub(start_us);
+                open_loop::count(&mut second, &load.shape, 0, now_us, &step);
+            });
+            if next <= start.elapsed() {
+                let seconds = start.elapsed().as_secs_f64();
+                let ms = |percentile| second.value_at_percentile(percentile) as f64 / 1e3;
+                read.p50.push((seconds, ms(50.0)));
+                read.p99.push((seconds, ms(99.0)));
+                read.all.add(&second).expect("both have the same bounds");
+                second.reset();
+                next += LOOK;
+            }
         }
+        read.all.add(&second).expect("both have the same bounds");
+        read
     }
-    (p50, p99)
 }
 
 /// A straight line through points: its rise per hour, and half the width of the interval in which
@@ -192,12 +241,32 @@ impl Slope {
 
 impl Soaked {
     fn print(&self) {
-        let seconds = self.resident.last().map_or(0.0, |point| point.0);
-        let peak = self.resident.iter().map(|point| point.1).fold(0.0, f64::max) / 1024.0;
+        let mib = |kib: f64| kib / 1024.0;
+        let resident = self.resident.iter().map(|point| point.1);
+        let ms = |percentile| self.latency.value_at_percentile(percentile) as f64 / 1e3;
         say(&format!(
-            "soak: {:.0} s at {} events/s; resident at most {peak:.0} MiB",
-            seconds, self.rate
+            "soak: {} events in {:.0} s, {:.0} a second, none lost; the latest request left \
+             {:.1} ms after its time; digest {:016x}",
+            self.events,
+            self.sent_s,
+            self.events as f64 / self.sent_s,
+            self.late.as_secs_f64() * 1e3,
+            self.digest
         ));
+        say(&format!(
+            "  resident {:.1} MiB at first, {:.1} at the end, {:.1} at most",
+            mib(resident.clone().next().unwrap_or(0.0)),
+            mib(resident.clone().next_back().unwrap_or(0.0)),
+            mib(resident.fold(0.0, f64::max))
+        ));
+        say(&format!(
+            "  latency p50 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.1} ms",
+            ms(50.0),
+            ms(99.0),
+            ms(99.9),
+            self.latency.max() as f64 / 1e3
+        ));
+        say(&format!("  inside: {}", self.inside.sentence()));
         for (name, unit, points) in self.figures() {
             match Slope::of(points) {
                 Some(slope) => say(&format!("  {name}: {}", slope.sentence(unit))),
@@ -242,7 +311,13 @@ impl Soaked {
             "resident_kib": self.resident,
             "resident_kib_slope": slope(&self.resident),
             "allocations_slope": slope(&self.allocations),
+            "p50_ms_slope": slope(&self.p50),
             "p99_ms_slope": slope(&self.p99),
+            "p50_ms": self.p50,
+            "p99_ms": self.p99,
+            "events": self.events,
+            "late_ms": self.late.as_secs_f64() * 1e3,
+            "digest": format!("{:016x}", self.digest),
         })
     }
 }

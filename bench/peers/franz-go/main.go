@@ -50,9 +50,9 @@ func main() {
 		kgo.DisableFetchCRCValidation(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// Frames are batches already: do not wait for more, and do not compress, as huntd.
+		// Frames are batches already: do not wait for more. They travel as LZ4, as huntd's do.
 		kgo.ProducerLinger(0),
-		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchCompression(kgo.Lz4Compression()),
 		kgo.ProducerBatchMaxBytes(1<<20),
 		kgo.MaxBufferedRecords(512),
 	)

@@ -95,6 +95,7 @@ public final class Reference {
         producer(settings, ProducerConfig.ACKS_CONFIG, "all");
         // Frames are batches already: the default of Streams waits 100 ms for more.
         producer(settings, ProducerConfig.LINGER_MS_CONFIG, 0);
+        producer(settings, ProducerConfig.COMPRESSION_TYPE_CONFIG, "lz4");
         producer(settings, ProducerConfig.BATCH_SIZE_CONFIG, 1 << 20);
         producer(settings, ProducerConfig.MAX_REQUEST_SIZE_CONFIG, 2 << 20);
         producer(settings, ProducerConfig.BUFFER_MEMORY_CONFIG, 64 << 20);

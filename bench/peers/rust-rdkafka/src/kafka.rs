@@ -56,12 +56,14 @@ impl Arguments {
         list
     }
 
-    /// The producer. Frames are batches already, so it does not wait for more.
+    /// The producer. Frames are batches already, so it does not wait for more; they travel as LZ4,
+    /// as huntd's do.
     pub fn publisher(&self) -> Publisher {
         let producer = ClientConfig::new()
             .set("bootstrap.servers", &self.brokers)
             .set("acks", "all")
             .set("linger.ms", "0")
+            .set("compression.type", "lz4")
             .set("batch.size", "1048576")
             .set("message.max.bytes", "1048576")
             .set("max.in.flight.requests.per.connection", "5")
