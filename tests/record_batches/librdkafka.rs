@@ -1,7 +1,6 @@
 //! The same topic read by the consumer's own code and by librdkafka: the same records.
 //!
-//! The broker is librdkafka's mock cluster; the batches are librdkafka's own, in every codec that
-//! its build here has (zstd is not among them, `codecs.rs` and `batches.rs` cover it).
+//! The broker is librdkafka's mock cluster; the batches are librdkafka's own, in every codec.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +95,7 @@ fn consume(cluster: &Cluster, topic: &str, partition: i32) -> Vec<Owned> {
 
 #[test]
 fn records_are_the_same_as_librdkafkas_in_every_codec_and_version() {
-    for codec in ["none", "gzip", "snappy", "lz4"] {
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let cluster = cluster(1, "zones");
         produce(&cluster, "zones", codec);
         let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
