@@ -22,6 +22,11 @@ events() {
         END { printf "%d\n", sum }'
 }
 
+if ! command -v perf > /dev/null; then
+    echo "perf is not installed (linux-perf); by valgrind instead:"
+    cd "$(dirname "$0")/.."
+    exec cargo bench --quiet --bench stages -- --counts
+fi
 counts="$(mktemp)"
 trap 'rm -f "$counts"' EXIT
 before="$(events)"

@@ -11,7 +11,7 @@ use crate::table::say;
 const BOUNDS: [(f64, f64); 3] = [(50.0, 1.6), (99.0, 8.2), (99.9, 22.0)];
 
 /// Where the search begins and where it ends at the latest, in events per second.
-const RATE_MIN: u64 = 16_000;
+const RATE_MIN: u64 = 1_000;
 const RATE_MAX: u64 = 4_096_000;
 
 /// The search ends when the rate is known within this part.
@@ -47,7 +47,11 @@ pub fn search(cluster: &Cluster, partitions: usize, players: u64, span: Span) {
             break;
         }
     }
-    say(&format!("p50 <= 1.6, p99 <= 8.2 and p99.9 <= 22 ms hold up to {good} events/s"));
+    let found = match good {
+        0 => format!("do not hold at {RATE_MIN} events/s, the lowest rate that is tried"),
+        good => format!("hold up to {good} events/s"),
+    };
+    say(&format!("p50 <= 1.6, p99 <= 8.2 and p99.9 <= 22 ms {found}"));
     if let Some((rate, measured)) = bad {
         let echo = try_rate(Program::Echo, rate);
         say(&format!("at {rate} events/s: {}", limit(&measured, &echo)));
