@@ -25,10 +25,10 @@ const TICK_US: u64 = 1_000;
 const READ_WAIT_MS: i32 = 50;
 
 /// How long a program may take to start, or to catch up at the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longer latencies count as this one.
-const LATENCY_US_MAX: u64 = 600_000_000;
+pub const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// The percentiles of the tables and the plots.
 pub const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];

@@ -6,7 +6,7 @@ use crate::generator::{Generator, Pace, now_us};
 use crate::inside::Inside;
 use crate::kafka::{Cluster, unique_name};
 use crate::load::Load;
-use crate::open_loop;
+use crate::open_loop::{self, LATENCY_US_MAX, PATIENCE};
 use crate::output::Output;
 use crate::plot::{self, Axis, Series};
 use crate::programs::{Program, memory_kib};
@@ -35,11 +35,6 @@ const PARTS: usize = 20;
 
 /// Student's t for 95 % and 18 degrees of freedom, that is 20 parts and two parameters.
 const STUDENT_T: f64 = 2.101;
-
-const LATENCY_US_MAX: u64 = 600_000_000;
-
-/// The longest wait for the last events, once all are sent.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was seen.
 pub struct Soaked {
@@ -112,9 +107,8 @@ pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
     let inside = look().since(&before);
     let digest = running.stop(topics.partitions).expect("huntd tells its digest");
     let Latencies { all: latency, p50, p99 } = read;
-    let rate = shape.rate;
     let soaked = Soaked {
-        rate,
+        rate: shape.rate,
         events,
         sent_s,
         late,

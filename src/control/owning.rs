@@ -162,13 +162,10 @@ impl Control {
     fn open(&mut self, acquired: Acquired) {
         let Acquired { partition, epoch, fence_id, mark, start, candidate, begun_by, skips } =
             acquired;
-        let rulebook = match candidate {
-            Some(_) => self.ends.rulebook.clone(),
-            None => self.ends.rulebook.beginning_by(begun_by).expect("the brief has them"),
-        };
         let Control { states, ends, events, membership, .. } = self;
         let mut watch = || keep_watch(ends, membership, events);
-        let Some(engine) = states.load(partition, candidate, &rulebook, &mut watch) else {
+        let rulebook = &ends.rulebook;
+        let Some(engine) = states.load(partition, candidate, begun_by, rulebook, &mut watch) else {
             // An older state takes its place, or the same one once it can be read.
             return self.shards.make_due(partition, Instant::now() + REACQUIRE);
         };

@@ -56,9 +56,9 @@ impl Control {
             .filter(|(_, standing)| matches!(standing, Standing::Restoring(_)))
             .map(|(partition, _)| partition)
             .collect();
+        let shards = self.ends.progress.clone();
         for partition in restoring {
-            let progress = self.ends.progress.clone();
-            let progress = progress.shard(partition);
+            let progress = shards.shard(partition);
             if progress.is_input_short() {
                 self.acquire_again(partition, "the input ends before what the output covers of it");
                 continue;

@@ -89,19 +89,22 @@ impl States {
         copies.newest(partition, watch)
     }
 
-    /// The shard that a candidate stands for. `None`: it cannot be read after all, and is no
-    /// candidate any more, or brokers and `watch` keep us from reading it now.
+    /// The shard that a candidate stands for; without one, the state before the first event, by the
+    /// rules that the world began with. `None`: the candidate cannot be read after all, and is none
+    /// any more, or brokers and `watch` keep us from reading it now.
     pub(super) fn load(
         &mut self,
         partition: i32,
         candidate: Option<usize>,
+        begun_by: u32,
         rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<Box<Shard>> {
         let found = self.found.remove(&partition).unwrap_or_default();
         let Some(place) = candidate.map(|candidate| &found[candidate]) else {
             let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
-            return Some(Box::new(Shard::new(zone, rulebook)));
+            let rulebook = rulebook.beginning_by(begun_by).expect("the brief has them");
+            return Some(Box::new(Shard::new(zone, &rulebook)));
         };
         let loaded = match place {
             Place::Here(header) => {

@@ -21,7 +21,7 @@ pub struct Ownership {
     pub epoch: u64,
     /// Id of that fence.
     pub fence_id: u128,
-    /// Hash of the rules that the state was made by.
+    /// Hash of the rules that the last update was made by.
     pub ruleset: u32,
     /// Updates below this number are published already.
     pub published: u64,
@@ -40,8 +40,6 @@ pub struct Ownership {
 /// Cuts one shard's updates into frames.
 pub struct Framer {
     ownership: Ownership,
-    /// Hash of the rules that the last update was made by.
-    ruleset: u32,
     /// Number of the first update in `frame`.
     next_update: u64,
     /// The chain up to there.
@@ -75,7 +73,6 @@ impl Framer {
         let start = ownership.start_offset;
         Framer {
             ownership,
-            ruleset: ownership.ruleset,
             next_update: ownership.start_update,
             chain: ownership.start_chain,
             frame: None,
@@ -125,7 +122,7 @@ impl Framer {
 
     /// The rules that the last update was made by.
     pub fn set_ruleset(&mut self, ruleset: u32) {
-        self.ruleset = ruleset;
+        self.ownership.ruleset = ruleset;
     }
 
     /// What it was told of the output.
@@ -245,7 +242,7 @@ impl Framer {
             first_update,
             count: u32::try_from(frame.updates.len()).expect("a frame's updates are few"),
             next_offset: self.next_offset,
-            ruleset: self.ruleset,
+            ruleset: self.ownership.ruleset,
             chain: self.chain,
             fence_id: if kind == FrameKind::Fence { self.ownership.fence_id } else { 0 },
         };

@@ -331,13 +331,9 @@ impl Acquisition {
             Err(_) if self.brief.remedy == Remedy::BeginAnew => return self.begin_anew(mark),
             Err(refusal) => return self.end(Err(refusal)),
         };
-        let candidate = (self.fold.genesis().is_none()
-            && self.candidate < self.brief.candidates.len())
-        .then_some(self.candidate);
+        let candidate = self.kept().map(|_| self.candidate);
         let mut skips = self.fold.skips().clone();
-        if let Some(candidate) = candidate {
-            skips.extend(&self.brief.candidates[candidate].skips);
-        }
+        skips.extend(self.kept().iter().flat_map(|kept| &kept.skips));
         // What is published was made with the record: without it, no replay would make it again.
         let from = start.next_offset.max(mark.next_offset);
         let is_new = |offset: &&i64| from <= **offset && !skips.contains(*offset);

@@ -4,6 +4,7 @@ use super::source::SourceError;
 use crate::failure::Failure;
 use crate::recovery::refusal::Refusal;
 use crate::service::exit::ExitCode;
+use crate::service::settings::ConfigError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::io;
 
@@ -45,6 +46,12 @@ pub enum ToolError {
     /// Standard output takes no more.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl From<ConfigError> for ToolError {
+    fn from(error: ConfigError) -> ToolError {
+        ToolError::Config(error.to_string())
+    }
 }
 
 impl From<Refusal> for ToolError {

@@ -12,8 +12,7 @@ use std::io::Write;
 
 /// Lists the rules, and tells the running game to go on by some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
-    let config =
-        config::load(&args.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let config = config::load(&args.config)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
     let Some(ruleset) = args.switch_to else {
         return list(&config, &rulesets);

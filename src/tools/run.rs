@@ -6,14 +6,13 @@ use crate::failure::Failure;
 use crate::pipeline;
 use crate::recovery::acquire::Remedy;
 use crate::service::cli::{CheckArgs, RunArgs, TopicsArgs};
-use crate::service::config::{self, Config};
+use crate::service::config;
 use crate::service::{check, log};
 use std::io::Write;
-use std::path::Path;
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
-    let mut config = load(&args.config)?;
+    let mut config = config::load(&args.config)?;
     if args.genesis {
         config.remedy = Remedy::BeginAnew;
     }
@@ -25,7 +24,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
 
 /// Says what `run` would do, or why it would not start.
 pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
-    let config = load(&args.config)?;
+    let config = config::load(&args.config)?;
     rulebook(&config.rules_files)?;
     let summary = check::offline(&config).map_err(Failure::Cpu)?;
     std::io::stdout().write_all(summary.as_bytes())?;
@@ -34,8 +33,4 @@ pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
     }
     let config = args.config.clone();
     topics::run(&TopicsArgs { config, partitions: None, replicas: None, check: true })
-}
-
-fn load(file: &Path) -> Result<Config, ToolError> {
-    config::load(file).map_err(|error| ToolError::Config(error.to_string()))
 }

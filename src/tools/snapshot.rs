@@ -16,8 +16,7 @@ use std::path::Path;
 pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
     let (SnapshotVerb::List(chosen) | SnapshotVerb::Verify(chosen) | SnapshotVerb::Drop(chosen)) =
         &args.verb;
-    let config =
-        config::load(&chosen.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let config = config::load(&chosen.config)?;
     let Some(directory) = &config.snapshot.directory else {
         return Err(ToolError::Config(
             "no snapshots are kept: set snapshot.directory, or $STATE_DIRECTORY as systemd does"
@@ -35,11 +34,12 @@ pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
 }
 
 fn looked_at(config: &Config, directory: &Path) -> Store<Files> {
-    Store::new(
-        Files::of(directory),
-        keeping::origin(config, &TopicId::default()),
-        config.snapshot.keep,
-    )
+    store(config, Files::of(directory))
+}
+
+/// No broker is asked which topic it is: only names tell whose snapshots they are.
+fn store(config: &Config, files: Files) -> Store<Files> {
+    Store::new(files, keeping::origin(config, &TopicId::default()), config.snapshot.keep)
 }
 
 /// The partitions that are asked about.
@@ -124,11 +124,7 @@ fn drop_all(
 ) -> Result<(), ToolError> {
     let taken = StateDirectory::take(directory);
     let taken = taken.map_err(|error| ToolError::Config(error.to_string()))?;
-    let mut store = Store::new(
-        taken.files(),
-        keeping::origin(config, &TopicId::default()),
-        config.snapshot.keep,
-    );
+    let mut store = store(config, taken.files());
     for partition in partitions(&mut store, chosen)? {
         let removed = store.remove_all(partition).map_err(unreadable)?;
         writeln!(out, "partition {partition}: {removed} snapshots removed")?;

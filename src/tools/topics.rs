@@ -67,8 +67,7 @@ struct Found {
 /// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
 /// sentence.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
-    let config =
-        config::load(&args.config).map_err(|error| ToolError::Config(error.to_string()))?;
+    let config = config::load(&args.config)?;
     let client_config = kafka::client_config(&config.consumer.brokers, "topics");
     let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
     let broker = Broker {

@@ -197,7 +197,7 @@ impl Owned {
                 }
                 Outcome::NoOp => no_ops += 1,
                 Outcome::RulesMissing { ruleset } => {
-                    missing.get_or_insert(Refusal::RulesMissing { offset: event.offset, ruleset });
+                    missing = Some(Refusal::RulesMissing { offset: event.offset, ruleset });
                 }
             }
             if sends_players(&event.action) {
@@ -209,7 +209,7 @@ impl Owned {
             self.applied += 1;
         });
         ENGINE_AT_WORK.set(false);
-        // What was applied after it, and is in no frame that has left, is forgotten with the shard.
+        // What was applied before it, and is in no frame that left, is forgotten with the shard.
         if let Some(refusal) = missing {
             return Err(refusal);
         }
