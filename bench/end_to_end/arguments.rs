@@ -6,8 +6,11 @@ use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
                      [--rate R | --drain | --search | --soak R] [--seconds S] \
-                     [--peers a,b,c] [--json FILE] [--smoke]\npeers: rdkafka-channel, \
-                     rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
+                     [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
+                     rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
+
+/// How often each program drains and is measured at a rate, if the command line says nothing.
+const ROUNDS: usize = 3;
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,7 @@ pub struct Arguments {
     /// The modes in their order; without any named one, the drain and two rates.
     pub modes: Vec<Mode>,
     pub seconds: Option<Duration>,
+    pub rounds: usize,
     pub programs: Vec<Program>,
     pub json: Option<PathBuf>,
     pub smoke: bool,
@@ -43,11 +47,13 @@ impl Arguments {
 
     fn parse(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
         let (mut modes, mut seconds, mut json, mut peers) = (Vec::new(), None, None, None);
+        let mut rounds = None;
         // Without `--bench`, `cargo test` runs it.
         let (mut smoke, mut bench) = (false, false);
         while let Some(argument) = given.next() {
             let mut value = || given.next().ok_or(format!("{argument} needs a value"));
-            let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
+            let number =
+                |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
             match argument.as_str() {
                 "--bench" => bench = true,
                 "--smoke" => smoke = true,
@@ -56,6 +62,7 @@ impl Arguments {
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
                 "--soak" => modes.push(Mode::Soak(number(value()?)?)),
                 "--seconds" => seconds = Some(Duration::from_secs(number(value()?)?)),
+                "--rounds" => rounds = Some(number(value()?)? as usize),
                 "--peers" => peers = Some(value()?),
                 "--json" => json = Some(PathBuf::from(value()?)),
                 other => return Err(format!("{other} is not known")),
@@ -64,12 +71,16 @@ impl Arguments {
         let smoke = smoke || !bench;
         if modes.is_empty() {
             modes = match smoke {
-                true => vec![Mode::Drain, Mode::Rate(5_000)],
+                true => vec![Mode::Drain, Mode::Rate(5_000), Mode::Search, Mode::Soak(5_000)],
                 false => vec![Mode::Drain, Mode::Rate(250_000), Mode::Rate(1_000_000)],
             };
         }
+        let rounds = rounds.unwrap_or(if smoke { 1 } else { ROUNDS });
+        if rounds == 0 {
+            return Err("there is no figure of 0 rounds".to_owned());
+        }
         let peers = peers.unwrap_or(if smoke { "none" } else { "all" }.to_owned());
-        Ok(Arguments { modes, seconds, programs: programs(&peers)?, json, smoke })
+        Ok(Arguments { modes, seconds, rounds, programs: programs(&peers)?, json, smoke })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
 use crate::programs::{Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
+use crate::rounds::Rounds;
 use crate::scrape::Page;
 use crate::table::{Table, say};
 use crate::wire::Connection;
@@ -193,8 +194,8 @@ fn cpu_at(samples: &[Sample], at_ms: u64) -> f64 {
 }
 
 /// CPU time and throughput as points of a plot.
-pub fn series(all: &[Drained]) -> Vec<Series> {
-    let of_program = |drained: &Drained| Series {
+pub fn series(all: &[Rounds<Drained>]) -> Vec<Series> {
+    let of_program = |Rounds { median: drained, .. }: &Rounds<Drained>| Series {
         name: drained.program.name().to_owned(),
         points: vec![(drained.cpu_s_per_million, drained.rate / 1e6)],
     };
@@ -202,12 +203,15 @@ pub fn series(all: &[Drained]) -> Vec<Series> {
 }
 
 /// The figures for a program.
-pub fn json(layout: Layout, drained: &Drained) -> serde_json::Value {
+pub fn json(layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
+    let drained = &rounds.median;
     json!({
         "mode": "drain",
         "layout": format!("{layout:?}"),
         "program": drained.program.name(),
         "events_per_s": drained.rate,
+        "events_per_s_worst": 1e6 / rounds.worst,
+        "events_per_s_best": 1e6 / rounds.best,
         "events_per_s_cold": drained.rate_cold,
         "cpu_s_per_million": drained.cpu_s_per_million,
         "resident_kib": drained.resident_kib,
@@ -219,15 +223,18 @@ pub fn json(layout: Layout, drained: &Drained) -> serde_json::Value {
 }
 
 /// The table of all programs.
-pub fn print(title: &str, all: &[Drained]) {
-    let huntd = all.iter().find(|drained| drained.program == Program::HuntdJson);
+pub fn print(title: &str, all: &[Rounds<Drained>]) {
+    let medians = || all.iter().map(|rounds| &rounds.median);
+    let huntd = medians().find(|drained| drained.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");
-    let whole = all.iter().filter(|drained| drained.program.is_peer() && !drained.is_partial);
+    let whole = medians().filter(|drained| drained.program.is_peer() && !drained.is_partial);
     let digests: Vec<Option<u64>> = whole.map(|drained| drained.digest).collect();
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "the peers differ: {digests:x?}");
     let mut table = Table::new(&[
         title,
         "M events/s",
+        "worst",
+        "best",
         "huntd is faster",
         "CPU-s/M events",
         "huntd takes less",
@@ -237,10 +244,12 @@ pub fn print(title: &str, all: &[Drained]) {
         "events/frame",
         "digest",
     ]);
-    for drained in all {
+    for Rounds { median: drained, worst, best } in all {
         table.row(vec![
             format!("{}{}", drained.program.name(), if drained.is_partial { " (cut)" } else { "" }),
             format!("{:.3}", drained.rate / 1e6),
+            format!("{:.3}", 1.0 / worst),
+            format!("{:.3}", 1.0 / best),
             format!("{:.2} x", huntd.rate / drained.rate),
             format!("{:.3}", drained.cpu_s_per_million),
             format!("{:.2} x", drained.cpu_s_per_million / huntd.cpu_s_per_million),
@@ -252,7 +261,7 @@ pub fn print(title: &str, all: &[Drained]) {
         ]);
     }
     table.print();
-    for Drained { program, inside, .. } in all {
+    for Drained { program, inside, .. } in medians() {
         if let Some(inside) = inside {
             say(&format!("{}: {}", program.name(), inside.sentence()));
         }

@@ -40,6 +40,8 @@ mod plot;
 
 mod programs;
 
+mod rounds;
+
 mod search;
 
 mod soak;
@@ -49,11 +51,13 @@ mod table;
 mod wire;
 
 use arguments::{Arguments, Mode};
+use drain::Drained;
 use kafka::Cluster;
 use load::{Layout, Load, Shape};
-use open_loop::Span;
+use open_loop::{Measured, Span};
 use plot::{Axis, Scale};
 use programs::Program;
+use rounds::take_turns;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::say;
@@ -76,7 +80,7 @@ const DRAIN_BATCH_EVENTS: usize = 500;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a rate is measured, if the command line says nothing.
-const RATE_SPAN: Span = Span { warm_up: Duration::from_secs(5), measured: Duration::from_secs(15) };
+const RATE_SPAN: Span = Span { warm_up: Duration::from_secs(4), measured: Duration::from_secs(10) };
 const RATE_SPAN_SMOKE: Span =
     Span { warm_up: Duration::from_millis(500), measured: Duration::from_secs(1) };
 
@@ -86,6 +90,11 @@ const WARM_SPAN: Span = Span { warm_up: Duration::from_secs(13), measured: Durat
 
 /// How long a soak lasts, if the command line says nothing.
 const SOAK_TIME: Duration = Duration::from_secs(20 * 60);
+const SOAK_TIME_SMOKE: Duration = Duration::from_secs(3);
+
+/// The highest rate that the search tries.
+const SEARCH_RATE_MAX: u64 = 4_096_000;
+const SEARCH_RATE_MAX_SMOKE: u64 = 2_000;
 
 /// How long a rate is tried by the search, if the command line says nothing.
 const SEARCH_SPAN: Span =
@@ -107,10 +116,16 @@ fn main() {
             Mode::Drain => drains(&cluster, &arguments, &programs, &mut results),
             Mode::Rate(rate) => at_rate(&cluster, &arguments, &programs, rate, &mut results),
             Mode::Search => {
-                search::search(&cluster, PARTITIONS, PLAYERS, span(&arguments, SEARCH_SPAN));
+                let (otherwise, rate_max) = match arguments.smoke {
+                    true => (RATE_SPAN_SMOKE, SEARCH_RATE_MAX_SMOKE),
+                    false => (SEARCH_SPAN, SEARCH_RATE_MAX),
+                };
+                let span = span(&arguments, otherwise);
+                search::search(&cluster, PARTITIONS, PLAYERS, rate_max, span);
             }
             Mode::Soak(rate) => {
-                let time = arguments.seconds.unwrap_or(SOAK_TIME);
+                let otherwise = if arguments.smoke { SOAK_TIME_SMOKE } else { SOAK_TIME };
+                let time = arguments.seconds.unwrap_or(otherwise);
                 let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
                 let soaked = soak::soak(&cluster, &load, time);
                 soaked.plot(&plot_file("soak"));
@@ -185,10 +200,11 @@ fn drains(
         let (preloaded, told) = drain::preload(cluster, shape, events);
         say(&told);
         // The worst case is huntd's own: to the others the order of keys is all the same.
-        let is_run = |program: &&Program| layout == Layout::Mixed || program.is_huntd();
+        let is_run = |program: &Program| layout == Layout::Mixed || program.is_huntd();
+        let programs: Vec<_> = programs.iter().copied().filter(is_run).collect();
         let drain = |program| drain::drain(cluster, &preloaded, program, patience);
-        let drained: Vec<_> =
-            programs.iter().filter(is_run).map(|program| drain(*program)).collect();
+        let us_per_event = |drained: &Drained| 1e6 / drained.rate;
+        let drained = take_turns(&programs, arguments.rounds, drain, us_per_event);
         match layout {
             Layout::Mixed => {
                 drain::print("drain", &drained);
@@ -199,7 +215,7 @@ fn drains(
             }
             Layout::Shuffled => drain::print("shuffled keys", &drained),
         }
-        results.extend(drained.iter().map(|drained| drain::json(layout, drained)));
+        results.extend(drained.iter().map(|rounds| drain::json(layout, rounds)));
         drain::discard(cluster, preloaded);
     }
 }
@@ -214,8 +230,9 @@ fn at_rate(
     let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
     let span = span(arguments, otherwise);
     let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
-    let run = |program: &Program| open_loop::run(cluster, *program, &load, span);
-    let measured: Vec<_> = programs.iter().map(run).collect();
+    let run = |program| open_loop::run(cluster, program, &load, span);
+    let p99 = |measured: &Measured| measured.ms(99.0);
+    let measured = take_turns(programs, arguments.rounds, run, p99);
     open_loop::print(&measured);
     let names = open_loop::PERCENTILES.iter().map(|percentile| format!("p{percentile}")).collect();
     let x = Axis { title: "percentile".to_owned(), scale: Scale::Named(names) };

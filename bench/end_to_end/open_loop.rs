@@ -9,6 +9,7 @@ use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
 use crate::programs::{Program, cpu_ns, memory_kib};
+use crate::rounds::Rounds;
 use crate::scrape::Page;
 use crate::table::{Table, say};
 use hdrhistogram::Histogram;
@@ -287,8 +288,8 @@ pub fn count(
 }
 
 /// The percentiles as points of a plot: place of the percentile, milliseconds.
-pub fn series(all: &[Measured]) -> Vec<Series> {
-    let of_program = |measured: &Measured| {
+pub fn series(all: &[Rounds<Measured>]) -> Vec<Series> {
+    let of_program = |Rounds { median: measured, .. }: &Rounds<Measured>| {
         let at = |(place, percentile): (usize, &f64)| (place as f64, measured.ms(*percentile));
         let points = PERCENTILES.iter().enumerate().map(at).collect();
         Series { name: measured.program.name().to_owned(), points }
@@ -297,7 +298,8 @@ pub fn series(all: &[Measured]) -> Vec<Series> {
 }
 
 /// The figures for a program.
-pub fn json(measured: &Measured) -> serde_json::Value {
+pub fn json(rounds: &Rounds<Measured>) -> serde_json::Value {
+    let measured = &rounds.median;
     let percentile = |percentile: &f64| (format!("p{percentile}_ms"), measured.ms(*percentile));
     let percentiles: BTreeMap<String, f64> = PERCENTILES.iter().map(percentile).collect();
     json!({
@@ -305,6 +307,8 @@ pub fn json(measured: &Measured) -> serde_json::Value {
         "program": measured.program.name(),
         "rate": measured.rate,
         "latency": percentiles,
+        "p99_ms_worst": rounds.worst,
+        "p99_ms_best": rounds.best,
         "behind": measured.behind,
         "missing": measured.missing,
         "cpu_s_per_million": measured.cpu_s_per_million,
@@ -314,21 +318,25 @@ pub fn json(measured: &Measured) -> serde_json::Value {
 }
 
 /// The table of all programs at one rate.
-pub fn print(all: &[Measured]) {
-    let huntd = all.iter().find(|measured| measured.program == Program::HuntdJson);
+pub fn print(all: &[Rounds<Measured>]) {
+    let medians = || all.iter().map(|rounds| &rounds.median);
+    let huntd = medians().find(|measured| measured.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");
     let rate = format!("{} k events/s", huntd.rate / 1_000);
     let percentiles = PERCENTILES.map(|percentile| format!("p{percentile} ms"));
     let mut headings = vec![rate.as_str()];
     headings.extend(percentiles.iter().map(String::as_str));
-    headings.extend(["max ms", "x huntd's p50", "p99", "CPU-s/M events", "x", "RSS MiB", "behind"]);
+    headings.extend(["max ms", "best p99", "worst p99", "x huntd's p50", "p99"]);
+    headings.extend(["CPU-s/M events", "x", "RSS MiB", "behind"]);
     let mut table = Table::new(&headings);
-    for measured in all {
+    for Rounds { median: measured, worst, best } in all {
         let mut row = vec![measured.program.name().to_owned()];
         row.extend(PERCENTILES.map(|percentile| format!("{:.2}", measured.ms(percentile))));
         let ratio = |percentile| format!("{:.2}", measured.ms(percentile) / huntd.ms(percentile));
         row.extend([
             format!("{:.1}", measured.latency.max() as f64 / 1e3),
+            format!("{best:.2}"),
+            format!("{worst:.2}"),
             ratio(50.0),
             ratio(99.0),
             format!("{:.3}", measured.cpu_s_per_million),
@@ -343,7 +351,7 @@ pub fn print(all: &[Measured]) {
         table.row(row);
     }
     table.print();
-    for measured in all {
+    for measured in medians() {
         let Cores { program, broker, bench } = measured.cores;
         say(&format!(
             "{}: {program:.2} cores, the broker {broker:.2}, generator and reader {bench:.2}; the \

@@ -10,9 +10,8 @@ use crate::table::say;
 /// percentile and milliseconds.
 const BOUNDS: [(f64, f64); 3] = [(50.0, 1.6), (99.0, 8.2), (99.9, 22.0)];
 
-/// Where the search begins and where it ends at the latest, in events per second.
+/// Where the search begins, in events per second.
 const RATE_MIN: u64 = 1_000;
-const RATE_MAX: u64 = 4_096_000;
 
 /// The search ends when the rate is known within this part.
 const PRECISION: f64 = 1.1;
@@ -20,8 +19,8 @@ const PRECISION: f64 = 1.1;
 /// A thread or the machine is called busy from this part of its time on.
 const BUSY: f64 = 0.9;
 
-/// Doubles the rate until a bound breaks, then halves the interval in between.
-pub fn search(cluster: &Cluster, partitions: usize, players: u64, span: Span) {
+/// Doubles the rate until a bound breaks, at most to `rate_max`, then halves the interval in between.
+pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64, span: Span) {
     let try_rate = |program: Program, rate: u64| {
         let load = Load::new(open_loop::shape(partitions, players, rate));
         let measured = open_loop::run(cluster, program, &load, span);
@@ -35,7 +34,7 @@ pub fn search(cluster: &Cluster, partitions: usize, players: u64, span: Span) {
             (good, None) => 2 * good,
             (good, Some((bad, _))) => ((good.max(1) as f64 * *bad as f64).sqrt()) as u64,
         };
-        if RATE_MAX < rate || (good == 0 && bad.is_some()) {
+        if rate_max < rate || (good == 0 && bad.is_some()) {
             break;
         }
         let measured = try_rate(Program::HuntdJson, rate);
