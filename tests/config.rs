@@ -232,7 +232,10 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
         ("[fetch]\nreceive_buffer_bytes = 4194305", "choose a multiple of 65536"),
         ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_buffer_bytes"),
         ("[fetch]\nbytes_max = 2048", "choose at most fetch.bytes_max, 2048"),
-        ("[kafka]\ngroup_protocol = \"both\"", "choose one of \"classic\", \"consumer\""),
+        (
+            "[kafka]\ngroup_protocol = \"both\"",
+            "choose one of \"classic\", \"eager\", \"consumer\"",
+        ),
         ("[publish]\nformat = \"xml\"", "choose one of \"json\", \"binary\""),
         ("[publish]\ncompression = \"gzip\"", "choose one of \"auto\", \"none\", \"lz4\""),
         ("[kafka]\ninput_topic = \"a/b\"", "choose 1 to 249 letters"),

@@ -19,7 +19,7 @@ const PRECISION: f64 = 1.1;
 /// A thread or the machine is called busy from this part of its time on.
 const BUSY: f64 = 0.9;
 
-/// Doubles the rate until a bound breaks, at most to `rate_max`, then halves the interval in between.
+/// Doubles the rate until a bound breaks, at most to `rate_max`, then halves the interval.
 pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64, span: Span) {
     let try_rate = |program: Program, rate: u64| {
         let load = Load::new(open_loop::shape(partitions, players, rate));

@@ -435,11 +435,15 @@ fn config(options: &Options) -> ClientConfig {
         config.set("group.instance.id", id);
     }
     match options.group_protocol {
-        GroupProtocol::Classic => {
+        GroupProtocol::Classic | GroupProtocol::Eager => {
             let session_ms = options.session_timeout_ms;
+            let strategy = match options.group_protocol {
+                GroupProtocol::Eager => "range",
+                _ => "cooperative-sticky",
+            };
             config
                 .set("group.protocol", "classic")
-                .set("partition.assignment.strategy", "cooperative-sticky")
+                .set("partition.assignment.strategy", strategy)
                 .set("session.timeout.ms", session_ms.to_string())
                 .set("heartbeat.interval.ms", (session_ms / 3).clamp(1, 3_000).to_string())
                 .set("max.poll.interval.ms", session_ms.max(300_000).to_string());

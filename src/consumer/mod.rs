@@ -87,11 +87,13 @@ pub struct Options {
     pub read_committed: bool,
 }
 
-/// The two rebalance protocols of Kafka.
+/// How the group is coordinated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupProtocol {
-    /// JoinGroup and SyncGroup, any broker.
+    /// JoinGroup and SyncGroup, any broker; only partitions that move are given up (KIP-429).
     Classic,
+    /// The same as it was before: at every change each member gives up all of its partitions.
+    Eager,
     /// The broker assigns (KIP-848), brokers 4.0 and later.
     Consumer,
 }

@@ -122,7 +122,11 @@ impl Check<'_> {
             group_protocol: self.choice(
                 "kafka.group_protocol",
                 &kafka.group_protocol,
-                &[("classic", GroupProtocol::Classic), ("consumer", GroupProtocol::Consumer)],
+                &[
+                    ("classic", GroupProtocol::Classic),
+                    ("eager", GroupProtocol::Eager),
+                    ("consumer", GroupProtocol::Consumer),
+                ],
             )?,
             session_timeout_ms: self.number(
                 "kafka.session_timeout_ms",

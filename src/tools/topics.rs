@@ -29,6 +29,10 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// zone into the future.
 const TIMESTAMP_AFTER_MS_MAX: u64 = 60_000;
 
+/// Milliseconds of input that must be kept where snapshots are: a daemon that was down for less
+/// than that finds what came after its snapshots.
+const RETENTION_MS_MIN: u64 = 24 * 60 * 60 * 1_000;
+
 /// Bytes of a segment of the topic for copies: a few copies of a busy zone.
 const COPY_SEGMENT_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -55,6 +59,8 @@ enum Rule {
     AtLeast(u64),
     /// This number or less.
     AtMost(u64),
+    /// This number or more, or -1, which is without a limit.
+    AtLeastOrUnlimited(u64),
 }
 
 /// What one topic turned out to be.
@@ -86,8 +92,9 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         Some(found) => found.replicas as u16,
         None => args.replicas.unwrap_or(REPLICAS),
     };
+    let keeps_snapshots = config.snapshot.directory.is_some() || config.snapshot.topic.is_some();
     let mut wanted = vec![
-        wanted_input(input, partitions),
+        wanted_input(input, partitions, keeps_snapshots),
         wanted_output(output, partitions, replicas),
         wanted_dead_letters(&config.publisher.dead_letter_topic),
     ];
@@ -140,8 +147,13 @@ fn setting(name: &'static str, value: impl ToString, rule: Rule) -> Setting {
     Setting { name, value: value.to_string(), rule }
 }
 
-fn wanted_input(name: &str, partitions: u16) -> Wanted {
+fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> Wanted {
     let after = TIMESTAMP_AFTER_MS_MAX;
+    // Without snapshots a shard is rebuilt from the start of its input.
+    let retention = match keeps_snapshots {
+        true => Rule::AtLeastOrUnlimited(RETENTION_MS_MIN),
+        false => Rule::Same,
+    };
     Wanted {
         name: name.to_owned(),
         partitions: Some(partitions),
@@ -150,8 +162,7 @@ fn wanted_input(name: &str, partitions: u16) -> Wanted {
             setting("message.timestamp.type", "CreateTime", Rule::Same),
             setting("message.timestamp.after.max.ms", after, Rule::AtMost(after)),
             setting("cleanup.policy", "delete", Rule::Same),
-            // A shard is rebuilt from the start of its input.
-            setting("retention.ms", -1, Rule::Same),
+            setting("retention.ms", -1, retention),
             setting("retention.bytes", -1, Rule::Same),
         ],
     }
@@ -316,6 +327,9 @@ impl Setting {
             Rule::AtMost(most) => {
                 (number.is_some_and(|number| number <= most), format!("at most {most}"))
             }
+            Rule::AtLeastOrUnlimited(least) => {
+                (value == "-1" || number >= Some(least), format!("at least {least}, or -1"))
+            }
         };
         (!fits).then(|| format!("`{topic}` has {} = {value}; set it to {wanted}", self.name))
     }
@@ -337,7 +351,9 @@ mod tests {
 
     #[test]
     fn a_topic_as_it_is_created_has_no_problem() {
-        for wanted in [wanted_input("t", 4), wanted_output("t", 4, 3)] {
+        for wanted in
+            [wanted_input("t", 4, false), wanted_input("t", 4, true), wanted_output("t", 4, 3)]
+        {
             let pairs: Vec<(&str, &str)> =
                 wanted.settings.iter().map(|s| (s.name, s.value.as_str())).collect();
             assert_eq!(problems(&wanted, &pairs), Vec::<String>::new());
@@ -351,7 +367,7 @@ mod tests {
             ("message.timestamp.after.max.ms", "9223372036854775807"),
             ("cleanup.policy", "compact"),
         ];
-        let found = problems(&wanted_input("t", 4), &pairs);
+        let found = problems(&wanted_input("t", 4, false), &pairs);
         assert_eq!(
             found,
             [
@@ -366,7 +382,19 @@ mod tests {
     }
 
     #[test]
+    fn input_may_be_deleted_after_a_day_where_snapshots_are_kept() {
+        let found =
+            |snapshots, ms| problems(&wanted_input("t", 4, snapshots), &[("retention.ms", ms)]);
+        for ms in ["-1", "86400000", "604800000"] {
+            assert_eq!(found(true, ms), Vec::<String>::new());
+        }
+        let too_short = ["`t` has retention.ms = 3600000; set it to at least 86400000, or -1"];
+        assert_eq!(found(true, "3600000"), too_short);
+        assert_eq!(found(false, "604800000"), ["`t` has retention.ms = 604800000; set it to -1"]);
+    }
+
+    #[test]
     fn settings_that_an_old_broker_does_not_know_are_no_problem() {
-        assert!(problems(&wanted_input("t", 4), &[]).is_empty());
+        assert!(problems(&wanted_input("t", 4, false), &[]).is_empty());
     }
 }

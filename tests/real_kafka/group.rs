@@ -1,4 +1,4 @@
-//! The consumer group: offsets for lag tools, two protocols, and no Fetch of librdkafka's.
+//! The consumer group: offsets for lag tools, its protocols, and no Fetch of librdkafka's.
 
 use crate::accounts::{self, Follower};
 use crate::daemon::{Huntd, Topics};
@@ -9,8 +9,8 @@ use huntd::consumer::{GroupProtocol, Options};
 use std::time::{Duration, Instant};
 
 #[test]
-fn either_protocol_delivers_and_all_offsets_are_committed_at_the_end() {
-    for protocol in ["classic", "consumer"] {
+fn every_protocol_delivers_and_all_offsets_are_committed_at_the_end() {
+    for protocol in ["classic", "eager", "consumer"] {
         let topics = Topics::create(kafka::shared(), protocol, 3);
         produce(kafka::shared(), &topics, &events(3, 30, 1..=20));
         let setting = format!("group_protocol = \"{protocol}\"");
@@ -27,7 +27,7 @@ fn either_protocol_delivers_and_all_offsets_are_committed_at_the_end() {
 
 #[test]
 fn a_member_of_the_group_fetches_nothing() {
-    for group_protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+    for group_protocol in [GroupProtocol::Classic, GroupProtocol::Eager, GroupProtocol::Consumer] {
         let topics = Topics::create(kafka::shared(), "member", 2);
         produce(kafka::shared(), &topics, &events(2, 10, 1..=10));
         let mut membership = Membership::join(&options(&topics, group_protocol)).expect("joined");

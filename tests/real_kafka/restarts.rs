@@ -57,6 +57,11 @@ fn partitions_move_between_the_daemons_of_a_classic_group_and_the_output_stays_r
 }
 
 #[test]
+fn partitions_move_between_the_daemons_of_an_eager_group_and_the_output_stays_right() {
+    partitions_move("eager");
+}
+
+#[test]
 fn partitions_move_between_the_daemons_of_a_new_group_and_the_output_stays_right() {
     partitions_move("consumer");
 }
