@@ -238,12 +238,16 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
     log.publish(&mut shard, 9);
     log.records.drain(..5);
     assert_eq!(log.acquire(brief(Vec::new())), Err(Refusal::StartGone));
-    assert!(log.acquire(brief(vec![kept.clone()])).is_ok());
+    let owner = log.acquire(brief(vec![kept.clone()])).expect("acquired");
     // The mark itself is gone: only a fence that says where it stands will do.
     log.records.drain(..8);
     assert_eq!(log.acquire(brief(Vec::new())), Err(Refusal::StartGone));
     assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(Refusal::StartGone));
+    // An owner that was overtaken does not know where the shard stands now.
     log.append_empty(&shard.fence(77));
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(Refusal::StartGone));
+    shard.epoch = owner.epoch;
+    log.append_empty(&shard.fence(owner.fence_id));
     let acquired = log.acquire(brief(vec![kept.clone()])).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (kept.start, Some(0)));
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");

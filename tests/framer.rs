@@ -171,7 +171,8 @@ fn the_fence_is_repeated_where_the_shard_stands_but_not_during_a_replay() {
     let fence = framer.fence(later).expect("a frame is there");
     assert_eq!(fence.header.kind, FrameKind::Fence);
     assert_eq!((fence.header.epoch, fence.header.fence_id), (5, 99));
-    let reader = Reader::join(&fence.header).expect("a reader joins at a repeated fence");
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&fence.header, &[]), Verdict::Joined);
     assert_eq!(reader.position().next_update, 40);
     assert_eq!(reader.position().next_offset, 140);
     assert_eq!(reader.position().chain, chain_of(0..40));

@@ -42,6 +42,8 @@ fn verdict_name(verdict: Verdict) -> String {
         Verdict::Fence => "fence".to_owned(),
         Verdict::Skip { offset } => format!("skip {offset}"),
         Verdict::Genesis => "genesis".to_owned(),
+        Verdict::Joined => "joined".to_owned(),
+        Verdict::Waiting => "waiting".to_owned(),
         Verdict::Stale => "stale".to_owned(),
         Verdict::Duplicate => "duplicate".to_owned(),
         Verdict::Gap { missing } => format!("gap of {missing}"),
@@ -78,7 +80,10 @@ fn every_damaged_vector_is_refused_for_its_reason() {
 #[test]
 fn every_history_vector_gives_its_verdicts_and_its_end() {
     for vector in vectors("reader.json") {
-        let mut reader = Reader::new();
+        let mut reader = match text(&vector, "begins") {
+            "at the start" => Reader::new(),
+            _ => Reader::joining(),
+        };
         for step in vector["frames"].as_array().expect("frames") {
             let (header, updates) = decode_frame(text(step, "frame").as_bytes()).expect("a frame");
             let verdict = reader.fold(&header, &updates);
@@ -119,20 +124,58 @@ fn a_full_frame_fits_its_limit_in_both_forms() {
 #[test]
 fn a_reader_joins_at_a_repeated_fence_and_nowhere_else() {
     let mut shard = mock::Shard::new(0);
-    let mut whole = Reader::new();
+    let (mut whole, mut joining) = (Reader::new(), Reader::joining());
     for _ in 0..5 {
         let frame = shard.frame(3);
-        assert_eq!(Reader::join(&frame.header), None);
+        assert_eq!(joining.fold(&frame.header, frame.updates.as_slice()), Verdict::Waiting);
         whole.fold(&frame.header, frame.updates.as_slice());
     }
     let raising = FrameHeader { next_offset: -1, ..shard.fence(8) };
-    assert_eq!(Reader::join(&raising), None);
-    let mut joined = Reader::join(&shard.fence(8)).expect("a repeated fence has the position");
-    assert_eq!(joined.position(), whole.position());
+    assert_eq!(joining.fold(&raising, &[]), Verdict::Waiting);
+    assert!(!joining.has_joined());
+    assert_eq!(joining.fold(&shard.fence(8), &[]), Verdict::Joined);
+    whole.fold(&raising, &[]);
+    assert!(joining.has_joined());
+    assert_eq!(joining.position(), whole.position());
     let frame = shard.frame(2);
     let verdict = whole.fold(&frame.header, frame.updates.as_slice());
-    assert_eq!(joined.fold(&frame.header, frame.updates.as_slice()), verdict);
-    assert_eq!(Reader::at(whole.position()).position(), joined.position());
+    assert_eq!(joining.fold(&frame.header, frame.updates.as_slice()), verdict);
+    assert_eq!(Reader::at(whole.position()).position(), joining.position());
+}
+
+#[test]
+fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
+    let mut shard = mock::Shard::new(0);
+    let late = shard.fence(8);
+    shard.frame(3);
+    shard.epoch = 3;
+    let frame = shard.frame(2);
+    let fold = |reader: &mut Reader| reader.fold(&frame.header, frame.updates.as_slice());
+
+    // Who has seen the newer owner's frames knows better.
+    let mut knowing = Reader::joining();
+    assert_eq!(fold(&mut knowing), Verdict::Waiting);
+    assert_eq!(knowing.fold(&late, &[]), Verdict::Waiting);
+
+    // Who has not learns it from what comes next: a newer owner's frame without its fence, its
+    // repeated fence, or the fence of one after that.
+    let joined = || {
+        let mut reader = Reader::joining();
+        assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
+        reader
+    };
+    let mut reader = joined();
+    assert_eq!(fold(&mut reader), Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    assert_eq!(reader.position().next_update, shard.next_update);
+    let mut reader = joined();
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    let raising = |epoch| FrameHeader { next_offset: -1, epoch, ..shard.fence(10) };
+    let mut reader = joined();
+    assert_eq!(reader.fold(&raising(late.epoch + 2), &[]), Verdict::Waiting);
+    let mut reader = joined();
+    assert_eq!(reader.fold(&raising(late.epoch + 1), &[]), Verdict::Fence);
+    assert!(reader.has_joined());
 }
 
 fn truth(number: u64) -> Update {

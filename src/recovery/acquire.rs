@@ -286,9 +286,10 @@ impl Acquisition {
             }
             State::Offered if self.fold.next() >= self.bounds.output_end => self.head_is_read(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
-                match self.is_in_force() {
-                    true => self.settle(),
-                    false => self.lose_fence(),
+                match (self.fold.reader().is_some(), self.is_in_force()) {
+                    (false, _) => self.end(Err(Refusal::StartGone)),
+                    (true, true) => self.settle(),
+                    (true, false) => self.lose_fence(),
                 }
             }
             _ => {}

@@ -35,8 +35,8 @@ pub enum Broken {
 #[derive(Clone, Debug)]
 pub struct Fold {
     next: i64,
-    /// `None` until a reader can join a log whose start is gone.
-    reader: Option<Reader>,
+    /// It has to join a log whose start is gone.
+    reader: Reader,
     /// Where a reader stands after the first record, if that is known from a mark.
     anchor: Option<Position>,
     /// Input offsets that every replay passes over.
@@ -54,20 +54,21 @@ impl Fold {
     /// Begins at the first record that the log still has.
     pub fn from_log_start(log_start: i64) -> Fold {
         // At the log's very start nothing was accepted yet; later, a reader has to join.
-        Fold::new(log_start, (log_start == 0).then(Reader::new), None)
+        let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
+        Fold::new(log_start, reader, None)
     }
 
     /// Begins at a mark. The record before it, if the log still has it, must be the one that the
     /// mark was taken at.
     pub fn from_mark(mark: Mark, log_start: i64) -> Fold {
-        let reader = Some(Reader::at(mark.position()));
+        let reader = Reader::at(mark.position());
         match mark.output_offset > log_start {
             true => Fold::new(mark.output_offset - 1, reader, Some(mark.position())),
             false => Fold::new(mark.output_offset, reader, None),
         }
     }
 
-    fn new(next: i64, reader: Option<Reader>, anchor: Option<Position>) -> Fold {
+    fn new(next: i64, reader: Reader, anchor: Option<Position>) -> Fold {
         let skips = BTreeSet::new();
         Fold { next, reader, anchor, skips, genesis: None, ruleset: None, begun_by: None }
     }
@@ -77,9 +78,9 @@ impl Fold {
         self.next
     }
 
-    /// Where a reader stands now; `None` if it could not join the log yet.
+    /// The reader, once it could join the log.
     pub fn reader(&self) -> Option<&Reader> {
-        self.reader.as_ref()
+        Some(&self.reader).filter(|reader| reader.has_joined())
     }
 
     /// Input offsets that every replay passes over, as far as this stretch tells.
@@ -104,7 +105,7 @@ impl Fold {
 
     /// The place after the last record. `None` as long as no reader could join.
     pub fn mark(&self) -> Option<Mark> {
-        Some(Mark::new(self.next, self.reader.as_ref()?.position()))
+        Some(Mark::new(self.next, self.reader()?.position()))
     }
 
     /// Nothing before this offset is left to be read.
@@ -126,10 +127,7 @@ impl Fold {
         }
         // What is no frame counts for no reader.
         let Ok((header, updates)) = frame else { return Ok(()) };
-        let Some(reader) = &mut self.reader else {
-            self.reader = Reader::join(&header);
-            return Ok(());
-        };
+        let reader = &mut self.reader;
         let epoch_before = reader.position().epoch;
         match reader.fold(&header, &updates) {
             Verdict::Halt => return Err(Broken::Damaged { offset }),
@@ -153,6 +151,8 @@ impl Fold {
             }
             Verdict::Progress
             | Verdict::Fence
+            | Verdict::Joined
+            | Verdict::Waiting
             | Verdict::Stale
             | Verdict::Duplicate
             | Verdict::Gap { .. } => {}

@@ -20,11 +20,24 @@ pub struct Position {
     pub chain: Chain,
 }
 
+/// What a reader's position rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Footing {
+    /// The log's start, or a position that a reader has stored.
+    #[default]
+    Sure,
+    /// A repeated fence in the middle of the log. Its owner may have been overtaken before.
+    Fence,
+    /// It has no position yet.
+    None,
+}
+
 /// Folds the frames of one output partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
     position: Position,
     fence_id: u128,
+    footing: Footing,
     halted: bool,
     /// Frames that came after missing updates. Not zero: the log has lost something, or somebody
     /// writes to the topic who is no huntd.
@@ -50,6 +63,10 @@ pub enum Verdict {
     },
     /// The world begins anew: nobody is there any more. Updates are numbered and chained on.
     Genesis,
+    /// A repeated fence that tells where the shard stands: the reader goes on from there.
+    Joined,
+    /// Dropped: the reader waits for a fence at which it can join.
+    Waiting,
     /// Dropped: the writer does not own the shard any more.
     Stale,
     /// Dropped: everything in it was accepted earlier.
@@ -74,18 +91,18 @@ impl Reader {
         Reader { position, ..Reader::default() }
     }
 
-    /// A reader that joins in the middle of the log. Only an owner's repeated fence says where the
-    /// shard stands, so at any other frame it is `None`.
-    pub fn join(header: &FrameHeader) -> Option<Reader> {
-        if header.kind != FrameKind::Fence || header.next_offset < 0 {
-            return None;
-        }
-        let FrameHeader { epoch, first_update, next_offset, chain, .. } = *header;
-        let position = Position { epoch, next_update: first_update, next_offset, chain };
-        Some(Reader { fence_id: header.fence_id, ..Reader::at(position) })
+    /// A reader in the middle of the log. It waits until an owner's repeated fence says where the
+    /// shard stands; no other frame does.
+    pub fn joining() -> Reader {
+        Reader { footing: Footing::None, ..Reader::default() }
     }
 
-    /// Where the reader stands.
+    /// Whether it stands anywhere: one that is joining does not until it has met a fence in force.
+    pub fn has_joined(&self) -> bool {
+        self.footing != Footing::None
+    }
+
+    /// Where the reader stands, once it has joined.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -99,6 +116,12 @@ impl Reader {
     pub fn fold(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
         if self.halted {
             return Verdict::Halt;
+        }
+        if self.footing == Footing::Fence && self.is_overtaken_by(header) {
+            self.footing = Footing::None;
+        }
+        if self.footing == Footing::None {
+            return self.join(header);
         }
         if header.kind == FrameKind::Fence {
             self.raise(header.epoch, header.fence_id);
@@ -133,6 +156,28 @@ impl Reader {
             }
             _ => self.fold(header, &[]),
         }
+    }
+
+    /// Whether another owner had taken over already when the fence was written that the reader has
+    /// joined at. Who takes over later writes a fence with the next epoch first.
+    fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
+        let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
+        let next_epoch = self.position.epoch.saturating_add(1);
+        self.position.epoch < header.epoch && !(takes_over && header.epoch == next_epoch)
+    }
+
+    /// Joins at a repeated fence whose owner has not been overtaken, as far as was seen.
+    fn join(&mut self, header: &FrameHeader) -> Verdict {
+        let FrameHeader { epoch, first_update, next_offset, chain, fence_id, .. } = *header;
+        self.raise(epoch, fence_id);
+        let is_known = self.fence_id == 0 || self.fence_id == fence_id;
+        let is_in_force = epoch == self.position.epoch && is_known;
+        if header.kind != FrameKind::Fence || next_offset < 0 || !is_in_force {
+            return Verdict::Waiting;
+        }
+        self.position = Position { epoch, next_update: first_update, next_offset, chain };
+        (self.fence_id, self.footing) = (fence_id, Footing::Fence);
+        Verdict::Joined
     }
 
     fn raise(&mut self, epoch: u64, fence_id: u128) {

@@ -84,8 +84,7 @@ struct Tap<W: Write> {
     left: u64,
     /// Frames that were read.
     frames: u64,
-    /// Nothing while the reader waits for a fence at which it may join.
-    shards: BTreeMap<u16, Option<Reader>>,
+    shards: BTreeMap<u16, Reader>,
     /// Partitions that hold records which are no frames.
     strange: BTreeSet<u16>,
 }
@@ -117,7 +116,8 @@ impl<W: Write> Tap<W> {
                 TapFrom::Offset(offset) => offset.clamp(start, end),
             };
             // Only at the log's very start is nothing known to be everything.
-            self.shards.insert(partition, (place == 0).then(Reader::new));
+            let reader = if place == 0 { Reader::new() } else { Reader::joining() };
+            self.shards.insert(partition, reader);
             places.push((partition, place));
         }
         Ok(places)
@@ -135,11 +135,7 @@ impl<W: Write> Tap<W> {
             }
         };
         self.frames += 1;
-        let shard = self.shards.entry(partition).or_default();
-        let Some(reader) = shard else {
-            *shard = Reader::join(&header);
-            return if self.raw { self.print_frame(partition, offset, &header) } else { Ok(()) };
-        };
+        let reader = self.shards.get_mut(&partition).expect("only wanted partitions are read");
         let verdict = reader.fold(&header, &updates);
         if self.raw {
             self.print_frame(partition, offset, &header)?;

@@ -1,6 +1,6 @@
 //! What must hold in the end.
 
-use crate::chance::{Fault, Sight};
+use crate::chance::Fault;
 use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
@@ -194,17 +194,13 @@ impl Sim {
     /// Readers that join later come to the same.
     fn check_late_readers(&mut self, partition: i32, replay: &Replay) -> Result<(), String> {
         let output = &self.broker.outputs[partition as usize];
-        let mut joined = 0;
-        for at in 0..output.end() {
-            let Some(mut reader) = Follower::join(output, at, Mutation::None) else { continue };
+        for _ in 0..3 {
+            let at = self.chance.below(output.end() as u64 + 1) as i64;
+            let mut reader = Follower::joining(at, Mutation::None);
             reader.follow(output, &mut self.chance)?;
-            self.chance.see(Sight::LateReaderJoined);
-            reader
-                .agrees(replay)
-                .map_err(|what| format!("a reader that joined at {at}: {what}"))?;
-            joined += 1;
-            if joined == 3 {
-                break;
+            reader.agrees(replay).map_err(|what| format!("a reader that came at {at}: {what}"))?;
+            if !reader.has_come_to(&self.followers[partition as usize]) {
+                return Err(format!("a reader that came at {at} stands at {:?}", reader.mark()));
             }
         }
         Ok(())

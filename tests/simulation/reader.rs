@@ -56,10 +56,16 @@ impl Follower {
         }
     }
 
-    /// A reader that joins at this record, if it is one to join at.
-    pub(crate) fn join(log: &OutputLog, at: i64, mutation: Mutation) -> Option<Follower> {
-        let (header, _) = decode_frame(&log.records[at as usize]).ok()?;
-        Some(Follower::from(Reader::join(&header)?, at + 1, mutation))
+    /// A reader that comes to the log here, and joins it where it can.
+    pub(crate) fn joining(at: i64, mutation: Mutation) -> Follower {
+        Follower::from(Reader::joining(), at, mutation)
+    }
+
+    /// Whether it stands where one that has read everything stands, as far as it can know: that
+    /// it has joined at a fence that was written too late shows with the next frame.
+    pub(crate) fn has_come_to(&self, whole: &Follower) -> bool {
+        let (position, whole) = (self.reader.position(), whole.reader.position());
+        !self.reader.has_joined() || position.epoch < whole.epoch || position == whole
     }
 
     /// Reads what has come.
@@ -98,6 +104,12 @@ impl Follower {
                 self.skips.insert(offset);
                 chance.see(Sight::RecordSkipped);
             }
+            Verdict::Joined => {
+                chance.see(Sight::LateReaderJoined);
+                self.first = self.reader.position().next_update;
+                self.accepted.clear();
+                (self.ruleset, self.begun_by) = (None, None);
+            }
             Verdict::Stale => chance.see(Sight::FramesStale),
             Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
             Verdict::Gap { .. } => chance.see(Sight::FramesGap),
@@ -107,7 +119,7 @@ impl Follower {
             Verdict::Fence if self.ruleset.is_none() && position.epoch < epoch => {
                 self.begun_by = Some(header.ruleset);
             }
-            Verdict::Progress | Verdict::Fence | Verdict::Genesis => {}
+            Verdict::Progress | Verdict::Fence | Verdict::Genesis | Verdict::Waiting => {}
         }
         Ok(())
     }

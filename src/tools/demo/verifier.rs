@@ -124,7 +124,7 @@ impl Verifier {
             Verdict::Gap { missing } => return Err(wrong(&format!("{missing} updates miss"))),
             Verdict::Halt => return Err(wrong("the chain does not match the updates")),
             Verdict::Fence | Verdict::Progress | Verdict::Skip { .. } | Verdict::Stale => {}
-            Verdict::Genesis => {}
+            Verdict::Genesis | Verdict::Joined | Verdict::Waiting => {}
         }
         if header.kind == FrameKind::Fence && header.epoch > 0 {
             self.fenced[usize::from(partition)] = true;
