@@ -157,6 +157,10 @@ pub const RECONNECT_MS_MIN: u64 = 50;
 /// Milliseconds before a broker is tried again, at most.
 pub const RECONNECT_MS_MAX: u64 = 1_000;
 
+/// Milliseconds after which librdkafka asks for a topic again. It sends nothing more to a topic
+/// that it was refused once, until it has asked.
+pub const METADATA_REFRESH_MS: u64 = 5_000;
+
 /// Connections to brokers in all; each is a sender of the queue.
 pub const CONNECTIONS_MAX: usize = 60;
 

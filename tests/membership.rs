@@ -10,7 +10,8 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -55,13 +56,18 @@ impl Member {
     }
 
     fn turn(&mut self) {
-        match self.membership.poll(POLL) {
-            None => {}
-            Some(MembershipEvent::Assigned(partitions)) => {
+        if let Some(event) = self.membership.poll(POLL) {
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: MembershipEvent) {
+        match event {
+            MembershipEvent::Assigned(partitions) => {
                 self.assigned = true;
                 self.owned.extend(partitions);
             }
-            Some(MembershipEvent::Revoked(partitions)) => {
+            MembershipEvent::Revoked(partitions) => {
                 self.revocations += 1;
                 // The group waits for the answer, however long letting go takes.
                 for _ in 0..5 {
@@ -70,13 +76,13 @@ impl Member {
                 self.owned.retain(|partition| !partitions.contains(partition));
                 self.membership.release();
             }
-            Some(MembershipEvent::Lost(partitions)) => {
+            MembershipEvent::Lost(partitions) => {
                 self.owned.retain(|partition| !partitions.contains(partition));
             }
-            Some(MembershipEvent::Answered { question, is_member }) => {
+            MembershipEvent::Answered { question, is_member } => {
                 self.answers.push((question, is_member));
             }
-            Some(MembershipEvent::Error(error)) => panic!("{error}"),
+            MembershipEvent::Error(error) => panic!("{error}"),
         }
     }
 }
@@ -144,6 +150,80 @@ fn the_group_answers_whether_it_counts_a_member_in() {
         member.answers.len() == 2
     });
     assert_eq!(member.answers[1], (asked, false));
+}
+
+/// Lets a member turn for so long; what it hears of trouble.
+fn trouble_within(member: &mut Member, time: Duration) -> Vec<MembershipError> {
+    let end = Instant::now() + time;
+    let mut heard = Vec::new();
+    while Instant::now() < end {
+        match member.membership.poll(POLL) {
+            Some(MembershipEvent::Error(error)) => heard.push(error),
+            Some(event) => member.take(event),
+            None => {}
+        }
+    }
+    heard
+}
+
+/// A member whose request is answered with an error once has all partitions, then and later.
+fn survives(request: RDKafkaApiKey, error: RDKafkaRespErr) {
+    let cluster = mock::cluster(&[("events", 4)]);
+    let mut options = options(&cluster, GroupProtocol::Classic);
+    options.session_timeout_ms = 3_000;
+    cluster.request_errors(request, &[error]);
+    let mut member = Member::join(&options);
+    settle(&mut [&mut member], &[4]);
+    // Heartbeats come once a second.
+    let heard = trouble_within(&mut member, Duration::from_millis(1_500));
+    assert!(heard.iter().all(|error| !error.is_final()), "{request:?} {error:?}: {heard:?}");
+    settle(&mut [&mut member], &[4]);
+}
+
+#[test]
+fn errors_of_the_group_that_pass_leave_a_member_with_its_partitions() {
+    use RDKafkaRespErr as Code;
+    let passing = [
+        (RDKafkaApiKey::FindCoordinator, Code::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE),
+        (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS),
+        (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_NOT_COORDINATOR),
+        (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID),
+        (RDKafkaApiKey::SyncGroup, Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS),
+        (RDKafkaApiKey::SyncGroup, Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID),
+        (RDKafkaApiKey::Heartbeat, Code::RD_KAFKA_RESP_ERR_NOT_COORDINATOR),
+        (RDKafkaApiKey::Heartbeat, Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION),
+        (RDKafkaApiKey::Heartbeat, Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID),
+        (RDKafkaApiKey::Heartbeat, Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS),
+    ];
+    thread::scope(|scope| {
+        for (request, error) in passing {
+            scope.spawn(move || survives(request, error));
+        }
+    });
+}
+
+#[test]
+fn errors_of_the_group_that_only_the_operator_can_cure_are_final() {
+    use RDKafkaRespErr as Code;
+    let cluster = mock::cluster(&[("events", 4)]);
+    let mut options = options(&cluster, GroupProtocol::Classic);
+    options.group_instance_id = Some("host-7".to_owned());
+    let denied = MembershipError::NotAuthorised("the group `hunters`".to_owned());
+    let taken = MembershipError::InstanceTaken("host-7".to_owned());
+    for (request, error, said) in [
+        (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, denied),
+        (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, taken),
+    ] {
+        cluster.request_errors(request, &[error; 8]);
+        let mut member = Member::join(&options);
+        let mut heard = Vec::new();
+        wait_for("a final error", || {
+            heard.extend(trouble_within(&mut member, POLL));
+            heard.iter().any(MembershipError::is_final)
+        });
+        assert!(heard.contains(&said), "{error:?}: {heard:?}");
+        cluster.clear_request_errors(request);
+    }
 }
 
 #[test]

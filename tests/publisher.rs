@@ -19,6 +19,7 @@ use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 const QUEUE_KBYTES: usize = 4 * 1024;
 
@@ -317,40 +318,78 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
     assert_position(fold(&cluster, 0).0, &shard);
 }
 
-#[test]
-fn errors_that_pass_are_retried_without_a_trace_in_the_output() {
-    use RDKafkaRespErr::{
-        RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
-        RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
-    };
+/// What comes of one frame when the broker answers it with an error.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// It was sent again until it arrived.
+    Retried,
+    /// It ended its generation, and a later one published what it held.
+    Failed,
+}
+
+fn fate_under(error: RDKafkaRespErr) -> Fate {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shard = Shard::new(0);
     running.begin(&cluster, &shard);
-    for error in [
-        RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
-        RD_KAFKA_RESP_ERR__TRANSPORT,
-        RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
-        RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
-    ] {
-        cluster.request_errors(RDKafkaApiKey::Produce, &[error, error]);
-        // One request at a time: the mock takes a second one although the first has failed, where a
-        // broker would refuse it by its sequence number.
+    running.send_frames(&mut shard, 5);
+    wait_for("the first acknowledgements", || running.acked(&shard));
+    cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
+    let started = Instant::now();
+    loop {
+        let (next_update, next_offset, chain) = (shard.next_update, shard.next_offset, shard.chain);
+        // One request at a time: the mock takes a second one although the first has failed, where
+        // a broker would refuse it by its sequence number.
         running.send(Outgoing::Frame(shard.frame(3)));
-        wait_for("an acknowledgement after the errors", || {
+        let mut failure = None;
+        wait_for("an acknowledgement, or that there will be none", || {
             running.bridge(&cluster);
-            running.acked(&shard)
+            failure = failure.take().or_else(|| running.failures.try_receive());
+            failure.is_some() || running.acked(&shard)
         });
-        cluster.clear_request_errors(RDKafkaApiKey::Produce);
-        running.send_frames(&mut shard, 30);
-        wait_for("further acknowledgements", || {
-            running.bridge(&cluster);
-            running.acked(&shard)
-        });
+        let Some(failure) = failure else { break };
+        assert_eq!((failure.partition, failure.generation), (0, shard.generation));
+        assert!(!failure.sentence.is_empty());
+        assert!(started.elapsed() < mock::PATIENCE, "{}", failure.sentence);
+        let sent = running.sent;
+        wait_for("the failed generation to be settled", || running.settled(0) == sent);
+        let (generation, epoch) = (shard.generation + 1, shard.epoch + 1);
+        shard = Shard { generation, epoch, next_update, next_offset, chain, ..shard };
+        running.begin(&cluster, &shard);
+        // The control thread takes about as long to acquire a shard again.
+        thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(running.metrics.get(Counter::DeliveriesFailed), 0);
+    running.send_frames(&mut shard, 30);
+    wait_for("further acknowledgements", || {
+        running.bridge(&cluster);
+        running.acked(&shard)
+    });
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &shard);
+    if shard.generation == 1 { Fate::Retried } else { Fate::Failed }
+}
+
+#[test]
+fn an_error_of_the_broker_is_retried_or_ends_the_generation_and_leaves_no_trace_in_the_output() {
+    use RDKafkaRespErr as Code;
+    let expected = [
+        (Code::RD_KAFKA_RESP_ERR__TRANSPORT, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_INVALID_MSG, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, Fate::Retried),
+        (Code::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, Fate::Failed),
+        (Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, Fate::Failed),
+        (Code::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, Fate::Failed),
+        (Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, Fate::Failed),
+        (Code::RD_KAFKA_RESP_ERR_INVALID_RECORD, Fate::Failed),
+    ];
+    let found: Vec<_> = expected.iter().map(|(error, _)| (*error, fate_under(*error))).collect();
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! that change places are a gap and a duplicate. So the settings that decide about retries and
 //! order are not the operator's: they are pinned here and checked against what librdkafka took.
 
-use crate::limits::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, RECONNECT_MS_MAX};
+use crate::limits::{
+    METADATA_REFRESH_MS, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, RECONNECT_MS_MAX,
+};
 use crate::publisher::Options;
 use crate::publisher::dead_letter::DeadLetter;
 use rdkafka::ClientContext;
@@ -286,6 +288,7 @@ fn config(options: &Options) -> ClientConfig {
         // A dead letter may be larger than any frame: the topic's limit is what counts, and the
         // buffer.
         .set("message.max.bytes", record_bytes_max(options).to_string())
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string())
         .set("retry.backoff.ms", "10")
         .set("retry.backoff.max.ms", RECONNECT_MS_MAX.to_string())

@@ -12,7 +12,8 @@ use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
     COPY_BLOCKS_PER_RECORD, COPY_LOOK_BACK_RECORDS, COPY_MS_MAX, COPY_QUEUE_KBYTES,
-    METADATA_MS_MAX, RECONNECT_MS_MAX, SNAPSHOT_BLOCK_BYTES, TAIL_STALL_MS_MAX,
+    METADATA_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX, SNAPSHOT_BLOCK_BYTES,
+    TAIL_STALL_MS_MAX,
 };
 use crate::recovery::snapshot::{Header, Origin, SnapshotError};
 use rdkafka::ClientContext;
@@ -402,6 +403,7 @@ fn client_config(options: &Options) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     config
 }

@@ -3,7 +3,7 @@
 //! All partitions share one consumer and one producer, so that a hundred shards are acquired in the
 //! time of one. What the records mean is decided elsewhere.
 
-use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX, RECONNECT_MS_MAX};
+use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX};
 use crate::publisher::encode::encode;
 use crate::publisher::frame::{Format, FrameHeader};
 use crate::recovery::acquire::Bounds;
@@ -372,6 +372,7 @@ fn client_config(options: &Options) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     config
 }
