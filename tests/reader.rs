@@ -178,6 +178,28 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     assert!(reader.has_joined());
 }
 
+#[test]
+fn a_fence_that_came_a_second_time_is_left_again_with_the_first_gap() {
+    let mut shard = mock::Shard::new(0);
+    let early = shard.fence(8);
+    shard.frame(3);
+    let frame = shard.frame(2);
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&early, &[]), Verdict::Joined);
+    let verdict = reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(verdict, Verdict::Gap { missing: 3 });
+    assert!(!reader.has_joined());
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
+    // Who has accepted something waits for what is missing: a later owner publishes it again.
+    let frame = shard.frame(1);
+    reader.fold(&frame.header, frame.updates.as_slice());
+    shard.frame(1);
+    let frame = shard.frame(1);
+    let verdict = reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(verdict, Verdict::Gap { missing: 1 });
+    assert!(reader.has_joined());
+}
+
 fn truth(number: u64) -> Update {
     Update::new(number % 5 + 1, number as i64, Change::Rotated { heading: number as u16 })
 }

@@ -26,8 +26,9 @@ enum Footing {
     /// The log's start, or a position that a reader has stored.
     #[default]
     Sure,
-    /// A repeated fence in the middle of the log. Its owner may have been overtaken before.
-    Fence,
+    /// A repeated fence in the middle of the log, and the number of the first update after it. Its
+    /// owner may have been overtaken before.
+    Fence { first_update: u64 },
     /// It has no position yet.
     None,
 }
@@ -117,7 +118,9 @@ impl Reader {
         if self.halted {
             return Verdict::Halt;
         }
-        if self.footing == Footing::Fence && self.is_overtaken_by(header) {
+        if let Footing::Fence { .. } = self.footing
+            && self.is_overtaken_by(header)
+        {
             self.footing = Footing::None;
         }
         if self.footing == Footing::None {
@@ -176,7 +179,7 @@ impl Reader {
             return Verdict::Waiting;
         }
         self.position = Position { epoch, next_update: first_update, next_offset, chain };
-        (self.fence_id, self.footing) = (fence_id, Footing::Fence);
+        (self.fence_id, self.footing) = (fence_id, Footing::Fence { first_update });
         Verdict::Joined
     }
 
@@ -219,6 +222,10 @@ impl Reader {
         }
         if header.first_update > next {
             self.gaps += 1;
+            if self.footing == (Footing::Fence { first_update: next }) {
+                // Nothing was accepted yet: the fence may have come late, or a second time.
+                self.footing = Footing::None;
+            }
             return Verdict::Gap { missing: header.first_update - next };
         }
         let from = (next - header.first_update) as usize;

@@ -9,7 +9,9 @@
 
 mod jars;
 
-pub mod broker;
+pub mod acl;
+
+mod broker;
 
 pub mod client;
 

@@ -1,7 +1,8 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use crate::daemon::{Huntd, Topics};
-use crate::kafka::{self, unique_name};
+use crate::kafka::acl::{self, Resource};
+use crate::kafka::{self, Cluster, Options, unique_name};
 use std::process::Command;
 
 /// Waits for the daemon's end: its exit code and its sentence.
@@ -60,6 +61,44 @@ fn partition_counts_that_differ_end_the_daemon_with_code_5() {
     kafka::shared().client().create_topic(&topics.output, 3, &[]);
     let huntd = Huntd::start(kafka::shared(), &topics, &[]);
     assert_ends(huntd, 5, "has 3 partitions");
+}
+
+#[test]
+fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
+    let options = Options { properties: acl::properties(), ..Options::for_tests() };
+    let cluster = Cluster::start(1, &options);
+    let denied = [
+        (Resource::Topic, (|topics| topics.input.clone()) as fn(&Topics) -> String),
+        (Resource::Topic, |topics| topics.output.clone()),
+        (Resource::Topic, |topics| topics.dead_letters.clone()),
+        (Resource::Group, |topics| topics.group().to_owned()),
+    ];
+    for (resource, name) in denied {
+        let topics = Topics::create(&cluster, "denied", 1);
+        let name = name(&topics);
+        acl::deny(&cluster.bootstrap(), resource, &name);
+        assert_ends(Huntd::start(&cluster, &topics, &[]), 6, &format!("`{name}`"));
+    }
+}
+
+#[test]
+fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
+    if let Err(error) = Command::new("strace").arg("-V").output() {
+        assert!(std::env::var_os("CI").is_none(), "under CI strace must be installed: {error}");
+        return;
+    }
+    let topics = Topics::create(kafka::shared(), "refused", 1);
+    // Its configuration serves a second one, to which the kernel answers as a filter would.
+    let huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let ended = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])
+        .args(["-e", "inject=io_uring_setup:error=EPERM"])
+        .args([env!("CARGO_BIN_EXE_huntd"), "run", "--config", &huntd.config()])
+        .output()
+        .expect("strace is there");
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(7), "{log}");
+    assert!(log.contains("kernel.io_uring_disabled"), "{log}");
 }
 
 #[test]

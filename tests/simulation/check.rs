@@ -199,8 +199,12 @@ impl Sim {
             let mut reader = Follower::joining(at, Mutation::None);
             reader.follow(output, &mut self.chance)?;
             reader.agrees(replay).map_err(|what| format!("a reader that came at {at}: {what}"))?;
-            if !reader.has_come_to(&self.followers[partition as usize]) {
-                return Err(format!("a reader that came at {at} stands at {:?}", reader.mark()));
+            let whole = &self.followers[partition as usize];
+            if !reader.has_come_to(whole) {
+                let (mark, whole) = (reader.mark(), whole.mark());
+                return Err(format!(
+                    "a reader that came at {at} stands at {mark:?}, not {whole:?}"
+                ));
             }
         }
         Ok(())

@@ -62,10 +62,15 @@ impl Follower {
     }
 
     /// Whether it stands where one that has read everything stands, as far as it can know: that
-    /// it has joined at a fence that was written too late shows with the next frame.
+    /// it has joined at a fence that was written too late shows with the next frame. A fence may
+    /// tell of input that no frame has told of yet.
     pub(crate) fn has_come_to(&self, whole: &Follower) -> bool {
         let (position, whole) = (self.reader.position(), whole.reader.position());
-        !self.reader.has_joined() || position.epoch < whole.epoch || position == whole
+        let is_waiting = !self.reader.has_joined() || self.accepted.is_empty();
+        let is_level = position.next_update == whole.next_update
+            && position.chain == whole.chain
+            && position.next_offset >= whole.next_offset;
+        is_waiting || self.reader.gaps > 0 || position.epoch < whole.epoch || is_level
     }
 
     /// Reads what has come.
