@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that docs/BENCHMARKS.md has figures of but the soak, in about a quarter of an hour once
+# Everything that docs/BENCHMARKS.md has figures of but the soak, in about half an hour once
 # it is built. Nothing else should run meanwhile.
 #
 #     bench/all.sh [FILE]
