@@ -7,7 +7,7 @@ use huntd::engine::update::Update;
 use huntd::limits::{FRAME_BYTES_MAX, FRAME_UPDATES_MAX};
 use huntd::publisher::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
 use huntd::publisher::frame::Format;
-use huntd::publisher::frame::{Chain, FrameHeader, FrameKind};
+use huntd::publisher::frame::{Chain, Frame, FrameHeader, FrameKind};
 use huntd::recovery::reader::{Position, Reader, Verdict};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -179,25 +179,61 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
 }
 
 #[test]
-fn a_fence_that_came_a_second_time_is_left_again_with_the_first_gap() {
+fn a_reader_that_has_accepted_nothing_goes_on_at_a_repeated_fence_that_is_ahead() {
     let mut shard = mock::Shard::new(0);
     let early = shard.fence(8);
     shard.frame(3);
     let frame = shard.frame(2);
     let mut reader = Reader::joining();
     assert_eq!(reader.fold(&early, &[]), Verdict::Joined);
-    let verdict = reader.fold(&frame.header, frame.updates.as_slice());
-    assert_eq!(verdict, Verdict::Gap { missing: 3 });
-    assert!(!reader.has_joined());
+    let fold =
+        |reader: &mut Reader, frame: &Frame| reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 3 });
+    assert!(reader.has_joined(), "the next owner may publish what is missing");
     assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
-    // Who has accepted something waits for what is missing: a later owner publishes it again.
+    // Who has accepted something waits for what is missing.
     let frame = shard.frame(1);
-    reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(fold(&mut reader, &frame), Verdict::Accepted { from: 0 });
     shard.frame(1);
     let frame = shard.frame(1);
+    assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 1 });
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Fence);
+}
+
+#[test]
+fn a_repeated_fence_of_another_owner_of_the_same_epoch_shows_that_its_fence_came_before() {
+    let mut shard = mock::Shard::new(0);
+    let late = shard.fence(8);
+    shard.epoch = 2;
+    shard.frame(3);
+    let raising = |fence_id| FrameHeader { next_offset: -1, ..shard.fence(fence_id) };
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
+    // Somebody has lost the race for the epoch, and does not repeat this fence.
+    assert_eq!(reader.fold(&raising(10), &[]), Verdict::Fence);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    assert_eq!(reader.position().next_update, 3);
+    // Nor does it keep others from joining at the winner's.
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&raising(10), &[]), Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+}
+
+#[test]
+fn a_chain_that_differs_at_once_is_the_fault_of_the_fence_and_later_of_the_log() {
+    let mut shard = mock::Shard::new(0);
+    let lying = FrameHeader { chain: Chain(1), ..shard.fence(8) };
+    let frame = shard.frame(3);
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&lying, &[]), Verdict::Joined);
     let verdict = reader.fold(&frame.header, frame.updates.as_slice());
-    assert_eq!(verdict, Verdict::Gap { missing: 1 });
-    assert!(reader.has_joined());
+    assert_eq!(verdict, Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
+    let frame = shard.frame(1);
+    assert_eq!(reader.fold(&frame.header, frame.updates.as_slice()), Verdict::Accepted { from: 0 });
+    let frame = shard.frame(1);
+    let wrong = FrameHeader { chain: Chain(1), ..frame.header };
+    assert_eq!(reader.fold(&wrong, frame.updates.as_slice()), Verdict::Halt);
 }
 
 fn truth(number: u64) -> Update {

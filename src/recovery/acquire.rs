@@ -285,6 +285,7 @@ impl Acquisition {
                 }
             }
             State::Offered if self.fold.next() >= self.bounds.output_end => self.head_is_read(),
+            State::Confirming if self.fold.reader().is_none() => self.end(Err(Refusal::StartGone)),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
                 match (self.fold.reader().is_some(), self.is_in_force()) {
                     (false, _) => self.end(Err(Refusal::StartGone)),
@@ -306,8 +307,8 @@ impl Acquisition {
     /// Whether nobody has owned the shard since the state at hand was taken.
     fn is_newest_here(&self) -> bool {
         let candidate = self.brief.candidates.get(self.candidate);
-        let epoch = self.position().map_or(0, |position| position.epoch);
-        candidate.map_or(0, |candidate| candidate.mark.epoch) == epoch
+        let epoch = candidate.map_or(0, |candidate| candidate.mark.epoch);
+        self.position().is_some_and(|position| position.epoch == epoch)
     }
 
     fn is_in_force(&self) -> bool {

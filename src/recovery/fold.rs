@@ -141,6 +141,11 @@ impl Fold {
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
+            // What was told before was told to a reader at a place that does not count.
+            Verdict::Joined => {
+                self.skips.clear();
+                (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
+            }
             Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
             // One that tells of an earlier place came late, or twice.
             Verdict::Progress if header.first_update == reader.position().next_update => {
@@ -151,7 +156,6 @@ impl Fold {
             }
             Verdict::Progress
             | Verdict::Fence
-            | Verdict::Joined
             | Verdict::Waiting
             | Verdict::Stale
             | Verdict::Duplicate

@@ -64,7 +64,8 @@ pub enum Verdict {
     },
     /// The world begins anew: nobody is there any more. Updates are numbered and chained on.
     Genesis,
-    /// A repeated fence that tells where the shard stands: the reader goes on from there.
+    /// A repeated fence that tells where the shard stands: the reader goes on from there. If it has
+    /// joined before, that was at a fence out of force, and updates since may come again.
     Joined,
     /// Dropped: the reader waits for a fence at which it can join.
     Waiting,
@@ -119,7 +120,7 @@ impl Reader {
             return Verdict::Halt;
         }
         if let Footing::Fence { .. } = self.footing
-            && self.is_overtaken_by(header)
+            && (self.is_overtaken_by(header) || self.is_behind(header))
         {
             self.footing = Footing::None;
         }
@@ -162,20 +163,37 @@ impl Reader {
     }
 
     /// Whether another owner had taken over already when the fence was written that the reader has
-    /// joined at. Who takes over later writes a fence with the next epoch first.
+    /// joined at. Who takes over later writes a fence with the next epoch first, and repeats no
+    /// other.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
         let next_epoch = self.position.epoch.saturating_add(1);
-        self.position.epoch < header.epoch && !(takes_over && header.epoch == next_epoch)
+        let is_newer = self.position.epoch < header.epoch;
+        let is_another = is_placed(header)
+            && header.epoch == self.position.epoch
+            && header.fence_id != self.fence_id;
+        is_another || (is_newer && !(takes_over && header.epoch == next_epoch))
+    }
+
+    /// Whether a repeated fence tells of updates that were missed, and none was accepted so far:
+    /// the fence that the reader has joined at may have been appended a second time.
+    fn is_behind(&self, header: &FrameHeader) -> bool {
+        self.has_accepted_nothing()
+            && is_placed(header)
+            && header.epoch == self.position.epoch
+            && self.position.next_update < header.first_update
+    }
+
+    /// Whether it has joined in the middle of the log, and accepted no update since.
+    fn has_accepted_nothing(&self) -> bool {
+        self.footing == (Footing::Fence { first_update: self.position.next_update })
     }
 
     /// Joins at a repeated fence whose owner has not been overtaken, as far as was seen.
     fn join(&mut self, header: &FrameHeader) -> Verdict {
         let FrameHeader { epoch, first_update, next_offset, chain, fence_id, .. } = *header;
         self.raise(epoch, fence_id);
-        let is_known = self.fence_id == 0 || self.fence_id == fence_id;
-        let is_in_force = epoch == self.position.epoch && is_known;
-        if header.kind != FrameKind::Fence || next_offset < 0 || !is_in_force {
+        if !is_placed(header) || epoch < self.position.epoch {
             return Verdict::Waiting;
         }
         self.position = Position { epoch, next_update: first_update, next_offset, chain };
@@ -222,15 +240,16 @@ impl Reader {
         }
         if header.first_update > next {
             self.gaps += 1;
-            if self.footing == (Footing::Fence { first_update: next }) {
-                // Nothing was accepted yet: the fence may have come late, or a second time.
-                self.footing = Footing::None;
-            }
             return Verdict::Gap { missing: header.first_update - next };
         }
         let from = (next - header.first_update) as usize;
         let chain = continued(self.position.chain, from);
         if chain != header.chain {
+            if self.has_accepted_nothing() {
+                // The fence may have told of a frame that was never appended.
+                self.footing = Footing::None;
+                return Verdict::Waiting;
+            }
             self.halted = true;
             return Verdict::Halt;
         }
@@ -243,4 +262,9 @@ impl Reader {
     fn advance(&mut self, next_offset: i64) {
         self.position.next_offset = self.position.next_offset.max(next_offset);
     }
+}
+
+/// Whether it is a fence that says where the shard stands.
+fn is_placed(header: &FrameHeader) -> bool {
+    header.kind == FrameKind::Fence && header.next_offset >= 0
 }

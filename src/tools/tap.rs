@@ -136,6 +136,7 @@ impl<W: Write> Tap<W> {
         };
         self.frames += 1;
         let reader = self.shards.get_mut(&partition).expect("only wanted partitions are read");
+        let had_joined = reader.has_joined();
         let verdict = reader.fold(&header, &updates);
         if self.raw {
             self.print_frame(partition, offset, &header)?;
@@ -144,6 +145,11 @@ impl<W: Write> Tap<W> {
             Verdict::Accepted { from } if !self.raw => {
                 let first = header.first_update + from as u64;
                 self.print_updates(partition, first, &updates[from..])
+            }
+            Verdict::Joined | Verdict::Waiting if had_joined => {
+                let sentence = "reading began at a fence whose owner was overtaken: what was \
+                                printed since may come again";
+                warn(partition, offset, sentence)
             }
             Verdict::Gap { missing } => {
                 warn(partition, offset, &format!("{missing} updates before this frame are missing"))

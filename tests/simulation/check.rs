@@ -200,7 +200,7 @@ impl Sim {
             reader.follow(output, &mut self.chance)?;
             reader.agrees(replay).map_err(|what| format!("a reader that came at {at}: {what}"))?;
             let whole = &self.followers[partition as usize];
-            if !reader.has_come_to(whole) {
+            if !reader.has_come_to(whole, output, at) {
                 let (mark, whole) = (reader.mark(), whole.mark());
                 return Err(format!(
                     "a reader that came at {at} stands at {mark:?}, not {whole:?}"

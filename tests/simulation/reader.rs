@@ -62,15 +62,23 @@ impl Follower {
     }
 
     /// Whether it stands where one that has read everything stands, as far as it can know: that
-    /// it has joined at a fence that was written too late shows with the next frame. A fence may
-    /// tell of input that no frame has told of yet.
-    pub(crate) fn has_come_to(&self, whole: &Follower) -> bool {
-        let (position, whole) = (self.reader.position(), whole.reader.position());
-        let is_waiting = !self.reader.has_joined() || self.accepted.is_empty();
-        let is_level = position.next_update == whole.next_update
-            && position.chain == whole.chain
-            && position.next_offset >= whole.next_offset;
-        is_waiting || self.reader.gaps > 0 || position.epoch < whole.epoch || is_level
+    /// it has joined at a fence that was written too late, or twice, shows with later records. It
+    /// must if an owner has repeated its fence in time since, and no update was missing then.
+    pub(crate) fn has_come_to(&self, whole: &Follower, log: &OutputLog, from: i64) -> bool {
+        let (position, end) = (self.reader.position(), whole.reader.position());
+        let is_level = position.epoch == end.epoch
+            && position.next_update == end.next_update
+            && position.chain == end.chain
+            && position.next_offset >= end.next_offset;
+        let told = |at: i64| {
+            let Ok((header, _)) = decode_frame(&log.records[at as usize]) else { return false };
+            let mark = whole.marks[at as usize];
+            header.kind == FrameKind::Fence
+                && header.next_offset >= 0
+                && (header.epoch, header.first_update) == (mark.epoch, mark.next_update)
+        };
+        let stands = self.reader.has_joined() && is_level;
+        stands || self.reader.gaps > 0 || !(from..log.end()).any(told)
     }
 
     /// Reads what has come.
