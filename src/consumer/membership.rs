@@ -435,23 +435,22 @@ fn config(options: &Options) -> ClientConfig {
         config.set("group.instance.id", id);
     }
     match options.group_protocol {
-        GroupProtocol::Classic | GroupProtocol::Eager => {
-            let session_ms = options.session_timeout_ms;
-            let strategy = match options.group_protocol {
-                GroupProtocol::Eager => "range",
-                _ => "cooperative-sticky",
-            };
-            config
-                .set("group.protocol", "classic")
-                .set("partition.assignment.strategy", strategy)
-                .set("session.timeout.ms", session_ms.to_string())
-                .set("heartbeat.interval.ms", (session_ms / 3).clamp(1, 3_000).to_string())
-                .set("max.poll.interval.ms", session_ms.max(300_000).to_string());
-        }
+        GroupProtocol::Classic => set_classic(&mut config, options, "cooperative-sticky"),
+        GroupProtocol::Eager => set_classic(&mut config, options, "range"),
         // The broker sets session timeout, heartbeats and assignor (KIP-848).
         GroupProtocol::Consumer => {
             config.set("group.protocol", "consumer");
         }
     }
     config
+}
+
+fn set_classic(config: &mut ClientConfig, options: &Options, strategy: &str) {
+    let session_ms = options.session_timeout_ms;
+    config
+        .set("group.protocol", "classic")
+        .set("partition.assignment.strategy", strategy)
+        .set("session.timeout.ms", session_ms.to_string())
+        .set("heartbeat.interval.ms", (session_ms / 3).clamp(1, 3_000).to_string())
+        .set("max.poll.interval.ms", session_ms.max(300_000).to_string());
 }

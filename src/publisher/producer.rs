@@ -277,19 +277,26 @@ impl ProducerContext for Reports {
     }
 }
 
-fn config(options: &Options) -> ClientConfig {
+/// What all clients have in common that write to topics.
+pub fn client_config(brokers: &[String], client_id: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
-        .set("bootstrap.servers", options.brokers.join(","))
-        .set("client.id", &options.client_id)
+        .set("bootstrap.servers", brokers.join(","))
+        .set("client.id", client_id)
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
+        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
+    config
+}
+
+fn config(options: &Options) -> ClientConfig {
+    let mut config = client_config(&options.brokers, &options.client_id);
+    config
         .set("compression.type", options.compression.name())
         .set("queue.buffering.max.messages", "0")
         .set("queue.buffering.max.kbytes", options.queue_kbytes_max.to_string())
         // A dead letter may be larger than any frame: the topic's limit is what counts, and the
         // buffer.
         .set("message.max.bytes", record_bytes_max(options).to_string())
-        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
-        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string())
         .set("retry.backoff.ms", "10")
         .set("retry.backoff.max.ms", RECONNECT_MS_MAX.to_string())
         .set("socket.nagle.disable", "true")

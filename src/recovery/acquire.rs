@@ -280,24 +280,25 @@ impl Acquisition {
         match self.state {
             State::Head if self.fold.next() >= self.bounds.output_end => {
                 match self.is_newest_here() {
-                    true => self.head_is_read(),
+                    true => self.ask_group(),
                     false => self.state = State::Asking,
                 }
             }
-            State::Offered if self.fold.next() >= self.bounds.output_end => self.head_is_read(),
-            State::Confirming if self.fold.reader().is_none() => self.end(Err(Refusal::StartGone)),
+            State::Offered if self.fold.next() >= self.bounds.output_end => self.ask_group(),
+            // What comes meanwhile may show that nobody knows where the shard stands.
+            State::Confirming => self.ask_group(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
-                match (self.fold.reader().is_some(), self.is_in_force()) {
-                    (false, _) => self.end(Err(Refusal::StartGone)),
-                    (true, true) => self.settle(),
-                    (true, false) => self.lose_fence(),
+                match self.is_in_force() {
+                    true => self.settle(),
+                    false => self.lose_fence(),
                 }
             }
             _ => {}
         }
     }
 
-    fn head_is_read(&mut self) {
+    /// A fence may be written once the group counts us in, if it is known where the shard stands.
+    fn ask_group(&mut self) {
         match self.fold.reader().is_some() {
             true => self.state = State::Confirming,
             false => self.end(Err(Refusal::StartGone)),
@@ -319,8 +320,8 @@ impl Acquisition {
 
     /// The epoch in force is not our fence's: again from the top.
     fn lose_fence(&mut self) {
-        match self.fences < FENCE_ATTEMPTS_MAX {
-            true => self.state = State::Confirming,
+        match self.fences < FENCE_ATTEMPTS_MAX || self.fold.reader().is_none() {
+            true => self.ask_group(),
             false => self.end(Err(Refusal::Contended)),
         }
     }

@@ -12,9 +12,9 @@ use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
     COPY_BLOCKS_PER_RECORD, COPY_LOOK_BACK_RECORDS, COPY_MS_MAX, COPY_QUEUE_KBYTES,
-    METADATA_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX, SNAPSHOT_BLOCK_BYTES,
-    TAIL_STALL_MS_MAX,
+    METADATA_MS_MAX, SNAPSHOT_BLOCK_BYTES, TAIL_STALL_MS_MAX,
 };
+use crate::publisher::producer::client_config;
 use crate::recovery::snapshot::{Header, Origin, SnapshotError};
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
@@ -398,18 +398,8 @@ fn failure(topic: &str, error: &KafkaError) -> CopyError {
     CopyError::Topic { topic: topic.to_owned(), sentence: error.to_string() }
 }
 
-fn client_config(options: &Options) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", options.brokers.join(","))
-        .set("client.id", &options.client_id)
-        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
-        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
-    config
-}
-
 fn consumer_config(options: &Options) -> ClientConfig {
-    let mut config = client_config(options);
+    let mut config = client_config(&options.brokers, &options.client_id);
     config
         .set("group.id", &options.group)
         .set("enable.auto.commit", "false")
@@ -424,7 +414,7 @@ fn consumer_config(options: &Options) -> ClientConfig {
 }
 
 fn producer_config(options: &Options) -> ClientConfig {
-    let mut config = client_config(options);
+    let mut config = client_config(&options.brokers, &options.client_id);
     // A record that is appended twice means the same as once, so idempotence is not needed.
     config
         .set("request.required.acks", "-1")

@@ -3,9 +3,10 @@
 //! All partitions share one consumer and one producer, so that a hundred shards are acquired in the
 //! time of one. What the records mean is decided elsewhere.
 
-use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX};
+use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX};
 use crate::publisher::encode::encode;
 use crate::publisher::frame::{Format, FrameHeader};
+use crate::publisher::producer::client_config;
 use crate::recovery::acquire::Bounds;
 use crate::recovery::tail_error::TailError;
 use rdkafka::ClientContext;
@@ -367,18 +368,8 @@ fn failure(topic: &str, error: &KafkaError) -> TailError {
     }
 }
 
-fn client_config(options: &Options) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", options.brokers.join(","))
-        .set("client.id", &options.client_id)
-        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
-        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
-    config
-}
-
 fn consumer_config(options: &Options) -> ClientConfig {
-    let mut config = client_config(options);
+    let mut config = client_config(&options.brokers, &options.client_id);
     config
         .set("group.id", &options.group)
         .set("enable.auto.commit", "false")
@@ -396,7 +387,7 @@ fn consumer_config(options: &Options) -> ClientConfig {
 }
 
 fn producer_config(options: &Options) -> ClientConfig {
-    let mut config = client_config(options);
+    let mut config = client_config(&options.brokers, &options.client_id);
     // A fence that is appended twice means the same as once, so idempotence is not needed.
     config
         .set("request.required.acks", "-1")

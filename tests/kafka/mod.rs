@@ -11,7 +11,7 @@ mod jars;
 
 pub mod acl;
 
-mod broker;
+pub mod broker;
 
 pub mod client;
 

@@ -1,6 +1,7 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use crate::daemon::{Huntd, Topics};
+use crate::hot_thread::has_strace;
 use crate::kafka::acl::{self, Resource};
 use crate::kafka::{self, Cluster, Options, unique_name};
 use std::process::Command;
@@ -67,8 +68,9 @@ fn partition_counts_that_differ_end_the_daemon_with_code_5() {
 fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
     let options = Options { properties: acl::properties(), ..Options::for_tests() };
     let cluster = Cluster::start(1, &options);
-    let denied = [
-        (Resource::Topic, (|topics| topics.input.clone()) as fn(&Topics) -> String),
+    type Name = fn(&Topics) -> String;
+    let denied: [(Resource, Name); 4] = [
+        (Resource::Topic, |topics| topics.input.clone()),
         (Resource::Topic, |topics| topics.output.clone()),
         (Resource::Topic, |topics| topics.dead_letters.clone()),
         (Resource::Group, |topics| topics.group().to_owned()),
@@ -83,8 +85,7 @@ fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
 
 #[test]
 fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
-    if let Err(error) = Command::new("strace").arg("-V").output() {
-        assert!(std::env::var_os("CI").is_none(), "under CI strace must be installed: {error}");
+    if !has_strace() {
         return;
     }
     let topics = Topics::create(kafka::shared(), "refused", 1);

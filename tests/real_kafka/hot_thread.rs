@@ -81,6 +81,11 @@ fn has(what: &str, there: bool) -> bool {
     there
 }
 
+/// Whether strace is here; under CI it must be.
+pub fn has_strace() -> bool {
+    has("strace", Command::new("strace").arg("-V").output().is_ok())
+}
+
 #[test]
 fn only_the_hot_thread_may_run_on_the_hot_core() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -166,7 +171,7 @@ impl Strace {
 
 #[test]
 fn the_hot_thread_makes_no_system_call_but_io_uring_enter_and_that_seldom() {
-    if !has("strace", Command::new("strace").arg("-V").output().is_ok()) {
+    if !has_strace() {
         return;
     }
     let mut warm = Warm::up("calls", &[]);

@@ -196,7 +196,7 @@ impl Sim {
         let output = &self.broker.outputs[partition as usize];
         for _ in 0..3 {
             let at = self.chance.below(output.end() as u64 + 1) as i64;
-            let mut reader = Follower::joining(at, Mutation::None);
+            let mut reader = Follower::joining(at);
             reader.follow(output, &mut self.chance)?;
             reader.agrees(replay).map_err(|what| format!("a reader that came at {at}: {what}"))?;
             let whole = &self.followers[partition as usize];

@@ -57,8 +57,8 @@ impl Follower {
     }
 
     /// A reader that comes to the log here, and joins it where it can.
-    pub(crate) fn joining(at: i64, mutation: Mutation) -> Follower {
-        Follower::from(Reader::joining(), at, mutation)
+    pub(crate) fn joining(at: i64) -> Follower {
+        Follower::from(Reader::joining(), at, Mutation::None)
     }
 
     /// Whether it stands where one that has read everything stands, as far as it can know: that

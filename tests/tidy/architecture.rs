@@ -41,6 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "publisher::frame",
             "publisher::bell",
             "publisher::Gate",
+            "publisher::producer::client_config",
             "service::log",
             "queue",
             "progress",
