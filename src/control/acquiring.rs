@@ -12,6 +12,13 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+/// Output partitions that are read at once while something comes of each. Were it all of them, the
+/// first shard would be acquired when the last one is, and nothing replayed until then.
+const READ_AT_ONCE: usize = 4;
+
+/// After so long without anything, an output partition leaves its place to another.
+const LIVELY: Duration = Duration::from_millis(100);
+
 /// What became of a shard that was acquired, or of a jump.
 pub(super) enum Outcome {
     /// The shard is ours.
@@ -63,7 +70,7 @@ impl Acquiring {
         self.works.is_empty()
     }
 
-    /// Begins to acquire shards, all at once, and returns those that have no leader now.
+    /// Begins to acquire shards, and returns those that have no leader now.
     pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<Vec<i32>, TailError> {
         let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
         let bounds = self.tail.bounds(&partitions)?;
@@ -186,7 +193,16 @@ impl Acquiring {
             self.tail.forget(partition);
             outcomes.extend(self.works.remove(&partition).and_then(Work::into_outcome));
         }
+        let lively = self.works.values().filter(|work| work.is_lively()).count();
+        let mut places = READ_AT_ONCE.saturating_sub(lively);
         for (partition, work) in &mut self.works {
+            if !work.has_begun() {
+                if places == 0 {
+                    continue;
+                }
+                places -= 1;
+                work.moved_at = Instant::now();
+            }
             if let Err(error) = work.ask(&mut self.tail, *partition) {
                 outcomes.push(Outcome::Failed { partition: *partition, error });
             } else if work.moved_at.elapsed() >= stall_max {
@@ -218,6 +234,17 @@ impl Work {
             Errand::Acquire(acquisition) => acquisition.wish(),
             Errand::Bridge(bridge) => Wish::Read { from: bridge.next() },
         }
+    }
+
+    /// Whether anything was asked for.
+    fn has_begun(&self) -> bool {
+        self.reading.is_some() || self.asked.is_some()
+    }
+
+    /// Whether it was begun, and something came of it just now: what waits for a broker or for the
+    /// group keeps nothing else waiting.
+    fn is_lively(&self) -> bool {
+        self.has_begun() && self.moved_at.elapsed() < LIVELY
     }
 
     fn has_ended(&self) -> bool {

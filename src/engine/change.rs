@@ -1,6 +1,7 @@
 //! What an update says: the readable form of its second half, and the one table of all kinds.
 
 use crate::engine::event::ItemStack;
+use crate::engine::packed::Packed;
 use crate::engine::refusal::{ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::update::Payload;
 
@@ -62,108 +63,6 @@ pub enum Form {
     Items,
 }
 
-/// A type that a field can have: its bits, and back.
-trait Packed: Sized {
-    const NAMES: &'static [&'static str] = &[];
-
-    fn to_bits(self) -> u64;
-
-    /// `None`: the bits are no value of the type.
-    fn from_bits(bits: u64) -> Option<Self>;
-}
-
-macro_rules! packed_numbers {
-    ($($type:ty),*) => {$(
-        impl Packed for $type {
-            fn to_bits(self) -> u64 {
-                self.into()
-            }
-
-            fn from_bits(bits: u64) -> Option<$type> {
-                <$type>::try_from(bits).ok()
-            }
-        }
-    )*};
-}
-
-macro_rules! packed_names {
-    ($($type:ty),*) => {$(
-        impl Packed for $type {
-            const NAMES: &'static [&'static str] = <$type>::NAMES;
-
-            fn to_bits(self) -> u64 {
-                self as u64
-            }
-
-            fn from_bits(bits: u64) -> Option<$type> {
-                <$type>::from_code(u8::try_from(bits).ok()?)
-            }
-        }
-    )*};
-}
-
-packed_numbers!(u8, u16, u32, u64);
-packed_names!(ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause);
-
-impl Packed for bool {
-    fn to_bits(self) -> u64 {
-        self.into()
-    }
-
-    fn from_bits(bits: u64) -> Option<bool> {
-        (bits < 2).then_some(bits == 1)
-    }
-}
-
-impl Packed for i32 {
-    fn to_bits(self) -> u64 {
-        (self as u32).into()
-    }
-
-    fn from_bits(bits: u64) -> Option<i32> {
-        u32::try_from(bits).ok().map(|bits| bits as i32)
-    }
-}
-
-impl Packed for Option<u16> {
-    fn to_bits(self) -> u64 {
-        self.map_or(0, |zone| u64::from(zone) + 1)
-    }
-
-    fn from_bits(bits: u64) -> Option<Option<u16>> {
-        match bits.checked_sub(1) {
-            None => Some(None),
-            Some(zone) => u16::try_from(zone).ok().map(Some),
-        }
-    }
-}
-
-impl Packed for Option<u64> {
-    fn to_bits(self) -> u64 {
-        self.unwrap_or(0)
-    }
-
-    fn from_bits(bits: u64) -> Option<Option<u64>> {
-        Some(Some(bits).filter(|id| *id != 0))
-    }
-}
-
-impl Packed for [ItemStack; 4] {
-    fn to_bits(self) -> u64 {
-        self.iter()
-            .rev()
-            .fold(0, |bits, stack| bits << 16 | u64::from(stack.count) << 8 | u64::from(stack.item))
-    }
-
-    fn from_bits(bits: u64) -> Option<[ItemStack; 4]> {
-        let bytes = bits.to_le_bytes();
-        Some(std::array::from_fn(|slot| ItemStack {
-            item: bytes[slot * 2],
-            count: bytes[slot * 2 + 1],
-        }))
-    }
-}
-
 macro_rules! changes {
     ($(
         $(#[$doc:meta])*
@@ -211,6 +110,22 @@ macro_rules! changes {
                     },)*
                     _ => return None,
                 })
+            }
+
+            /// Whether some change has these fields: each is a value of its type, and no bit is
+            /// set beside them. In one step, as whoever reads frames asks it of every update.
+            pub fn has_fields(payload: Payload) -> bool {
+                let mut known = Payload { kind: payload.kind, ..Payload::default() };
+                match payload.kind {
+                    $($number => {$(
+                        let bits = payload.get(Place::$place);
+                        let value = <$type as Packed>::from_bits(bits);
+                        let Some(value) = value else { return false };
+                        known.set(Place::$place, value.to_bits());
+                    )*})*
+                    _ => return false,
+                }
+                known == payload
             }
         }
     };

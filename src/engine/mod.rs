@@ -11,6 +11,8 @@ pub mod update;
 
 pub mod change;
 
+mod packed;
+
 pub mod refusal;
 
 pub mod rules;

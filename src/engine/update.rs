@@ -84,8 +84,7 @@ impl Update {
     /// bits are set that the kind does not use.
     pub fn from_words(words: [u64; 4]) -> Option<Update> {
         let update = Update(words);
-        let change = Change::unpack(update.payload())?;
-        (change.pack() == update.payload()).then_some(update)
+        Change::has_fields(update.payload()).then_some(update)
     }
 
     /// The four words, which are the update's bytes once each is written little-endian.
@@ -167,5 +166,36 @@ impl Payload {
             | u64::from(self.code) << 8
             | u64::from(self.short) << 16
             | u64::from(self.word) << 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::change::KINDS;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        /// Fields of all kinds and of none, most of them small or 0.
+        fn payloads()(
+            kind in 0..=KINDS.len() as u8 + 1,
+            code in prop_oneof![Just(0), 0..16_u8, any::<u8>()],
+            short in prop_oneof![Just(0), 0..16_u16, any::<u16>()],
+            word in prop_oneof![Just(0), 0..=65_537_u32, any::<u32>()],
+            long in prop_oneof![Just(0), 0..3_u64, any::<u32>().prop_map(u64::from), any::<u64>()],
+        ) -> Payload {
+            Payload { kind, code, short, word, long }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn fields_are_a_change_s_if_that_change_has_them(payload in payloads()) {
+            let change = Change::unpack(payload);
+            let is_whole = change.is_some_and(|change| change.pack() == payload);
+            prop_assert_eq!(Change::has_fields(payload), is_whole);
+        }
     }
 }

@@ -201,13 +201,14 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
     if bytes.len() != expected {
         return Err(FrameError::Length { expected, found: bytes.len() });
     }
-    let updates = body.chunks_exact(UPDATE_BYTES).enumerate().map(|(index, bytes)| {
+    let mut updates = Vec::with_capacity(header.count as usize);
+    for (index, bytes) in body.chunks_exact(UPDATE_BYTES).enumerate() {
         let mut fields = Fields(bytes);
         let words = [fields.u64(), fields.u64(), fields.u64(), fields.u64()];
         let words = words.map(|word| word.unwrap_or_default());
-        Update::from_words(words).ok_or(FrameError::Update { index })
-    });
-    Ok((header, updates.collect::<Result<_, _>>()?))
+        updates.push(Update::from_words(words).ok_or(FrameError::Update { index })?);
+    }
+    Ok((header, updates))
 }
 
 fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader> {

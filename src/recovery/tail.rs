@@ -1,7 +1,7 @@
 //! The door to output partitions for their owner: reads stretches of them, appends single frames.
 //!
-//! All partitions share one consumer and one producer, so that a hundred shards are acquired in the
-//! time of one. What the records mean is decided elsewhere.
+//! All partitions share one consumer and one producer, so that nobody waits for another's broker.
+//! What the records mean is decided elsewhere.
 
 use crate::limits::{FENCE_MS_MAX, METADATA_MS_MAX};
 use crate::publisher::encode::encode;
