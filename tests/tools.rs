@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
+mod needs;
+
 mod recordings;
 
 use huntd::decoder::{Decoder, Origin};
@@ -92,9 +94,7 @@ fn kind(action: &Action) -> &'static str {
 
 #[test]
 fn every_recorded_match_is_a_valid_game_in_one_zone_and_in_many() {
-    let Some(files) =
-        recordings::all("every_recorded_match_is_a_valid_game_in_one_zone_and_in_many")
-    else {
+    let Some(files) = recordings::all() else {
         return;
     };
     for file in files {

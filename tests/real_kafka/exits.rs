@@ -1,9 +1,9 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use crate::daemon::{Huntd, Topics};
-use crate::hot_thread::has_strace;
 use crate::kafka::acl::{self, Resource};
 use crate::kafka::{self, Cluster, Options, unique_name};
+use crate::needs;
 use std::process::Command;
 
 /// Waits for the daemon's end: its exit code and its sentence.
@@ -85,7 +85,7 @@ fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
 
 #[test]
 fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
-    if !has_strace() {
+    if !needs::has_program("strace", "-V") {
         return;
     }
     let topics = Topics::create(kafka::shared(), "refused", 1);

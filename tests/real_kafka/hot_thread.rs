@@ -4,6 +4,7 @@
 use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::load::Load;
+use crate::needs;
 use crate::scrape::{Page, get, hot_task, tasks};
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -75,21 +76,10 @@ impl Warm {
     }
 }
 
-/// Whether a test has what it needs; under CI it must.
-fn has(what: &str, there: bool) -> bool {
-    assert!(there || std::env::var_os("CI").is_none(), "under CI there must be {what}");
-    there
-}
-
-/// Whether strace is here; under CI it must be.
-pub fn has_strace() -> bool {
-    has("strace", Command::new("strace").arg("-V").output().is_ok())
-}
-
 #[test]
 fn only_the_hot_thread_may_run_on_the_hot_core() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if !has("two cores", cores > 1) {
+    if !needs::has("two cores", cores > 1) {
         return;
     }
     let warm = Warm::up("cores", &[]);
@@ -171,7 +161,7 @@ impl Strace {
 
 #[test]
 fn the_hot_thread_makes_no_system_call_but_io_uring_enter_and_that_seldom() {
-    if !has_strace() {
+    if !needs::has_program("strace", "-V") {
         return;
     }
     let mut warm = Warm::up("calls", &[]);

@@ -42,6 +42,9 @@ mod matches;
 
 mod outages;
 
+#[path = "../needs/mod.rs"]
+mod needs;
+
 #[path = "../recordings/mod.rs"]
 mod recordings;
 

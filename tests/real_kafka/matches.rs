@@ -74,8 +74,7 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
 
 #[test]
 fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_fetched_and_queued() {
-    let Some(file) = recordings::one("a_recorded_match_gives_the_digests_of_a_replay", RECORDING)
-    else {
+    let Some(file) = recordings::one(RECORDING) else {
         return;
     };
     let file = file.to_str().expect("the path is text");

@@ -1,18 +1,19 @@
 //! Where the recorded matches are. They are not part of the project: `HUNTD_MATCH_DATA` names a
 //! folder that holds them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
-#![allow(clippy::print_stderr, reason = "a test says that it was skipped")]
 
+use crate::needs;
 use std::path::PathBuf;
 
 /// Every recording, or nothing where they are absent and may be.
-pub fn all(test: &str) -> Option<Vec<PathBuf>> {
+pub fn all() -> Option<Vec<PathBuf>> {
     let folder = folder();
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        skip(test, "recorded matches");
+    let entries = std::fs::read_dir(&folder);
+    if !needs::has("recorded matches: set HUNTD_MATCH_DATA to their folder", entries.is_ok()) {
         return None;
-    };
+    }
     let mut files: Vec<PathBuf> = entries
+        .expect("it was just looked at")
         .map(|entry| entry.expect("the folder can be listed").path())
         .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
         .collect();
@@ -22,22 +23,12 @@ pub fn all(test: &str) -> Option<Vec<PathBuf>> {
 }
 
 /// One recording, or nothing where it is absent and may be.
-pub fn one(test: &str, name: &str) -> Option<PathBuf> {
+pub fn one(name: &str) -> Option<PathBuf> {
     let file = folder().join(name);
-    if !file.exists() {
-        skip(test, name);
-        return None;
-    }
-    Some(file)
+    let need = format!("{name}: set HUNTD_MATCH_DATA to the folder of the recorded matches");
+    needs::has(&need, file.exists()).then_some(file)
 }
 
 fn folder() -> PathBuf {
     std::env::var("HUNTD_MATCH_DATA").unwrap_or_else(|_| "../shared/data".to_owned()).into()
-}
-
-fn skip(test: &str, what: &str) {
-    let is_ci = std::env::var("CI").as_deref() == Ok("true");
-    assert!(!is_ci, "{test} wants {what}: set HUNTD_MATCH_DATA to their folder");
-    let folder = folder();
-    eprintln!("skipped: {test}: no {what} in {}: set HUNTD_MATCH_DATA", folder.display());
 }

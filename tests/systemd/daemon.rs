@@ -1,6 +1,6 @@
 //! huntd as a systemd service: start, status, watchdog, clean stop.
 
-use super::session::{Session, possible};
+use super::session::{Session, is_possible};
 use rdkafka::config::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
@@ -88,7 +88,7 @@ fn produce_joins(brokers: &str) {
 
 #[test]
 fn systemd_starts_watches_and_stops_huntd() {
-    if !possible("systemd_starts_watches_and_stops_huntd") {
+    if !is_possible() {
         return;
     }
     let cluster = cluster();

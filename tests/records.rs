@@ -1,0 +1,123 @@
+//! What input records mean, and what the dead letters of others are: the vectors that
+//! docs/EVENTS.md and docs/PROTOCOL.md refer to.
+
+use huntd::decoder::{Decoder, Origin};
+use huntd::engine::event::{Action, Event, Handoff};
+use huntd::publisher::dead_letter::DeadLetter;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn vectors(name: &str) -> Vec<Value> {
+    let path = format!("{}/docs/vectors/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the vectors are there");
+    let vectors: Value = serde_json::from_str(&text).expect("the vectors are JSON");
+    vectors.as_array().expect("a list").clone()
+}
+
+/// A record's or a letter's bytes: as text, or as `_hex` where they are none.
+fn bytes_of(vector: &Value, key: &str) -> Option<Vec<u8>> {
+    let Some(digits) = vector.get(format!("{key}_hex")) else {
+        return vector[key].as_str().map(|text| text.as_bytes().to_vec());
+    };
+    let digits = digits.as_str().expect("hexadecimal digits").as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    Some(digits.map(byte).collect())
+}
+
+/// An event as the vectors tell it: numbers of 64 bits as text, which no JSON reader rounds.
+fn told(event: &Event) -> Value {
+    let mut told = match event.action {
+        Action::Join { x, y } => json!({"type": "join", "x": x, "y": y}),
+        Action::Arrive { x, y, handoff } => {
+            json!({"type": "join", "x": x, "y": y, "handoff": told_handoff(&handoff)})
+        }
+        Action::Leave { to_zone } => json!({"type": "leave", "to_zone": to_zone}),
+        Action::Move { x, y } => json!({"type": "move", "x": x, "y": y}),
+        Action::Rotate { heading } => json!({"type": "rotate", "heading": heading}),
+        Action::Shoot { weapon, heading } => {
+            json!({"type": "shoot", "weapon": weapon, "heading": heading})
+        }
+        Action::Loot { hunt } => json!({"type": "loot", "hunt": hunt}),
+        Action::Use { item } => json!({"type": "use", "item": item}),
+        Action::Tick => json!({"type": "tick"}),
+        Action::RulesChange { ruleset } => json!({"type": "rules_change", "ruleset": ruleset}),
+        Action::HuntStart { hunt, seed, treasures, duration_ms } => json!({
+            "type": "hunt_start",
+            "hunt": hunt,
+            "seed": seed.to_string(),
+            "treasures": treasures,
+            "duration_ms": duration_ms,
+        }),
+        Action::HuntEnd { hunt } => json!({"type": "hunt_end", "hunt": hunt}),
+    };
+    told["player_id"] = event.player_id.to_string().into();
+    told["seq"] = event.seq.to_string().into();
+    told["ts_us"] = event.ts_us.to_string().into();
+    told
+}
+
+fn told_handoff(handoff: &Handoff) -> Value {
+    let items = handoff.items.iter().filter(|stack| stack.count > 0);
+    let effects = handoff.effects.iter().zip(handoff.effects_left_ms);
+    let effects = effects.filter(|(effect, _)| **effect > 0);
+    json!({
+        "from_zone": handoff.from_zone,
+        "crossing": handoff.crossing,
+        "score": handoff.score.to_string(),
+        "last_seq": handoff.last_seq.to_string(),
+        "items": items.map(|stack| [stack.item, stack.count]).collect::<Vec<_>>(),
+        "effects": effects.map(|(effect, left_ms)| json!([effect, left_ms])).collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
+    let mut decoder = Decoder::new();
+    let mut types = BTreeSet::new();
+    for vector in vectors("events.json") {
+        let record = bytes_of(&vector, "record");
+        let found = match decoder.decode(Origin { offset: 7, time_ms: 1_000 }, record.as_deref()) {
+            Ok(event) => json!({"event": told(&event)}),
+            Err(reject) => json!({"reject": reject.name()}),
+        };
+        types.insert(found["event"]["type"].as_str().unwrap_or_default().to_owned());
+        let expected = vector.as_object().expect("an object");
+        for (key, value) in found.as_object().expect("an object") {
+            assert_eq!(expected.get(key), Some(value), "{}", vector["name"]);
+        }
+    }
+    // Eleven types, and rejects, which have none.
+    assert_eq!(types.len(), 12, "{types:?}");
+}
+
+#[test]
+fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
+    let mut decoder = Decoder::new();
+    for vector in vectors("dead_letters.json") {
+        let (record, letter) = (&vector["record"], &vector["letter"]);
+        let number = |key: &str| record[key].as_i64().expect("a number");
+        let value = bytes_of(record, "value");
+        let (offset, time_ms) = (number("offset"), number("timestamp_ms"));
+        let decoded = decoder.decode(Origin { offset, time_ms }, value.as_deref());
+        let reject = decoded.expect_err("a letter's record is no event");
+        let dead_letter = DeadLetter {
+            partition: number("partition") as i32,
+            generation: 1,
+            offset,
+            time_ms,
+            reason: reject.name(),
+            sentence: Some(reject.to_string()),
+            key: bytes_of(record, "key"),
+            value,
+        };
+        let topic = record["topic"].as_str().expect("a name");
+        assert_eq!(letter["key"], dead_letter.place(topic));
+        let headers: Vec<Value> = dead_letter
+            .headers(topic)
+            .into_iter()
+            .map(|(name, bytes)| json!([name, String::from_utf8(bytes).expect("text")]))
+            .collect();
+        assert_eq!(letter["headers"], Value::Array(headers), "{}", vector["name"]);
+        assert_eq!(bytes_of(letter, "value"), dead_letter.value, "{}", vector["name"]);
+    }
+}
