@@ -268,6 +268,37 @@ fn a_file_that_holds_no_match_is_a_sentence_that_says_what_to_do() {
 }
 
 #[test]
+fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("events.txt");
+    let event = |zone: u16, seq: u64, what: &str| {
+        let who = format!("\"player_id\":42,\"seq\":{seq},\"ts_us\":{seq}000");
+        format!("{zone}\t{seq}\t{{{who},\"type\":{what}}}\n")
+    };
+    let events = [
+        event(0, 1, "\"join\",\"x\":500,\"y\":500"),
+        event(0, 2, "\"leave\",\"to_zone\":1"),
+        event(1, 3, "\"rotate\",\"heading\":9000"),
+    ];
+    std::fs::write(&file, events.concat()).expect("the file can be written");
+    let replay = |more: &[&str]| -> serde_json::Value {
+        let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["replay", "--json", "--file"])
+            .arg(&file)
+            .args(more)
+            .output()
+            .expect("the binary runs");
+        assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+        report["partitions"]["1"].clone()
+    };
+    let alone = replay(&[]);
+    assert_eq!((&alone["events"], &alone["refusals"]), (&1.into(), &1.into()), "{alone}");
+    let carried = replay(&["--carry-players"]);
+    assert_eq!((&carried["events"], &carried["applied"]), (&2.into(), &2.into()), "{carried}");
+}
+
+#[test]
 fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
     let run = |seed: &str| -> serde_json::Value {
         let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))

@@ -8,6 +8,7 @@ use super::progress_bar::ProgressBar;
 use super::source::{Record, Source, SourceError};
 use super::tap::write_update;
 use crate::engine::update::Update;
+use crate::publisher::departure::Departure;
 use crate::service::cli::ReplayArgs;
 use rdkafka::message::{Message, Timestamp};
 use std::io::{BufWriter, StdoutLock, Write};
@@ -17,6 +18,9 @@ use std::time::Duration;
 /// How long a broker may hold an answer back; the end of a partition is told by then.
 const FETCH_WAIT_MS: u32 = 100;
 
+/// The offset of a record that the replay itself has made.
+const IN_NO_FILE: i64 = -1;
+
 /// Applies a file's or a topic's events and prints what became of them.
 pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     let mut play = Play {
@@ -24,6 +28,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         print_updates: args.updates,
+        carry_players: args.carry_players,
         bar: ProgressBar::start(None),
         events: 0,
     };
@@ -52,6 +57,7 @@ struct Play<'a> {
     out: BufWriter<StdoutLock<'a>>,
     line: Vec<u8>,
     print_updates: bool,
+    carry_players: bool,
     bar: ProgressBar,
     events: u64,
 }
@@ -130,7 +136,20 @@ impl Play<'_> {
         }
         self.events += 1;
         self.bar.show(self.events);
-        Ok(())
+        let Record { partition, offset, time_ms, .. } = *record;
+        let departures: Vec<Departure> = match self.carry_players {
+            true => Departure::all(partition.into(), 0, offset, updates).collect(),
+            false => Vec::new(),
+        };
+        departures.iter().try_for_each(|departure| self.arrive(departure, time_ms))
+    }
+
+    /// A player comes to the zone that it has left another one for.
+    fn arrive(&mut self, departure: &Departure, time_ms: i64) -> Result<(), ToolError> {
+        let mut value = Vec::new();
+        departure.write(&mut value);
+        let partition = departure.crossing.to_zone;
+        self.apply(&Record { partition, offset: IN_NO_FILE, time_ms, value: Some(&value) })
     }
 
     fn report(&mut self, json: bool) -> Result<(), ToolError> {
