@@ -15,7 +15,8 @@ use crate::surroundings::Surroundings;
 use huntd::consumer::{self, GroupProtocol};
 use huntd::engine::refusal::Refusal;
 use huntd::hot::{self, Stages};
-use huntd::metrics::Metrics;
+use huntd::limits::FRAME_BYTES_MAX;
+use huntd::metrics::{Gauge, Metrics};
 use huntd::progress::Progress;
 use huntd::publisher;
 use huntd::publisher::bell::Bell;
@@ -56,12 +57,20 @@ pub(crate) struct Node {
     pub(crate) control: Control,
     pub(crate) keeping: Keeping,
     pub(crate) progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
     outbox: Sender<publisher::Outgoing>,
-    frames: usize,
+    limits: Limits,
     /// When each thread has its next turn.
     next: [u64; THREADS.len()],
     /// Stopped by a signal, and continued at this time.
     pub(crate) paused_until: u64,
+}
+
+/// What a daemon may hold at most.
+struct Limits {
+    queue_blocks: usize,
+    frames_per_shard: u64,
+    bytes_max: u64,
 }
 
 /// What all daemons of a simulation share.
@@ -98,14 +107,18 @@ impl Node {
         let (bell, kept) = (common.bell.clone(), progress.clone());
         let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
         let (bell, kept) = (common.bell.clone(), progress.clone());
+        let consumer = consumer_options(chance);
+        let queue_blocks = chance.between(1, 8) as usize;
+        let linger = Duration::from_micros(chance.pick(&[0, 500, 5_000]));
+        let bytes_max = chance.pick(&[5_000_000, 50_000_000]);
         #[rustfmt::skip]
         let hot = hot::Ends {
-            consumer: consumer_options(chance),
+            consumer,
             bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
-            queue_blocks: chance.between(1, 8) as usize,
-            linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
+            queue_blocks,
+            linger,
             frames_per_shard,
-            bytes_max: chance.pick(&[5_000_000, 50_000_000]),
+            bytes_max,
             commands: hot_commands, notices: hot_notices, reports: hot_reports,
             resolved: hot_resolved, outbox: outbox.clone(), free_frames: hot_free_frames,
             keeper: Some(keeper), bell, progress: kept, metrics: metrics.clone(),
@@ -119,7 +132,8 @@ impl Node {
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let producer = SimProducer::new(line.clone());
         let options = publisher_options(frames_per_shard as usize, chance);
-        let publisher = Publisher::new(options, ends, progress.clone(), metrics, producer);
+        let kept = metrics.clone();
+        let publisher = Publisher::new(options, ends, progress.clone(), kept, producer);
         let kept = progress.clone();
         #[rustfmt::skip]
         let ends = control::Ends {
@@ -135,8 +149,9 @@ impl Node {
             control: Control::new((name, host), ends, mutation),
             keeping,
             progress,
+            metrics,
             outbox,
-            frames,
+            limits: Limits { queue_blocks, frames_per_shard, bytes_max },
             next: [now; THREADS.len()],
             paused_until: 0,
         }
@@ -270,11 +285,25 @@ impl Node {
     }
 
     /// Whether a bound is broken: what it may hold is known beforehand.
-    pub(crate) fn check_bounds(&self) -> Result<(), String> {
+    pub(crate) fn check_bounds(&self, partitions: i32) -> Result<(), String> {
+        let Limits { queue_blocks, frames_per_shard, bytes_max } = self.limits;
         let on_the_way = self.line.borrow().on_the_way();
         // Frames are copied by the producer, so that each shard may have some there.
-        if self.outbox.len() > 256 || on_the_way > 512 || self.frames > 6 {
+        if self.outbox.len() > 256 || on_the_way > 512 {
             return Err(format!("{} in the outbox, {on_the_way} on the way", self.outbox.len()));
+        }
+        let queued = self.metrics.gauge(Gauge::QueueBlocks);
+        if queued > queue_blocks as u64 {
+            return Err(format!("{queued} blocks are queued, and {queue_blocks} may be"));
+        }
+        for partition in 0..partitions {
+            let shard = self.progress.shard(partition);
+            let sent = shard.sent.get() - shard.settled.get();
+            let bytes = shard.sent_bytes.get() - shard.settled_bytes.get();
+            // The frame at work was allowed before the dead letters that went ahead of it.
+            if sent > frames_per_shard + 1 || bytes > bytes_max + 2 * FRAME_BYTES_MAX as u64 {
+                return Err(format!("partition {partition} has {sent} sent, of {bytes} bytes"));
+            }
         }
         Ok(())
     }

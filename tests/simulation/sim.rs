@@ -222,7 +222,7 @@ impl Sim {
         }
         let stored = std::mem::take(&mut node.keeping.stored);
         if self.turns.is_multiple_of(16) {
-            node.check_bounds()?;
+            node.check_bounds(self.followers.len() as i32)?;
         }
         stored.into_iter().try_for_each(|header| self.check_snapshot(header))
     }
