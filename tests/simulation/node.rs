@@ -73,6 +73,16 @@ struct Limits {
     bytes_max: u64,
 }
 
+impl Limits {
+    fn new(chance: &mut Chance) -> Limits {
+        Limits {
+            queue_blocks: chance.between(1, 8) as usize,
+            frames_per_shard: chance.between(2, 8),
+            bytes_max: chance.pick(&[5_000_000, 50_000_000]),
+        }
+    }
+}
+
 /// What all daemons of a simulation share.
 pub(crate) struct Common {
     pub(crate) bell: Arc<Bell>,
@@ -103,22 +113,18 @@ impl Node {
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
         let driver = Driver::new(common.base + Duration::from_micros(now));
-        let frames_per_shard = chance.between(2, 8);
+        let limits = Limits::new(chance);
         let (bell, kept) = (common.bell.clone(), progress.clone());
         let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
         let (bell, kept) = (common.bell.clone(), progress.clone());
-        let consumer = consumer_options(chance);
-        let queue_blocks = chance.between(1, 8) as usize;
-        let linger = Duration::from_micros(chance.pick(&[0, 500, 5_000]));
-        let bytes_max = chance.pick(&[5_000_000, 50_000_000]);
         #[rustfmt::skip]
         let hot = hot::Ends {
-            consumer,
+            consumer: consumer_options(chance),
             bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
-            queue_blocks,
-            linger,
-            frames_per_shard,
-            bytes_max,
+            queue_blocks: limits.queue_blocks,
+            linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
+            frames_per_shard: limits.frames_per_shard,
+            bytes_max: limits.bytes_max,
             commands: hot_commands, notices: hot_notices, reports: hot_reports,
             resolved: hot_resolved, outbox: outbox.clone(), free_frames: hot_free_frames,
             keeper: Some(keeper), bell, progress: kept, metrics: metrics.clone(),
@@ -131,7 +137,7 @@ impl Node {
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let producer = SimProducer::new(line.clone());
-        let options = publisher_options(frames_per_shard as usize, chance);
+        let options = publisher_options(limits.frames_per_shard as usize, chance);
         let kept = metrics.clone();
         let publisher = Publisher::new(options, ends, progress.clone(), kept, producer);
         let kept = progress.clone();
@@ -151,7 +157,7 @@ impl Node {
             progress,
             metrics,
             outbox,
-            limits: Limits { queue_blocks, frames_per_shard, bytes_max },
+            limits,
             next: [now; THREADS.len()],
             paused_until: 0,
         }
