@@ -11,7 +11,7 @@ file="${1:-bench-results.txt}"
 
 machine() {
     echo "commit $(git describe --always --dirty 2>/dev/null || echo unknown), $(date --utc +%F)"
-    grep --max-count=1 'model name' /proc/cpuinfo || true
+    grep --max-count=1 'model name' /proc/cpuinfo | tr '\t' ' ' || true
     echo "$(nproc) cores, $(uname --kernel-release), load $(cut -d ' ' -f 1-3 /proc/loadavg)"
 }
 
