@@ -2,6 +2,8 @@
 
 mod mock;
 
+mod vectors;
+
 use huntd::engine::change::Change;
 use huntd::engine::update::Update;
 use huntd::limits::{FRAME_BYTES_MAX, FRAME_UPDATES_MAX};
@@ -11,22 +13,10 @@ use huntd::publisher::frame::{Chain, Frame, FrameHeader, FrameKind};
 use huntd::recovery::reader::{Position, Reader, Verdict};
 use proptest::prelude::*;
 use serde_json::Value;
-
-fn vectors(name: &str) -> Vec<Value> {
-    let path = format!("{}/docs/vectors/{name}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("the vectors are there");
-    let vectors: Value = serde_json::from_str(&text).expect("the vectors are JSON");
-    vectors.as_array().expect("a list").clone()
-}
+use vectors::{bytes_of, vectors};
 
 fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
     vector[key].as_str().unwrap_or_else(|| panic!("`{key}` of {vector}"))
-}
-
-fn bytes_of(hexadecimal: &str) -> Vec<u8> {
-    let digits = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.map(byte).collect()
 }
 
 fn encoded(format: Format, header: &FrameHeader, updates: &[Update]) -> Vec<u8> {

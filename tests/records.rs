@@ -1,27 +1,21 @@
 //! What input records mean, and what the dead letters of others are: the vectors that
 //! docs/EVENTS.md and docs/PROTOCOL.md refer to.
 
+mod vectors;
+
 use huntd::decoder::{Decoder, Origin};
 use huntd::engine::event::{Action, Event, Handoff};
 use huntd::publisher::dead_letter::DeadLetter;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-
-fn vectors(name: &str) -> Vec<Value> {
-    let path = format!("{}/docs/vectors/{name}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("the vectors are there");
-    let vectors: Value = serde_json::from_str(&text).expect("the vectors are JSON");
-    vectors.as_array().expect("a list").clone()
-}
+use vectors::{bytes_of, vectors};
 
 /// A record's or a letter's bytes: as text, or as `_hex` where they are none.
-fn bytes_of(vector: &Value, key: &str) -> Option<Vec<u8>> {
-    let Some(digits) = vector.get(format!("{key}_hex")) else {
-        return vector[key].as_str().map(|text| text.as_bytes().to_vec());
-    };
-    let digits = digits.as_str().expect("hexadecimal digits").as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    Some(digits.map(byte).collect())
+fn content(vector: &Value, key: &str) -> Option<Vec<u8>> {
+    match vector.get(format!("{key}_hex")) {
+        Some(digits) => Some(bytes_of(digits.as_str().expect("hexadecimal digits"))),
+        None => vector[key].as_str().map(|text| text.as_bytes().to_vec()),
+    }
 }
 
 /// An event as the vectors tell it: numbers of 64 bits as text, which no JSON reader rounds.
@@ -75,7 +69,7 @@ fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
     let mut decoder = Decoder::new();
     let mut types = BTreeSet::new();
     for vector in vectors("events.json") {
-        let record = bytes_of(&vector, "record");
+        let record = content(&vector, "record");
         let found = match decoder.decode(Origin { offset: 7, time_ms: 1_000 }, record.as_deref()) {
             Ok(event) => json!({"event": told(&event)}),
             Err(reject) => json!({"reject": reject.name()}),
@@ -96,7 +90,7 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
     for vector in vectors("dead_letters.json") {
         let (record, letter) = (&vector["record"], &vector["letter"]);
         let number = |key: &str| record[key].as_i64().expect("a number");
-        let value = bytes_of(record, "value");
+        let value = content(record, "value");
         let (offset, time_ms) = (number("offset"), number("timestamp_ms"));
         let decoded = decoder.decode(Origin { offset, time_ms }, value.as_deref());
         let reject = decoded.expect_err("a letter's record is no event");
@@ -107,7 +101,7 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
             time_ms,
             reason: reject.name(),
             sentence: Some(reject.to_string()),
-            key: bytes_of(record, "key"),
+            key: content(record, "key"),
             value,
         };
         let topic = record["topic"].as_str().expect("a name");
@@ -118,6 +112,6 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
             .map(|(name, bytes)| json!([name, String::from_utf8(bytes).expect("text")]))
             .collect();
         assert_eq!(letter["headers"], Value::Array(headers), "{}", vector["name"]);
-        assert_eq!(bytes_of(letter, "value"), dead_letter.value, "{}", vector["name"]);
+        assert_eq!(content(letter, "value"), dead_letter.value, "{}", vector["name"]);
     }
 }

@@ -45,8 +45,8 @@ struct Work {
     reading: Option<i64>,
     /// The end was told, and nothing came since: it is not told again by itself.
     at_end: bool,
-    /// When something last came of it.
-    moved_at: Instant,
+    /// When it was begun, or something last came of it; `None` while it waits for a place.
+    moved_at: Option<Instant>,
 }
 
 /// All that is done at the output now, by partition.
@@ -131,7 +131,7 @@ impl Acquiring {
             && let Errand::Acquire(acquisition) = &mut work.errand
         {
             acquisition.offer(candidates);
-            work.moved_at = Instant::now();
+            work.moved_at = Some(Instant::now());
         }
     }
 
@@ -146,7 +146,7 @@ impl Acquiring {
                 // Frames of the owner before us may have moved the offset since; no matter.
                 work.asked = None;
                 acquisition.confirm(random_id());
-                work.moved_at = Instant::now();
+                work.moved_at = Some(Instant::now());
             }
         }
     }
@@ -196,16 +196,17 @@ impl Acquiring {
         let lively = self.works.values().filter(|work| work.is_lively()).count();
         let mut places = READ_AT_ONCE.saturating_sub(lively);
         for (partition, work) in &mut self.works {
-            if !work.has_begun() {
-                if places == 0 {
-                    continue;
+            let moved_at = match work.moved_at {
+                Some(moved_at) => moved_at,
+                None if places == 0 => continue,
+                None => {
+                    places -= 1;
+                    *work.moved_at.insert(Instant::now())
                 }
-                places -= 1;
-                work.moved_at = Instant::now();
-            }
+            };
             if let Err(error) = work.ask(&mut self.tail, *partition) {
                 outcomes.push(Outcome::Failed { partition: *partition, error });
-            } else if work.moved_at.elapsed() >= stall_max {
+            } else if moved_at.elapsed() >= stall_max {
                 let sentence = format!("nothing came of the output for {} s", stall_max.as_secs());
                 let error = TailError::Unreachable(sentence);
                 outcomes.push(Outcome::Failed { partition: *partition, error });
@@ -226,7 +227,7 @@ impl Outcome {
 
 impl Work {
     fn new(errand: Errand) -> Work {
-        Work { errand, asked: None, reading: None, at_end: false, moved_at: Instant::now() }
+        Work { errand, asked: None, reading: None, at_end: false, moved_at: None }
     }
 
     fn wish(&self) -> Wish {
@@ -236,15 +237,10 @@ impl Work {
         }
     }
 
-    /// Whether anything was asked for.
-    fn has_begun(&self) -> bool {
-        self.reading.is_some() || self.asked.is_some()
-    }
-
-    /// Whether it was begun, and something came of it just now: what waits for a broker or for the
-    /// group keeps nothing else waiting.
+    /// Whether something came of it just now: what waits for a broker or for the group keeps
+    /// nothing else waiting.
     fn is_lively(&self) -> bool {
-        self.has_begun() && self.moved_at.elapsed() < LIVELY
+        self.moved_at.is_some_and(|at| at.elapsed() < LIVELY)
     }
 
     fn has_ended(&self) -> bool {
@@ -280,7 +276,7 @@ impl Work {
         }
         // Where a record is missing that has to come, the end comes again and again.
         if !matches!(event, TailEvent::End { .. }) {
-            self.moved_at = Instant::now();
+            self.moved_at = Some(Instant::now());
         }
         match (&mut self.errand, event) {
             (Errand::Acquire(acquisition), TailEvent::Record { offset, payload, .. }) => {

@@ -199,8 +199,8 @@ pub struct ReplayArgs {
     /// Timestamp of the first event, in milliseconds since the Unix epoch, as `load` says it.
     #[arg(long, value_name = "MS", default_value_t = BASE_MS, value_parser = since_epoch())]
     pub base_ms: i64,
-    /// Bring players that leave for another zone there with what they carry, as a daemon does; for
-    /// a file that was not read from its input. In a topic these records are.
+    /// Bring players that leave for another zone there with what they carry, as a daemon does. Not
+    /// for what was read from a daemon's input, which has these records already.
     #[arg(long, requires = "file")]
     pub carry_players: bool,
     /// A topic of events.

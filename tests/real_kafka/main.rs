@@ -3,11 +3,7 @@
 
 #![allow(dead_code, reason = "some modules are shared with the benches, which use more of them")]
 #![allow(unreachable_pub, reason = "the modules of one test binary")]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "tests say what they measure and skip"
-)]
+#![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
 #[path = "../kafka/mod.rs"]
 mod kafka;
@@ -40,10 +36,10 @@ mod load;
 
 mod matches;
 
-mod outages;
-
 #[path = "../needs/mod.rs"]
 mod needs;
+
+mod outages;
 
 #[path = "../recordings/mod.rs"]
 mod recordings;

@@ -8,12 +8,9 @@ use std::path::PathBuf;
 /// Every recording, or nothing where they are absent and may be.
 pub fn all() -> Option<Vec<PathBuf>> {
     let folder = folder();
-    let entries = std::fs::read_dir(&folder);
-    if !needs::has("recorded matches: set HUNTD_MATCH_DATA to their folder", entries.is_ok()) {
-        return None;
-    }
-    let mut files: Vec<PathBuf> = entries
-        .expect("it was just looked at")
+    let entries = std::fs::read_dir(&folder).ok();
+    needs::has("recorded matches: set HUNTD_MATCH_DATA to their folder", entries.is_some());
+    let mut files: Vec<PathBuf> = entries?
         .map(|entry| entry.expect("the folder can be listed").path())
         .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
         .collect();
