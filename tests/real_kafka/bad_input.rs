@@ -118,7 +118,7 @@ fn incompressible(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_and_no_other() {
+fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_alone_until_the_topic_takes_it() {
     let mut topics = Topics::create(kafka::shared(), "too-large", 2);
     topics.dead_letters.push_str("-small");
     let small = [("max.message.bytes", "100000")];
@@ -134,8 +134,21 @@ fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_and_no_other() {
     huntd.wait_until("the shard halts", |huntd| huntd.log().contains("the shard has halted"));
     let mut follower = Follower::new(kafka::shared(), &topics);
     huntd.wait_until("the other shard goes on", |_| follower.covers(&[(1, 100)]));
-    assert!(follower.next_offset(0) <= 25, "the record is not accounted for");
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains("raise max.message.bytes"), "{}", ended.log);
+    // Frames behind the letter may be out before its topic has refused it; the offset is not done.
+    let committed = kafka::shared().client().committed(topics.group(), &topics.input, 2);
+    assert!(committed[0] <= 25 && committed[1] == 100, "{committed:?}");
+    assert_eq!(kafka::shared().client().watermarks(&topics.dead_letters, 0), (0, 0));
+
+    kafka::shared().client().set_topic(&topics.dead_letters, small[0].0, "1000000");
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_until("the replay sends the letter again", |_| {
+        kafka::shared().client().watermarks(&topics.dead_letters, 0) == (0, 1)
+    });
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
