@@ -13,3 +13,6 @@ mod documents;
 
 #[path = "service/http.rs"]
 mod http;
+
+#[path = "notified/mod.rs"]
+mod notified;

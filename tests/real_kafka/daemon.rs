@@ -98,12 +98,24 @@ impl Huntd {
     ) -> Huntd {
         let brokers = cluster.bootstrap();
         let brokers: Vec<&str> = brokers.split(',').collect();
-        Huntd::spawn(&brokers, topics, settings, arguments)
+        Huntd::spawn(&brokers, topics, settings, arguments, &[])
+    }
+
+    /// The same, with a socket for what systemd is told.
+    pub fn start_under(
+        notify_socket: &str,
+        cluster: &Cluster,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+    ) -> Huntd {
+        let brokers = cluster.bootstrap();
+        let brokers: Vec<&str> = brokers.split(',').collect();
+        Huntd::spawn(&brokers, topics, settings, &[], &[("NOTIFY_SOCKET", notify_socket)])
     }
 
     /// The same, with these brokers.
     pub fn start_with(brokers: &[&str], topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
-        Huntd::spawn(brokers, topics, settings, &[])
+        Huntd::spawn(brokers, topics, settings, &[], &[])
     }
 
     fn spawn(
@@ -111,6 +123,7 @@ impl Huntd {
         topics: &Topics,
         settings: &[(&str, &str)],
         arguments: &[&str],
+        environment: &[(&str, &str)],
     ) -> Huntd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("huntd.toml");
@@ -143,6 +156,7 @@ impl Huntd {
             .args(["run", "--config"])
             .arg(&config)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

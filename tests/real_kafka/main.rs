@@ -39,6 +39,9 @@ mod matches;
 #[path = "../needs/mod.rs"]
 mod needs;
 
+#[path = "../notified/mod.rs"]
+mod notified;
+
 mod outages;
 
 #[path = "../recordings/mod.rs"]
@@ -47,6 +50,8 @@ mod recordings;
 mod recreated;
 
 mod restarts;
+
+mod restoring;
 
 mod rules;
 

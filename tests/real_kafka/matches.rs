@@ -73,22 +73,31 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
 }
 
 #[test]
-fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_fetched_and_queued() {
+fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_and_queued() {
     let Some(file) = recordings::one(RECORDING) else {
         return;
     };
     let file = file.to_str().expect("the path is text");
-    let input = Topics::create(kafka::shared(), "match", PARTITIONS);
-    let brokers = kafka::shared().bootstrap();
-    let to = ["load", "--brokers", &brokers, "--topic", &input.input];
-    let loaded = huntd(&[&to[..], &["--match", file, "--base-ms", BASE_MS]].concat());
-    assert_eq!(loaded.code, 0, "{}", loaded.errors);
-
     let report = replayed(&["--match", file, "--partitions", "4", "--base-ms", BASE_MS]);
-    assert_eq!(report, replayed(&["--brokers", &brokers, "--topic", &input.input]));
     let events = report["total"]["events"].as_u64().expect("reports have counts");
     assert!(events >= 600_000, "{events} events");
 
-    run_and_compare(&input, &report, "connections_per_broker = 1", "blocks = 2");
-    run_and_compare(&input, &report, "connections_per_broker = 8", "blocks = 1024");
+    let brokers = kafka::shared().bootstrap();
+    for (codec, fetch, queue) in [
+        ("none", "connections_per_broker = 1", "blocks = 2"),
+        ("zstd", "connections_per_broker = 8", "blocks = 1024"),
+        ("lz4", "connections_per_broker = 8", "blocks = 2"),
+        ("snappy", "connections_per_broker = 1", "blocks = 1024"),
+        ("gzip", "connections_per_broker = 2", "blocks = 64"),
+    ] {
+        let input = Topics::create(kafka::shared(), "match", PARTITIONS);
+        let to = ["load", "--brokers", &brokers, "--topic", &input.input];
+        let how = ["--match", file, "--base-ms", BASE_MS, "--compression", codec];
+        let loaded = huntd(&[&to[..], &how].concat());
+        assert_eq!(loaded.code, 0, "{}", loaded.errors);
+        if codec == "none" {
+            assert_eq!(report, replayed(&["--brokers", &brokers, "--topic", &input.input]));
+        }
+        run_and_compare(&input, &report, fetch, queue);
+    }
 }

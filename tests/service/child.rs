@@ -1,13 +1,13 @@
 //! Signals and systemd's notifications, which belong to a process: the service thread runs in a
 //! child, which is this test program with one test selected.
 
+use crate::notified::Systemd;
 use huntd::metrics::{Counter, Metrics};
 use huntd::progress::Progress;
 use huntd::service::status::{Phase, Status};
 use huntd::service::{Observed, Options, Service, log};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
-use std::os::unix::net::UnixDatagram;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -123,51 +123,6 @@ fn the_child_obeys_its_commands() {
     }
     turning.store(false, Ordering::Release);
     service.finish();
-}
-
-/// What systemd would hear.
-struct Systemd {
-    socket: UnixDatagram,
-    path: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Systemd {
-    fn new() -> Systemd {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("notify").display().to_string();
-        let socket = UnixDatagram::bind(&path).expect("a socket");
-        // Only a guard against waiting for ever.
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-        Systemd { socket, path, _folder: folder }
-    }
-
-    /// The next message's lines.
-    fn hear(&self) -> Vec<String> {
-        let mut message = [0; 1024];
-        let length = loop {
-            match self.socket.recv(&mut message) {
-                // Another test of this process sends itself signals.
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                received => break received.expect("the child says something"),
-            }
-        };
-        let message = std::str::from_utf8(&message[..length]).expect("text");
-        message.lines().map(str::to_owned).collect()
-    }
-
-    /// Messages until one has a line that begins like this, that one included.
-    fn hear_until(&self, start: &str) -> Vec<Vec<String>> {
-        let mut heard = Vec::new();
-        loop {
-            let message = self.hear();
-            let found = message.iter().any(|line| line.starts_with(start));
-            heard.push(message);
-            if found {
-                return heard;
-            }
-        }
-    }
 }
 
 fn has(messages: &[Vec<String>], line: &str) -> bool {
