@@ -364,8 +364,8 @@ pub const ANSWER_MS_MAX: u64 = 10_000;
 pub const YIELD_MS: u64 = 2_000;
 
 /// How often within [`FENCED_S`] a member joins again under its instance id after the group has
-/// given that to another one. A broker that was killed may do so by itself, and forget the newest
-/// of our own members; two instances that share an id do so without end.
+/// given that to another one, and no broker was away before: two instances that share an id do so
+/// without end.
 pub const FENCED_MAX: u32 = 3;
 
 /// Seconds after which such an event is forgotten.

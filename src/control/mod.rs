@@ -5,6 +5,7 @@
 //! is on the path of an event.
 
 mod acquiring;
+mod fences;
 mod owning;
 mod resolving;
 mod restoring;
@@ -15,8 +16,8 @@ use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
 use crate::consumer::{self, Report, Resolved};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
-    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, FENCED_MAX, FENCED_S, LEAVE_MS_MAX,
-    RECONNECT_MS_MAX, RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
+    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, LEAVE_MS_MAX, RECONNECT_MS_MAX,
+    RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
 };
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -35,6 +36,7 @@ use crate::service::log::Repeated;
 use crate::service::status::{Phase, Status};
 use crate::world::{Command, Notice};
 use acquiring::Acquiring;
+use fences::Fences;
 use resolving::Resolving;
 use standing::{Standing, Standings};
 use states::States;
@@ -154,8 +156,7 @@ pub struct Control {
     joined: bool,
     /// Since when the input topic is said to be missing.
     missing_since: Option<Instant>,
-    /// When the group has given our instance id away.
-    fenced_at: Vec<Instant>,
+    fences: Fences,
     committed_at: Instant,
     /// When it was last told how far restoring is, and how many records had come by then.
     restoring_told_at: Instant,
@@ -226,7 +227,7 @@ impl Control {
             refused: BTreeMap::new(),
             joined: false,
             missing_since: None,
-            fenced_at: Vec::new(),
+            fences: Fences::default(),
             committed_at: Instant::now(),
             restoring_told_at: Instant::now(),
             records_told: 0,
@@ -244,7 +245,9 @@ impl Control {
                 Some(MembershipEvent::Answered { question, is_member }) => {
                     self.answered(question, is_member);
                 }
-                Some(MembershipEvent::Error(error)) if self.is_fenced_again(&error) => {
+                Some(MembershipEvent::Error(error @ MembershipError::InstanceTaken(_)))
+                    if self.fences.is_bearable(Instant::now()) =>
+                {
                     self.join_again(&error)?;
                 }
                 Some(MembershipEvent::Error(error @ MembershipError::TopicMissing(_))) => {
@@ -252,7 +255,7 @@ impl Control {
                     self.warn(&error.to_string());
                 }
                 Some(MembershipEvent::Error(error)) if error.is_final() => return Err(error.into()),
-                Some(MembershipEvent::Error(error)) => self.warn(&error.to_string()),
+                Some(MembershipEvent::Error(error)) => self.bear(&error),
                 None => {}
             }
             self.look_for_the_topic()?;
@@ -274,15 +277,6 @@ impl Control {
         if halted == 0 { Ok(()) } else { Err(ControlError::ShardsHalted(halted)) }
     }
 
-    /// Whether the group has given our instance id to another member, as it may do by mistake.
-    fn is_fenced_again(&mut self, error: &MembershipError) -> bool {
-        let is_fenced = matches!(error, MembershipError::InstanceTaken(_));
-        let window = Duration::from_secs(FENCED_S);
-        self.fenced_at.retain(|at| at.elapsed() < window);
-        self.fenced_at.extend(is_fenced.then(Instant::now));
-        is_fenced && self.fenced_at.len() <= FENCED_MAX as usize
-    }
-
     /// A broker that has just started may not know its topics yet, so it is asked again.
     fn look_for_the_topic(&mut self) -> Result<(), ControlError> {
         let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
@@ -296,7 +290,7 @@ impl Control {
 
     /// Lets everything go, and joins as a new member of the same instance id.
     fn join_again(&mut self, error: &MembershipError) -> Result<(), ControlError> {
-        tracing::warn!("joining the group again: {error}");
+        tracing::warn!("joining again, for the group has another member of our name: {error}");
         let owned = self.shards.partitions();
         self.lose(&owned);
         self.events.clear();
@@ -314,7 +308,7 @@ impl Control {
                     if error.is_final() && !(is_missing && began.elapsed() < missing_max) {
                         return Err(error.into());
                     }
-                    self.warn(&error.to_string());
+                    self.bear(&error);
                 }
             }
             thread::sleep(Duration::from_millis(RECONNECT_MS_MAX));
@@ -430,6 +424,14 @@ impl Control {
             |partition: &i32| (*partition, self.ends.progress.shard(*partition).acked.get());
         let owned = |partition: &&i32| self.ends.progress.shard(**partition).generation.get() != 0;
         partitions.iter().filter(owned).map(acked).collect()
+    }
+
+    /// Trouble with the group that passes.
+    fn bear(&mut self, error: &MembershipError) {
+        if let MembershipError::Unreachable(_) = error {
+            self.fences.broker_is_away();
+        }
+        self.warn(&error.to_string());
     }
 
     fn warn(&mut self, sentence: &str) {

@@ -1,0 +1,57 @@
+//! When the group gives our instance id to another member: whether that is another's mistake.
+//!
+//! A coordinator that was killed may come back without the newest of its members, and fence the one
+//! that it has forgotten. Two instances that share an id fence one another without end, and with
+//! no broker away.
+
+use crate::limits::{FENCED_MAX, FENCED_S};
+use std::time::{Duration, Instant};
+
+/// The times at which our instance id was given away.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    /// Those that no broker's absence explains.
+    unexplained: Vec<Instant>,
+    was_broker_away: bool,
+}
+
+impl Fences {
+    /// A broker does not answer: what it says once it is back may be a mistake.
+    pub(super) fn broker_is_away(&mut self) {
+        self.was_broker_away = true;
+    }
+
+    /// Our id was given away: whether to join again. One absence explains it once.
+    pub(super) fn is_bearable(&mut self, now: Instant) -> bool {
+        if std::mem::take(&mut self.was_broker_away) {
+            return true;
+        }
+        let window = Duration::from_secs(FENCED_S);
+        self.unexplained.retain(|at| now.saturating_duration_since(*at) < window);
+        self.unexplained.push(now);
+        self.unexplained.len() <= FENCED_MAX as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_that_shares_its_id_gives_up_and_one_whose_broker_was_away_does_not() {
+        let now = Instant::now();
+        let mut fences = Fences::default();
+        for _ in 0..100 {
+            fences.broker_is_away();
+            assert!(fences.is_bearable(now));
+        }
+        for _ in 0..FENCED_MAX {
+            assert!(fences.is_bearable(now));
+        }
+        assert!(!fences.is_bearable(now));
+        fences.broker_is_away();
+        assert!(fences.is_bearable(now));
+        assert!(!fences.is_bearable(now), "an absence explains one fence");
+        assert!(fences.is_bearable(now + Duration::from_secs(FENCED_S)), "the others are long ago");
+    }
+}
