@@ -356,6 +356,9 @@ const _: () =
 /// just started does not know its topics.
 pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
 
+/// Milliseconds between two looks at how many partitions the input has.
+pub const COUNT_EVERY_MS: u64 = 30_000;
+
 /// Milliseconds that the group may take to say whether we are in it.
 pub const ANSWER_MS_MAX: u64 = 10_000;
 

@@ -379,7 +379,9 @@ fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
     let (mut log, mut shard) = owned_log(9);
     // What is published was made with the first of these, so that no replay passes it over.
     let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
-    let poisoned = Brief { poison: poison.to_vec(), ..brief(Vec::new()) };
+    // Nobody knows yet what will stand behind the input's end.
+    let told = [&poison[..], &[log.input.1, i64::MAX]].concat();
+    let poisoned = Brief { poison: told, ..brief(Vec::new()) };
     let acquired = log.acquire(poisoned.clone()).expect("acquired");
     assert_eq!(acquired.skips.iter().copied().collect::<Vec<_>>(), poison[1..]);
     let end = log.end;

@@ -2,6 +2,7 @@
 
 mod mock;
 
+use crc32c::crc32c;
 use huntd::limits::COPY_BLOCKS_PER_RECORD;
 use huntd::publisher::frame::Chain;
 use huntd::recovery::copies::{Copies, CopyError, Options};
@@ -16,7 +17,7 @@ use std::ops::ControlFlow;
 const BLOCKS: usize = COPY_BLOCKS_PER_RECORD + 1;
 
 fn header(sequence: u64) -> Header {
-    Header {
+    let mut header = Header {
         origin: Origin::default(),
         partition: 0,
         sequence,
@@ -31,7 +32,17 @@ fn header(sequence: u64) -> Header {
         taken_at_ms: 0,
         state_bytes: (BLOCKS * BLOCK_STATE_BYTES) as u64,
         block_crcs: vec![0; BLOCKS],
-    }
+    };
+    header.block_crcs = (0..BLOCKS as u32).map(|index| crc32c(&block(&header, index))).collect();
+    header
+}
+
+/// A block of zeroes.
+fn block(header: &Header, index: u32) -> Vec<u8> {
+    let mut block = vec![0; header.block_bytes(index)];
+    let head = header.block_head(index);
+    block[..head.len()].copy_from_slice(&head);
+    block
 }
 
 fn copies(cluster: &Cluster) -> Copies {
@@ -47,11 +58,12 @@ fn copies(cluster: &Cluster) -> Copies {
 
 /// Copies a snapshot of which so many blocks can be read.
 fn put(copies: &mut Copies, sequence: u64, blocks: usize) -> Result<(), CopyError> {
+    let header = header(sequence);
     let read_block = |index: u32| match (index as usize) < blocks {
-        true => Ok(vec![index as u8]),
+        true => Ok(block(&header, index)),
         false => Err(SnapshotError::Unreadable("the disk is gone".to_owned())),
     };
-    copies.put(&header(sequence), read_block, &mut || ControlFlow::Continue(()))
+    copies.put(&header, read_block, &mut || ControlFlow::Continue(()))
 }
 
 /// The keys that compaction would leave in the topic.
@@ -98,4 +110,46 @@ fn copying_the_same_snapshot_again_lets_nothing_of_it_go() {
     put(&mut copies(&cluster), 1, BLOCKS).expect("a copy");
     put(&mut copies(&cluster), 1, BLOCKS).expect("the same copy");
     assert_eq!(kept(&cluster), copy(1));
+}
+
+/// A file may be written anew, for a later snapshot, while it is copied.
+#[test]
+fn a_block_that_is_not_the_snapshots_own_makes_no_copy() {
+    let cluster = mock::cluster(&[("copies", 1)]);
+    put(&mut copies(&cluster), 1, BLOCKS).expect("a copy");
+    let go_on = &mut || ControlFlow::Continue(());
+    let (mut torn, mut flipped) = (copies(&cluster), copies(&cluster));
+    torn.put(&header(2), |index| Ok(block(&header(3), index)), go_on).expect_err("another's");
+    let flip = |index| {
+        let mut block = block(&header(2), index);
+        *block.last_mut().expect("it has bytes") ^= 1;
+        Ok(block)
+    };
+    flipped.put(&header(2), flip, go_on).expect_err("damaged");
+    let newest = copies(&cluster).newest(0, &|_| true, go_on).expect("a broker");
+    assert_eq!(newest.map(|copy| copy.header), Some(header(1)));
+}
+
+/// An owner that was frozen while it copied writes its manifest after those that came after it.
+#[test]
+fn the_copy_of_a_later_owner_is_newer_whenever_it_was_finished() {
+    let cluster = mock::cluster(&[("copies", 1)]);
+    let of_epoch = |epoch: u64, sequence: u64| {
+        let mut header = header(sequence);
+        header.mark.epoch = epoch;
+        header.block_crcs =
+            (0..BLOCKS as u32).map(|index| crc32c(&block(&header, index))).collect();
+        header
+    };
+    let go_on = &mut || ControlFlow::Continue(());
+    for header in [of_epoch(4, 1), of_epoch(3, 2)] {
+        let read_block = |index: u32| Ok(block(&header, index));
+        copies(&cluster).put(&header, read_block, go_on).expect("a copy");
+    }
+    let newest = |is_wanted: &dyn Fn(&Header) -> bool| {
+        let newest = copies(&cluster).newest(0, is_wanted, &mut || ControlFlow::Continue(()));
+        newest.expect("a broker").map(|copy| copy.header.mark.epoch)
+    };
+    assert_eq!(newest(&|_| true), Some(4));
+    assert_eq!(newest(&|header| header.mark.epoch < 4), Some(3));
 }

@@ -82,6 +82,7 @@ impl Member {
             MembershipEvent::Answered { question, is_member } => {
                 self.answers.push((question, is_member));
             }
+            MembershipEvent::Counted(partitions) => panic!("nobody asked: {partitions}"),
             MembershipEvent::Error(error) => panic!("{error}"),
         }
     }

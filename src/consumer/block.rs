@@ -8,6 +8,9 @@ use crate::limits::{
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
+/// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
+const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
+
 /// Events of a contiguous run of one shard's input.
 #[derive(Debug)]
 pub struct Block {
@@ -48,7 +51,19 @@ const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
 impl Block {
     /// Whether one more record fits, be it an event or a reject.
     pub fn has_room(&self) -> bool {
-        self.events.len() < BLOCK_EVENTS_MAX && self.rejects.len() < BLOCK_REJECTS_MAX
+        self.events.len() < BLOCK_EVENTS_MAX
+            && self.rejects.len() < BLOCK_REJECTS_MAX
+            && !self.is_heavy()
+    }
+
+    /// Whether its rejects alone take as much memory as a block may.
+    pub fn is_heavy(&self) -> bool {
+        !self.rejects.is_empty() && self.reject_bytes() >= BLOCK_REJECT_BYTES_MAX
+    }
+
+    fn reject_bytes(&self) -> usize {
+        let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+        self.rejects.iter().map(|reject| bytes(&reject.key) + bytes(&reject.value)).sum()
     }
 }
 

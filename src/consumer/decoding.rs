@@ -229,7 +229,7 @@ impl Outlet {
         }
         let next_offset = block.next_offset;
         let (events, rejects) = (block.events.len(), block.rejects.len());
-        let of_known_layout = block.of_known_layout;
+        let (of_known_layout, is_heavy) = (block.of_known_layout, block.is_heavy());
         cursor.position.set(next_offset);
         cursor.epoch.set(self.epoch);
         if self.blocks.send(block).await.is_err() {
@@ -241,7 +241,7 @@ impl Outlet {
         self.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;
-        if self.blocks_this_turn >= TURN_BLOCKS_MAX {
+        if self.blocks_this_turn >= TURN_BLOCKS_MAX || is_heavy {
             self.blocks_this_turn = 0;
             self.shared.driver.yield_turn().await;
         }

@@ -42,6 +42,8 @@ pub enum MembershipEvent {
         /// Whether what it asked for is still ours.
         is_member: bool,
     },
+    /// The input topic has so many partitions, as [`Membership::count`] asked.
+    Counted(i32),
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),
 }
@@ -83,6 +85,8 @@ pub struct Membership {
     rebalances: mpsc::Receiver<Rebalance>,
     asker: Option<Asker>,
     questions: u64,
+    /// Whether the number of partitions was asked for and not answered.
+    is_counting: bool,
     /// Partitions of the revocation that was not answered yet.
     releasing: Option<Vec<i32>>,
     partitions: i32,
@@ -93,6 +97,7 @@ enum Rebalance {
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
     Answered { question: u64, is_member: bool },
+    Counted(Option<i32>),
 }
 
 impl Membership {
@@ -113,13 +118,14 @@ impl Membership {
         let partitions = partitions(&consumer, options)?;
         consumer.subscribe(&[&options.input_topic]).map_err(refused)?;
         let consumer = Arc::new(consumer);
-        let asker = Asker::start(consumer.clone(), answers)?;
+        let asker = Asker::start(options.clone(), consumer.clone(), answers)?;
         Ok(Membership {
             options: options.clone(),
             consumer,
             rebalances,
             asker: Some(asker),
             questions: 0,
+            is_counting: false,
             releasing: None,
             partitions,
         })
@@ -160,6 +166,10 @@ impl Membership {
             Rebalance::Answered { question, is_member } => {
                 Some(MembershipEvent::Answered { question, is_member })
             }
+            Rebalance::Counted(partitions) => {
+                self.is_counting = false;
+                partitions.map(MembershipEvent::Counted)
+            }
             Rebalance::Revoked(partitions) => {
                 self.releasing = Some(partitions.clone());
                 Some(MembershipEvent::Revoked(partitions))
@@ -193,12 +203,23 @@ impl Membership {
     pub fn ask(&mut self, offsets: &[(i32, i64)]) -> u64 {
         self.questions += 1;
         let list = self.offset_list(offsets);
-        let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
-        asker
-            .questions
-            .send((self.questions, list))
-            .expect("the asker listens until it is dropped");
+        self.put(Question::Member(self.questions, list));
         self.questions
+    }
+
+    /// Asks how many partitions the input topic has now, for a [`MembershipEvent::Counted`] to
+    /// come, unless brokers do not say. False: that was asked already.
+    pub fn count(&mut self) -> bool {
+        let asks = !std::mem::replace(&mut self.is_counting, true);
+        if asks {
+            self.put(Question::Partitions);
+        }
+        asks
+    }
+
+    fn put(&self, question: Question) {
+        let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
+        asker.questions.send(question).expect("the asker listens until it is dropped");
     }
 
     /// Commits, and waits at most so long until the broker has them: whether it has. It is asked
@@ -264,23 +285,40 @@ impl Drop for Membership {
     }
 }
 
-/// A thread that asks the group: librdkafka's commits either wait without a limit or tell nothing.
+/// A thread that asks what takes a while: librdkafka's commits either wait without a limit or tell
+/// nothing.
 struct Asker {
-    questions: mpsc::Sender<(u64, TopicPartitionList)>,
+    questions: mpsc::Sender<Question>,
     thread: JoinHandle<()>,
+}
+
+enum Question {
+    /// Whether the group takes these offsets from us.
+    Member(u64, TopicPartitionList),
+    /// How many partitions the input has.
+    Partitions,
 }
 
 impl Asker {
     fn start(
+        options: Options,
         consumer: Arc<BaseConsumer<Callbacks>>,
         answers: mpsc::Sender<Rebalance>,
     ) -> Result<Asker, MembershipError> {
-        let (questions, asked) = mpsc::channel::<(u64, TopicPartitionList)>();
+        let (questions, asked) = mpsc::channel();
         let ask = move || {
-            for (question, list) in asked {
-                let is_member = consumer.commit(&list, CommitMode::Sync).is_ok();
+            for question in asked {
+                let answer = match question {
+                    Question::Member(question, list) => {
+                        let is_member = consumer.commit(&list, CommitMode::Sync).is_ok();
+                        Rebalance::Answered { question, is_member }
+                    }
+                    Question::Partitions => {
+                        Rebalance::Counted(partitions(&consumer, &options).ok())
+                    }
+                };
                 // The other end is gone only while the membership is being dropped.
-                answers.send(Rebalance::Answered { question, is_member }).ok();
+                answers.send(answer).ok();
             }
         };
         let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);

@@ -13,11 +13,12 @@ pub mod standing;
 mod states;
 
 use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
+use crate::consumer::metadata::MetadataError;
 use crate::consumer::{self, Report, Resolved};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::limits::{
-    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, LEAVE_MS_MAX, RECONNECT_MS_MAX,
-    RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
+    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, COUNT_EVERY_MS, LEAVE_MS_MAX,
+    RECONNECT_MS_MAX, RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
 };
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -160,6 +161,8 @@ pub struct Control {
     committed_at: Instant,
     /// When it was last told how far restoring is, and how many records had come by then.
     restoring_told_at: Instant,
+    /// When the input's partitions were last asked for.
+    counted_at: Option<Instant>,
     records_told: u64,
     trouble: Repeated,
 }
@@ -230,6 +233,7 @@ impl Control {
             fences: Fences::default(),
             committed_at: Instant::now(),
             restoring_told_at: Instant::now(),
+            counted_at: Some(Instant::now()),
             records_told: 0,
             trouble: Repeated::new(),
         }
@@ -245,6 +249,7 @@ impl Control {
                 Some(MembershipEvent::Answered { question, is_member }) => {
                     self.answered(question, is_member);
                 }
+                Some(MembershipEvent::Counted(partitions)) => self.counted(partitions),
                 Some(MembershipEvent::Error(error @ MembershipError::InstanceTaken(_)))
                     if self.fences.is_bearable(Instant::now()) =>
                 {
@@ -259,6 +264,7 @@ impl Control {
                 None => {}
             }
             self.look_for_the_topic()?;
+            self.count_partitions();
             self.take_notices();
             self.acquire();
             self.show_phase();
@@ -333,6 +339,35 @@ impl Control {
         }
         for partition in partitions {
             self.shards.make_due(*partition, Instant::now());
+        }
+        if partitions.iter().any(|partition| *partition >= self.acquiring.partitions()) {
+            self.counted_at = None;
+        }
+    }
+
+    /// Asks now and then whether partitions were added: the group may give the new ones to others.
+    fn count_partitions(&mut self) {
+        let pause = Duration::from_millis(COUNT_EVERY_MS);
+        if self.counted_at.is_none_or(|at| at.elapsed() >= pause) && self.membership.count() {
+            self.counted_at = Some(Instant::now());
+        }
+    }
+
+    /// Players change zones with the number of partitions, so no shard can go on.
+    fn counted(&mut self, partitions: i32) {
+        let (before, now) = (self.acquiring.partitions() as usize, partitions as usize);
+        if now > before {
+            let sentence = MetadataError::PartitionCount { before, now }.to_string();
+            // A shard that was added is none of ours to begin.
+            let (ours, added): (Vec<i32>, Vec<i32>) =
+                self.shards.partitions().into_iter().partition(|place| (*place as usize) < before);
+            added.into_iter().for_each(|partition| self.shards.halt(partition));
+            for partition in ours {
+                if self.shards.get(partition) != Some(Standing::Halted) {
+                    self.drop_shard(partition);
+                    self.halt(partition, &sentence);
+                }
+            }
         }
     }
 

@@ -65,7 +65,9 @@ impl Control {
         if self.acquiring.is_idle() {
             return;
         }
-        while let Some(partition) = self.acquiring.wants_states() {
+        // One at a time: where brokers do not answer it takes a while, and the group is heard
+        // between two of them.
+        if let Some(partition) = self.acquiring.wants_states() {
             let Control { states, ends, events, membership, .. } = self;
             let mut watch = || keep_watch(ends, membership, events);
             let Some(candidates) = states.everywhere(partition, &mut watch) else { return };
@@ -141,6 +143,10 @@ impl Control {
         if self.shards.get(partition) != Some(Standing::Acquiring) {
             // What was truncated was a look at a jump.
             let error = TailError::Unreachable(refusal.to_string());
+            return self.fail_to_acquire(partition, &error);
+        }
+        if let Some(error) = self.states.why_unanswered(partition) {
+            let error = TailError::Unreachable(format!("{refusal}; and {error}"));
             return self.fail_to_acquire(partition, &error);
         }
         let since = *self.refused.entry(partition).or_insert_with(Instant::now);
@@ -318,7 +324,7 @@ impl Control {
         self.shards.make_due(partition, Instant::now() + REACQUIRE);
     }
 
-    fn drop_shard(&mut self, partition: i32) {
+    pub(super) fn drop_shard(&mut self, partition: i32) {
         self.command(Command::Drop { partition });
         self.forget_ownership(partition);
     }
@@ -328,7 +334,7 @@ impl Control {
         self.ends.progress.shard(partition).generation.set(0);
     }
 
-    fn halt(&mut self, partition: i32, sentence: &str) {
+    pub(super) fn halt(&mut self, partition: i32, sentence: &str) {
         tracing::error!(partition, "the shard has halted: {sentence}");
         self.forget_ownership(partition);
         self.shards.halt(partition);

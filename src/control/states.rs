@@ -26,9 +26,14 @@ pub(super) struct States {
     copy_options: Option<Options>,
     copies: Option<Copies>,
     found: BTreeMap<i32, Vec<Place>>,
-    /// States that could not be read after all, by partition and id.
-    damaged: BTreeSet<(i32, u64)>,
+    /// Shards of which nobody could say whether there is a copy, and why.
+    unanswered: BTreeMap<i32, CopyError>,
+    /// States that could not be read after all. A copy may be whole where the original is not.
+    damaged: BTreeSet<Damaged>,
 }
+
+/// Which state of which shard, here or copied, by its id.
+type Damaged = (i32, u64, bool);
 
 impl States {
     pub(super) fn new(
@@ -36,12 +41,13 @@ impl States {
         origin: Origin,
         copy_options: Option<Options>,
     ) -> States {
-        let (found, damaged) = (BTreeMap::new(), BTreeSet::new());
-        States { store, origin, copy_options, copies: None, found, damaged }
+        let (found, damaged, unanswered) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        States { store, origin, copy_options, copies: None, found, unanswered, damaged }
     }
 
     /// This host's snapshots of a shard, newest first.
     pub(super) fn here(&mut self, partition: i32) -> Vec<Candidate> {
+        self.unanswered.remove(&partition);
         let store = self.store.as_mut();
         let headers = store.map_or_else(Vec::new, |store| store.candidates(partition));
         let places = headers.into_iter().map(Place::Here);
@@ -51,7 +57,8 @@ impl States {
     }
 
     /// The same with the newest copy, if there is one: somebody else may have owned the shard since
-    /// it was last here. `None`: looking was given up, as `watch` wanted.
+    /// it was last here. Without an answer, there is none now: see [`States::why_unanswered`].
+    /// `None`: looking was given up, as `watch` wanted.
     pub(super) fn everywhere(
         &mut self,
         partition: i32,
@@ -62,18 +69,26 @@ impl States {
             Err(CopyError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
+                if !matches!(error, CopyError::TopicMissing(_)) {
+                    self.unanswered.insert(partition, error);
+                }
                 None
             }
         };
-        let copy = copy.map(Place::Copied).filter(|place| !self.is_damaged(partition, place));
         let found = self.found.entry(partition).or_default();
-        found.extend(copy);
+        found.extend(copy.map(Place::Copied));
         let newest_first = |place: &Place| {
             let header = place.header();
             (!header.origin.agrees(&self.origin), Reverse(header.next_offset))
         };
         found.sort_by_key(newest_first);
         Some(self.candidates(partition))
+    }
+
+    /// Why it is not known whether there is a copy: a shard that cannot start without one has to
+    /// wait for the answer.
+    pub(super) fn why_unanswered(&self, partition: i32) -> Option<&CopyError> {
+        self.unanswered.get(&partition)
     }
 
     fn newest_copy(
@@ -86,7 +101,9 @@ impl States {
             Some(copies) => copies,
             None => self.copies.insert(Copies::connect(options.clone())?),
         };
-        copies.newest(partition, watch)
+        let damaged = &self.damaged;
+        let is_wanted = |header: &Header| !damaged.contains(&(partition, header.id(), true));
+        copies.newest(partition, &is_wanted, watch)
     }
 
     /// The shard that a candidate stands for; without one, the state before the first event, by the
@@ -121,7 +138,7 @@ impl States {
             Err(error) => {
                 tracing::warn!(partition, "{error}");
                 if matches!(error, CopyError::Snapshot(_)) {
-                    self.damaged.insert((partition, place.header().id()));
+                    self.damaged.insert(place.of(partition));
                 }
             }
         }
@@ -146,11 +163,15 @@ impl States {
     }
 
     fn is_damaged(&self, partition: i32, place: &Place) -> bool {
-        self.damaged.contains(&(partition, place.header().id()))
+        self.damaged.contains(&place.of(partition))
     }
 }
 
 impl Place {
+    fn of(&self, partition: i32) -> Damaged {
+        (partition, self.header().id(), matches!(self, Place::Copied(_)))
+    }
+
     fn header(&self) -> &Header {
         match self {
             Place::Here(header) => header,

@@ -18,6 +18,10 @@ pub const HEADER_SENTENCE: &str = "huntd.sentence";
 /// Header with the record's own key. Absent if it had none.
 pub const HEADER_KEY: &str = "huntd.key";
 
+/// Bytes that a letter takes at most beside its record's key and value: its own key, the headers
+/// with two names of the input, and what Kafka puts around them.
+pub const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
+
 /// A record that is no valid event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {

@@ -337,9 +337,10 @@ impl Acquisition {
         let candidate = self.kept().map(|_| self.candidate);
         let mut skips = self.fold.skips().clone();
         skips.extend(self.kept().iter().flat_map(|kept| &kept.skips));
-        // What is published was made with the record: without it, no replay would make it again.
-        let from = start.next_offset.max(mark.next_offset);
-        let is_new = |offset: &&i64| from <= **offset && !skips.contains(*offset);
+        // What is published was made with the record: without it, no replay would make it again. A
+        // record that is not there yet may turn out to be a good one.
+        let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
+        let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
         if let Some(offset) = self.brief.poison.iter().find(is_new) {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });

@@ -57,6 +57,9 @@ pub enum CopyError {
         /// What the brokers say.
         sentence: String,
     },
+    /// The topic does not exist.
+    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
+    TopicMissing(String),
     /// The snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -105,7 +108,7 @@ impl Copies {
     ) -> Result<(), CopyError> {
         let partition = header.partition;
         if !self.present.contains_key(&partition) {
-            let (_, present) = self.look(partition, watch)?;
+            let (_, present) = self.look(partition, &|_| true, watch)?;
             self.present.insert(partition, present);
         }
         let keys = record_keys(header);
@@ -117,7 +120,10 @@ impl Copies {
         for record in 0..records(header) {
             value.clear();
             for index in blocks_of(header, record) {
-                value.extend(read_block(index)?);
+                let block = read_block(index)?;
+                // The file may be damaged, or be written anew already.
+                header.open_block(index, &block)?;
+                value.extend(block);
             }
             let key = record_key(partition, header.id(), record);
             self.append(partition, &key, Some(&value))?;
@@ -183,25 +189,24 @@ impl Copies {
         Ok(last)
     }
 
-    /// The newest copy of a shard, if there is one that names our topics.
+    /// The newest copy of a shard, if there is one that names our topics and is wanted.
     pub fn newest(
         &self,
         partition: i32,
+        is_wanted: &dyn Fn(&Header) -> bool,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Copy>, CopyError> {
-        Ok(self.look(partition, watch)?.0)
+        Ok(self.look(partition, is_wanted, watch)?.0)
     }
 
     /// The same, and the keys of all records of copies that were met on the way, or belong to it.
     fn look(
         &self,
         partition: i32,
+        is_wanted: &dyn Fn(&Header) -> bool,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(Option<Copy>, BTreeSet<String>), CopyError> {
-        let topic = &self.options.topic;
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let watermarks = self.consumer.fetch_watermarks(topic, partition, wait);
-        let (start, end) = watermarks.map_err(|error| failure(topic, &error))?;
+        let (start, end) = self.watermarks(partition, watch)?;
         // A manifest is near the end, unless copy after copy was not finished.
         let mut back = COPY_LOOK_BACK_RECORDS;
         loop {
@@ -211,8 +216,13 @@ impl Copies {
                 let key = String::from_utf8_lossy(message.key().unwrap_or_default());
                 if key == partition.to_string() {
                     let copy = message.payload().and_then(|value| manifest(value, partition));
-                    let ours = |copy: &Copy| copy.header.origin.names_same(&self.options.origin);
-                    newest = copy.filter(ours).or(newest.take());
+                    // An owner that was frozen while it copied may finish after the next one.
+                    let known = newest.as_ref().map(|copy| self.age(copy));
+                    let is_newer = |copy: &Copy| known.is_none_or(|known| known <= self.age(copy));
+                    let ours = |Copy { header, .. }: &Copy| {
+                        header.origin.names_same(&self.options.origin) && is_wanted(header)
+                    };
+                    newest = copy.filter(ours).filter(is_newer).or(newest.take());
                 } else if message.payload().is_some() {
                     present.insert(key.into_owned());
                 } else {
@@ -226,6 +236,51 @@ impl Copies {
             }
             back *= 4;
         }
+    }
+
+    /// Orders copies: those of the input that is there come after all others, those of a later
+    /// owner after those before it.
+    fn age(&self, copy: &Copy) -> (bool, u64, i64) {
+        let Header { origin, mark, next_offset, .. } = &copy.header;
+        (origin.agrees(&self.options.origin), mark.epoch, *next_offset)
+    }
+
+    /// Where a partition begins and ends. librdkafka waits without asking `watch`, so it is given
+    /// a little time again and again.
+    fn watermarks(
+        &self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(i64, i64), CopyError> {
+        let topic = &self.options.topic;
+        let end = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
+        loop {
+            match self.consumer.fetch_watermarks(topic, partition, ANSWER_WAIT) {
+                Ok(watermarks) => return Ok(watermarks),
+                Err(error) if is_final(&error) || Instant::now() >= end => {
+                    return Err(match self.is_missing() {
+                        true => CopyError::TopicMissing(topic.clone()),
+                        false => failure(topic, &error),
+                    });
+                }
+                Err(_) if watch().is_break() => return Err(CopyError::GivenUp),
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+
+    /// Whether a broker says that the topic does not exist. A partition without a leader looks the
+    /// same to librdkafka where it asks for offsets.
+    fn is_missing(&self) -> bool {
+        let topic = &self.options.topic;
+        let Ok(metadata) = self.consumer.fetch_metadata(Some(topic), ANSWER_WAIT) else {
+            return false;
+        };
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        found.is_none_or(|found| {
+            found.error().map(RDKafkaErrorCode::from)
+                == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
+        })
     }
 
     /// The shard as a copy has it.
@@ -313,6 +368,8 @@ impl Copies {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 /// Records that a snapshot's blocks take.
 fn records(header: &Header) -> u32 {

@@ -3,6 +3,7 @@
 use super::failure::ToolError;
 use super::kafka;
 use crate::limits::{FRAME_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::publisher::dead_letter::LETTER_HEAD_BYTES_MAX;
 use crate::service::cli::TopicsArgs;
 use crate::service::config;
 use futures_lite::future::block_on;
@@ -35,6 +36,9 @@ const RETENTION_MS_MIN: u64 = 24 * 60 * 60 * 1_000;
 
 /// Bytes of a segment of the topic for copies: a few copies of a busy zone.
 const COPY_SEGMENT_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Bytes of a batch that brokers store if nobody says another number.
+const BATCH_BYTES_MAX: u64 = 1_048_588;
 
 /// A topic, as it has to be.
 struct Wanted {
@@ -92,11 +96,16 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         Some(found) => found.replicas as u16,
         None => args.replicas.unwrap_or(REPLICAS),
     };
+    let batch_bytes_max = broker.batch_bytes_max(input)?;
     let keeps_snapshots = config.snapshot.directory.is_some() || config.snapshot.topic.is_some();
     let mut wanted = vec![
         wanted_input(input, partitions, keeps_snapshots),
         wanted_output(output, partitions, replicas),
-        wanted_dead_letters(&config.publisher.dead_letter_topic),
+        wanted_dead_letters(
+            &config.publisher.dead_letter_topic,
+            batch_bytes_max,
+            config.consumer.batch_bytes_max,
+        ),
     ];
     wanted.extend(config.snapshot.topic.map(|topic| wanted_copies(&topic, partitions)));
     let mut out = std::io::stdout().lock();
@@ -180,13 +189,20 @@ fn wanted_output(name: &str, partitions: u16, replicas: u16) -> Wanted {
             // A log that is cut short after an acknowledgement breaks any recovery.
             setting("unclean.leader.election.enable", "false", Rule::Same),
             setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
-            setting("max.message.bytes", 1_048_588, Rule::AtLeast(bytes)),
+            setting("max.message.bytes", BATCH_BYTES_MAX, Rule::AtLeast(bytes)),
         ],
     }
 }
 
-fn wanted_dead_letters(name: &str) -> Wanted {
-    let settings = vec![setting("cleanup.policy", "delete", Rule::Same)];
+/// Whatever the input's brokers store must fit, and whatever a batch of theirs can hold should:
+/// letters may travel uncompressed.
+fn wanted_dead_letters(name: &str, input_bytes: u64, decoded_bytes: usize) -> Wanted {
+    let least = input_bytes + LETTER_HEAD_BYTES_MAX as u64;
+    let bytes = least.max((decoded_bytes + LETTER_HEAD_BYTES_MAX) as u64);
+    let settings = vec![
+        setting("cleanup.policy", "delete", Rule::Same),
+        setting("max.message.bytes", bytes, Rule::AtLeast(least)),
+    ];
     Wanted { name: name.to_owned(), partitions: None, settings }
 }
 
@@ -197,7 +213,7 @@ fn wanted_copies(name: &str, partitions: u16) -> Wanted {
         partitions: Some(partitions),
         settings: vec![
             setting("cleanup.policy", "compact", Rule::Same),
-            setting("max.message.bytes", 1_048_588, Rule::AtLeast(bytes)),
+            setting("max.message.bytes", BATCH_BYTES_MAX, Rule::AtLeast(bytes)),
             // Only closed segments are compacted: with small ones little is kept that nobody needs.
             setting("segment.bytes", COPY_SEGMENT_BYTES, Rule::AtMost(1 << 30)),
         ],
@@ -287,6 +303,16 @@ impl Broker {
             problems.extend(wanted.settings.iter().filter_map(|s| s.problem(name, &settings)));
         }
         Ok(())
+    }
+
+    /// The largest batch that a topic stores, or will once it is created.
+    fn batch_bytes_max(&self, name: &str) -> Result<u64, ToolError> {
+        let settings = match self.topic(name)? {
+            Some(_) => self.settings(name)?,
+            None => BTreeMap::new(),
+        };
+        let bytes = settings.get("max.message.bytes").and_then(|value| value.parse().ok());
+        Ok(bytes.unwrap_or(BATCH_BYTES_MAX))
     }
 
     fn settings(&self, name: &str) -> Result<BTreeMap<String, String>, ToolError> {

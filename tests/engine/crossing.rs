@@ -58,6 +58,24 @@ fn luggage_that_comes_after_its_player_is_added() {
     );
 }
 
+/// A player that was sent to and fro has a higher crossing number than its next zones may count
+/// from, and arrives all the same; a repetition does not.
+#[test]
+fn a_later_departure_is_accepted_whatever_number_it_has() {
+    check(
+        "7 arrive x=0 y=0 from_zone=1 crossing=7 last_seq=4 item=1 count=1
+         > 7 arrived from_zone=1 crossing=7 x=0 y=0
+         > 7 item_gained item=1 gained=1 held=1
+         7 leave seq=5
+         > 7 left seq=5
+         7 arrive x=0 y=0 from_zone=2 crossing=7 last_seq=7 item=1 count=2
+         > 7 arrived from_zone=2 crossing=7 x=0 y=0
+         > 7 item_gained item=1 gained=2 held=2
+         7 arrive x=0 y=0 from_zone=2 crossing=7 last_seq=7 item=1 count=2
+         7 arrive x=0 y=0 from_zone=1 crossing=7 last_seq=4 item=1 count=1",
+    );
+}
+
 #[test]
 fn an_arrival_at_a_full_tile_or_a_wall_or_off_the_map_stands_nearby() {
     let mut rules = rules();

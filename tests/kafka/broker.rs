@@ -157,6 +157,14 @@ impl Broker {
     /// Stops the broker's clock: connections stay open and nothing is answered.
     pub fn freeze(&mut self) {
         self.running().send("STOP");
+        let stat = format!("/proc/{}/stat", self.pid().expect("it runs"));
+        let is_stopped = || {
+            let text = std::fs::read_to_string(&stat).expect("the process is there");
+            text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+        };
+        while !is_stopped() {
+            thread::sleep(POLL_INTERVAL);
+        }
     }
 
     /// Undoes [`Broker::freeze`].

@@ -2,7 +2,8 @@
 
 use futures_lite::future::block_on;
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
@@ -99,6 +100,17 @@ impl Client {
         }
     }
 
+    /// Adds partitions to a topic until it has so many.
+    pub fn add_partitions(&self, name: &str, partitions: usize) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("the configuration is valid");
+        let wanted = NewPartitions::new(name, partitions);
+        let added = block_on(admin.create_partitions([&wanted], &AdminOptions::new()));
+        for result in added.expect("brokers answer") {
+            result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not enlarged: {error}"));
+        }
+    }
+
     /// Replaces all settings of a topic by one.
     pub fn set_topic(&self, name: &str, key: &str, value: &str) {
         let admin: AdminClient<DefaultClientContext> =
@@ -153,6 +165,8 @@ impl Client {
             .config()
             .set("enable.idempotence", "true")
             .set("message.max.bytes", "10000000")
+            // What is not more than a batch leaves as one, when it is flushed.
+            .set("linger.ms", "10000")
             .create()
             .expect("the configuration is valid");
         for (partition, key, value) in records {

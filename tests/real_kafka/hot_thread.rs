@@ -1,14 +1,14 @@
 //! What the hot thread promises once it is warm: its core is its own, it does not allocate, and it
 //! makes one kind of system call, seldom.
 
-use crate::daemon::{Huntd, Topics};
+use crate::daemon::{Huntd, PATIENCE, Topics};
 use crate::kafka;
 use crate::load::Load;
 use crate::needs;
 use crate::scrape::{Page, get, hot_task, tasks};
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PARTITIONS: i32 = 4;
 
@@ -131,7 +131,9 @@ impl Strace {
             .spawn()
             .expect("strace was there when it was looked for");
         let strace = Strace { child, folder };
+        let end = Instant::now() + PATIENCE;
         while !strace.read("log").contains("attached") {
+            assert!(Instant::now() < end, "strace may not attach: {}", strace.read("log"));
             std::thread::sleep(Duration::from_millis(10));
         }
         strace
@@ -183,9 +185,10 @@ fn the_hot_thread_makes_no_system_call_but_io_uring_enter_and_that_seldom() {
 
 #[test]
 fn the_running_daemon_says_that_it_lives_and_is_ready_and_how_far_it_is() {
-    let warm = Warm::up("pages", &[]);
+    let mut warm = Warm::up("pages", &[]);
     assert_eq!(get(&warm.address, "/livez").0, 200);
-    assert_eq!(get(&warm.address, "/readyz").0, 200);
+    let address = warm.address.clone();
+    warm.huntd.wait_until("it is ready", |_| get(&address, "/readyz").0 == 200);
     assert_eq!(get(&warm.address, "/elsewhere").0, 404);
     let page = warm.page();
     let lags: Vec<u64> = page.samples("huntd_lag_records").map(|(_, lag)| lag).collect();

@@ -5,6 +5,8 @@ use crate::accounts::{self, Follower};
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::{Cluster, Options};
 use crate::players::{events, produce};
+use huntd::limits::REFUSAL_MS_MAX;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -104,4 +106,45 @@ fn a_stop_is_over_in_time(cluster: &Cluster, mut victim: Victim) -> Victim {
     huntd.wait_until("assigned", |huntd| huntd.log().contains("\"message\":\"assigned\""));
     huntd.stop();
     Victim { huntd: Huntd::start(cluster, &victim.topics, &[]), ..victim }
+}
+
+/// Nobody knows whether there is a copy as long as its topic does not answer, so nothing is decided
+/// for lack of one, not even with `--genesis`.
+#[test]
+fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let topics = Topics::create(&cluster, "copies-wait", 1);
+    let copies = format!("{}-copies", topics.input);
+    let compacted = [("cleanup.policy", "compact")];
+    cluster.client().create_topic_on(&copies, &[STOPPING.0], &compacted);
+    let settings = format!("topic = {copies:?}\nevery_ms = 200");
+    let start = |cluster: &Cluster, folder: &Path, arguments: &[&str]| {
+        let snapshot = format!("directory = {folder:?}\n{settings}");
+        Huntd::start_as(cluster, &topics, &[("snapshot", &snapshot)], arguments)
+    };
+    let (here, elsewhere) = (tempfile::tempdir(), tempfile::tempdir());
+    let (here, elsewhere) = (here.expect("a folder"), elsewhere.expect("a folder"));
+    produce(&cluster, &topics, &events(1, 20, 1..=30));
+    let mut follower = Follower::new(&cluster, &topics);
+    let mut huntd = start(&cluster, here.path(), &[]);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    huntd.wait_until("a copy", |huntd| huntd.metric("huntd_snapshots_copied_total") > 0);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    let (replayed, _) = accounts::replay(&cluster, &topics, 0);
+    // Whatever was copied holds more than this.
+    cluster.client().delete_records(&topics.input, 0, 1);
+
+    cluster.broker_mut(STOPPING.1).stop();
+    let mut huntd = start(&cluster, elsewhere.path(), &["--genesis"]);
+    huntd.wait_until("a refusal", |huntd| huntd.log().contains("the input begins at offset 1"));
+    thread::sleep(Duration::from_millis(REFUSAL_MS_MAX + 2_000));
+    assert!(!huntd.log().contains("beginning anew"), "{}", huntd.log());
+    assert!(!huntd.log().contains("has halted"), "{}", huntd.log());
+    cluster.broker_mut(STOPPING.1).restart(3);
+    huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert!(ended.log.contains("\"from_snapshot\":true"), "{}", ended.log);
+    assert!(follower.into_stories().remove(0) == replayed);
 }

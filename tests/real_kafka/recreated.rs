@@ -1,9 +1,11 @@
 //! The input is deleted and created again under its name: offsets that fit by chance mean nothing.
+//! Or it gets more partitions: players may belong to other zones now.
 
 use crate::accounts::{self, Follower, read};
-use crate::daemon::Topics;
+use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::players::{events, produce};
+use crate::restarts::wait_until_owned;
 use crate::snapshots::{assert_halts, poison, published, settings, start, start_offsets, stop};
 
 /// Deletes the input and creates it again, with more records than it had before.
@@ -54,4 +56,31 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
         read(kafka::shared(), &topics, 0) == before,
         "something of the new input was published"
     );
+}
+
+#[test]
+fn partitions_that_are_added_halt_all_shards_of_every_instance() {
+    for protocol in ["classic", "consumer"] {
+        let topics = Topics::create(kafka::shared(), "more-partitions", 2);
+        produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
+        let protocol = format!("group_protocol = \"{protocol}\"");
+        let mut instances: Vec<Huntd> = (0..2)
+            .map(|_| Huntd::start(kafka::shared(), &topics, &[("kafka", &protocol)]))
+            .collect();
+        for huntd in &mut instances {
+            wait_until_owned(huntd, 1);
+        }
+        let mut follower = Follower::new(kafka::shared(), &topics);
+        instances[0].wait_until("the output", |_| follower.covers(&[(0, 100), (1, 100)]));
+        kafka::shared().client().add_partitions(&topics.input, 3);
+        for huntd in &mut instances {
+            huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+        }
+        for huntd in instances {
+            let ended = huntd.stop();
+            assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+            let sentence = "has 3 partitions instead of 2";
+            assert!(ended.log.contains(sentence), "{}", ended.log);
+        }
+    }
 }

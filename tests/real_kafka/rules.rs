@@ -4,7 +4,7 @@ use crate::accounts::{self, Follower, logged_digest, read, replay_by, replay_wit
 use crate::daemon::Topics;
 use crate::kafka;
 use crate::players::{events, produce};
-use crate::snapshots::{assert_halts, settings, start, start_offsets, stop};
+use crate::snapshots::{assert_halts, settings, start, start_offsets, stop, wait_for_snapshots};
 use crate::verbs::huntd;
 use huntd::engine::change::Change;
 use huntd::engine::update::Update;
@@ -45,6 +45,7 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     // Who joins now joins by the new rules.
     produce(kafka::shared(), &topics, &events(2, 30, 1..=10));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    wait_for_snapshots(&mut daemon, 2);
     daemon.kill9();
 
     // A start without snapshots goes through the change again; one with them begins behind it.

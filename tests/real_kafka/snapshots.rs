@@ -5,7 +5,7 @@ use crate::accounts::{self, Follower, logged_digest, read, replay, replay_withou
 use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::players::{Load, events, produce};
-use crate::restarts::wait_for_more;
+use crate::restarts::{wait_for_more, wait_for_new_owner};
 use huntd::recovery::snapshot::Header;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,15 @@ pub fn start_offsets(log: &str) -> Vec<i64> {
     acquired.map(offset).collect()
 }
 
+/// Waits until a snapshot of so many shards was stored by this daemon.
+pub fn wait_for_snapshots(huntd: &mut Huntd, shards: usize) {
+    huntd.wait_until("a snapshot of each shard", |huntd| {
+        let page = huntd.get("/metrics");
+        let ages = page.lines().filter(|line| line.starts_with("huntd_snapshot_age_seconds{"));
+        ages.count() == shards
+    });
+}
+
 #[test]
 fn a_restart_goes_on_from_the_newest_snapshot_whatever_killed_the_daemon() {
     let topics = Topics::create(kafka::shared(), "snapshots", 3);
@@ -46,10 +55,11 @@ fn a_restart_goes_on_from_the_newest_snapshot_whatever_killed_the_daemon() {
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
     for round in 0..5 {
+        let epochs = follower.epochs();
         let mut huntd = start(&topics, &settings(folder.path()), &[]);
+        wait_for_new_owner(&epochs, &mut follower, &mut huntd);
         wait_for_more(&topics, &mut follower, &mut huntd);
-        let stored = |huntd: &Huntd| huntd.metric("huntd_snapshots_stored_total") >= 6;
-        huntd.wait_until("snapshots", stored);
+        wait_for_snapshots(&mut huntd, 3);
         wait_for_more(&topics, &mut follower, &mut huntd);
         let log = if round % 2 == 0 { huntd.kill9().log } else { stop(huntd) };
         let starts = start_offsets(&log);
@@ -148,6 +158,22 @@ fn an_input_whose_start_is_gone_needs_a_snapshot_or_genesis() {
     assert_eq!(start_offsets(&stop(huntd)), [640]);
 }
 
+/// Flips a bit of the state in each snapshot.
+fn damage_snapshots(folder: &Path) {
+    let mut damaged = 0;
+    for file in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = file.expect("a name").path();
+        if path.extension().is_some_and(|end| end == "snapshot") {
+            let mut bytes = std::fs::read(&path).expect("the snapshot can be read");
+            let place = bytes.len() - 64;
+            bytes[place] ^= 1;
+            std::fs::write(&path, bytes).expect("the snapshot can be written");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0);
+}
+
 #[test]
 fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     let topics = Topics::create(kafka::shared(), "copied", 1);
@@ -173,6 +199,14 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
 
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &with_copies(elsewhere.path()), &[]);
+    huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
+    let log = stop(huntd);
+    assert!(start_offsets(&log)[0] >= 600, "{log}");
+    assert_eq!(logged_digest(&log, 0), counts.digest);
+
+    // The originals are damaged, all of them; their copy is as good as another host's.
+    damage_snapshots(folder.path());
+    let mut huntd = start(&topics, &with_copies(folder.path()), &[]);
     huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
     let log = stop(huntd);
     assert!(start_offsets(&log)[0] >= 600, "{log}");

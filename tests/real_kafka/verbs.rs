@@ -120,6 +120,8 @@ fn settings_that_lose_or_change_records_are_refused_all_in_one_sentence() {
         "message.timestamp.type = LogAppendTime; set it to CreateTime",
         "cleanup.policy = compact; set it to delete",
         "max.message.bytes = 1000; set it to at least",
+        // A letter is larger than its record.
+        "-dead` has max.message.bytes = 1048588; set it to at least 1052684",
     ]);
 }
 

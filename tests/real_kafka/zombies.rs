@@ -5,7 +5,7 @@ use crate::accounts::{self, Follower};
 use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::players::Load;
-use crate::restarts::{wait_for_more, wait_until_owned};
+use crate::restarts::{wait_for_more, wait_for_new_owner, wait_until_owned};
 
 #[test]
 fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
@@ -19,10 +19,7 @@ fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
         let before = follower.epochs();
         zombie.signal("STOP");
         let mut heir = Huntd::start(kafka::shared(), &topics, &[]);
-        heir.wait_until("the shards are taken over", |_| {
-            follower.follow();
-            before.iter().zip(follower.epochs()).all(|(before, now)| *before < now)
-        });
+        wait_for_new_owner(&before, &mut follower, &mut heir);
         wait_for_more(&topics, &mut follower, &mut heir);
         let owned = follower.epochs();
         zombie.signal("CONT");
@@ -31,7 +28,10 @@ fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
         wait_until_owned(&mut zombie, 1);
         wait_until_owned(&mut heir, 1);
         wait_for_more(&topics, &mut follower, &mut zombie);
-        assert!(owned.iter().zip(follower.epochs()).any(|(before, now)| *before < now));
+        zombie.wait_until("a shard is its own again", |_| {
+            follower.follow();
+            owned.iter().zip(follower.epochs()).any(|(before, now)| *before < now)
+        });
         let ended = heir.stop();
         assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
         wait_until_owned(&mut zombie, 2);

@@ -144,14 +144,17 @@ impl Shard {
             Some(row) => self.known_of(row),
             None => self.tombstones.find(player_id).copied().unwrap_or_default(),
         };
-        if handoff.crossing <= known.crossing_accepted {
+        // What was accepted has left its `seq` here. A newer one comes with a later departure, also
+        // where a zone that knew nothing of the player counted its crossings from less.
+        let is_known = handoff.last_seq <= known.seq;
+        if handoff.crossing <= known.crossing_accepted && is_known {
             return Ok(Outcome::NoOp);
         }
         let known = Tombstone {
             player_id,
             seq: known.seq.max(handoff.last_seq),
             crossing_sent: known.crossing_sent.max(handoff.crossing),
-            crossing_accepted: handoff.crossing,
+            crossing_accepted: known.crossing_accepted.max(handoff.crossing),
         };
         match (here, self.arrival_tile(at)) {
             // It joined before its luggage came.
