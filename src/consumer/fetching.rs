@@ -148,12 +148,14 @@ impl Fetching {
         Fetching { shared, blocks, resolved, metadata, tasks: Vec::new(), is_full: false }
     }
 
-    /// Sees to it that every broker has its tasks.
+    /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
+    /// do not.
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();
         for broker in table.brokers() {
-            if self.tasks.iter().any(|task| task.node_id == broker.node_id) {
+            let has_tasks = self.tasks.iter().any(|task| task.node_id == broker.node_id);
+            if has_tasks || !table.leads(broker.node_id) {
                 continue;
             }
             for index in 0..shared.options.connections_per_broker {

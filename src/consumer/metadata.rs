@@ -145,6 +145,11 @@ impl Table {
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
 
+    /// Whether a broker leads a partition, be it one that must be asked for.
+    pub fn leads(&self, node_id: i32) -> bool {
+        self.rows.iter().any(|row| row.leader == Some(node_id))
+    }
+
     /// A broker by its number.
     pub fn broker(&self, node_id: i32) -> Option<&Broker> {
         self.brokers.iter().find(|broker| broker.node_id == node_id)

@@ -227,6 +227,9 @@ impl Acquisition {
         match self.fold.take(offset, payload) {
             Ok(()) => self.go_on(),
             Err(Broken::Damaged { offset }) => self.end(Err(Refusal::Damaged { offset })),
+            Err(Broken::OtherVersion { offset, version }) => {
+                self.end(Err(Refusal::OtherVersion { offset, version }));
+            }
             // The snapshot is of another log; an older one may not be.
             Err(Broken::OtherLog) => {
                 self.try_candidate(self.candidate + 1);

@@ -2,7 +2,7 @@
 //!
 //! Pure: whoever reads the log gives the records in their order.
 
-use crate::publisher::encode::decode_frame;
+use crate::publisher::encode::{FrameError, decode_frame};
 use crate::publisher::frame::{Chain, FrameHeader, FrameKind};
 use crate::recovery::mark::Mark;
 use crate::recovery::reader::{Position, Reader, Verdict};
@@ -26,6 +26,13 @@ pub enum Broken {
     Damaged {
         /// Output offset of the frame.
         offset: i64,
+    },
+    /// A frame that another version has written: it may be a fence, so it cannot be passed over.
+    OtherVersion {
+        /// Output offset of the frame.
+        offset: i64,
+        /// Version of its form.
+        version: u8,
     },
     /// The log does not hold what the mark was taken of: it was truncated, or created anew.
     OtherLog,
@@ -119,6 +126,9 @@ impl Fold {
         let is_anchor = self.next == offset;
         self.next = offset + 1;
         let frame = decode_frame(payload);
+        if let Err(FrameError::Version(version)) = frame {
+            return Err(Broken::OtherVersion { offset, version });
+        }
         if let Some(position) = self.anchor.take()
             && is_anchor
         {
@@ -174,4 +184,24 @@ fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     };
     let told = end == position.next_update && header.chain == position.chain;
     header.epoch == position.epoch && (told || !tells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publisher::encode::{VERSION, encode};
+    use crate::publisher::frame::{Format, Frame};
+
+    /// It may be a fence, and who passes it over takes a former owner for the present one.
+    #[test]
+    fn a_frame_of_another_version_is_not_passed_over_as_what_is_no_frame_is() {
+        let mut fold = Fold::from_log_start(0);
+        assert_eq!(fold.take(0, b"no frame"), Ok(()));
+        let mut bytes = Vec::new();
+        encode(Format::Binary, &Frame::new().header, &[], &mut bytes);
+        assert_eq!(fold.take(1, &bytes), Ok(()));
+        bytes[4] = VERSION + 1;
+        let broken = Broken::OtherVersion { offset: 2, version: VERSION + 1 };
+        assert_eq!(fold.take(2, &bytes), Err(broken));
+    }
 }

@@ -15,6 +15,7 @@ impl Refusal {
             | Refusal::InputLost { .. }
             | Refusal::OutputLost { .. } => true,
             Refusal::Damaged { .. }
+            | Refusal::OtherVersion { .. }
             | Refusal::InputRecreated
             | Refusal::RulesetChanged { .. }
             | Refusal::RulesMissing { .. }
@@ -34,6 +35,17 @@ pub enum Refusal {
     Damaged {
         /// Output offset of the frame.
         offset: i64,
+    },
+    /// The output has frames of another form.
+    #[error(
+        "the output has frames of version {version} at offset {offset}, which this huntd does not \
+         read: run the version that wrote them"
+    )]
+    OtherVersion {
+        /// Output offset of the first such frame that was met.
+        offset: i64,
+        /// Version of its form.
+        version: u8,
     },
     /// Retention has deleted the output's start, and nothing says where the shard stood after it.
     #[error(

@@ -162,10 +162,7 @@ impl Campaign {
                 self.instances[victim].launch();
             }
             Fault::KillAndLeave => self.instances[victim].kill(),
-            Fault::Freeze => {
-                self.instances[victim].freeze();
-                sleep(FROZEN);
-            }
+            Fault::Freeze => self.instances[victim].freeze(),
             Fault::KillBroker => {
                 let broker = self.cluster.broker_mut(0);
                 broker.kill9();
@@ -183,7 +180,10 @@ impl Campaign {
         let took = begin.elapsed();
         match fault {
             Fault::KillAndLeave => self.instances[victim].launch(),
-            Fault::Freeze => self.instances[victim].thaw(),
+            Fault::Freeze => {
+                sleep(FROZEN.saturating_sub(took));
+                self.instances[victim].thaw();
+            }
             _ => {}
         }
         self.settle();
@@ -269,7 +269,7 @@ impl Campaign {
         for (what, faults) in [
             ("restart on the same host", &[Fault::KillAndRestart, Fault::StopAndRestart][..]),
             ("takeover after a kill (session of 6 s included)", &[Fault::KillAndLeave]),
-            ("takeover of a frozen one (9 s of frost included)", &[Fault::Freeze]),
+            ("takeover of a frozen one (session of 6 s included)", &[Fault::Freeze]),
             ("broker killed and restarted", &[Fault::KillBroker]),
         ] {
             let of = |(fault, took): &(Fault, Duration)| faults.contains(fault).then_some(*took);

@@ -83,6 +83,8 @@ fn a_broker_that_is_gone_makes_its_partitions_stale() {
     table.mark_broker_stale(1);
     assert_eq!(stale(&table), [0, 2]);
     assert_eq!(table.leader(1), leads(2, 5));
+    assert!(table.leads(1), "it may come back");
+    assert!(table.leads(2) && !table.leads(3));
 }
 
 #[test]

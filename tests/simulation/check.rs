@@ -5,6 +5,8 @@ use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
 use crate::sim::Sim;
+use huntd::decoder::{Decoder, Origin};
+use huntd::engine::event::Action;
 use huntd::publisher::departure::Departure;
 use huntd::recovery::refusal::Refusal;
 use huntd::recovery::snapshot::Header;
@@ -81,6 +83,13 @@ impl Sim {
         let follower = &self.followers[partition as usize];
         let input = &self.broker.inputs[partition as usize];
         let rulebook = follower.rules_from(&self.rulebook);
+        let kept = input.truncated_to.unwrap_or(i64::MAX);
+        for offset in follower.skips.range(..kept) {
+            let record = input.records.get(offset).and_then(|record| record.value.as_deref());
+            if !record.is_some_and(|value| is_poison(partition, value)) {
+                return Err(format!("the record at {offset} is passed over and is no poison"));
+            }
+        }
         let replay = Replay::of(input, partition, &rulebook, &follower.skips);
         if let Some(kept) = input.truncated_to {
             // What was published of records that are lost is nobody's any more; what came before
@@ -209,4 +218,11 @@ impl Sim {
         }
         Ok(())
     }
+}
+
+/// Whether a record is what a simulated engine fails at (`game.rs`).
+fn is_poison(partition: i32, value: &[u8]) -> bool {
+    let event = Decoder::new().decode(Origin { offset: 0, time_ms: 0 }, Some(value));
+    let zone = Some(partition as u16);
+    event.is_ok_and(|event| matches!(event.action, Action::Leave { to_zone } if to_zone == zone))
 }

@@ -70,7 +70,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let mut source = open_source(args)?;
     while let Some(record) = source.next_record()? {
         let (_, updates) = offline.apply(&record)?;
-        winners.tell(updates);
+        winners.tell(record.partition, updates);
     }
     winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;
     Report::new(&measured, &daemon, &offline).print(args.json)

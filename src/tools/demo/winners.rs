@@ -9,10 +9,10 @@ use std::io::Write;
 /// Players that the table shows.
 const SHOWN: usize = 5;
 
-/// The latest score of every player that has one.
+/// The latest score of every player that has one and is there, by zone.
 #[derive(Default)]
 pub(super) struct Winners {
-    players: BTreeMap<u64, Standing>,
+    players: BTreeMap<(u16, u64), Standing>,
 }
 
 /// A score, and the time of the update that told it.
@@ -23,12 +23,20 @@ struct Standing {
 }
 
 impl Winners {
-    /// Takes updates in the order of their shard.
-    pub(super) fn tell(&mut self, updates: &[Update]) {
+    /// Takes the updates of a zone in their order. Who leaves it gives its points up, or takes them
+    /// along.
+    pub(super) fn tell(&mut self, zone: u16, updates: &[Update]) {
         for update in updates {
-            if let Change::Scored { score, .. } = update.change() {
-                let standing = Standing { score, ts_us: update.ts_us() };
-                self.players.insert(update.player_id(), standing);
+            let player = (zone, update.player_id());
+            match update.change() {
+                Change::Scored { score, .. } => {
+                    let standing = Standing { score, ts_us: update.ts_us() };
+                    self.players.insert(player, standing);
+                }
+                Change::Left { .. } => {
+                    self.players.remove(&player);
+                }
+                _ => {}
             }
         }
     }
@@ -36,7 +44,7 @@ impl Winners {
     /// Prints the best, with the time since `start_us`. Who had a score first comes first.
     pub(super) fn write(&self, out: &mut impl Write, start_us: i64) -> std::io::Result<()> {
         let mut best: Vec<(u64, Standing)> =
-            self.players.iter().map(|(player, standing)| (*player, *standing)).collect();
+            self.players.iter().map(|((_, player), standing)| (*player, *standing)).collect();
         best.sort_by_key(|(player, standing)| (Reverse(standing.score), standing.ts_us, *player));
         for (rank, (player, Standing { score, ts_us })) in (1..).zip(best.iter().take(SHOWN)) {
             let seconds = (ts_us - start_us) as f64 / 1e6;
@@ -59,8 +67,11 @@ mod tests {
             Update::new(player, ts_us, Change::Scored { cause: ScoreCause::Loot, points: 1, score })
         };
         let mut winners = Winners::default();
-        winners.tell(&[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
-        winners.tell(&[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
+        winners.tell(0, &[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
+        winners.tell(0, &[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
+        // Who is in another zone by now has no points in this one.
+        winners.tell(1, &[scored(10, 1_000_000, 900)]);
+        winners.tell(1, &[Update::new(10, 3_000_000, Change::Left { to_zone: Some(2), seq: 4 })]);
         let mut text = Vec::new();
         winners.write(&mut text, 500_000).expect("memory takes what is written");
         let text = String::from_utf8(text).expect("the table is text");
