@@ -58,29 +58,30 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     );
 }
 
+/// Two instances of a group of this protocol, each with a partition, and what they have published.
+fn two_instances(protocol: &str) -> (Topics, [Huntd; 2]) {
+    let topics = Topics::create(kafka::shared(), "more-partitions", 2);
+    produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
+    let protocol = format!("group_protocol = \"{protocol}\"");
+    let start = || Huntd::start(kafka::shared(), &topics, &[("kafka", &protocol)]);
+    let mut instances = [start(), start()];
+    instances.iter_mut().for_each(|huntd| wait_until_owned(huntd, 1));
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    instances[0].wait_until("the output", |_| follower.covers(&[(0, 100), (1, 100)]));
+    (topics, instances)
+}
+
 #[test]
 fn partitions_that_are_added_halt_all_shards_of_every_instance() {
-    for protocol in ["classic", "consumer"] {
-        let topics = Topics::create(kafka::shared(), "more-partitions", 2);
-        produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
-        let protocol = format!("group_protocol = \"{protocol}\"");
-        let mut instances: Vec<Huntd> = (0..2)
-            .map(|_| Huntd::start(kafka::shared(), &topics, &[("kafka", &protocol)]))
-            .collect();
-        for huntd in &mut instances {
-            wait_until_owned(huntd, 1);
-        }
-        let mut follower = Follower::new(kafka::shared(), &topics);
-        instances[0].wait_until("the output", |_| follower.covers(&[(0, 100), (1, 100)]));
+    let groups = ["classic", "consumer"].map(two_instances);
+    for (topics, _) in &groups {
         kafka::shared().client().add_partitions(&topics.input, 3);
-        for huntd in &mut instances {
-            huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-        }
-        for huntd in instances {
-            let ended = huntd.stop();
-            assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
-            let sentence = "has 3 partitions instead of 2";
-            assert!(ended.log.contains(sentence), "{}", ended.log);
-        }
+    }
+    for mut huntd in groups.into_iter().flat_map(|(_, instances)| instances) {
+        huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+        let ended = huntd.stop();
+        assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+        let sentence = "has 3 partitions instead of 2";
+        assert!(ended.log.contains(sentence), "{}", ended.log);
     }
 }
