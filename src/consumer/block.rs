@@ -51,19 +51,15 @@ const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
 impl Block {
     /// Whether one more record fits, be it an event or a reject.
     pub fn has_room(&self) -> bool {
-        self.events.len() < BLOCK_EVENTS_MAX
-            && self.rejects.len() < BLOCK_REJECTS_MAX
-            && !self.is_heavy()
+        self.events.len() < BLOCK_EVENTS_MAX && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
-    /// Whether its rejects alone take as much memory as a block may.
+    /// Whether its rejects alone take as much memory as a block may: it is full then, too. To be
+    /// asked when one was added.
     pub fn is_heavy(&self) -> bool {
-        !self.rejects.is_empty() && self.reject_bytes() >= BLOCK_REJECT_BYTES_MAX
-    }
-
-    fn reject_bytes(&self) -> usize {
         let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
-        self.rejects.iter().map(|reject| bytes(&reject.key) + bytes(&reject.value)).sum()
+        let of_reject = |reject: &Rejected| bytes(&reject.key) + bytes(&reject.value);
+        self.rejects.iter().map(of_reject).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
     }
 }
 
@@ -119,5 +115,28 @@ impl BlockPool {
         block.events.clear();
         block.rejects.clear();
         self.free.borrow_mut().push(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_heavy_by_the_bytes_of_its_rejects() {
+        let pool = BlockPool::default();
+        let mut block = pool.take(0, 1, 0);
+        let reject = |bytes: usize| Rejected {
+            offset: 0,
+            time_ms: 0,
+            reject: Reject::TooLong,
+            key: Some(vec![0; 10]),
+            value: Some(vec![0; bytes - 10]),
+        };
+        assert!(!block.is_heavy());
+        block.rejects.push(reject(BLOCK_REJECT_BYTES_MAX - 100));
+        assert!(!block.is_heavy());
+        block.rejects.push(reject(100));
+        assert!(block.is_heavy());
     }
 }

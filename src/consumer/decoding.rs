@@ -156,7 +156,12 @@ fn fill_room(
         };
         match decoded {
             Ok(event) => block.events.push(event),
-            Err(reject) => block.rejects.push(Rejected::new(reject, &record)),
+            Err(reject) => {
+                block.rejects.push(Rejected::new(reject, &record));
+                if block.is_heavy() {
+                    break;
+                }
+            }
         }
     }
     Ok(Filled::Block)

@@ -16,6 +16,8 @@ use crate::limits::{
 };
 use crate::publisher::producer::client_config;
 use crate::recovery::snapshot::{Header, Origin, SnapshotError};
+use crate::recovery::tail::partitions;
+use crate::recovery::tail_error::TailError;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -272,15 +274,8 @@ impl Copies {
     /// Whether a broker says that the topic does not exist. A partition without a leader looks the
     /// same to librdkafka where it asks for offsets.
     fn is_missing(&self) -> bool {
-        let topic = &self.options.topic;
-        let Ok(metadata) = self.consumer.fetch_metadata(Some(topic), ANSWER_WAIT) else {
-            return false;
-        };
-        let found = metadata.topics().iter().find(|found| found.name() == topic);
-        found.is_none_or(|found| {
-            found.error().map(RDKafkaErrorCode::from)
-                == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
-        })
+        let found = partitions(&self.consumer, &self.options.topic, ANSWER_WAIT);
+        matches!(found, Err(TailError::TopicMissing(_)))
     }
 
     /// The shard as a copy has it.

@@ -99,13 +99,14 @@ impl Tail {
     pub fn connect(options: Options) -> Result<Tail, TailError> {
         let unusable = |error: KafkaError| TailError::Unreachable(error.to_string());
         let consumer: BaseConsumer = consumer_config(&options).create().map_err(unusable)?;
-        let input = partitions(&consumer, &options.input_topic)?;
-        let output = partitions(&consumer, &options.output_topic)?;
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let input = partitions(&consumer, &options.input_topic, wait)?;
+        let output = partitions(&consumer, &options.output_topic, wait)?;
         if input != output {
             let Options { input_topic, output_topic, .. } = options;
             return Err(TailError::PartitionsDiffer { input_topic, input, output_topic, output });
         }
-        partitions(&consumer, &options.dead_letter_topic)?;
+        partitions(&consumer, &options.dead_letter_topic, wait)?;
         let (sender, appended) = mpsc::channel();
         let producer =
             producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
@@ -324,10 +325,14 @@ impl ProducerContext for Appended {
     }
 }
 
-fn partitions(consumer: &BaseConsumer, topic: &str) -> Result<i32, TailError> {
-    let metadata = consumer
-        .fetch_metadata(Some(topic), Duration::from_millis(METADATA_MS_MAX))
-        .map_err(|error| failure(topic, &error))?;
+/// How many partitions a topic has.
+pub(super) fn partitions(
+    consumer: &BaseConsumer,
+    topic: &str,
+    wait: Duration,
+) -> Result<i32, TailError> {
+    let metadata =
+        consumer.fetch_metadata(Some(topic), wait).map_err(|error| failure(topic, &error))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let Some(found) = found else {
         return Err(TailError::TopicMissing(topic.to_owned()));

@@ -86,9 +86,9 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     };
     let file = args.config.display();
     let input = &config.consumer.input_topic;
-    let partitions = match broker.topic(input)? {
-        Some(found) => found.partitions as u16,
-        None => args.partitions.unwrap_or(PARTITIONS),
+    let (partitions, batch_bytes_max) = match broker.topic(input)? {
+        Some(found) => (found.partitions as u16, broker.batch_bytes_max(input)?),
+        None => (args.partitions.unwrap_or(PARTITIONS), BATCH_BYTES_MAX),
     };
     let output = &config.publisher.output_topic;
     // How many copies there are decides how many of them must be in sync.
@@ -96,7 +96,6 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         Some(found) => found.replicas as u16,
         None => args.replicas.unwrap_or(REPLICAS),
     };
-    let batch_bytes_max = broker.batch_bytes_max(input)?;
     let keeps_snapshots = config.snapshot.directory.is_some() || config.snapshot.topic.is_some();
     let mut wanted = vec![
         wanted_input(input, partitions, keeps_snapshots),
@@ -305,12 +304,9 @@ impl Broker {
         Ok(())
     }
 
-    /// The largest batch that a topic stores, or will once it is created.
+    /// The largest batch that an existing topic stores.
     fn batch_bytes_max(&self, name: &str) -> Result<u64, ToolError> {
-        let settings = match self.topic(name)? {
-            Some(_) => self.settings(name)?,
-            None => BTreeMap::new(),
-        };
+        let settings = self.settings(name)?;
         let bytes = settings.get("max.message.bytes").and_then(|value| value.parse().ok());
         Ok(bytes.unwrap_or(BATCH_BYTES_MAX))
     }

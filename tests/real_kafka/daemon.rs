@@ -84,9 +84,7 @@ pub struct Ended {
 impl Huntd {
     /// Starts a daemon on `topics`; `settings` are further lines of the configuration, by section.
     pub fn start(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
-        let brokers = cluster.bootstrap();
-        let brokers: Vec<&str> = brokers.split(',').collect();
-        Huntd::start_with(&brokers, topics, settings)
+        Huntd::spawn(&cluster.bootstrap(), topics, settings, &[], &[])
     }
 
     /// The same, with further arguments.
@@ -96,9 +94,7 @@ impl Huntd {
         settings: &[(&str, &str)],
         arguments: &[&str],
     ) -> Huntd {
-        let brokers = cluster.bootstrap();
-        let brokers: Vec<&str> = brokers.split(',').collect();
-        Huntd::spawn(&brokers, topics, settings, arguments, &[])
+        Huntd::spawn(&cluster.bootstrap(), topics, settings, arguments, &[])
     }
 
     /// The same, with a socket for what systemd is told.
@@ -108,23 +104,28 @@ impl Huntd {
         topics: &Topics,
         settings: &[(&str, &str)],
     ) -> Huntd {
-        let brokers = cluster.bootstrap();
-        let brokers: Vec<&str> = brokers.split(',').collect();
-        Huntd::spawn(&brokers, topics, settings, &[], &[("NOTIFY_SOCKET", notify_socket)])
+        Huntd::spawn(
+            &cluster.bootstrap(),
+            topics,
+            settings,
+            &[],
+            &[("NOTIFY_SOCKET", notify_socket)],
+        )
     }
 
     /// The same, with these brokers.
     pub fn start_with(brokers: &[&str], topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
-        Huntd::spawn(brokers, topics, settings, &[], &[])
+        Huntd::spawn(&brokers.join(","), topics, settings, &[], &[])
     }
 
     fn spawn(
-        brokers: &[&str],
+        brokers: &str,
         topics: &Topics,
         settings: &[(&str, &str)],
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Huntd {
+        let brokers: Vec<&str> = brokers.split(',').collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("huntd.toml");
         let mut text = format!(

@@ -158,20 +158,24 @@ fn an_input_whose_start_is_gone_needs_a_snapshot_or_genesis() {
     assert_eq!(start_offsets(&stop(huntd)), [640]);
 }
 
+/// The files of all snapshots in a folder.
+fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).expect("the folder is there");
+    let paths = files.map(|file| file.expect("a name").path());
+    let is_snapshot = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
+    let snapshots: Vec<PathBuf> = paths.filter(is_snapshot).collect();
+    assert!(!snapshots.is_empty(), "a snapshot was stored");
+    snapshots
+}
+
 /// Flips a bit of the state in each snapshot.
 fn damage_snapshots(folder: &Path) {
-    let mut damaged = 0;
-    for file in std::fs::read_dir(folder).expect("the folder is there") {
-        let path = file.expect("a name").path();
-        if path.extension().is_some_and(|end| end == "snapshot") {
-            let mut bytes = std::fs::read(&path).expect("the snapshot can be read");
-            let place = bytes.len() - 64;
-            bytes[place] ^= 1;
-            std::fs::write(&path, bytes).expect("the snapshot can be written");
-            damaged += 1;
-        }
+    for path in snapshots_in(folder) {
+        let mut bytes = std::fs::read(&path).expect("the snapshot can be read");
+        let place = bytes.len() - 64;
+        bytes[place] ^= 1;
+        std::fs::write(&path, bytes).expect("the snapshot can be written");
     }
-    assert!(damaged > 0);
 }
 
 #[test]
@@ -229,10 +233,7 @@ fn a_new_output_is_filled_from_the_start_of_the_input() {
 
 /// As the panics of three starts with the record at this offset would have left it.
 pub fn poison(topics: &Topics, folder: &Path, offset: i64) {
-    let files = std::fs::read_dir(folder).expect("the folder is there");
-    let mut paths = files.map(|file| file.expect("a name").path());
-    let is_snapshot = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
-    let snapshot = paths.find(is_snapshot).expect("a snapshot was stored");
+    let snapshot = &snapshots_in(folder)[0];
     let header = Header::decode(&std::fs::read(snapshot).expect("it is there")).expect("whole");
     let id = u128::from_be_bytes(header.origin.input_id());
     assert_ne!(id, 0, "a snapshot says which topic it is about");
