@@ -314,7 +314,8 @@ impl Shard {
         if event.seq <= body.seq {
             return Ok(Outcome::NoOp);
         }
-        if body.has_effects() || body.downed() {
+        // More may be due than was settled before the event; of its own player nothing is left.
+        if (body.has_effects() || body.downed()) && self.is_behind() {
             self.settle(row, tell);
             body = *self.actors.body(row);
         }

@@ -193,6 +193,12 @@ impl Tiles {
         self.tiles[tile as usize].first.checked_sub(1)
     }
 
+    /// Who comes after an actor on its tile, if anybody does.
+    #[inline]
+    pub fn next_actor(&self, actor: u32) -> Option<u32> {
+        self.links.get(actor)?.checked_sub(1)
+    }
+
     /// The actors that stand there, in no order that means anything.
     #[inline]
     pub fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {

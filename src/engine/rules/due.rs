@@ -19,6 +19,12 @@ impl Shard {
         }
     }
 
+    /// Whether more is due than was settled: else nothing is over for any actor.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.actors.first_due(self.clock.now_ms()).is_some()
+    }
+
     /// Ends what is over for one actor.
     pub(crate) fn settle(&mut self, row: u32, tell: &mut Tell) {
         let now_ms = self.clock.now_ms();

@@ -8,7 +8,7 @@ use crate::engine::actor::{Body, Compass};
 use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal};
 use crate::engine::rules::Rules;
-use crate::engine::walk::{Walk, distance_cm};
+use crate::engine::walk::{Walk, distance_cm, square_cm};
 use crate::engine::{Shard, Tell};
 
 /// How an actor's allowance grows.
@@ -42,15 +42,17 @@ impl Shard {
         let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body);
         let (way_x, way_y) = (x - body.x(), y - body.y());
-        let cost = u64::from(distance_cm(way_x, way_y)) * 1000;
-        if cost > u64::from(body.allowance()) {
+        // Whoever is far too fast is found out without a root.
+        let reach_cm = u64::from(body.allowance() / 1000);
+        if square_cm(way_x, way_y) > reach_cm * reach_cm {
             return Err(Refusal::TooFast);
         }
+        let cost = distance_cm(way_x, way_y) * 1000;
         let from = self.tiles.under(body.x(), body.y());
         if tile != from {
             self.change_tile(row, (from, tile), (body.x(), body.y()), (way_x, way_y))?;
         }
-        body.set_allowance(body.allowance() - cost as u32);
+        body.set_allowance(body.allowance() - cost);
         body.stand_at(x, y);
         tell.push(body.player_id, Change::Moved { tile, x, y });
         if tile != from && body.has(Effect::Compass) {

@@ -10,7 +10,7 @@ use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::Weapon;
 use crate::engine::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
-use crate::engine::{Shard, Tell};
+use crate::engine::{NO_ROW, Shard, Tell};
 
 /// Tiles with walls or actors that a shot looks up together.
 const OBSTACLES_AHEAD: usize = 8;
@@ -79,8 +79,12 @@ impl Shard {
     ) -> Option<Flight> {
         let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
         // Who stands there is somewhere in memory: asked for together, they wait together.
-        for actor in tiles.clone().filter_map(|tile| self.tiles.first_actor(tile)) {
-            self.actors.touch(actor);
+        let firsts = tiles.clone().filter_map(|tile| self.tiles.first_actor(tile));
+        let mut actors = [NO_ROW; OBSTACLES_AHEAD];
+        actors.iter_mut().zip(firsts).for_each(|(place, first)| *place = first);
+        actors.iter().for_each(|first| self.actors.touch(*first));
+        for second in actors.iter().filter_map(|first| self.tiles.next_actor(*first)) {
+            self.actors.touch(second);
         }
         for tile in tiles {
             if self.tiles.is_wall(tile) {
