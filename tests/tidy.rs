@@ -121,7 +121,7 @@ fn outside_crates_are_named_behind_their_doors() {
 }
 
 #[test]
-fn unsafe_code_stands_in_the_ring_and_the_allocator() {
+fn unsafe_code_stands_in_the_ring_the_allocator_and_the_prefetch() {
     check(
         architecture::unsafe_code,
         &[

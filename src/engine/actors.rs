@@ -4,7 +4,6 @@ use crate::engine::actor::{Body, Pack};
 use crate::engine::index::{Glance, Index};
 use crate::engine::order::{Key, Order};
 use crate::engine::table::Table;
-use std::hint::black_box;
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
@@ -48,22 +47,25 @@ impl Actors {
         self.index.find(player_id, |row| self.bodies.row(row).player_id)
     }
 
-    /// The first step of a look ahead.
+    /// The first step of a look ahead: asks for where a player's row is noted.
     #[inline]
     pub fn glance(&self, player_id: u64) -> Glance {
         self.index.glance(player_id)
     }
 
-    /// The second step: the row that a player's actor most often has, or no row's number.
+    /// The second step: asks for the row that a player's actor most likely has, and tells its
+    /// number, or no row's.
     #[inline]
     pub fn likely_row(&self, glance: Glance) -> u32 {
-        self.index.likely(glance)
+        let row = self.index.likely(glance);
+        self.ask_for(row);
+        row
     }
 
-    /// The third step: reads from a row, if it exists, so that it is in the cache.
+    /// Asks for the moving part of an actor, if there is one in this row.
     #[inline]
-    pub fn touch(&self, row: u32) {
-        black_box(self.bodies.get(row).map_or(0, |body| body.player_id));
+    pub fn ask_for(&self, row: u32) {
+        self.bodies.ask_for(row);
     }
 
     /// The row and the moving part of a player's actor, which may be in this row. The player is not

@@ -1,5 +1,6 @@
 //! An array that grows a chunk at a time and never moves what it holds.
 
+use crate::runtime::prefetch::prefetch;
 use std::ops::{Index, IndexMut};
 
 /// Values by number, in chunks of `ROWS`, a power of two: small values stand many to a chunk, so
@@ -36,6 +37,12 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
         self.chunks.get(at as usize / ROWS).map(|chunk| &chunk.0[at as usize % ROWS])
+    }
+
+    /// Asks for a value, if it exists, so that it is in the cache when it is read.
+    #[inline]
+    pub fn ask_for(&self, at: u32) {
+        self.get(at).into_iter().for_each(prefetch);
     }
 
     /// Values that exist.

@@ -1,18 +1,23 @@
 //! From player id to row number, by linear hashing.
 //!
-//! A table that doubles has to move everything at once; this one grows by two buckets with each
-//! entry and moves only what one old bucket held, so no insertion ever pauses. Entries of a bucket
-//! form a list through `links`; the ids themselves stay in the rows.
+//! A table that doubles has to move everything at once; this one grows by a bucket now and then and
+//! moves only what one old bucket held, so no insertion ever pauses. A bucket is a cache line, so
+//! that looking up a player waits for memory once. What does not fit it forms a list through
+//! `links`; the ids themselves stay in the rows.
 
 use crate::engine::chunks::Chunks;
 use crate::engine::mix;
-use crate::limits::{ACTORS_MAX, CHUNK_WORDS, TOMBSTONES_MAX};
+use crate::limits::{ACTORS_MAX, CHUNK_ROWS, CHUNK_WORDS, TOMBSTONES_MAX};
 
 /// Buckets of an empty index.
-const BUCKETS_MIN: u32 = 64;
+const BUCKETS_MIN: u32 = 4;
 
-/// Half of the buckets are empty, so that most lists have one entry.
-const BUCKETS_PER_ENTRY: u32 = 2;
+/// Entries of a bucket on average: at the end of a round, those that are halved last have twice as
+/// many, and hardly any has more than it has places.
+const BUCKET_ENTRIES: u32 = 5;
+
+/// Places of a bucket: with the head of its list, a cache line.
+const BUCKET_PLACES: usize = 15;
 
 /// Bits of an entry that hold a row's number plus one; the others are a tag, taken from the hash of
 /// the row's player, so that hardly any row is read only to see that it is another one's.
@@ -28,11 +33,6 @@ impl Entry {
         Entry(tag(hash) | (row + 1))
     }
 
-    /// The row; `u32::MAX` if there is none.
-    fn place(self) -> u32 {
-        (self.0 & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
-    }
-
     fn row(self) -> Option<u32> {
         (self.0 & ((1 << ROW_BITS) - 1)).checked_sub(1)
     }
@@ -42,10 +42,18 @@ impl Entry {
     }
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    places: [Entry; BUCKET_PLACES],
+    /// The first of those for which there was no place.
+    more: Entry,
+}
+
 /// What the first step of a look ahead tells the second one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Glance {
-    first: Entry,
+    bucket: u32,
     tag: u32,
 }
 
@@ -60,11 +68,10 @@ fn hash_of(player_id: u64) -> u64 {
 /// Row numbers by player id.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// First entry of each bucket.
-    heads: Chunks<Entry, CHUNK_WORDS>,
-    /// By row: the next entry of its bucket.
+    buckets: Chunks<Bucket, CHUNK_ROWS>,
+    /// By row: the next entry of its bucket's list.
     links: Chunks<Entry, CHUNK_WORDS>,
-    buckets: u32,
+    bucket_count: u32,
     /// Ones for every bit that numbers a bucket.
     mask: u32,
     len: u32,
@@ -73,12 +80,13 @@ pub struct Index {
 impl Index {
     /// No entries. Rows are numbered below `rows_max`.
     pub fn new(rows_max: usize) -> Index {
-        let mut heads = Chunks::new(rows_max * BUCKETS_PER_ENTRY as usize + BUCKETS_MIN as usize);
-        heads.reach(BUCKETS_MIN - 1);
+        let buckets_max = (rows_max as u32).div_ceil(BUCKET_ENTRIES) + BUCKETS_MIN;
+        let mut buckets = Chunks::new(buckets_max as usize);
+        buckets.reach(BUCKETS_MIN - 1);
         Index {
-            heads,
+            buckets,
             links: Chunks::new(rows_max),
-            buckets: BUCKETS_MIN,
+            bucket_count: BUCKETS_MIN,
             mask: BUCKETS_MIN - 1,
             len: 0,
         }
@@ -92,37 +100,44 @@ impl Index {
     fn bucket(&self, hash: u64) -> u32 {
         // Buckets below the split point of this round are reached by one bit more than the others.
         let at = hash as u32 & self.mask;
-        if at < self.buckets { at } else { at & (self.mask >> 1) }
+        if at < self.bucket_count { at } else { at & (self.mask >> 1) }
     }
 
-    /// The first step of a look ahead: the first entry of a player's bucket.
+    /// The first step of a look ahead: asks for a player's bucket.
     #[inline]
     pub fn glance(&self, player_id: u64) -> Glance {
         let hash = hash_of(player_id);
-        Glance { first: self.heads[self.bucket(hash)], tag: tag(hash) }
+        let bucket = self.bucket(hash);
+        self.buckets.ask_for(bucket);
+        Glance { bucket, tag: tag(hash) }
     }
 
-    /// The second step: the row of the player, if it is here and one of the first two of its
-    /// bucket; any number if not.
+    /// The second step: the row of the player, if it has a place in its bucket; any number if not.
     #[inline]
-    pub fn likely(&self, Glance { first, tag }: Glance) -> u32 {
-        match first.tag() == tag {
-            true => first.place(),
-            false => self.links.get(first.place()).unwrap_or(&first).place(),
-        }
+    pub fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
+        // Without a branch, as nobody foresees the place.
+        let places = self.buckets[bucket].places;
+        let matching = places.map(|entry| if entry.tag() == tag { entry.0 } else { 0 });
+        let entry = matching.iter().fold(0, |all, entry| all | entry);
+        (entry & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.
     pub fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
         let hash = hash_of(player_id);
-        let mut entry = self.heads[self.bucket(hash)];
-        while let Some(row) = entry.row() {
-            if entry.tag() == tag(hash) && id_of(row) == player_id {
-                return Some(row);
-            }
-            entry = self.links[row];
-        }
-        None
+        let mut entries = self.entries(self.bucket(hash));
+        entries
+            .find(|(row, tagged)| *tagged == tag(hash) && id_of(*row) == player_id)
+            .map(|(row, _)| row)
+    }
+
+    /// Rows and tags of a bucket.
+    fn entries(&self, bucket: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let Bucket { places, more } = &self.buckets[bucket];
+        let list = std::iter::successors(Some(*more), |entry| Some(self.links[entry.row()?]));
+        let listed = list.map_while(|entry| Some((entry.row()?, entry.tag())));
+        let placed = places.iter().filter_map(|entry| Some((entry.row()?, entry.tag())));
+        placed.chain(listed)
     }
 
     /// Adds a row, which must not be here. Its player must be readable by `id_of` already.
@@ -130,25 +145,33 @@ impl Index {
         self.links.reach(row);
         self.push(hash_of(player_id), row);
         self.len += 1;
-        while self.len * BUCKETS_PER_ENTRY > self.buckets {
+        if self.len > self.bucket_count * BUCKET_ENTRIES {
             self.split(&id_of);
         }
     }
 
     fn push(&mut self, hash: u64, row: u32) {
-        let bucket = self.bucket(hash);
-        self.links[row] = self.heads[bucket];
-        self.heads[bucket] = Entry::new(hash, row);
+        let number = self.bucket(hash);
+        let bucket = &mut self.buckets[number];
+        let entry = Entry::new(hash, row);
+        match bucket.places.iter_mut().find(|place| **place == Entry(0)) {
+            Some(place) => *place = entry,
+            None => self.links[row] = std::mem::replace(&mut bucket.more, entry),
+        }
     }
 
     /// Adds a bucket and moves to it what belongs there from the one bucket that it halves.
     fn split(&mut self, id_of: impl Fn(u32) -> u64) {
-        let added = self.buckets;
+        let added = self.bucket_count;
         let halved = added - (added + 1).next_power_of_two() / 2;
-        self.heads.reach(added);
-        self.buckets += 1;
-        self.mask = self.buckets.next_power_of_two() - 1;
-        let mut entry = std::mem::take(&mut self.heads[halved]);
+        self.buckets.reach(added);
+        self.bucket_count += 1;
+        self.mask = self.bucket_count.next_power_of_two() - 1;
+        let Bucket { places, more } = std::mem::take(&mut self.buckets[halved]);
+        for row in places.iter().filter_map(|entry| entry.row()) {
+            self.push(hash_of(id_of(row)), row);
+        }
+        let mut entry = more;
         while let Some(row) = entry.row() {
             entry = self.links[row];
             self.push(hash_of(id_of(row)), row);
@@ -157,12 +180,18 @@ impl Index {
 
     /// Removes a row, which must be here.
     pub fn remove(&mut self, player_id: u64, row: u32) {
-        let bucket = self.bucket(hash_of(player_id));
-        let after = self.links[row];
         self.len -= 1;
-        let mut at = self.heads[bucket].row().expect("a row of the index is in its bucket");
+        let number = self.bucket(hash_of(player_id));
+        let Bucket { places, more } = &mut self.buckets[number];
+        if let Some(place) = places.iter_mut().find(|place| place.row() == Some(row)) {
+            *place = *more;
+            *more = more.row().map_or(Entry::default(), |first| self.links[first]);
+            return;
+        }
+        let after = self.links[row];
+        let mut at = more.row().expect("a row of the index is in its bucket");
         if at == row {
-            self.heads[bucket] = after;
+            *more = after;
             return;
         }
         loop {
@@ -198,21 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn no_bucket_of_a_full_index_is_long() {
-        let mut index = Index::new(100_000);
-        for row in 0..100_000 {
-            index.insert(u64::from(row), row, u64::from);
+    fn hardly_anybody_in_a_full_index_stands_in_a_list() {
+        for count in [50_000, 80_000, 100_000, ACTORS_MAX as u32] {
+            let mut index = Index::new(count as usize);
+            (0..count).for_each(|row| index.insert(u64::from(row), row, u64::from));
+            let listed = |bucket| index.entries(bucket).count().saturating_sub(BUCKET_PLACES);
+            let listed: usize = (0..index.bucket_count).map(listed).sum();
+            assert!(listed * 100 < count as usize, "{listed} of {count}");
         }
-        let length = |bucket| {
-            let mut entry = index.heads[bucket];
-            let mut count = 0;
-            while let Some(row) = entry.row() {
-                count += 1;
-                entry = index.links[row];
-            }
-            count
-        };
-        assert!((0..index.buckets).map(length).max().unwrap() <= 16);
+    }
+
+    #[test]
+    fn a_look_ahead_finds_almost_everybody() {
+        let mut index = Index::new(100_000);
+        (0..100_000).for_each(|row| index.insert(u64::from(row), row, u64::from));
+        let found = (0..100_000).filter(|row| index.likely(index.glance(u64::from(*row))) == *row);
+        assert!(found.count() > 99_000);
     }
 
     proptest! {

@@ -105,7 +105,7 @@ pub struct Shard {
     capture: Capture,
 }
 
-/// Events that are looked at together: as many reads as a core has in flight.
+/// Events that are looked at together: not many more reads than a core has in flight.
 const EVENTS_AHEAD: usize = 16;
 
 /// No row: the hint of who has none.
@@ -192,12 +192,11 @@ impl Shard {
         let mut rows = self.likely_rows(&self.glances(events));
         let mut glances = self.glances(events.get(EVENTS_AHEAD..).unwrap_or(&[]));
         for few in events.chunks(EVENTS_AHEAD) {
-            // Each of these three asks for what the one before has brought into the cache, for
-            // other events: none waits for another, and many reads wait for memory together.
+            // What the second asks for is read by the first, and what that asks for by the events,
+            // a few events later: nothing waits for memory.
             let next_rows = self.likely_rows(&glances);
             let after_next = applied + few.len() + EVENTS_AHEAD;
             glances = self.glances(events.get(after_next..).unwrap_or(&[]));
-            rows.iter().for_each(|row| self.actors.touch(*row));
             for (event, row) in few.iter().zip(rows) {
                 if !updates.has_room() {
                     return applied;

@@ -73,6 +73,12 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
         self.rows.get(number).map(|kept| &kept.row)
     }
 
+    /// Asks for a row, if it exists, so that it is in the cache when it is read.
+    #[inline]
+    pub fn ask_for(&self, number: u32) {
+        self.rows.ask_for(number);
+    }
+
     /// The write barrier: the only way in which a row changes.
     #[inline(always)]
     pub fn write(&mut self, number: u32, row: R) {

@@ -9,7 +9,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("metrics", &["limits"]),
     ("progress", &["limits"]),
     ("queue", &["limits"]),
-    ("engine", &["limits"]),
+    ("engine", &["limits", "runtime::prefetch"]),
     ("decoder", &["engine::event", "limits"]),
     ("runtime", &["limits"]),
     (
@@ -190,7 +190,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("mimalloc", &["src/runtime/allocator.rs"]),
 ];
 
-const UNSAFE: &[&str] = &["src/runtime/ring.rs", "src/runtime/allocator.rs"];
+const UNSAFE: &[&str] =
+    &["src/runtime/ring.rs", "src/runtime/allocator.rs", "src/runtime/prefetch.rs"];
 
 /// Identifiers that have no place in the engine, whose results depend on its input alone.
 const IMPURE: &[&str] = &[

@@ -82,9 +82,9 @@ impl Shard {
         let firsts = tiles.clone().filter_map(|tile| self.tiles.first_actor(tile));
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
         actors.iter_mut().zip(firsts).for_each(|(place, first)| *place = first);
-        actors.iter().for_each(|first| self.actors.touch(*first));
+        actors.iter().for_each(|first| self.actors.ask_for(*first));
         for second in actors.iter().filter_map(|first| self.tiles.next_actor(*first)) {
-            self.actors.touch(second);
+            self.actors.ask_for(second);
         }
         for tile in tiles {
             if self.tiles.is_wall(tile) {
