@@ -80,6 +80,17 @@ impl Actors {
 
     /// Makes an actor of a player that has none.
     pub fn add(&mut self, body: Body, pack: Pack) -> u32 {
+        let row = self.load(body, pack);
+        self.board.set(row, place_key(&pack));
+        if let Some(due) = due_key(&pack) {
+            self.set_due(row, Some(due));
+        }
+        row
+    }
+
+    /// As [`Actors::add`] but for the actor's places on the board and among those that are due:
+    /// [`Actors::order`] finds them for all at once.
+    pub fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
@@ -88,9 +99,25 @@ impl Actors {
         self.board.reach(row);
         self.due.reach(row);
         self.bodies.write(row, body);
+        self.packs.write(row, pack);
         self.index.insert(body.player_id, row, |row| self.bodies.row(row).player_id);
-        self.write_pack(row, pack);
         row
+    }
+
+    /// Puts all actors that were loaded, and no others are there, on the board and among those that
+    /// are due.
+    pub fn order(&mut self) {
+        assert!(self.free.is_empty(), "an actor went before all were loaded");
+        let packs = (0..self.used).map(|row| (self.packs.row(row), row));
+        let mut places: Vec<(Key, u32)> =
+            packs.clone().map(|(pack, row)| (place_key(pack), row)).collect();
+        let mut due: Vec<(Key, u32)> =
+            packs.filter_map(|(pack, row)| Some((due_key(pack)?, row))).collect();
+        places.sort_unstable();
+        due.sort_unstable();
+        self.board.fill(&places);
+        self.due.fill(&due);
+        self.due_ms = self.first_due_ms();
     }
 
     /// Removes an actor; its row is free.
@@ -130,7 +157,7 @@ impl Actors {
             self.board.set(row, place_key(&pack));
         }
         if before.next_due_ms() != pack.next_due_ms() {
-            self.set_due(row, pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0]));
+            self.set_due(row, due_key(&pack));
         }
     }
 
@@ -148,7 +175,11 @@ impl Actors {
             Some(key) => self.due.set(row, key),
             None => self.due.remove(row),
         }
-        self.due_ms = self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms);
+        self.due_ms = self.first_due_ms();
+    }
+
+    fn first_due_ms(&self) -> u64 {
+        self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms)
     }
 
     /// The board, by rows.
@@ -169,4 +200,8 @@ impl Actors {
 
 fn place_key(pack: &Pack) -> Key {
     [u64::MAX - pack.score, pack.scored_ordinal, pack.player_id]
+}
+
+fn due_key(pack: &Pack) -> Option<Key> {
+    pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0])
 }

@@ -96,6 +96,26 @@ impl Order {
         self.balance(&way);
     }
 
+    /// Adds all these rows, in the order of their keys, to an order without any.
+    pub fn fill(&mut self, sorted: &[(Key, u32)]) {
+        assert!(self.root == 0 && sorted.is_sorted());
+        self.root = self.grown(sorted);
+    }
+
+    fn grown(&mut self, sorted: &[(Key, u32)]) -> u32 {
+        if sorted.is_empty() {
+            return 0;
+        }
+        let (left, [(key, row), right @ ..]) = sorted.split_at(sorted.len() / 2) else {
+            unreachable!("the second half is the longer one")
+        };
+        let sizes = [left.len() as u32, right.len() as u32];
+        let links = [self.grown(left), self.grown(right)];
+        self.nodes.reach(*row);
+        self.nodes[*row] = Node { key: *key, links, sizes, here: true };
+        row + 1
+    }
+
     /// Removes a row if it is there.
     pub fn remove(&mut self, row: u32) {
         let Some(key) = self.key(row) else { return };
@@ -261,10 +281,13 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_agrees_with_a_sorted_list(
+            first in 0u32..40,
             steps in prop::collection::vec((0u32..40, 0u64..12, any::<bool>()), 1..300),
         ) {
             let mut order = Order::new(256);
-            let mut model = BTreeSet::new();
+            let mut model: BTreeSet<(Key, u32)> =
+                (0..first).map(|row| ([u64::from(row % 5), u64::from(row), 0], row)).collect();
+            order.fill(&model.iter().copied().collect::<Vec<_>>());
             for (row, score, add) in steps {
                 model.retain(|(_, known)| *known != row);
                 if add {

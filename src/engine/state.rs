@@ -17,6 +17,12 @@ use crate::limits::HEALTH_MAX;
 /// First word of an encoded state: its name and the format's version.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x03");
 
+/// Words of an actor: those of its two rows.
+const ACTOR_WORDS: usize = 7 + 16;
+
+/// Actors for whose places a restoring shard asks before it comes to them.
+const ACTORS_AHEAD: usize = 8;
+
 /// Why bytes are no state to go on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
@@ -64,6 +70,12 @@ impl<'a> Words<'a> {
         Some(words)
     }
 
+    /// Several words, so many words ahead; `None`: there are not so many.
+    fn ahead<const COUNT: usize>(&self, words: usize) -> Option<[u64; COUNT]> {
+        let left = self.left.get(words * size_of::<u64>()..)?;
+        Words { left }.take()
+    }
+
     /// The next word; `None`: there is none.
     pub fn word(&mut self) -> Option<u64> {
         let (word, left) = self.left.split_first_chunk()?;
@@ -94,13 +106,20 @@ impl Shard {
         shard.clock = Clock::from_words(&words.take()?);
         shard.last_tick = words.word()?;
         for _ in 0..words.word()? {
+            // What comes later is asked for, as each actor is noted in places far apart.
+            if let Some(ahead) = words.ahead(ACTORS_AHEAD * ACTOR_WORDS).and_then(Body::from_words)
+            {
+                shard.actors.glance(ahead.player_id);
+                shard.tiles.ask_for(ahead.x(), ahead.y());
+            }
             let body = Body::from_words(words.take()?)?;
             let pack = Pack::from_words(words.take()?)?;
             shard.check_actor(&body, &pack)?;
             let tile = shard.tiles.at(body.x(), body.y())?;
-            let row = shard.actors.add(body, pack);
+            let row = shard.actors.load(body, pack);
             shard.tiles.enter(tile, row);
         }
+        shard.actors.order();
         shard.tombstones = Tombstones::decode(words)?;
         shard.hunts = Hunts::decode(&mut shard.tiles, shard.clock.now_ms(), words)?;
         let digest = words.word()?;

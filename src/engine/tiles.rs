@@ -6,6 +6,7 @@
 use crate::engine::chunks::Chunks;
 use crate::engine::rules::World;
 use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
+use crate::runtime::prefetch::prefetch;
 
 /// Tiles of a strip: as many, one after the other, as a word has bits.
 pub const STRIP_TILES: u32 = u64::BITS;
@@ -208,6 +209,14 @@ impl Tiles {
             entry = self.links[actor];
             Some(actor)
         })
+    }
+
+    /// Asks for the tile at a position, if it is on the map.
+    #[inline]
+    pub fn ask_for(&self, x: i32, y: i32) {
+        if let Some(tile) = self.at(x, y) {
+            prefetch(&self.tiles[tile as usize]);
+        }
     }
 
     /// An actor comes to stand on a tile.
