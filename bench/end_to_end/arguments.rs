@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
-                     [--rate R | --drain | --search | --soak R] [--seconds S] \
+                     [--rate R | --drain | --search | --soak R | --generator R] [--seconds S] \
                      [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
                      rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
@@ -23,6 +23,8 @@ pub enum Mode {
     Search,
     /// Memory, allocations and latency of huntd over a long time at so many events a second.
     Soak(u64),
+    /// The generator alone at so many events a second, and as fast as it goes, without a broker.
+    Generator(u64),
 }
 
 /// The command line, read.
@@ -61,6 +63,7 @@ impl Arguments {
                 "--search" => modes.push(Mode::Search),
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
                 "--soak" => modes.push(Mode::Soak(number(value()?)?)),
+                "--generator" => modes.push(Mode::Generator(number(value()?)?)),
                 "--seconds" => seconds = Some(Duration::from_secs(number(value()?)?)),
                 "--rounds" => rounds = Some(number(value()?)? as usize),
                 "--peers" => peers = Some(value()?),
@@ -71,7 +74,10 @@ impl Arguments {
         let smoke = smoke || !bench;
         if modes.is_empty() {
             modes = match smoke {
-                true => vec![Mode::Drain, Mode::Rate(5_000), Mode::Search, Mode::Soak(5_000)],
+                true => {
+                    let (rate, soak) = (Mode::Rate(5_000), Mode::Soak(5_000));
+                    vec![Mode::Drain, rate, Mode::Search, soak, Mode::Generator(5_000)]
+                }
                 false => vec![Mode::Drain, Mode::Rate(250_000), Mode::Rate(1_000_000)],
             };
         }

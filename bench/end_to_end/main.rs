@@ -44,6 +44,8 @@ mod rounds;
 
 mod search;
 
+mod sink;
+
 mod soak;
 
 mod table;
@@ -111,25 +113,30 @@ fn main() {
     let programs = buildable(&arguments.programs);
     let mut results = Vec::new();
     for mode in &arguments.modes {
-        let cluster = start(mode, arguments.smoke);
+        let cluster = || start(mode, arguments.smoke);
         match *mode {
-            Mode::Drain => drains(&cluster, &arguments, &programs, &mut results),
-            Mode::Rate(rate) => at_rate(&cluster, &arguments, &programs, rate, &mut results),
+            Mode::Drain => drains(&cluster(), &arguments, &programs, &mut results),
+            Mode::Rate(rate) => at_rate(&cluster(), &arguments, &programs, rate, &mut results),
             Mode::Search => {
                 let (otherwise, rate_max) = match arguments.smoke {
                     true => (RATE_SPAN_SMOKE, SEARCH_RATE_MAX_SMOKE),
                     false => (SEARCH_SPAN, SEARCH_RATE_MAX),
                 };
                 let span = span(&arguments, otherwise);
-                search::search(&cluster, PARTITIONS, PLAYERS, rate_max, span);
+                search::search(&cluster(), PARTITIONS, PLAYERS, rate_max, span);
             }
             Mode::Soak(rate) => {
                 let otherwise = if arguments.smoke { SOAK_TIME_SMOKE } else { SOAK_TIME };
                 let time = arguments.seconds.unwrap_or(otherwise);
                 let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
-                let soaked = soak::soak(&cluster, &load, time);
+                let soaked = soak::soak(&cluster(), &load, time);
                 soaked.plot(&plot_file("soak"));
                 results.push(soaked.json());
+            }
+            Mode::Generator(rate) => {
+                let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
+                let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+                sink::measure(&load, span(&arguments, otherwise).measured);
             }
         }
     }

@@ -222,6 +222,26 @@ impl<'a> ProduceRequest<'a> {
     }
 }
 
+/// The answer that takes a batch of each partition.
+pub fn produced(topic: &str, partitions: i32) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut writer = Writer::new(&mut answer);
+    let start = writer.begin_frame();
+    writer.i32(0); // correlation_id: answers come in order
+    writer.array(1, false);
+    writer.string(topic, false);
+    writer.array(partitions as usize, false);
+    for partition in 0..partitions {
+        writer.i32(partition);
+        writer.i16(0);
+        // base_offset, log_append_time_ms, log_start_offset: nobody asks for them.
+        (0..3).for_each(|_| writer.i64(-1));
+    }
+    writer.i32(0); // throttle_time_ms
+    writer.end_frame(start);
+    answer
+}
+
 /// Checks the answer to a Produce request.
 pub fn check_produced(answer: &[u8]) {
     let mut answer = Reader::new(answer);

@@ -1,6 +1,5 @@
 //! What must hold in the end.
 
-use crate::chance::Fault;
 use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
@@ -36,14 +35,19 @@ impl Sim {
         owned && self.followers[partition as usize].mark().next_offset >= end
     }
 
-    /// Whether huntd has refused to guess, and was right: what it needs is not there any more.
+    /// Whether huntd has refused to guess, and was right: what it needs of this partition is not
+    /// there any more.
     fn is_hopeless(&self, partition: i32) -> bool {
-        let struck = |fault: Fault| self.chance.counts.faults[fault as usize] > 0;
-        let truncated = self.broker.inputs[partition as usize].truncated_to.is_some();
+        let input = &self.broker.inputs[partition as usize];
+        let output = &self.broker.outputs[partition as usize];
         match self.refusals.get(&partition) {
-            Some(Refusal::InputGone { .. }) => struck(Fault::InputRetained),
-            Some(Refusal::StartGone | Refusal::Truncated) => struck(Fault::OutputRetained),
-            Some(Refusal::InputLost { .. } | Refusal::Diverged { .. }) => truncated,
+            Some(Refusal::InputGone { wanted, input_start }) => {
+                wanted < input_start && *input_start <= input.start
+            }
+            Some(Refusal::StartGone | Refusal::Truncated) => output.start > 0,
+            Some(Refusal::InputLost { .. } | Refusal::Diverged { .. }) => {
+                input.truncated_to.is_some()
+            }
             _ => false,
         }
     }

@@ -22,7 +22,8 @@ pub(crate) enum Mutation {
     Unsuppressed,
     /// Readers take frames of any epoch.
     AnyEpoch,
-    /// A frame that was not delivered is sent again from memory.
+    /// A frame that was not delivered is sent again from memory, and every acknowledgement counts:
+    /// else the next frame's would be found to stand before a gap, and all be well.
     Resent,
     /// Nobody minds that a frame was not delivered.
     FailureIgnored,
