@@ -145,7 +145,13 @@ impl<D: Disk> Store<D> {
     pub fn candidates(&mut self, partition: i32) -> Vec<Header> {
         // A directory that cannot be read has no snapshots for us.
         let found = self.found(partition).unwrap_or_default();
-        let headers = found.into_iter().filter_map(|found| found.header.ok());
+        let headers = found.into_iter().filter_map(|Found { name, header, .. }| match header {
+            Ok(header) => Some(header),
+            Err(error) => {
+                tracing::warn!(partition, file = name, "{error}");
+                None
+            }
+        });
         headers.filter(|header| header.origin.names_same(&self.origin)).collect()
     }
 

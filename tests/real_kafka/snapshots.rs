@@ -168,11 +168,11 @@ fn snapshots_in(folder: &Path) -> Vec<PathBuf> {
     snapshots
 }
 
-/// Flips a bit of the state in each snapshot.
-fn damage_snapshots(folder: &Path) {
+/// Flips a bit in each snapshot.
+fn damage_snapshots(folder: &Path, place: impl Fn(&[u8]) -> usize) {
     for path in snapshots_in(folder) {
         let mut bytes = std::fs::read(&path).expect("the snapshot can be read");
-        let place = bytes.len() - 64;
+        let place = place(&bytes);
         bytes[place] ^= 1;
         std::fs::write(&path, bytes).expect("the snapshot can be written");
     }
@@ -209,11 +209,21 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     assert_eq!(logged_digest(&log, 0), counts.digest);
 
     // The originals are damaged, all of them; their copy is as good as another host's.
-    damage_snapshots(folder.path());
+    let in_the_state = |bytes: &[u8]| bytes.len() - 64;
+    damage_snapshots(folder.path(), in_the_state);
     let mut huntd = start(&topics, &with_copies(folder.path()), &[]);
     huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
     let log = stop(huntd);
     assert!(start_offsets(&log)[0] >= 600, "{log}");
+    assert_eq!(logged_digest(&log, 0), counts.digest);
+
+    // As if a later huntd had written them.
+    let in_the_version = |_: &[u8]| 8;
+    damage_snapshots(folder.path(), in_the_version);
+    let mut huntd = start(&topics, &with_copies(folder.path()), &[]);
+    huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
+    let log = stop(huntd);
+    assert!(log.contains("the snapshot has format version"), "{log}");
     assert_eq!(logged_digest(&log, 0), counts.digest);
     assert!(follower.into_stories().remove(0) == replayed);
 }
