@@ -16,8 +16,10 @@ const BUCKETS_MIN: u32 = 4;
 /// many, and hardly any has more than it has places.
 const BUCKET_ENTRIES: u32 = 5;
 
-/// Places of a bucket: with the head of its list, a cache line.
-const BUCKET_PLACES: usize = 15;
+/// Places of a bucket, a cache line: the last one holds the head of the list of those for which
+/// there was no other.
+const BUCKET_PLACES: usize = 16;
+const LIST: usize = BUCKET_PLACES - 1;
 
 /// Bits of an entry that hold a row's number plus one; the others are a tag, taken from the hash of
 /// the row's player, so that hardly any row is read only to see that it is another one's.
@@ -44,11 +46,7 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Bucket {
-    places: [Entry; BUCKET_PLACES],
-    /// The first of those for which there was no place.
-    more: Entry,
-}
+struct Bucket([Entry; BUCKET_PLACES]);
 
 /// What the first step of a look ahead tells the second one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,10 +113,12 @@ impl Index {
     /// The second step: the row of the player, if it has a place in its bucket; any number if not.
     #[inline]
     pub fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
-        // Without a branch, as nobody foresees the place.
-        let places = self.buckets[bucket].places;
-        let matching = places.map(|entry| if entry.tag() == tag { entry.0 } else { 0 });
-        let entry = matching.iter().fold(0, |all, entry| all | entry);
+        // All places at once and without a branch, as nobody foresees which it is.
+        let Bucket(places) = &self.buckets[bucket];
+        let entry = places.iter().fold(0, |all, entry| {
+            let is_it = u32::from(entry.tag() == tag).wrapping_neg();
+            all | entry.0 & is_it
+        });
         (entry & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
     }
 
@@ -133,11 +133,12 @@ impl Index {
 
     /// Rows and tags of a bucket.
     fn entries(&self, bucket: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let Bucket { places, more } = &self.buckets[bucket];
-        let list = std::iter::successors(Some(*more), |entry| Some(self.links[entry.row()?]));
-        let listed = list.map_while(|entry| Some((entry.row()?, entry.tag())));
-        let placed = places.iter().filter_map(|entry| Some((entry.row()?, entry.tag())));
-        placed.chain(listed)
+        let Bucket(places) = &self.buckets[bucket];
+        let row_and_tag = |entry: &Entry| Some((entry.row()?, entry.tag()));
+        let next = |entry: &Entry| Some(self.links[entry.row()?]);
+        let list = std::iter::successors(Some(places[LIST]), next);
+        let listed = list.map_while(move |entry| row_and_tag(&entry));
+        places[..LIST].iter().filter_map(row_and_tag).chain(listed)
     }
 
     /// Adds a row, which must not be here. Its player must be readable by `id_of` already.
@@ -152,12 +153,10 @@ impl Index {
 
     fn push(&mut self, hash: u64, row: u32) {
         let number = self.bucket(hash);
-        let bucket = &mut self.buckets[number];
-        let entry = Entry::new(hash, row);
-        match bucket.places.iter_mut().find(|place| **place == Entry(0)) {
-            Some(place) => *place = entry,
-            None => self.links[row] = std::mem::replace(&mut bucket.more, entry),
-        }
+        let Bucket(places) = &mut self.buckets[number];
+        let free = places.iter().position(|place| *place == Entry::default());
+        let place = &mut places[free.unwrap_or(LIST)];
+        self.links[row] = std::mem::replace(place, Entry::new(hash, row));
     }
 
     /// Adds a bucket and moves to it what belongs there from the one bucket that it halves.
@@ -167,40 +166,35 @@ impl Index {
         self.buckets.reach(added);
         self.bucket_count += 1;
         self.mask = self.bucket_count.next_power_of_two() - 1;
-        let Bucket { places, more } = std::mem::take(&mut self.buckets[halved]);
-        for row in places.iter().filter_map(|entry| entry.row()) {
-            self.push(hash_of(id_of(row)), row);
-        }
-        let mut entry = more;
-        while let Some(row) = entry.row() {
-            entry = self.links[row];
-            self.push(hash_of(id_of(row)), row);
+        let Bucket(places) = std::mem::take(&mut self.buckets[halved]);
+        for place in places {
+            // Only the last place has more behind it.
+            let mut entry = place;
+            while let Some(row) = entry.row() {
+                entry = self.links[row];
+                self.push(hash_of(id_of(row)), row);
+            }
         }
     }
 
     /// Removes a row, which must be here.
     pub fn remove(&mut self, player_id: u64, row: u32) {
         self.len -= 1;
-        let number = self.bucket(hash_of(player_id));
-        let Bucket { places, more } = &mut self.buckets[number];
-        if let Some(place) = places.iter_mut().find(|place| place.row() == Some(row)) {
-            *place = *more;
-            *more = more.row().map_or(Entry::default(), |first| self.links[first]);
-            return;
-        }
         let after = self.links[row];
-        let mut at = more.row().expect("a row of the index is in its bucket");
-        if at == row {
-            *more = after;
+        let number = self.bucket(hash_of(player_id));
+        let Bucket(places) = &mut self.buckets[number];
+        if let Some(place) = places.iter_mut().find(|place| place.row() == Some(row)) {
+            *place = after;
             return;
         }
+        let mut at = places[LIST];
         loop {
-            let next = self.links[at].row().expect("a row of the index is in its bucket");
-            if next == row {
-                self.links[at] = after;
+            let before = at.row().expect("a row of the index is in its bucket");
+            at = self.links[before];
+            if at.row() == Some(row) {
+                self.links[before] = after;
                 return;
             }
-            at = next;
         }
     }
 }

@@ -19,8 +19,9 @@ pub struct Order {
 }
 
 /// A node knows the sizes of both its subtrees, so that whether it is in balance is seen without a
-/// look at its children.
+/// look at its children. It is one cache line, as most of a way down waits for memory.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 struct Node {
     key: Key,
     links: [u32; 2],
