@@ -81,10 +81,8 @@ impl Actors {
     /// Makes an actor of a player that has none.
     pub fn add(&mut self, body: Body, pack: Pack) -> u32 {
         let row = self.load(body, pack);
-        self.board.set(row, place_key(&pack));
-        if let Some(due) = due_key(&pack) {
-            self.set_due(row, Some(due));
-        }
+        self.board.insert(place_key(&pack), row);
+        self.set_due(row, None, due_key(&pack));
         row
     }
 
@@ -96,8 +94,8 @@ impl Actors {
         self.used = self.used.max(row + 1);
         self.bodies.reach(row);
         self.packs.reach(row);
-        self.board.reach(row);
-        self.due.reach(row);
+        self.board.reach(self.used);
+        self.due.reach(self.used);
         self.bodies.write(row, body);
         self.packs.write(row, pack);
         self.index.insert(body.player_id, row, |row| self.bodies.row(row).player_id);
@@ -122,11 +120,10 @@ impl Actors {
 
     /// Removes an actor; its row is free.
     pub fn remove(&mut self, row: u32) {
-        self.index.remove(self.body(row).player_id, row);
-        self.board.remove(row);
-        if self.pack(row).next_due_ms().is_some() {
-            self.set_due(row, None);
-        }
+        let pack = *self.pack(row);
+        self.index.remove(pack.player_id, row);
+        self.board.remove(place_key(&pack));
+        self.set_due(row, due_key(&pack), None);
         self.bodies.write(row, Body::default());
         self.packs.write(row, Pack::default());
         self.free.push(row);
@@ -154,11 +151,10 @@ impl Actors {
         let before = *self.packs.row(row);
         self.packs.write(row, pack);
         if place_key(&before) != place_key(&pack) {
-            self.board.set(row, place_key(&pack));
+            self.board.remove(place_key(&before));
+            self.board.insert(place_key(&pack), row);
         }
-        if before.next_due_ms() != pack.next_due_ms() {
-            self.set_due(row, due_key(&pack));
-        }
+        self.set_due(row, due_key(&before), due_key(&pack));
     }
 
     /// The actor for which something ends first, if that is by now.
@@ -170,16 +166,26 @@ impl Actors {
         self.due.first().map(|(row, _)| row)
     }
 
-    fn set_due(&mut self, row: u32, due: Option<Key>) {
-        match due {
-            Some(key) => self.due.set(row, key),
-            None => self.due.remove(row),
+    fn set_due(&mut self, row: u32, before: Option<Key>, due: Option<Key>) {
+        if before == due {
+            return;
+        }
+        if let Some(key) = before {
+            self.due.remove(key);
+        }
+        if let Some(key) = due {
+            self.due.insert(key, row);
         }
         self.due_ms = self.first_due_ms();
     }
 
     fn first_due_ms(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms)
+    }
+
+    /// How many are before an actor on the board.
+    pub fn rank(&self, row: u32) -> u32 {
+        self.board.rank(place_key(self.pack(row)))
     }
 
     /// The board, by rows.

@@ -28,7 +28,7 @@ impl Shard {
     /// A player's place.
     pub fn standing(&self, player_id: u64) -> Option<Standing> {
         let row = self.actors.find(player_id)?;
-        Some(self.standing_of(row, self.actors.board().rank(row) + 1))
+        Some(self.standing_of(row, self.actors.rank(row) + 1))
     }
 
     /// The places from `rank` on, `count` of them or what there is. Each costs O(log n).

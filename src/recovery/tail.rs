@@ -18,7 +18,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContex
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What reading and fencing outputs needs to know.
 #[derive(Clone, Debug)]
@@ -128,11 +128,13 @@ impl Tail {
     }
 
     /// Where the logs of these partitions begin and end now, by a few requests for all of them.
-    /// Those are missing that have no leader now.
+    /// Those are missing that have no leader now. The requests have one time for all: who asks can
+    /// do nothing else meanwhile.
     pub fn bounds(&self, partitions: &[i32]) -> Result<BTreeMap<i32, Bounds>, TailError> {
         let Options { input_topic, output_topic, .. } = &self.options;
-        let starts = self.list_offsets(partitions, Offset::Beginning)?;
-        let ends = self.list_offsets(partitions, Offset::End)?;
+        let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
+        let starts = self.list_offsets(partitions, Offset::Beginning, until)?;
+        let ends = self.list_offsets(partitions, Offset::End, until)?;
         let bounds = |partition: &i32| {
             let of = |offsets: &Listed, topic: &str| {
                 offsets.get(&(topic.to_owned(), *partition)).copied()
@@ -148,7 +150,12 @@ impl Tail {
         Ok(partitions.iter().filter_map(bounds).collect())
     }
 
-    fn list_offsets(&self, partitions: &[i32], end: Offset) -> Result<Listed, TailError> {
+    fn list_offsets(
+        &self,
+        partitions: &[i32],
+        end: Offset,
+        until: Instant,
+    ) -> Result<Listed, TailError> {
         let Options { input_topic, output_topic, .. } = &self.options;
         let mut wanted = TopicPartitionList::new();
         for (topic, partition) in [input_topic, output_topic]
@@ -159,7 +166,7 @@ impl Tail {
                 .add_partition_offset(topic, partition, end)
                 .map_err(|error| self.failure(&error))?;
         }
-        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let wait = until.saturating_duration_since(Instant::now());
         let listed =
             self.consumer.offsets_for_times(wanted, wait).map_err(|error| self.failure(&error))?;
         let offset = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
