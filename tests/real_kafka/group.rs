@@ -3,6 +3,7 @@
 use crate::accounts::{self, Follower};
 use crate::daemon::{Huntd, Topics};
 use crate::kafka;
+use crate::notified::Systemd;
 use crate::players::{events, produce};
 use huntd::consumer::membership::{Membership, MembershipEvent};
 use huntd::consumer::{GroupProtocol, Options};
@@ -23,6 +24,30 @@ fn every_protocol_delivers_and_all_offsets_are_committed_at_the_end() {
         let committed = kafka::shared().client().committed(topics.group(), &topics.input, 3);
         assert_eq!(committed, [200, 200, 200], "{protocol}");
     }
+}
+
+#[test]
+fn a_standby_with_nothing_assigned_is_ready_and_takes_over_when_the_owner_stops() {
+    let topics = Topics::create(kafka::shared(), "standby", 1);
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=10));
+    let mut owner = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut owner);
+
+    let systemd = Systemd::new();
+    let mut standby = Huntd::start_under(&systemd.path, kafka::shared(), &topics, &[]);
+    systemd.hear_until("READY=1");
+    standby.wait_until("its address", |standby| standby.log().contains("\"address\":\""));
+    assert_eq!(standby.metric("huntd_shards_owned"), 0, "{}", standby.log());
+    assert_eq!(owner.metric("huntd_shards_owned"), 1, "{}", owner.log());
+
+    let ended = owner.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    produce(kafka::shared(), &topics, &events(1, 20, 11..=20));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut standby);
+    let ended = standby.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
 #[test]
