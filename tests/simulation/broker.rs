@@ -143,7 +143,13 @@ impl InputLog {
 
     /// An unclean election: the new leader lacks the last batches.
     pub(crate) fn truncate(&mut self, batches: usize) {
-        let kept = self.batches.len().saturating_sub(batches);
+        let mut kept = self.batches.len().saturating_sub(batches);
+        // What is left of a transaction without its marker is given to nobody.
+        let gone = self.batches.get(kept).map_or(self.end, |batch| batch.first);
+        let torn = self.aborted.iter().find(|part| part.first < gone && gone <= part.last);
+        if let Some(part) = torn {
+            kept = self.batches.partition_point(|batch| batch.first < part.first);
+        }
         let last = kept.checked_sub(1).map(|last| self.batches[last].last);
         self.end = last.map_or(self.start, |last| last + 1);
         self.truncated_to = Some(self.truncated_to.map_or(self.end, |to| to.min(self.end)));

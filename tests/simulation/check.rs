@@ -91,7 +91,8 @@ impl Sim {
         for offset in follower.skips.range(..kept) {
             let record = input.records.get(offset).and_then(|record| record.value.as_deref());
             if !record.is_some_and(|value| is_poison(partition, value)) {
-                return Err(format!("the record at {offset} is passed over and is no poison"));
+                let text = record.map(|value| value.escape_ascii().to_string());
+                return Err(format!("the record at {offset}, {text:?}, is passed over"));
             }
         }
         let replay = Replay::of(input, partition, &rulebook, &follower.skips);
