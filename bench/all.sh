@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that docs/BENCHMARKS.md has figures of but the soak, in about half an hour once
-# it is built. Nothing else should run meanwhile.
+# The tables of docs/BENCHMARKS.md that stand between its two marks, in about half an hour once it is
+# built. Nothing else should run meanwhile.
 #
 #     bench/all.sh [FILE]
 #

@@ -299,6 +299,25 @@ fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
 }
 
 #[test]
+fn a_demo_of_a_recorded_match_closes_its_accounts() {
+    let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
+        return;
+    };
+    let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
+        .args(["demo", "--events", "20000", "--rate", "0", "--partitions", "2", "--json"])
+        .arg("--match")
+        .arg(file)
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success(), "{text}{}", String::from_utf8_lossy(&demo.stderr));
+    let last = text.lines().last().expect("the report is there");
+    let report: serde_json::Value = serde_json::from_str(last).expect("a JSON object");
+    assert_eq!((&report["events"], &report["lost"]), (&20_000.into(), &0.into()), "{report}");
+    assert_eq!((&report["rejects"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
+}
+
+#[test]
 fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
     let run = |seed: &str| -> serde_json::Value {
         let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))

@@ -11,8 +11,8 @@ use serde_json::Value;
 /// The recording that this test plays.
 const RECORDING: &str = "prbf2-black_gold-20180405.jsonl.zst";
 
-/// Zones that hold its map.
-const PARTITIONS: i32 = 4;
+/// Zones that hold its map: one for each connection where there are most.
+const PARTITIONS: i32 = 8;
 
 /// Long past: no broker takes it for the future.
 const BASE_MS: &str = "1767225600000";
@@ -78,7 +78,7 @@ fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_a
         return;
     };
     let file = file.to_str().expect("the path is text");
-    let report = replayed(&["--match", file, "--partitions", "4", "--base-ms", BASE_MS]);
+    let report = replayed(&["--match", file, "--partitions", "8", "--base-ms", BASE_MS]);
     let events = report["total"]["events"].as_u64().expect("reports have counts");
     assert!(events >= 600_000, "{events} events");
 
