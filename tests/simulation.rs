@@ -96,9 +96,11 @@ impl Stage {
 }
 
 fn main() -> ExitCode {
-    quiet_expected_panics();
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
     let stage = Stage::new();
+    if !stage.is_traced {
+        quiet_expected_panics();
+    }
     match number("HUNTD_SEED") {
         Some(seed) => run_one(&stage, seed),
         None => {
@@ -113,8 +115,7 @@ fn main() -> ExitCode {
 fn quiet_expected_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let is_traced = std::env::var_os("HUNTD_TRACE").is_some();
-        if is_traced || !huntd::world::is_engine_at_work() {
+        if !huntd::world::is_engine_at_work() {
             usual(panic);
         }
     }));

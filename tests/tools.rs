@@ -298,38 +298,33 @@ fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
     assert_eq!((&carried["events"], &carried["applied"]), (&2.into(), &2.into()), "{carried}");
 }
 
-#[test]
-fn a_demo_of_a_recorded_match_closes_its_accounts() {
-    let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
-        return;
-    };
+/// What the demo reports when it is run with these arguments.
+fn demo_report(arguments: &[&str]) -> serde_json::Value {
     let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
-        .args(["demo", "--events", "20000", "--rate", "0", "--partitions", "2", "--json"])
-        .arg("--match")
-        .arg(file)
+        .args(["demo", "--events", "20000", "--rate", "0", "--json"])
+        .args(arguments)
         .output()
         .expect("the binary runs");
     let text = String::from_utf8_lossy(&demo.stdout);
     assert!(demo.status.success(), "{text}{}", String::from_utf8_lossy(&demo.stderr));
     let last = text.lines().last().expect("the report is there");
-    let report: serde_json::Value = serde_json::from_str(last).expect("a JSON object");
+    serde_json::from_str(last).expect("the last line is the JSON object")
+}
+
+#[test]
+fn a_demo_of_a_recorded_match_closes_its_accounts() {
+    let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
+        return;
+    };
+    let file = file.to_str().expect("the path is text");
+    let report = demo_report(&["--partitions", "2", "--match", file]);
     assert_eq!((&report["events"], &report["lost"]), (&20_000.into(), &0.into()), "{report}");
     assert_eq!((&report["rejects"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
 }
 
 #[test]
 fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
-    let run = |seed: &str| -> serde_json::Value {
-        let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
-            .args(["demo", "--events", "20000", "--rate", "0", "--players", "200"])
-            .args(["--partitions", "3", "--json", "--seed", seed])
-            .output()
-            .expect("the binary runs");
-        let text = String::from_utf8_lossy(&demo.stdout);
-        assert!(demo.status.success(), "{text}{}", String::from_utf8_lossy(&demo.stderr));
-        let last = text.lines().last().expect("the report is there");
-        serde_json::from_str(last).expect("the last line is the JSON object")
-    };
+    let run = |seed| demo_report(&["--players", "200", "--partitions", "3", "--seed", seed]);
     let report = run("1");
     let number = |key: &str| report[key].as_u64().expect("the key is there");
     assert_eq!(number("events"), 20_000);

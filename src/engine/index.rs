@@ -119,26 +119,21 @@ impl Index {
             let is_it = u32::from(entry.tag() == tag).wrapping_neg();
             all | entry.0 & is_it
         });
-        (entry & ((1 << ROW_BITS) - 1)).wrapping_sub(1)
+        Entry(entry).row().unwrap_or(u32::MAX)
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.
     pub fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
         let hash = hash_of(player_id);
-        let mut entries = self.entries(self.bucket(hash));
-        entries
-            .find(|(row, tagged)| *tagged == tag(hash) && id_of(*row) == player_id)
-            .map(|(row, _)| row)
+        let entries = self.entries(self.bucket(hash)).filter(|entry| entry.tag() == tag(hash));
+        entries.filter_map(Entry::row).find(|row| id_of(*row) == player_id)
     }
 
-    /// Rows and tags of a bucket.
-    fn entries(&self, bucket: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+    /// All places of a bucket, and behind the last one its list; some are empty.
+    fn entries(&self, bucket: u32) -> impl Iterator<Item = Entry> + '_ {
         let Bucket(places) = &self.buckets[bucket];
-        let row_and_tag = |entry: &Entry| Some((entry.row()?, entry.tag()));
         let next = |entry: &Entry| Some(self.links[entry.row()?]);
-        let list = std::iter::successors(Some(places[LIST]), next);
-        let listed = list.map_while(move |entry| row_and_tag(&entry));
-        places[..LIST].iter().filter_map(row_and_tag).chain(listed)
+        places[..LIST].iter().copied().chain(std::iter::successors(Some(places[LIST]), next))
     }
 
     /// Adds a row, which must not be here. Its player must be readable by `id_of` already.
@@ -225,7 +220,8 @@ mod tests {
         for count in [50_000, 80_000, 100_000, ACTORS_MAX as u32] {
             let mut index = Index::new(count as usize);
             (0..count).for_each(|row| index.insert(u64::from(row), row, u64::from));
-            let listed = |bucket| index.entries(bucket).count().saturating_sub(BUCKET_PLACES);
+            let entries = |bucket| index.entries(bucket).filter_map(Entry::row).count();
+            let listed = |bucket| entries(bucket).saturating_sub(BUCKET_PLACES);
             let listed: usize = (0..index.bucket_count).map(listed).sum();
             assert!(listed * 100 < count as usize, "{listed} of {count}");
         }

@@ -33,7 +33,6 @@ pub struct Order {
     root: u32,
     /// Nodes between the root and a row: 0 while the root holds the rows.
     height: u32,
-    count: u32,
 }
 
 /// A node: in a leaf entries are rows, above that they are nodes.
@@ -122,7 +121,7 @@ impl Order {
     pub fn new(rows_max: usize) -> Order {
         let mut nodes = Chunks::new(nodes_for(rows_max));
         nodes.reach(0);
-        Order { nodes, free: NO_NODE, used: 1, root: 0, height: 0, count: 0 }
+        Order { nodes, free: NO_NODE, used: 1, root: 0, height: 0 }
     }
 
     /// Makes the memory for so many rows, so that adding them later needs none.
@@ -132,17 +131,16 @@ impl Order {
 
     /// Rows in the order.
     pub fn count(&self) -> u32 {
-        self.count
+        self.nodes[self.root].rows()
     }
 
     /// Adds all these rows, in the order of their keys, to an order without any.
     pub fn fill(&mut self, sorted: &[(Key, u32)]) {
-        assert!(self.count == 0 && sorted.is_sorted());
+        assert!(self.count() == 0 && sorted.is_sorted());
         if sorted.is_empty() {
             return;
         }
-        self.count = sorted.len() as u32;
-        self.reach(self.count);
+        self.reach(sorted.len() as u32);
         self.give(self.root);
         let mut level: Vec<Entry> =
             sorted.iter().map(|(key, row)| Entry { key: *key, entry: *row, size: 1 }).collect();
@@ -184,10 +182,9 @@ impl Order {
             root.insert(0, left);
             root.insert(1, right);
         }
-        self.count += 1;
     }
 
-    /// Adds a row below a node. A node that is full is split: what comes after it.
+    /// Adds a row below a node. Gives the second half of a node that was full and is split.
     fn insert_below(&mut self, number: u32, height: u32, row: Entry) -> Option<Entry> {
         let node = &mut self.nodes[number];
         if height == 0 {
@@ -232,7 +229,6 @@ impl Order {
             self.root = only;
             self.height -= 1;
         }
-        self.count -= 1;
     }
 
     fn remove_below(&mut self, number: u32, height: u32, key: Key) {
@@ -260,7 +256,7 @@ impl Order {
         let [left_number, right_number] = [left_at, right_at].map(|at| node.entries[at]);
         let (mut left, mut right) = (self.nodes[left_number], self.nodes[right_number]);
         if height > 1 {
-            // It is about to be no first node's, or another one's.
+            // A first key says nothing, and this one is about to be no first one.
             right.keys[0] = node.keys[right_at];
         }
         let all = left.len() + right.len();
@@ -329,7 +325,7 @@ impl Order {
 
     /// The row that `rank` rows come before.
     pub fn at(&self, rank: u32) -> Option<u32> {
-        if rank >= self.count {
+        if rank >= self.count() {
             return None;
         }
         let (mut number, mut rank) = (self.root, rank);
