@@ -2,7 +2,7 @@
 //! turn.
 
 use super::owned::Owned;
-use super::{Tools, World};
+use super::{Tools, World, contained};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, SNAPSHOT_BLOCK_BYTES, STALL_LOOK_MS};
 use crate::publisher::{Capture, Outgoing};
 use crate::queue::{Receiver, Sender};
@@ -150,7 +150,10 @@ impl World {
             return;
         }
         self.captures.number += 1;
-        let captured = owned.begin_capture(self.captures.number);
+        let number = self.captures.number;
+        let Some(captured) = contained(|| owned.begin_capture(number)) else {
+            return self.fail(partition);
+        };
         let Captured { generation, capture, next_offset, .. } = captured;
         let partition_number = captured.partition;
         owned.schedule.due = tools.driver.now() + keeper.every;
@@ -181,7 +184,12 @@ impl World {
             driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
             return;
         };
-        let told = owned.engine.tell_capture(buffer.bytes_mut(), SNAPSHOT_BLOCK_BYTES);
+        let bytes = buffer.bytes_mut();
+        let told = contained(|| owned.engine.tell_capture(bytes, SNAPSHOT_BLOCK_BYTES));
+        let Some(told) = told else {
+            self.captures.buffer = Some(buffer);
+            return self.fail(partition);
+        };
         let is_whole = told == crate::engine::capture::Captured::Whole;
         if is_whole || buffer.bytes_mut().len() == SNAPSHOT_BLOCK_BYTES {
             // The queue has room for every buffer.
@@ -194,6 +202,18 @@ impl World {
             self.captures.look();
         }
         driver.turn_again();
+    }
+
+    /// The engine could not tell its state. No record is to blame, so none is passed over, and it
+    /// would most likely fail again.
+    fn fail(&mut self, partition: usize) {
+        let Some(owned) = self.shards[partition].as_deref() else { return };
+        let sentence = format!(
+            "the engine failed while its state at offset {} was captured: report it; a restart \
+             begins with the snapshot before it",
+            owned.framer.next_offset()
+        );
+        self.halt(partition, sentence);
     }
 
     /// A shard ends before its time: nothing comes of its capture.

@@ -21,7 +21,7 @@ use crate::queue::{Receiver, Sender};
 use crate::recovery::refusal::Refusal;
 use crate::runtime::driver::Driver;
 use captures::{Captures, Schedule, ToKeeper};
-use owned::Owned;
+use owned::{Owned, Trouble};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,6 +121,14 @@ thread_local! {
 /// Whether a panic of this thread takes down one shard only.
 pub fn is_engine_at_work() -> bool {
     ENGINE_AT_WORK.get()
+}
+
+/// Lets the engine work. `None`: it panicked, and its shard has to go down.
+fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+    ENGINE_AT_WORK.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work)).ok();
+    ENGINE_AT_WORK.set(false);
+    done
 }
 
 /// The shards that this daemon owns.
@@ -251,22 +259,13 @@ impl World {
 
     fn work(&mut self, partition: usize) {
         let Some(owned) = self.shards[partition].as_deref_mut() else { return };
-        let tools = &mut self.tools;
-        let result = catch_unwind(AssertUnwindSafe(|| owned.work(tools)));
-        match result {
-            Ok(Ok(())) => {}
-            Ok(Err(refusal @ Refusal::RulesMissing { .. })) => {
-                let sentence = refusal.to_string();
-                self.end(partition, |partition, generation| Notice::Halted {
-                    partition,
-                    generation,
-                    sentence,
-                });
+        match owned.work(&mut self.tools) {
+            Ok(()) => {}
+            Err(Trouble::Refused(refusal @ Refusal::RulesMissing { .. })) => {
+                self.halt(partition, refusal.to_string());
             }
-            Ok(Err(refusal)) => self.diverge(partition, refusal),
-            Err(_panic) => {
-                ENGINE_AT_WORK.set(false);
-                let offset = self.shards[partition].as_deref().map_or(0, Owned::offset_at_work);
+            Err(Trouble::Refused(refusal)) => self.diverge(partition, refusal),
+            Err(Trouble::Panicked { offset }) => {
                 self.end(partition, |partition, generation| Notice::Panicked {
                     partition,
                     generation,
@@ -305,6 +304,14 @@ impl World {
         self.tell(match fault {
             Some(sentence) => Notice::Halted { partition, generation, sentence },
             None => Notice::Closed { partition, generation },
+        });
+    }
+
+    fn halt(&mut self, partition: usize, sentence: String) {
+        self.end(partition, |partition, generation| Notice::Halted {
+            partition,
+            generation,
+            sentence,
         });
     }
 

@@ -1,10 +1,11 @@
 //! One owned shard: blocks in, dead letters and frames out.
 
 use super::captures::Schedule;
-use super::{ENGINE_AT_WORK, Tools};
+use super::{Tools, contained};
 use crate::consumer::block::Block;
 use crate::consumer::cursor::Cursor;
-use crate::engine::event::Action;
+use crate::engine::event::{Action, Event};
+use crate::engine::update::Update;
 use crate::engine::{Outcome, Shard};
 use crate::limits::{FRAMES_MAX, OUTBOX_ITEMS_MAX, STALL_LOOK_MS};
 use crate::metrics::Counter;
@@ -17,6 +18,20 @@ use crate::recovery::refusal::Refusal;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// Why a shard cannot go on.
+pub(super) enum Trouble {
+    /// Its replay is not what it was, or there are no rules for it.
+    Refused(Refusal),
+    /// The engine failed at the event with this input offset.
+    Panicked { offset: i64 },
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Refused(refusal)
+    }
+}
 
 /// One shard and its way in and out.
 pub(super) struct Owned {
@@ -66,15 +81,8 @@ impl Owned {
         }
     }
 
-    /// Input offset of the event that is being applied.
-    pub(super) fn offset_at_work(&self) -> i64 {
-        let event = self.pending.front().and_then(|block| block.events.get(self.applied));
-        event.map_or(self.framer.next_offset(), |event| event.offset)
-    }
-
-    /// Applies the pending blocks as far as there are frames. `Err`: the replay is not what it was,
-    /// or cannot go on.
-    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), Refusal> {
+    /// Applies the pending blocks as far as there are frames.
+    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), Trouble> {
         while self.send_departures(tools)
             && !self.pending.is_empty()
             && self.send_rejects(tools)
@@ -83,7 +91,7 @@ impl Owned {
             self.apply_block(tools)?;
         }
         if self.framer.has_fallen_short() {
-            return Err(Refusal::Diverged { update: self.framer.next_update() });
+            return Err(Refusal::Diverged { update: self.framer.next_update() }.into());
         }
         Ok(())
     }
@@ -179,16 +187,15 @@ impl Owned {
     }
 
     /// Applies the oldest block, or as much of it as the frame has room for.
-    fn apply_block(&mut self, tools: &Tools) -> Result<(), Refusal> {
+    fn apply_block(&mut self, tools: &Tools) -> Result<(), Trouble> {
         let block = self.pending.front().expect("the caller looked");
         self.framer.received(block.received_at);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
         let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
         let mut missing = None;
-        ENGINE_AT_WORK.set(true);
-        let begun = self.applied;
-        self.engine.apply_all(&block.events[begun..], updates, |event, outcome, told| {
+        let rest = &block.events[self.applied..];
+        let tell_outcome = |event: &Event, outcome, told: &[Update]| {
             match outcome {
                 Outcome::Applied => applied += 1,
                 Outcome::Refused(refusal) => {
@@ -207,11 +214,15 @@ impl Owned {
             }
             // Last, so that an event counts as being applied until all of this is done.
             self.applied += 1;
-        });
-        ENGINE_AT_WORK.set(false);
+        };
+        if contained(|| self.engine.apply_all(rest, updates, tell_outcome)).is_none() {
+            let at_work = block.events.get(self.applied);
+            let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
+            return Err(Trouble::Panicked { offset });
+        }
         // What was applied before it, and is in no frame that left, is forgotten with the shard.
         if let Some(refusal) = missing {
-            return Err(refusal);
+            return Err(refusal.into());
         }
         let made = updates.len() - updates_before;
         self.framer.set_ruleset(self.engine.ruleset());

@@ -65,6 +65,8 @@ closed_list! {
         SyncFails,
         DiskFull,
         RenameLost,
+        // What the engine fails at.
+        CaptureFails,
         // The input.
         NoEvent,
         Poison,
@@ -95,6 +97,7 @@ closed_list! {
         DeliveryFailed,
         Diverged,
         EnginePanicked,
+        CaptureFailed,
         RecordSkipped,
         FramesDuplicate,
         FramesStale,

@@ -217,7 +217,12 @@ impl Control {
                 }
             }
             _ if !is_current => {}
-            Notice::Halted { .. } => self.halt(around, partition),
+            Notice::Halted { sentence, .. } => {
+                if sentence.contains("was captured") {
+                    around.chance.see(Sight::CaptureFailed);
+                }
+                self.halt(around, partition);
+            }
             Notice::Diverged { refusal, .. } => self.refuse(around, partition, *refusal),
             Notice::Panicked { offset, .. } => {
                 around.chance.see(Sight::EnginePanicked);

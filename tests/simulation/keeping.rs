@@ -1,11 +1,12 @@
 //! One daemon's keeper thread: states from the hot thread and gates from the publisher go to the
 //! keeper, step by step, so that the daemon can die between any two of them.
 
-use crate::chance::{Chance, Sight};
+use crate::chance::{Chance, Fault, Sight};
 use crate::disk::HostDisk;
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings, store};
 use huntd::hot::KeeperEnds;
+use huntd::limits::SNAPSHOT_BLOCK_BYTES;
 use huntd::progress::Progress;
 use huntd::publisher::Gate;
 use huntd::publisher::bell::Bell;
@@ -81,7 +82,7 @@ impl Keeping {
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
         for _ in 0..around.chance.between(0, 3) {
             let Some(message) = self.messages.try_receive() else { break };
-            self.take(message);
+            self.take(around, message);
         }
         if around.chance.one_in(2)
             && let Some(gate) = self.gates.try_receive()
@@ -94,13 +95,17 @@ impl Keeping {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, around: &mut Surroundings<'_>, message: Message) {
         let begun = match &message {
             Message::Begin(captured) => Some(captured.clone()),
             Message::Block(_) | Message::Abandon { .. } => None,
         };
         self.is_writing |= begun.is_some();
-        if let Some(buffer) = self.keeper.take(message) {
+        if let Some(mut buffer) = self.keeper.take(message) {
+            if around.chance.strikes(Fault::CaptureFails) {
+                // More than a block: the engine cannot tell a state to it.
+                buffer.bytes_mut().resize(SNAPSHOT_BLOCK_BYTES + 1, 0);
+            }
             let given = self.free_buffers.try_send(buffer);
             assert!(given.is_ok(), "the queue holds all buffers there are");
         }
