@@ -128,6 +128,8 @@ pub struct Fetching {
     resolved: Receiver<Resolved>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
     tasks: Vec<Task>,
+    /// The edition of the table whose leaders have tasks.
+    edition: u64,
     /// Whether it was said that there can be no more tasks.
     is_full: bool,
 }
@@ -145,7 +147,8 @@ impl Fetching {
         resolved: Receiver<Resolved>,
     ) -> Fetching {
         let metadata = Box::pin(follow_metadata(shared.clone()));
-        Fetching { shared, blocks, resolved, metadata, tasks: Vec::new(), is_full: false }
+        let tasks = Vec::new();
+        Fetching { shared, blocks, resolved, metadata, tasks, edition: 0, is_full: false }
     }
 
     /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
@@ -153,6 +156,9 @@ impl Fetching {
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();
+        if std::mem::replace(&mut self.edition, table.edition()) == table.edition() {
+            return;
+        }
         for broker in table.brokers() {
             let has_tasks = self.tasks.iter().any(|task| task.node_id == broker.node_id);
             if has_tasks || !table.leads(broker.node_id) {

@@ -53,12 +53,14 @@ pub struct Table {
     topic_id: u128,
     brokers: Vec<Broker>,
     rows: Vec<Row>,
+    /// How often it was told who leads.
+    edition: u64,
 }
 
 impl Table {
     /// Knows nothing yet.
     pub fn new() -> Table {
-        Table { topic_id: 0, brokers: Vec::new(), rows: Vec::new() }
+        Table { topic_id: 0, brokers: Vec::new(), rows: Vec::new(), edition: 0 }
     }
 
     /// Takes a Metadata answer over. An entry of a lower epoch than the known one comes from a
@@ -92,6 +94,7 @@ impl Table {
         for entry in &metadata.partitions {
             self.fold_partition(entry);
         }
+        self.edition += 1;
         Ok(())
     }
 
@@ -121,6 +124,7 @@ impl Table {
         }
         *row =
             Row { leader: Some(leader.node_id), leader_epoch: leader.leader_epoch, stale: false };
+        self.edition += 1;
         true
     }
 
@@ -148,6 +152,11 @@ impl Table {
     /// Whether a broker leads a partition, be it one that must be asked for.
     pub fn leads(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| row.leader == Some(node_id))
+    }
+
+    /// A number that is another one whenever other brokers may lead.
+    pub fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// A broker by its number.
