@@ -264,6 +264,9 @@ fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_no
     anew.input.0 = 5;
     let lost = Refusal::OutputLost { made: kept.start.next_update, held: 0 };
     assert_eq!(anew.acquire(brief(vec![kept.clone()])), Err(lost));
+    // A host without files asks others.
+    let mut asking = Log { input: anew.input, elsewhere: vec![kept.clone()], ..Log::default() };
+    assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
     // Without them it is a topic that nobody has read before.
     assert_eq!(anew.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
     let allowed = Brief { remedy: Remedy::BeginAnew, ..brief(vec![kept]) };

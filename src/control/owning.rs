@@ -168,6 +168,12 @@ impl Control {
     fn open(&mut self, acquired: Acquired) {
         let Acquired { partition, epoch, fence_id, mark, start, candidate, begun_by, skips } =
             acquired;
+        // An empty world must not pass for one of which there may be a copy.
+        let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
+        if let Some(error) = self.states.why_unanswered(partition).filter(|_| begins_late) {
+            let error = TailError::Unreachable(error.to_string());
+            return self.fail_to_acquire(partition, &error);
+        }
         let Control { states, ends, events, membership, .. } = self;
         let mut watch = || keep_watch(ends, membership, events);
         let rulebook = &ends.rulebook;

@@ -79,7 +79,8 @@ impl States {
         found.extend(copy.map(Place::Copied));
         let newest_first = |place: &Place| {
             let header = place.header();
-            (!header.origin.agrees(&self.origin), Reverse(header.next_offset))
+            let Header { origin, mark, next_offset, .. } = header;
+            (!origin.agrees(&self.origin), Reverse(mark.epoch), Reverse(*next_offset))
         };
         found.sort_by_key(newest_first);
         Some(self.candidates(partition))

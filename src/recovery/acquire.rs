@@ -263,7 +263,10 @@ impl Acquisition {
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
         assert!(self.state == State::Confirming && fence_id != 0);
-        self.epoch = self.position().map_or(0, |position| position.epoch) + 1;
+        // A state may know of a later one than an output that has lost its end.
+        let states = self.brief.candidates.iter().map(|candidate| candidate.mark.epoch);
+        let published = self.position().map(|position| position.epoch);
+        self.epoch = states.chain(published).max().unwrap_or(0) + 1;
         self.fence_id = fence_id;
         self.fences += 1;
         self.state = State::Fencing;
@@ -310,8 +313,12 @@ impl Acquisition {
 
     /// Whether nobody has owned the shard since the state at hand was taken.
     fn is_newest_here(&self) -> bool {
-        let candidate = self.brief.candidates.get(self.candidate);
-        let epoch = candidate.map_or(0, |candidate| candidate.mark.epoch);
+        let epoch = match self.brief.candidates.get(self.candidate) {
+            Some(candidate) => candidate.mark.epoch,
+            None if self.bounds.input_start == 0 => 0,
+            // Of an output that says nothing a copy may tell that it was lost.
+            None => return false,
+        };
         self.position().is_some_and(|position| position.epoch == epoch)
     }
 

@@ -73,7 +73,8 @@ impl Surroundings<'_> {
         places.extend(
             copy.map(|(header, shard)| Place::Copied(header.clone(), Box::new(shard.clone()))),
         );
-        places.sort_by_key(|place| std::cmp::Reverse(place.header().next_offset));
+        let age = |place: &Place| (place.header().mark.epoch, place.header().next_offset);
+        places.sort_by_key(|place| std::cmp::Reverse(age(place)));
         places
     }
 
