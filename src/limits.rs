@@ -4,6 +4,8 @@
 //! constant here; the others are constants only. Relations between limits are proved at compile
 //! time, beside the limit that depends on the others.
 
+use crate::engine::event::{EFFECT_SLOTS, Event, INVENTORY_SLOTS};
+
 /// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
 /// the bound keeps the worst case of the decoder small.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -27,8 +29,7 @@ pub const LAYOUT_SEGMENTS_MAX: usize = 32;
 pub const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// Events in one block.
-pub const BLOCK_EVENTS_MAX: usize =
-    (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<crate::engine::event::Event>();
+pub const BLOCK_EVENTS_MAX: usize = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<Event>();
 
 /// Bytes that a block's own fields may take beside its events.
 pub const BLOCK_HEADER_BYTES_MAX: usize = 88;
@@ -278,8 +279,8 @@ pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
 pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const _: () = assert!(
-    ACTORS_MAX * 23 * 8
-        + TOMBSTONES_MAX * 4 * 8
+    ACTORS_MAX * 24 * 8
+        + TOMBSTONES_MAX * 5 * 8
         + HUNTS_MAX * TREASURES_MAX * 3 * 8
         + HUNTS_MAX * 2 * TREASURES_MAX / 8
         + 64 * 1024
@@ -403,8 +404,7 @@ pub const HEALTH_MAX: u16 = 10_000;
 pub const CHUNK_ROWS: usize = 128;
 const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());
 
-/// Rows of a chunk that are a word or less: the directory of their chunks stays in the nearest
-/// cache.
+/// Rows of a chunk that are a word or less: the directory of such chunks stays in the L1 cache.
 pub const CHUNK_WORDS: usize = 1024;
 
 /// Tiles along a zone's side: the longest way on a map without walls is one that the path cache
@@ -444,28 +444,28 @@ pub const PATH_PIECES_PER_TICK: u64 = 64;
 pub const PATH_DISTANCE_MAX: u32 = 1023;
 const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 
-/// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the score.
-pub const ARRIVAL_UPDATES_MAX: usize =
-    1 + 2 * crate::engine::event::INVENTORY_SLOTS + crate::engine::event::EFFECT_SLOTS + 1;
+/// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the way,
+/// the score. A player's own event, which settles the player too, makes fewer.
+pub const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
 
-/// Updates that one actor's settling makes at most: the end of each effect, the respawn.
-pub const SETTLE_UPDATES_MAX: usize = crate::engine::event::EFFECT_SLOTS + 1;
+/// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
+pub const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 const _: () = assert!(
-    (DUE_ACTORS_PER_EVENT + 1) * SETTLE_UPDATES_MAX
+    DUE_ACTORS_PER_EVENT * SETTLE_UPDATES_MAX
         + HUNTS_MAX
         + ARRIVAL_UPDATES_MAX
         + HUNT_UPDATES_PER_EVENT
         <= EVENT_UPDATES_MAX
 );
 
-/// Tiles that an arrival looks at, from where it wants to stand, before it is sent back.
-pub const ARRIVAL_TILES: u32 = 64;
+/// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
+pub const ARRIVAL_TILES_PER_SIDE: u32 = 8;
 
 /// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
 pub const CAPTURE_ROWS_PER_PIECE: u32 = 8192;
 
-/// Players that left a zone and are still known there, so that their repeated events are no-ops.
-pub const TOMBSTONES_MAX: usize = 64 * 1024;
+/// Players that left a zone and are still known there: as many as it holds, as all may leave.
+pub const TOMBSTONES_MAX: usize = ACTORS_MAX;
 
 /// Record times that the shard's clock looks back on: it follows the smallest of them.
 pub const CLOCK_RECORDS: usize = 8;
@@ -496,5 +496,5 @@ pub const DECIDING: [u64; 17] = [
     CLOCK_RECORDS as u64,
     DUE_ACTORS_PER_EVENT as u64,
     RESPAWN_TRIES,
-    ARRIVAL_TILES as u64,
+    ARRIVAL_TILES_PER_SIDE as u64,
 ];

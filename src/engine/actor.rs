@@ -1,6 +1,7 @@
 //! What is known of one actor: two rows of fixed size, one that every event touches and one that
 //! few do.
 
+use crate::engine::crossing::Passage;
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::engine::refusal::{Effect, Hint};
 use crate::engine::table::{Identity, Row};
@@ -33,8 +34,8 @@ pub struct Body {
 /// A path hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compass {
-    /// The hunt's slot that it is about.
-    pub slot: u8,
+    /// The hunt that it is about; 0 is none.
+    pub hunt: u32,
     /// Number of the [`Hint`].
     pub hint: u8,
     /// The distance, in tiles.
@@ -128,15 +129,15 @@ impl Body {
     pub fn compass(&self) -> Compass {
         Compass {
             hint: (self.marks >> 8) as u8,
-            slot: (self.marks >> 16) as u8,
-            distance: (self.marks >> 24) as u16,
+            distance: (self.marks >> 16) as u16,
+            hunt: (self.marks >> 32) as u32,
         }
     }
 
     /// Notes the path hint that it is told.
-    pub fn set_compass(&mut self, Compass { slot, hint, distance }: Compass) {
-        let told = u64::from(hint) | u64::from(slot) << 8 | u64::from(distance) << 16;
-        self.marks = self.marks & 0xff | told << 8;
+    pub fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
+        let told = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
+        self.marks = self.marks & 0xff | told;
     }
 }
 
@@ -152,12 +153,9 @@ impl Row<7> for Body {
     fn from_words(words: [u64; 7]) -> Option<Body> {
         let [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks] = words;
         let body = Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks };
-        let Compass { slot, hint, .. } = body.compass();
         let valid = body.heading() < 36_000
             && marks & 0xff < 1 << EFFECT_SLOTS
-            && Hint::from_code(hint).is_some()
-            && usize::from(slot) < HUNTS_MAX
-            && marks >> 40 == 0;
+            && Hint::from_code(body.compass().hint).is_some();
         valid.then_some(body)
     }
 }
@@ -181,8 +179,8 @@ pub struct Pack {
     pub scored_at_ms: u64,
     /// Number of the player's last crossing out of a zone, as far as it is known here.
     pub crossing_sent: u32,
-    /// Number of the last crossing that was accepted here.
-    pub crossing_accepted: u32,
+    /// The last crossing that was accepted here.
+    pub accepted: Passage,
     /// What the player found, by hunt slot.
     pub progress: [Progress; HUNTS_MAX],
 }
@@ -213,10 +211,10 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
     [word(&items[..4]), word(&items[4..])]
 }
 
-impl Row<16> for Pack {
+impl Row<17> for Pack {
     const IDENTITY: Identity = Identity::Own;
 
-    fn to_words(&self) -> [u64; 16] {
+    fn to_words(&self) -> [u64; 17] {
         let [items_low, items_high] = item_words(&self.items);
         let [a, b, c, d] = self.effects_until_ms;
         let found = |at: usize| {
@@ -234,7 +232,8 @@ impl Row<16> for Pack {
             self.score,
             self.scored_ordinal,
             self.scored_at_ms,
-            u64::from(self.crossing_sent) | u64::from(self.crossing_accepted) << 32,
+            u64::from(self.crossing_sent) | u64::from(self.accepted.crossing) << 32,
+            self.accepted.seq,
             found(0),
             found(1),
             found(2),
@@ -242,13 +241,13 @@ impl Row<16> for Pack {
         ]
     }
 
-    fn from_words(words: [u64; 16]) -> Option<Pack> {
+    fn from_words(words: [u64; 17]) -> Option<Pack> {
         let items = std::array::from_fn(|slot| {
             let bits = words[1 + slot / 4] >> (slot % 4 * 16);
             ItemStack { item: bits as u8, count: (bits >> 8) as u8 }
         });
         let progress = std::array::from_fn(|at| {
-            let word = words[12 + at];
+            let word = words[13 + at];
             Progress { hunt: word as u32, found: (word >> 32) as u16 }
         });
         let pack = Pack {
@@ -260,7 +259,7 @@ impl Row<16> for Pack {
             scored_ordinal: words[9],
             scored_at_ms: words[10],
             crossing_sent: words[11] as u32,
-            crossing_accepted: (words[11] >> 32) as u32,
+            accepted: Passage { seq: words[12], crossing: (words[11] >> 32) as u32 },
             progress,
         };
         (pack.to_words() == words).then_some(pack)

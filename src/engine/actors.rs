@@ -9,7 +9,7 @@ use crate::engine::table::Table;
 #[derive(Clone, Debug)]
 pub struct Actors {
     pub(crate) bodies: Table<Body, 7>,
-    pub(crate) packs: Table<Pack, 16>,
+    pub(crate) packs: Table<Pack, 17>,
     index: Index,
     /// Rows below `used` that are free again.
     free: Vec<u32>,

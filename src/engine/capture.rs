@@ -20,7 +20,7 @@ pub enum Captured {
 }
 
 /// Words of the longest row: an actor's two rows.
-const ROW_WORDS: usize = 23;
+const ROW_WORDS: usize = 24;
 
 /// Words that are noted at most: the searches for paths have most of them.
 const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
@@ -157,6 +157,7 @@ impl Shard {
     /// Appends the next bytes of the captured state, until there are `bytes_max` in all. Bounded
     /// work: there may be fewer.
     pub fn tell_capture(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Captured {
+        assert!(out.len() <= bytes_max, "{} bytes where {bytes_max} may be", out.len());
         let mut capture = std::mem::take(&mut self.capture);
         let mut rows = CAPTURE_ROWS_PER_PIECE;
         capture.tell_waiting(out, bytes_max);
@@ -229,7 +230,7 @@ impl Shard {
                 Part::Finishers(_) => 2 * rows,
                 // Empty rows are left out.
                 Part::Actors => ROW_WORDS as u64 * u64::from(self.actors.count()),
-                Part::Tombstones => 4 * u64::from(self.tombstones.noted()[1]),
+                Part::Tombstones => 5 * u64::from(self.tombstones.noted()[1]),
             }
         });
         8 * words.sum::<u64>()

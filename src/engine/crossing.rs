@@ -6,7 +6,17 @@ use crate::engine::index::Index;
 use crate::engine::state::Words;
 use crate::engine::table::{Identity, Row, Table};
 use crate::engine::update::Update;
-use crate::limits::TOMBSTONES_MAX;
+use crate::limits::{ARRIVAL_UPDATES_MAX, SETTLE_UPDATES_MAX, TOMBSTONES_MAX};
+
+/// Which of a player's departures one is. They come in this order: a later one has a higher `seq`,
+/// and one that was sent back, or on, the same `seq` and a higher number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Passage {
+    /// The `seq` of the `leave`.
+    pub seq: u64,
+    /// Number of the crossing.
+    pub crossing: u32,
+}
 
 /// What is remembered of a player that left, so that its repeated events stay no-ops and each
 /// crossing is accepted once.
@@ -18,21 +28,21 @@ pub struct Tombstone {
     pub seq: u64,
     /// Number of the player's last crossing out of a zone, as far as it is known here.
     pub crossing_sent: u32,
-    /// Number of the last crossing that was accepted here.
-    pub crossing_accepted: u32,
+    /// The last one that was accepted here.
+    pub accepted: Passage,
 }
 
-impl Row<3> for Tombstone {
+impl Row<4> for Tombstone {
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; 3] {
-        let crossings = u64::from(self.crossing_sent) | u64::from(self.crossing_accepted) << 32;
-        [self.player_id, self.seq, crossings]
+    fn to_words(&self) -> [u64; 4] {
+        let crossings = u64::from(self.crossing_sent) | u64::from(self.accepted.crossing) << 32;
+        [self.player_id, self.seq, crossings, self.accepted.seq]
     }
 
-    fn from_words([player_id, seq, crossings]: [u64; 3]) -> Option<Tombstone> {
-        let (crossing_sent, crossing_accepted) = (crossings as u32, (crossings >> 32) as u32);
-        Some(Tombstone { player_id, seq, crossing_sent, crossing_accepted })
+    fn from_words([player_id, seq, crossings, accepted_seq]: [u64; 4]) -> Option<Tombstone> {
+        let accepted = Passage { seq: accepted_seq, crossing: (crossings >> 32) as u32 };
+        Some(Tombstone { player_id, seq, crossing_sent: crossings as u32, accepted })
     }
 }
 
@@ -41,7 +51,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 /// The players that left last, in a ring: a new one takes the oldest one's place.
 #[derive(Clone, Debug)]
 pub struct Tombstones {
-    pub(crate) rows: Table<Tombstone, 3>,
+    pub(crate) rows: Table<Tombstone, 4>,
     index: Index,
     next: u32,
 }
@@ -123,6 +133,7 @@ impl Tombstones {
 /// Updates that a hand-off consists of, in a row and in this order.
 pub const HANDOFF_PARTS: usize = 9;
 const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
+const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
 
 /// A player on its way from one zone to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -331,10 +331,10 @@ impl Hunts {
         self.finisher_index[slot].insert(finisher.player_id, rank.into(), id_of);
     }
 
-    /// Changes how much a finisher found.
-    pub fn write_found(&mut self, slot: usize, rank: u16, found: u16) {
+    /// A finisher has found one more, also if it left meanwhile and its own count began anew.
+    pub fn count_found(&mut self, slot: usize, rank: u16) {
         let finisher = self.finisher(slot, rank);
-        let found = found.max(finisher.found);
+        let found = finisher.found + 1;
         self.finishers[slot].write(rank.into(), Finisher { found, ..finisher });
     }
 

@@ -81,7 +81,7 @@ names! {
         ItemNotHeld = 17 "item_not_held",
         /// The item would change nothing now.
         ItemUseless = 18 "item_useless",
-        /// The zone to go to is the zone to leave.
+        /// The zone to go to is the zone to leave, or the one that an arrival comes from.
         SameZone = 19 "same_zone",
         /// Player 0 is the world.
         NoPlayer = 20 "no_player",

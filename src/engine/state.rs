@@ -15,10 +15,10 @@ use crate::engine::table::Row;
 use crate::limits::HEALTH_MAX;
 
 /// First word of an encoded state: its name and the format's version.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x03");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x04");
 
 /// Words of an actor: those of its two rows.
-const ACTOR_WORDS: usize = 7 + 16;
+const ACTOR_WORDS: usize = 7 + 17;
 
 /// Actors for whose places a restoring shard asks before it comes to them.
 const ACTORS_AHEAD: usize = 8;

@@ -163,6 +163,17 @@ impl Tiles {
         ]
     }
 
+    /// The tiles of a square around this one, with so many on a side, or all of them on a smaller
+    /// map. At the map's edge it is moved inwards.
+    pub fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
+        let (column, row) = self.place(tile);
+        let (map, shift) = (self.side(), self.side_shift);
+        let side = map.min(per_side as i32);
+        let first = |at: i32| (at - side / 2).clamp(0, map - side);
+        let (columns, rows) = (first(column)..first(column) + side, first(row)..first(row) + side);
+        rows.flat_map(move |row| columns.clone().map(move |column| (row << shift | column) as u32))
+    }
+
     /// The middle of a tile, in cm.
     pub fn middle(&self, tile: u32) -> (i32, i32) {
         let (column, row) = self.place(tile);

@@ -11,12 +11,16 @@ use crate::engine::update::Update;
 use crate::publisher::departure::Departure;
 use crate::service::cli::ReplayArgs;
 use rdkafka::message::{Message, Timestamp};
+use std::collections::VecDeque;
 use std::io::{BufWriter, StdoutLock, Write};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a broker may hold an answer back; the end of a partition is told by then.
 const FETCH_WAIT_MS: u32 = 100;
+
+/// Crossings after one record: an event makes one, and few are sent back.
+const CROSSINGS_PER_RECORD: usize = 16;
 
 /// The offset of a record that the replay itself has made.
 const IN_NO_FILE: i64 = -1;
@@ -29,6 +33,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         line: Vec::new(),
         print_updates: args.updates,
         carry_players: args.carry_players,
+        departures: VecDeque::new(),
         bar: ProgressBar::start(None),
         events: 0,
     };
@@ -58,6 +63,8 @@ struct Play<'a> {
     line: Vec<u8>,
     print_updates: bool,
     carry_players: bool,
+    /// Players that are on their way from one zone to another.
+    departures: VecDeque<Departure>,
     bar: ProgressBar,
     events: u64,
 }
@@ -77,6 +84,7 @@ impl Play<'_> {
         };
         while let Some(record) = source.next_record()? {
             self.apply(&record)?;
+            self.carry(record.time_ms)?;
         }
         Ok(())
     }
@@ -106,7 +114,9 @@ impl Play<'_> {
                     let end = &mut ends[usize::from(partition)];
                     // What was appended since the start is for the next replay.
                     if message.offset() < *end {
-                        self.apply(&record_of(partition, &message))?;
+                        let record = record_of(partition, &message);
+                        self.apply(&record)?;
+                        self.carry(record.time_ms)?;
                     }
                     if message.offset() + 1 >= *end && *end > 0 {
                         *end = 0;
@@ -134,22 +144,26 @@ impl Play<'_> {
                 print(&mut self.out, &mut self.line, record.partition, number, update)?;
             }
         }
+        if self.carry_players {
+            let Record { partition, offset, .. } = *record;
+            self.departures.extend(Departure::all(partition.into(), 0, offset, updates));
+        }
         self.events += 1;
         self.bar.show(self.events);
-        let Record { partition, offset, time_ms, .. } = *record;
-        let departures: Vec<Departure> = match self.carry_players {
-            true => Departure::all(partition.into(), 0, offset, updates).collect(),
-            false => Vec::new(),
-        };
-        departures.iter().try_for_each(|departure| self.arrive(departure, time_ms))
+        Ok(())
     }
 
-    /// A player comes to the zone that it has left another one for.
-    fn arrive(&mut self, departure: &Departure, time_ms: i64) -> Result<(), ToolError> {
-        let mut value = Vec::new();
-        departure.write(&mut value);
-        let partition = departure.crossing.to_zone;
-        self.apply(&Record { partition, offset: IN_NO_FILE, time_ms, value: Some(&value) })
+    /// Brings the players that have left a zone to the one that they left it for. One that two full
+    /// zones send to and fro stays on its way until a later record makes room.
+    fn carry(&mut self, time_ms: i64) -> Result<(), ToolError> {
+        for _ in 0..CROSSINGS_PER_RECORD {
+            let Some(departure) = self.departures.pop_front() else { break };
+            let mut value = Vec::new();
+            departure.write(&mut value);
+            let partition = departure.crossing.to_zone;
+            self.apply(&Record { partition, offset: IN_NO_FILE, time_ms, value: Some(&value) })?;
+        }
+        Ok(())
     }
 
     fn report(&mut self, json: bool) -> Result<(), ToolError> {

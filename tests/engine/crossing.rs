@@ -85,7 +85,11 @@ fn an_arrival_at_a_full_tile_or_a_wall_or_off_the_map_stands_nearby() {
         "1 join x=0 y=0
          > 1 joined health=100 x=0 y=0
          2 arrive x=-5 y=3 crossing=1
-         > 2 arrived from_zone=0 crossing=1 x=2560 y=512",
+         > 2 arrived from_zone=9 crossing=1 x=512 y=1536
+         3 join x=16383 y=3
+         > 3 joined health=100 x=16383 y=3
+         4 arrive x=16383 y=3 crossing=1
+         > 4 arrived from_zone=9 crossing=1 x=15872 y=1536",
     );
 }
 
@@ -107,5 +111,34 @@ fn an_arrival_at_a_full_zone_goes_back_with_all_it_has_and_only_once() {
          > 2 handoff_effect slot=2 effect=0 left_ms=0
          > 2 handoff_effect slot=3 effect=0 left_ms=0
          2 arrive x=0 y=50 from_zone=6 crossing=8 last_seq=11 score=5 item=3 count=2",
+    );
+}
+
+/// Zones count crossings from what they know of a player, so a number may come again.
+#[test]
+fn luggage_is_accepted_whatever_number_an_earlier_crossing_had() {
+    check(
+        "7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000001 item=1 count=1
+         > 7 arrived from_zone=9 crossing=2147483648 x=0 y=0
+         > 7 item_gained item=1 gained=1 held=1
+         7 leave seq=3000000002
+         > 7 left seq=3000000002
+         # From a zone where it joined anew it comes back ahead of its luggage.
+         7 join x=0 y=0 seq=3000000011
+         > 7 joined health=100 x=0 y=0
+         7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000010 item=2 count=3
+         > 7 item_gained item=2 gained=3 held=3
+         7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000010 item=2 count=3
+         # One that was sent back has the same last_seq and a higher number.
+         7 arrive x=0 y=0 crossing=2147483650 last_seq=3000000010 item=2 count=1
+         > 7 item_gained item=2 gained=1 held=4",
+    );
+}
+
+#[test]
+fn nobody_arrives_from_the_zone_it_comes_to() {
+    check(
+        "7 arrive x=0 y=0 from_zone=0 crossing=1
+         > 7 refused reason=same_zone action=arrive seq=1",
     );
 }

@@ -38,3 +38,14 @@ fn every_refusal_is_documented() {
         assert!(RULES.contains(&format!("| `{name}` | ")), "{name}");
     }
 }
+
+#[test]
+fn every_name_is_documented_in_the_order_of_its_numbers() {
+    for kind in KINDS {
+        for field in kind.fields.iter().filter(|field| !field.names.is_empty()) {
+            let names: Vec<String> = field.names.iter().map(|name| format!("`{name}`")).collect();
+            let row = format!("| `{}` of `{}` | {} |", field.name, kind.name, names.join(", "));
+            assert!(RULES.lines().any(|line| line == row), "{row}");
+        }
+    }
+}

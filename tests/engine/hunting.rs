@@ -167,6 +167,94 @@ fn a_compass_points_the_way_and_never_the_wrong_one() {
     );
 }
 
+/// What players are told of ways while a line is played.
+fn hints(game: &mut Game, line: &str) -> Vec<String> {
+    let told = game.play(line);
+    told.iter().map(sentence).filter(|told| told.contains("path_hint")).collect()
+}
+
+#[test]
+fn a_hint_is_told_again_when_it_is_about_another_hunt() {
+    let mut game = Game::new(plain());
+    game.play("1 arrive x=500 y=3584 crossing=1 effect=3 left_ms=60000");
+    game.play("0 hunt_start hunt=1 seed=9 treasures=200 duration_ms=60000");
+    let first = ["1 path_hint hint=stale hunt=1 distance_tiles=0"];
+    assert_eq!(hints(&mut game, "1 move x=501 y=3584"), first);
+    assert_eq!(hints(&mut game, "1 move x=502 y=3584"), [""; 0]);
+    game.play("0 hunt_end hunt=1");
+    game.wait(0);
+    game.play("0 hunt_start hunt=2 seed=9 treasures=200 duration_ms=60000");
+    let second = ["1 path_hint hint=stale hunt=2 distance_tiles=0"];
+    assert_eq!(hints(&mut game, "1 move x=503 y=3584"), second);
+}
+
+#[test]
+fn who_arrives_or_stands_up_with_a_compass_is_told_the_way_at_once() {
+    let mut rules = plain();
+    rules.weapons[0].damage = 100;
+    let mut game = Game::new(rules);
+    game.play("0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=60000");
+    game.wait(0);
+    let arrival = "1 arrive x=1500 y=3584 crossing=1 effect=3 left_ms=60000";
+    assert_eq!(hints(&mut game, arrival), ["1 path_hint hint=east hunt=3 distance_tiles=6"]);
+    game.play("2 join x=500 y=3584");
+    game.play("2 shoot weapon=0 heading=0");
+    let told = game.wait(5000).iter().map(sentence).collect::<Vec<_>>();
+    assert!(told[0].starts_with("1 respawned"), "{told:?}");
+    assert!(told[1].starts_with("1 path_hint"), "{told:?}");
+}
+
+#[test]
+fn what_a_finisher_found_counts_on_after_it_was_away() {
+    let mut rules = plain();
+    rules.hunts.finish_treasures = 1;
+    let mut game = Game::new(rules);
+    game.play("0 hunt_start hunt=3 seed=9 treasures=3 duration_ms=60000");
+    for line in ["join x=7000 y=3584", "loot", "leave", "join x=4608 y=7680", "loot"] {
+        game.play(&format!("1 {line}"));
+    }
+    game.check(
+        "0 hunt_end hunt=3
+         > 0 hunt_ended cause=called_off opened=2 hunt=3 finishers=1 elapsed_ms=0
+         > 1 finished found=2 hunt=3 rank=1 elapsed_ms=0
+         > 1 scored cause=prize points=1000 score=1100",
+    );
+}
+
+#[test]
+fn many_finishers_are_told_some_an_event_and_the_first_three_get_prizes() {
+    let mut rules = plain();
+    rules.hunts.finish_treasures = 1;
+    let mut game = Game::new(rules);
+    let mut laid = game.play("0 hunt_start hunt=1 seed=5 treasures=40 duration_ms=60000");
+    laid.extend(game.wait(0));
+    let places: Vec<(i32, i32)> = laid
+        .iter()
+        .filter_map(|update| match update.change() {
+            Change::TreasureLaid { x, y, .. } => Some((x, y)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(places.len(), 40);
+    for (player, (x, y)) in (1..).zip(&places[..39]) {
+        game.play(&format!("{player} join x={x} y={y}"));
+        game.play(&format!("{player} loot"));
+    }
+    let mut told = vec![game.play("0 hunt_end hunt=1")];
+    told.extend((0..8).map(|_| game.play("50 join x=0 y=0")));
+    assert!(told.iter().all(|event| event.len() <= 14));
+    let told: Vec<String> = told.iter().flatten().map(sentence).collect();
+    let of = |what: &str| told.iter().filter(|told| told.contains(what)).collect::<Vec<_>>();
+    let wanted: Vec<String> = (1..40)
+        .map(|rank| format!("{rank} finished found=1 hunt=1 rank={rank} elapsed_ms=0"))
+        .collect();
+    assert_eq!(of(" finished "), wanted.iter().collect::<Vec<_>>());
+    let prizes = [(1, 1000), (2, 500), (3, 250)].map(|(player, points)| {
+        format!("{player} scored cause=prize points={points} score={}", points + 100)
+    });
+    assert_eq!(of("cause=prize"), prizes.iter().collect::<Vec<_>>());
+}
+
 #[test]
 fn four_hunts_at_once_and_no_more() {
     let mut game = Game::new(plain());

@@ -21,7 +21,7 @@ fn an_effect_lasts_as_long_as_its_item_says_and_several_add_up_to_a_limit() {
     // Boots: 10 s each, 30 s at most.
     check(
         "7 arrive x=0 y=0 crossing=1 last_seq=0 item=1 count=5
-         > 7 arrived from_zone=0 crossing=1 x=0 y=0
+         > 7 arrived from_zone=9 crossing=1 x=0 y=0
          > 7 item_gained item=1 gained=5 held=5
          7 use item=1 seq=1
          > 7 item_used item=1 held=4
@@ -49,7 +49,7 @@ fn haste_makes_the_allowance_larger() {
     // 25 m/s for 2 s, times 1.5.
     check(
         "7 arrive x=0 y=0 crossing=1 last_seq=0 effect=1 left_ms=9000
-         > 7 arrived from_zone=0 crossing=1 x=0 y=0
+         > 7 arrived from_zone=9 crossing=1 x=0 y=0
          > 7 effect_started effect=haste lasts_ms=9000
          wait 2000
          7 move x=7501 y=0
@@ -60,12 +60,44 @@ fn haste_makes_the_allowance_larger() {
 }
 
 #[test]
+fn haste_counts_from_its_start_to_its_end() {
+    check(
+        "7 arrive x=0 y=0 crossing=1 item=1 count=1
+         > 7 arrived from_zone=9 crossing=1 x=0 y=0
+         > 7 item_gained item=1 gained=1 held=1
+         7 move x=5000 y=0
+         > 7 moved tile=4 x=5000 y=0
+         wait 2000
+         7 use item=1
+         > 7 item_used item=1 held=0
+         > 7 effect_started effect=haste lasts_ms=10000
+         # The rest was one without haste: 50 m.
+         7 move x=10001 y=0
+         > 7 refused reason=too_fast action=move seq=4
+         7 move x=10000 y=0
+         > 7 moved tile=9 x=10000 y=0
+         8 arrive x=0 y=0 crossing=1 effect=1 left_ms=400
+         > 8 arrived from_zone=9 crossing=1 x=0 y=0
+         > 8 effect_started effect=haste lasts_ms=400
+         8 move x=5000 y=0
+         > 8 moved tile=4 x=5000 y=0
+         wait 1000
+         > 8 effect_ended effect=haste
+         # 0.4 s with it, and 0.6 s without.
+         8 move x=8001 y=0
+         > 8 refused reason=too_fast action=move seq=3
+         8 move x=8000 y=0
+         > 8 moved tile=7 x=8000 y=0",
+    );
+}
+
+#[test]
 fn a_shield_halves_the_damage_until_it_ends() {
     check(
         "1 join x=0 y=0
          > 1 joined health=100 x=0 y=0
          2 arrive x=500 y=0 crossing=1 last_seq=0 effect=2 left_ms=400
-         > 2 arrived from_zone=0 crossing=1 x=500 y=0
+         > 2 arrived from_zone=9 crossing=1 x=500 y=0
          > 2 effect_started effect=shield lasts_ms=400
          1 shoot weapon=0
          > 1 shot weapon=0 heading=0 distance_cm=500 target=2
@@ -84,7 +116,7 @@ fn a_medkit_heals_and_is_kept_by_who_is_unhurt() {
         "1 join x=0 y=0
          > 1 joined health=100 x=0 y=0
          2 arrive x=500 y=0 crossing=1 last_seq=0 item=5 count=2
-         > 2 arrived from_zone=0 crossing=1 x=500 y=0
+         > 2 arrived from_zone=9 crossing=1 x=500 y=0
          > 2 item_gained item=5 gained=2 held=2
          2 use item=5
          > 2 refused reason=item_useless action=use seq=2

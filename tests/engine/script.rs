@@ -137,11 +137,12 @@ fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
     }
 }
 
-/// A hand-off with up to one item and one effect: `item`, `count`, `effect`, `left_ms`.
+/// A hand-off with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes
+/// from zone 9 unless the script says from where.
 fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
     let get = |key| fields.get(key).copied().unwrap_or(0);
     let mut handoff = Handoff {
-        from_zone: get("from_zone") as u16,
+        from_zone: fields.get("from_zone").map_or(9, |zone| *zone as u16),
         crossing: get("crossing") as u32,
         score: get("score") as u64,
         last_seq: get("last_seq") as u64,

@@ -35,6 +35,9 @@ impl Shard {
         for effect in Effect::ALL {
             let until_ms = &mut pack.effects_until_ms[*effect as usize];
             if *until_ms != 0 && *until_ms <= now_ms {
+                if *effect == Effect::Haste {
+                    self.grow_allowance(&mut body, *until_ms);
+                }
                 *until_ms = 0;
                 body.end(*effect);
                 tell.push(body.player_id, Change::EffectEnded { effect: *effect });
@@ -50,6 +53,7 @@ impl Shard {
             body.stand_at(x, y);
             let health = body.health();
             tell.push(body.player_id, Change::Respawned { health, tile, x, y });
+            self.tell_way(&mut body, tell);
         }
         self.actors.write_body(row, body);
         self.actors.write_pack(row, pack);

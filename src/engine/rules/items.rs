@@ -3,7 +3,7 @@
 //! An actor has each effect at most once. Another item of the same kind makes it last longer, up to
 //! a limit; different effects run side by side.
 
-use crate::engine::actor::{Body, Pack};
+use crate::engine::actor::{Body, Compass, Pack};
 use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal};
 use crate::engine::rules::{ItemUse, inventory};
@@ -33,12 +33,7 @@ impl Shard {
                 let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
                 self.start_effect(body, &mut pack, effect, lasts_ms, tell);
                 if effect == Effect::Compass {
-                    let tile =
-                        self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
-                    if let Some((compass, hint)) = self.read_compass(tile) {
-                        body.set_compass(compass);
-                        tell.push(body.player_id, hint);
-                    }
+                    self.tell_way_unless(Compass::default(), body, tell);
                 }
             }
             ItemUse::Heal(health) => {
@@ -75,6 +70,9 @@ impl Shard {
             return;
         };
         pack.effects_until_ms[effect as usize] = until_ms;
+        if effect == Effect::Haste {
+            self.grow_allowance(body, self.clock.now_ms());
+        }
         body.start(effect);
         let lasts_ms = (until_ms - self.clock.now_ms()) as u32;
         tell.push(body.player_id, Change::EffectStarted { effect, lasts_ms });

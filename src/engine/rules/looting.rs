@@ -91,7 +91,7 @@ impl Shard {
         progress.found += 1;
         let found = progress.found;
         match self.hunts.rank_of(slot, pack.player_id) {
-            Some(rank) => self.hunts.write_found(slot, rank, found),
+            Some(rank) => self.hunts.count_found(slot, rank),
             None if found < self.rules.hunts.finish_treasures => {}
             None => {
                 let elapsed_ms = self.elapsed_ms(hunt);

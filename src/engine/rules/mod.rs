@@ -29,7 +29,7 @@ use crate::limits::{
 };
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
-pub const ENGINE_VERSION: u64 = 3;
+pub const ENGINE_VERSION: u64 = 4;
 
 /// Everything that decides what an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl Shard {
         tell: &mut Tell,
     ) -> Result<(), Refusal> {
         let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
-        self.grow_allowance(body);
+        self.grow_allowance(body, self.clock.now_ms());
         let (way_x, way_y) = (x - body.x(), y - body.y());
         // Whoever is far too fast is found out without a root.
         let reach_cm = u64::from(body.allowance() / 1000);
@@ -55,15 +55,7 @@ impl Shard {
         body.set_allowance(body.allowance() - cost);
         body.stand_at(x, y);
         tell.push(body.player_id, Change::Moved { tile, x, y });
-        if tile != from && body.has(Effect::Compass) {
-            let told = body.compass();
-            if let Some((compass, hint)) = self.read_compass(tile)
-                && compass != told
-            {
-                body.set_compass(compass);
-                tell.push(body.player_id, hint);
-            }
-        }
+        self.tell_way(body, tell);
         Ok(())
     }
 
@@ -82,20 +74,36 @@ impl Shard {
         Ok(())
     }
 
-    /// Where the compass of an actor on this tile points, and how it is told.
-    pub(crate) fn read_compass(&self, tile: u32) -> Option<(Compass, Change)> {
-        let (slot, hint, distance) = self.hint(tile)?;
-        let hunt = self.hunts.hunt(slot).hunt;
-        let change = Change::PathHint { hint, hunt, distance_tiles: distance.into() };
-        Some((Compass { slot: slot as u8, hint: hint as u8, distance }, change))
+    /// Tells the way that an actor's compass shows, if it has one and was not told so.
+    #[inline]
+    pub(crate) fn tell_way(&self, body: &mut Body, tell: &mut Tell) {
+        if body.has(Effect::Compass) {
+            self.tell_way_unless(body.compass(), body, tell);
+        }
     }
 
-    fn grow_allowance(&self, body: &mut Body) {
+    /// Tells the way from where an actor stands to a treasure, unless it is this one.
+    #[inline(never)]
+    pub(crate) fn tell_way_unless(&self, told: Compass, body: &mut Body, tell: &mut Tell) {
+        let tile = self.tiles.under(body.x(), body.y());
+        let Some((slot, hint, distance)) = self.hint(tile) else { return };
+        let hunt = self.hunts.hunt(slot).hunt;
+        let compass = Compass { hunt, hint: hint as u8, distance };
+        if compass != told {
+            body.set_compass(compass);
+            let distance_tiles = distance.into();
+            tell.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });
+        }
+    }
+
+    /// Lets the allowance grow to this time, at the pace that was the actor's until then. Whoever
+    /// changes the pace has to ask for it before.
+    pub(crate) fn grow_allowance(&self, body: &mut Body, at_ms: u64) {
         let pace = &self.paces[usize::from(body.has(Effect::Haste))];
-        let elapsed_ms = self.clock.now_ms() - body.allowance_at_ms;
+        let elapsed_ms = at_ms.saturating_sub(body.allowance_at_ms);
         let grown = elapsed_ms.saturating_mul(pace.per_ms).saturating_add(body.allowance().into());
         body.set_allowance(grown.min(pace.allowance_max.into()) as u32);
-        body.allowance_at_ms = self.clock.now_ms();
+        body.allowance_at_ms = body.allowance_at_ms.max(at_ms);
     }
 
     fn check_way(&self, at: (i32, i32), way: (i32, i32)) -> Result<(), Refusal> {

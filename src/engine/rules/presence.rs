@@ -2,12 +2,13 @@
 
 use crate::engine::actor::{Body, Pack};
 use crate::engine::change::Change;
-use crate::engine::crossing::{Crossing, Tombstone};
+use crate::engine::crossing::{Crossing, Passage, Tombstone};
 use crate::engine::event::{EFFECT_SLOTS, Handoff, ItemStack};
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::inventory;
+use crate::engine::walk::square_cm;
 use crate::engine::{Outcome, Shard, Tell};
-use crate::limits::ARRIVAL_TILES;
+use crate::limits::ARRIVAL_TILES_PER_SIDE;
 
 /// Crossings count on from a player's `seq` where nothing else is known of it, so that a player who
 /// left for good and came back elsewhere does not use a number again. This much is left to count.
@@ -48,7 +49,7 @@ impl Shard {
             scored_ordinal: self.clock.records(),
             scored_at_ms: self.clock.now_ms(),
             crossing_sent: known.crossing_sent,
-            crossing_accepted: known.crossing_accepted,
+            accepted: known.accepted,
             ..Pack::default()
         };
         let row = self.actors.add(body, pack);
@@ -85,7 +86,7 @@ impl Shard {
         }
         let pack = *self.actors.pack(row);
         let crossing_sent = match to_zone {
-            Some(_) => pack.crossing_sent.max(pack.crossing_accepted).saturating_add(1),
+            Some(_) => pack.crossing_sent.max(pack.accepted.crossing).saturating_add(1),
             None => pack.crossing_sent,
         };
         let tile = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
@@ -95,7 +96,7 @@ impl Shard {
             player_id: body.player_id,
             seq: body.seq,
             crossing_sent,
-            crossing_accepted: pack.crossing_accepted,
+            accepted: pack.accepted,
         });
         tell.push(body.player_id, Change::Left { to_zone, seq: body.seq });
         if let Some(to_zone) = to_zone {
@@ -139,22 +140,24 @@ impl Shard {
         if player_id == 0 {
             return Err(Refusal::NoPlayer);
         }
+        // Such a one would be sent back to this very zone.
+        if handoff.from_zone == self.partition {
+            return Err(Refusal::SameZone);
+        }
         let here = self.actors.find(player_id);
         let known = match here {
             Some(row) => self.known_of(row),
             None => self.tombstones.find(player_id).copied().unwrap_or_default(),
         };
-        // What was accepted has left its `seq` here. A newer one comes with a later departure, also
-        // where a zone that knew nothing of the player counted its crossings from less.
-        let is_known = handoff.last_seq <= known.seq;
-        if handoff.crossing <= known.crossing_accepted && is_known {
+        let accepted = Passage { seq: handoff.last_seq, crossing: handoff.crossing };
+        if accepted <= known.accepted {
             return Ok(Outcome::NoOp);
         }
         let known = Tombstone {
             player_id,
             seq: known.seq.max(handoff.last_seq),
             crossing_sent: known.crossing_sent.max(handoff.crossing),
-            crossing_accepted: known.crossing_accepted.max(handoff.crossing),
+            accepted,
         };
         match (here, self.arrival_tile(at)) {
             // It joined before its luggage came.
@@ -177,11 +180,11 @@ impl Shard {
             player_id: body.player_id,
             seq: body.seq,
             crossing_sent: pack.crossing_sent,
-            crossing_accepted: pack.crossing_accepted,
+            accepted: pack.accepted,
         }
     }
 
-    /// A free tile at, or near, where an arrival wants to stand, and the position on it.
+    /// The free tile at, or nearest to, where an arrival wants to stand, and the position on it.
     fn arrival_tile(&self, (x, y): (i32, i32)) -> Option<(u32, i32, i32)> {
         if self.actors.count() == self.rules.actors.count_max {
             return None;
@@ -192,9 +195,12 @@ impl Shard {
         if self.check_free(wanted).is_ok() {
             return Some((wanted, x, y));
         }
-        let near = (1..ARRIVAL_TILES).map(|step| (wanted + step) % self.tiles.count());
-        let tile = near.into_iter().find(|tile| self.check_free(*tile).is_ok())?;
-        let (x, y) = self.tiles.middle(tile);
+        let free = self.tiles.square(wanted, ARRIVAL_TILES_PER_SIDE);
+        let free = free.filter(|tile| self.check_free(*tile).is_ok());
+        let places = free.map(|tile| (tile, self.tiles.middle(tile)));
+        let (tile, (x, y)) = places.min_by_key(|(tile, (middle_x, middle_y))| {
+            (square_cm(middle_x - x, middle_y - y), *tile)
+        })?;
         Some((tile, x, y))
     }
 
@@ -203,7 +209,7 @@ impl Shard {
         let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
         body.seq = known.seq;
         pack.crossing_sent = known.crossing_sent;
-        pack.crossing_accepted = known.crossing_accepted;
+        pack.accepted = known.accepted;
         for stack in handoff.items.into_iter().filter(|stack| stack.count > 0) {
             self.put_items(&mut pack, stack, tell);
         }
@@ -214,6 +220,7 @@ impl Shard {
                 self.start_effect(&mut body, &mut pack, effect, left_ms, tell);
             }
         }
+        self.tell_way(&mut body, tell);
         self.actors.write_body(row, body);
         self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, tell);
         self.actors.write_pack(row, pack);
@@ -239,7 +246,9 @@ impl Shard {
         let far = self.tiles.side_cm() - 1;
         let (x, y) = self.opposite(at.0.clamp(0, far), at.1.clamp(0, far));
         let to_zone = handoff.from_zone;
-        let handoff = Handoff { from_zone: self.partition, crossing, ..*handoff };
+        // It comes after whatever left this zone before it.
+        let (from_zone, last_seq) = (self.partition, known.seq);
+        let handoff = Handoff { from_zone, crossing, last_seq, ..*handoff };
         tell.crossing(known.player_id, &Crossing { to_zone, x, y, handoff });
     }
 }
