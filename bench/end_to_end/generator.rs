@@ -83,7 +83,7 @@ impl<'a> Generator<'a> {
             }
             request.finish();
             if self.pace == Pace::Intended {
-                latest = latest.max(wait_until(self.start_us + shape.tick_us(tick + 1)));
+                latest = latest.max(wait_until(time_us + shape.event_us(shape.batch_events - 1)));
             }
             self.send();
         }
