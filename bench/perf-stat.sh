@@ -22,16 +22,18 @@ events() {
         END { printf "%d\n", sum }'
 }
 
-if ! command -v perf > /dev/null; then
-    echo "perf is not installed (linux-perf); by valgrind instead:"
+by_valgrind() {
+    echo "$1; by valgrind instead:"
     cd "$(dirname "$0")/.."
     exec cargo bench --quiet --bench stages -- --counts
-fi
+}
+
+command -v perf > /dev/null || by_valgrind "perf is not installed (linux-perf)"
 counts="$(mktemp)"
 trap 'rm -f "$counts"' EXIT
 before="$(events)"
 perf stat -e cache-misses,instructions,cpu-clock -d -p "$pid" -x ';' -o "$counts" -- \
-    sleep "$seconds"
+    sleep "$seconds" || by_valgrind "perf may not count here"
 count="$(($(events) - before))"
 if [ "$count" -le 0 ]; then
     echo "huntd has dealt with no event in $seconds s: is there a load?" >&2
@@ -47,6 +49,4 @@ awk -F ';' -v count="$count" '
 if grep --quiet 'instructions' "$counts" && ! grep 'instructions' "$counts" | grep --quiet '^<'; then
     exit 0
 fi
-echo "this machine lends no counter of instructions; by valgrind:"
-cd "$(dirname "$0")/.."
-cargo bench --quiet --bench stages -- --counts
+by_valgrind "this machine lends no counter of instructions"

@@ -42,6 +42,10 @@ pub struct Drained {
     /// Input records that were accounted for.
     pub events: u64,
     pub updates: u64,
+    /// Hash of all of these.
+    pub told: u64,
+    /// Bytes of all frames, before they were compressed.
+    pub bytes: u64,
     /// Output records.
     pub records: u64,
     /// Whether it was stopped before it was through.
@@ -127,7 +131,8 @@ fn watch(
     let address = cluster.bootstrap();
     let mut connection = Connection::open(&address);
     let partitions = topics.partitions;
-    let mut output = Output::new(&address, &topics.output, partitions as usize, program.output());
+    let output = Output::new(&address, &topics.output, partitions as usize, program.output());
+    let mut output = output.reading_updates();
     let (mut samples, mut steps) = (Vec::new(), Vec::new());
     let (pid, metrics) = (running.pid(), running.metrics());
     let deadline = Instant::now() + patience;
@@ -177,6 +182,8 @@ fn watch(
         resident_kib_max: memory.1,
         events: total,
         updates: output.updates(),
+        told: output.told(),
+        bytes: output.bytes(),
         records: output.records(),
         is_partial,
         digest,
@@ -227,9 +234,12 @@ pub fn print(title: &str, all: &[Rounds<Drained>]) {
     let medians = || all.iter().map(|rounds| &rounds.median);
     let huntd = medians().find(|drained| drained.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");
-    let whole = medians().filter(|drained| drained.program.is_peer() && !drained.is_partial);
-    let digests: Vec<Option<u64>> = whole.map(|drained| drained.digest).collect();
-    assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "the peers differ: {digests:x?}");
+    for what in [Program::is_peer, Program::is_huntd] {
+        let whole = medians().filter(|drained| what(drained.program) && !drained.is_partial);
+        let told = whole.map(|Drained { digest, told, .. }| (*digest, *told));
+        let told: Vec<(Option<u64>, u64)> = told.collect();
+        assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "they differ: {told:x?}");
+    }
     let mut table = Table::new(&[
         title,
         "M events/s",
@@ -241,6 +251,7 @@ pub fn print(title: &str, all: &[Rounds<Drained>]) {
         "RSS MiB",
         "peak MiB",
         "updates/event",
+        "bytes/event",
         "events/frame",
         "digest",
     ]);
@@ -256,6 +267,7 @@ pub fn print(title: &str, all: &[Rounds<Drained>]) {
             (drained.resident_kib / 1024).to_string(),
             (drained.resident_kib_max / 1024).to_string(),
             format!("{:.2}", drained.updates as f64 / drained.events as f64),
+            format!("{:.0}", drained.bytes as f64 / drained.events as f64),
             format!("{:.0}", drained.events as f64 / drained.records as f64),
             drained.digest.map_or("-".to_owned(), |digest| format!("{digest:016x}")),
         ]);

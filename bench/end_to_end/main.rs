@@ -237,7 +237,10 @@ fn at_rate(
     let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
     let span = span(arguments, otherwise);
     let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
-    let run = |program| open_loop::run(cluster, program, &load, span);
+    let run = |program: Program| {
+        let warm_up = program.warm_up().filter(|_| !arguments.smoke).unwrap_or(span.warm_up);
+        open_loop::run(cluster, program, &load, Span { warm_up, ..span })
+    };
     let p99 = |measured: &Measured| measured.ms(99.0);
     let measured = take_turns(programs, arguments.rounds, run, p99);
     open_loop::print(&measured);

@@ -1,10 +1,12 @@
 //! Follows an output topic: how far each partition's input is accounted for, and that nothing is
-//! told twice or left out.
+//! told twice or left out; where nobody is timed meanwhile, also every update in it.
 
 use crate::wire::{self, Connection};
 use huntd::consumer::codec::Decompressor;
 use huntd::consumer::record_batch::{Batch, BatchHeader};
 use huntd::consumer::wire::Reader;
+use huntd::publisher::encode::decode_frame;
+use huntd::publisher::frame::Chain;
 use std::ops::Range;
 
 /// Bytes of a batch at most.
@@ -26,6 +28,8 @@ pub struct Output {
     kind: Kind,
     offsets: Vec<i64>,
     folds: Vec<Fold>,
+    /// Whether every update is read, and not only the frames' headers.
+    reads_updates: bool,
     decompressor: Decompressor,
 }
 
@@ -35,6 +39,10 @@ struct Fold {
     /// Input offset up to which all is accounted for.
     covered: i64,
     updates: u64,
+    /// Bytes of the frames, before they were compressed.
+    bytes: u64,
+    /// Over all updates that were read.
+    chain: Chain,
 }
 
 /// A run of one partition's input that a batch of the output accounts for.
@@ -53,20 +61,28 @@ impl Output {
             kind,
             offsets: vec![0; partitions],
             folds: vec![Fold::default(); partitions],
+            reads_updates: false,
             decompressor: Decompressor::new(BATCH_BYTES_MAX),
         }
     }
 
+    /// The same, which reads every update.
+    pub fn reading_updates(self) -> Output {
+        Output { reads_updates: true, ..self }
+    }
+
     /// Reads what has come, waiting at most so long for it, and hands out what it accounts for.
     pub fn follow(&mut self, wait_ms_max: i32, mut covered: impl FnMut(Covered)) {
-        let Output { connection, topic, kind, offsets, folds, decompressor } = self;
+        let Output { connection, topic, kind, offsets, folds, reads_updates, decompressor } = self;
         connection.fetch(topic, offsets, wait_ms_max, |partition, bytes| {
             let ranges: Vec<(BatchHeader, Range<usize>)> = wire::batches(bytes).collect();
             for (header, range) in ranges {
                 let fold = &mut folds[partition];
                 let before = fold.covered;
                 match kind {
-                    Kind::Frames => fold_batch(fold, &mut bytes[range], decompressor),
+                    Kind::Frames => {
+                        fold_batch(fold, &mut bytes[range], *reads_updates, decompressor);
+                    }
                     Kind::Copies => fold.covered = header.last_offset() + 1,
                 }
                 if fold.covered > before {
@@ -93,6 +109,16 @@ impl Output {
         self.folds.iter().map(|fold| fold.updates).sum()
     }
 
+    /// Bytes of all frames, before they were compressed.
+    pub fn bytes(&self) -> u64 {
+        self.folds.iter().map(|fold| fold.bytes).sum()
+    }
+
+    /// Hash of all updates that were read.
+    pub fn told(&self) -> u64 {
+        self.folds.iter().fold(0, |all, fold| all.rotate_left(7) ^ fold.chain.0)
+    }
+
     /// Where the reading of an output partition goes on.
     pub fn offset(&self, partition: usize) -> i64 {
         self.offsets[partition]
@@ -104,7 +130,12 @@ impl Output {
     }
 }
 
-fn fold_batch(fold: &mut Fold, bytes: &mut [u8], decompressor: &mut Decompressor) {
+fn fold_batch(
+    fold: &mut Fold,
+    bytes: &mut [u8],
+    reads_updates: bool,
+    decompressor: &mut Decompressor,
+) {
     let batch = Batch::read(bytes, BATCH_BYTES_MAX).expect("the broker's batches are sound");
     let batch = batch.expect("the batch is whole");
     let mut records = batch.open(0, decompressor).expect("the broker's batches are sound");
@@ -113,6 +144,15 @@ fn fold_batch(fold: &mut Fold, bytes: &mut [u8], decompressor: &mut Decompressor
         let Some(head) = Head::read(value) else { continue };
         assert_eq!(head.first_update, fold.updates, "an update is told twice or left out");
         fold.updates += head.count;
+        fold.bytes += value.len() as u64;
+        if reads_updates {
+            let (header, updates) = decode_frame(value).expect("a frame");
+            assert_eq!(updates.len() as u64, head.count, "a frame says how many updates it has");
+            fold.chain = updates.iter().fold(fold.chain, Chain::with);
+            // The peers number their updates and do not chain them.
+            let is_chained = header.chain != Chain::default();
+            assert!(!is_chained || header.chain == fold.chain, "other updates than were chained");
+        }
         fold.covered = fold.covered.max(head.next_offset);
     }
 }

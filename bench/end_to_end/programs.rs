@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Where the peers' sources are.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/peers");
@@ -62,6 +63,12 @@ impl Program {
     /// Whether it does the reference job instead of huntd's.
     pub fn is_peer(self) -> bool {
         !self.is_huntd() && self != Program::Echo
+    }
+
+    /// How long it works before it is measured at a rate, if that is longer than others: a JVM
+    /// compiles while it works, as the broker's does before everything else.
+    pub fn warm_up(self) -> Option<Duration> {
+        (self == Program::KafkaStreams).then_some(Duration::from_secs(15))
     }
 
     /// What its output holds.

@@ -10,8 +10,11 @@ use crate::table::say;
 /// percentile and milliseconds.
 const BOUNDS: [(f64, f64); 3] = [(50.0, 1.6), (99.0, 8.2), (99.9, 22.0)];
 
-/// Where the search begins, in events per second.
+/// Where the search begins, in events per second, and how it goes on, until so many rates in a row
+/// break.
 const RATE_MIN: u64 = 1_000;
+const RATE_STEP: u64 = 4;
+const IN_VAIN_MAX: usize = 2;
 
 /// The search ends when the rate is known within this part.
 const PRECISION: f64 = 1.1;
@@ -22,8 +25,8 @@ const BUSY: f64 = 0.9;
 /// A rate that breaks is tried so often: the machine's bad moment is not the rate's.
 const TRIES: usize = 2;
 
-/// Doubles the rate until a bound breaks, at most to `rate_max`, then halves the interval; with JSON
-/// frames, then with binary ones.
+/// Raises the rate in large steps, at most to `rate_max`, then halves the interval above the highest
+/// one that holds; with JSON frames, then with binary ones.
 pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64, span: Span) {
     let try_rate = |program: Program, rate: u64| {
         let load = Load::new(open_loop::shape(partitions, players, rate));
@@ -50,28 +53,39 @@ pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64,
     }
 }
 
-/// The highest rate that holds, 0 if none does, and what was measured at the lowest that does not.
+/// The highest rate that holds, 0 if none does, and what was measured at the lowest above it that
+/// does not. Latency need not grow with the rate: few events make many small requests.
 fn highest(
     rate_max: u64,
     mut measure: impl FnMut(u64) -> Measured,
 ) -> (u64, Option<(u64, Measured)>) {
     let (mut good, mut bad) = (0, None);
-    loop {
-        let rate = match (good, &bad) {
-            (0, None) => RATE_MIN,
-            (good, None) => 2 * good,
-            (good, Some((bad, _))) => (good as f64 * *bad as f64).sqrt() as u64,
-        };
-        let is_known = bad.as_ref().is_some_and(|(bad, _)| *bad as f64 <= good as f64 * PRECISION);
-        if rate_max < rate || is_known || (good == 0 && bad.is_some()) {
-            return (good, bad);
+    let mut in_vain = 0;
+    let rates = std::iter::successors(Some(RATE_MIN), |rate| Some(rate * RATE_STEP));
+    for rate in rates.take_while(|rate| *rate <= rate_max) {
+        let measured = measure(rate);
+        if holds(&measured) {
+            (good, bad, in_vain) = (rate, None, 0);
+        } else {
+            in_vain += 1;
+            bad = bad.or(Some((rate, measured)));
         }
+        if in_vain == IN_VAIN_MAX {
+            break;
+        }
+    }
+    while good > 0
+        && let Some((above, _)) = bad
+        && above as f64 > good as f64 * PRECISION
+    {
+        let rate = (good as f64 * above as f64).sqrt() as u64;
         let measured = measure(rate);
         match holds(&measured) {
             true => good = rate,
             false => bad = Some((rate, measured)),
         }
     }
+    (good, bad)
 }
 
 fn holds(measured: &Measured) -> bool {

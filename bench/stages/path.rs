@@ -223,8 +223,6 @@ impl Path {
         times[Stage::Records as usize] = timed(|| stage_records(self));
         self.events += self.records.len() as u64;
         self.events_ever.0 += self.records.len() as u64;
-        times[Stage::FirstTier as usize] = self.first_tier_alone();
-        times[Stage::SecondTier as usize] = timed(|| stage_second_tier(self));
         let mut blocks = Vec::new();
         times[Stage::Decode as usize] = timed(|| stage_decode(self, &mut blocks));
         times[Stage::Queue as usize] = timed(|| stage_queue(&mut self.queue, &mut blocks));
@@ -239,6 +237,10 @@ impl Path {
             }
         }
         blocks.into_iter().for_each(|block| self.pool.give(block));
+        // Last, so that nothing above finds the records in a cache, or foreseen, that the daemon
+        // would not.
+        times[Stage::FirstTier as usize] = self.first_tier_alone();
+        times[Stage::SecondTier as usize] = timed(|| stage_second_tier(self));
         let events = (self.events - before) as f64;
         for (all, time) in self.times.iter_mut().zip(times) {
             all.push(time as f64 / events);

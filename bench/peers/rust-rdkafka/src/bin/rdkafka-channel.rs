@@ -6,7 +6,9 @@ use rdkafka::message::Message;
 use rust_rdkafka::frame::Frame;
 use rust_rdkafka::kafka::{Arguments, Publisher, report, wait_for_the_end};
 use rust_rdkafka::zone::{Event, Zone};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -16,6 +18,10 @@ const EVENTS_MAX: usize = 16_384;
 
 /// Events that are taken from the channel at once.
 const EVENTS_AT_ONCE: usize = 1_024;
+
+/// How long a frame waits for more events: the channel is often empty for a moment. As in huntd, but
+/// that tokio's timer counts whole milliseconds.
+const LINGER: Duration = Duration::from_micros(500);
 
 /// What a record became: `None` if it is no event.
 struct Parsed {
@@ -64,7 +70,7 @@ struct Partition {
     next_offset: i64,
 }
 
-/// Applies events; sends frames when they are full or nothing more is at hand.
+/// Applies events; sends frames when they are full, or have waited.
 async fn play(
     partitions: usize,
     mut parsed: mpsc::Receiver<Parsed>,
@@ -72,7 +78,17 @@ async fn play(
 ) -> (Vec<Zone>, Publisher) {
     let mut all: Vec<Partition> = (0..partitions).map(|_| Partition::default()).collect();
     let mut few = Vec::with_capacity(EVENTS_AT_ONCE);
-    while parsed.recv_many(&mut few, EVENTS_AT_ONCE).await > 0 {
+    // When the oldest frame that is not sent was begun.
+    let mut begun: Option<Instant> = None;
+    loop {
+        let more = parsed.recv_many(&mut few, EVENTS_AT_ONCE);
+        let received = match begun {
+            Some(begun) => timeout_at(begun + LINGER, more).await.ok(),
+            None => Some(more.await),
+        };
+        if received == Some(0) {
+            break;
+        }
         for Parsed { partition, offset, event } in few.drain(..) {
             let of = &mut all[partition as usize];
             of.zone.apply(event, &mut of.frame);
@@ -81,11 +97,17 @@ async fn play(
                 publisher.send(partition, &of.frame.seal(of.next_offset));
             }
         }
-        if parsed.is_empty() {
+        if begun.is_some_and(|begun| begun.elapsed() >= LINGER) {
             for (partition, of) in (0..).zip(&mut all).filter(|(_, of)| !of.frame.is_empty()) {
                 publisher.send(partition, &of.frame.seal(of.next_offset));
             }
+            begun = None;
+        } else if begun.is_none() && all.iter().any(|of| !of.frame.is_empty()) {
+            begun = Some(Instant::now());
         }
+    }
+    for (partition, of) in (0..).zip(&mut all).filter(|(_, of)| !of.frame.is_empty()) {
+        publisher.send(partition, &of.frame.seal(of.next_offset));
     }
     (all.into_iter().map(|of| of.zone).collect(), publisher)
 }
