@@ -120,9 +120,12 @@ impl Body {
         self.marks |= 1 << effect as u8;
     }
 
-    /// An effect ends.
+    /// An effect ends. A compass that comes later tells the way anew.
     pub fn end(&mut self, effect: Effect) {
         self.marks &= !(1 << effect as u8);
+        if effect == Effect::Compass {
+            self.set_compass(Compass::default());
+        }
     }
 
     /// The path hint that it was told last.

@@ -205,6 +205,19 @@ fn who_arrives_or_stands_up_with_a_compass_is_told_the_way_at_once() {
 }
 
 #[test]
+fn a_compass_that_comes_again_tells_the_way_again() {
+    let mut game = Game::new(plain());
+    game.play("0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=600000");
+    game.wait(0);
+    let way = ["1 path_hint hint=east hunt=3 distance_tiles=6"];
+    let arrival = "1 arrive x=1500 y=3584 crossing=1 effect=3 left_ms=400";
+    assert_eq!(hints(&mut game, arrival), way);
+    game.wait(400);
+    let luggage = "1 arrive x=0 y=0 crossing=2 effect=3 left_ms=400";
+    assert_eq!(hints(&mut game, luggage), way);
+}
+
+#[test]
 fn what_a_finisher_found_counts_on_after_it_was_away() {
     let mut rules = plain();
     rules.hunts.finish_treasures = 1;

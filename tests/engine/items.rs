@@ -1,6 +1,6 @@
 //! Items and effects.
 
-use crate::script::{Game, check, rules};
+use crate::script::{Game, check, rules, sentence};
 
 #[test]
 fn an_item_must_exist_and_be_held() {
@@ -88,6 +88,27 @@ fn haste_counts_from_its_start_to_its_end() {
          > 8 refused reason=too_fast action=move seq=3
          8 move x=8000 y=0
          > 8 moved tile=7 x=8000 y=0",
+    );
+}
+
+/// Four actors are settled an event: the fifth one's haste is over, and nobody has said so.
+#[test]
+fn haste_that_is_over_does_not_count_because_more_of_it_comes() {
+    let mut game = Game::new(rules());
+    for player in 1..=5 {
+        game.play(&format!("{player} join x=0 y={} seq=10", 1024 * player));
+        game.play(&format!("{player} arrive x=0 y=0 crossing=1 last_seq=5 effect=1 left_ms=400"));
+        game.play(&format!("{player} move x=5000 y={} seq=11", 1024 * player));
+    }
+    let told = game.play_late("5 arrive x=0 y=0 crossing=1 last_seq=6 effect=1 left_ms=9000", 1000);
+    let told: Vec<String> = told.iter().map(sentence).collect();
+    assert_eq!(told.last().unwrap(), "5 effect_started effect=haste lasts_ms=9000", "{told:?}");
+    assert!(!told.iter().any(|told| told.starts_with("5 effect_ended")), "{told:?}");
+    game.check(
+        "5 move x=8001 y=5120 seq=12
+         > 5 refused reason=too_fast action=move seq=12
+         5 move x=8000 y=5120 seq=13
+         > 5 moved tile=87 x=8000 y=5120",
     );
 }
 

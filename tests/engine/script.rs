@@ -64,8 +64,19 @@ impl Game {
     /// Lets time pass: eight ticks, which is what the shard's clock needs to believe it.
     pub(crate) fn wait(&mut self, ms: i64) -> Vec<Update> {
         self.time_ms += ms;
+        self.tick(8)
+    }
+
+    /// Plays a line whose event is the one that makes the shard's clock believe that time passed.
+    pub(crate) fn play_late(&mut self, line: &str, ms: i64) -> Vec<Update> {
+        self.time_ms += ms;
+        assert_eq!(self.tick(7), []);
+        self.play(line)
+    }
+
+    fn tick(&mut self, times: u32) -> Vec<Update> {
         let mut updates = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..times {
             self.ticks += 1;
             updates.extend(self.apply(0, self.ticks, Action::Tick));
         }

@@ -35,11 +35,7 @@ impl Shard {
         for effect in Effect::ALL {
             let until_ms = &mut pack.effects_until_ms[*effect as usize];
             if *until_ms != 0 && *until_ms <= now_ms {
-                if *effect == Effect::Haste {
-                    self.grow_allowance(&mut body, *until_ms);
-                }
-                *until_ms = 0;
-                body.end(*effect);
+                self.end_effect(&mut body, *effect, std::mem::take(until_ms));
                 tell.push(body.player_id, Change::EffectEnded { effect: *effect });
             }
         }

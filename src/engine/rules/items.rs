@@ -69,13 +69,25 @@ impl Shard {
         let Some(until_ms) = self.effect_until(pack, effect, lasts_ms) else {
             return;
         };
-        pack.effects_until_ms[effect as usize] = until_ms;
+        let before_ms = std::mem::replace(&mut pack.effects_until_ms[effect as usize], until_ms);
+        // One that is over and was not settled yet is over all the same.
+        if body.has(effect) && before_ms <= self.clock.now_ms() {
+            self.end_effect(body, effect, before_ms);
+        }
         if effect == Effect::Haste {
             self.grow_allowance(body, self.clock.now_ms());
         }
         body.start(effect);
         let lasts_ms = (until_ms - self.clock.now_ms()) as u32;
         tell.push(body.player_id, Change::EffectStarted { effect, lasts_ms });
+    }
+
+    /// Ends an effect that was over at this time. The caller writes the row.
+    pub(crate) fn end_effect(&self, body: &mut Body, effect: Effect, at_ms: u64) {
+        if effect == Effect::Haste {
+            self.grow_allowance(body, at_ms);
+        }
+        body.end(effect);
     }
 
     /// The strength of an effect that an actor has now; `None`: it has not, or not any more.
