@@ -259,6 +259,7 @@ fn plot_file(name: &str) -> PathBuf {
     let folder = target.join("bench");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
     let file = folder.join(format!("{name}.svg"));
-    say(&format!("plot: {}", file.display()));
+    let shown = file.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(&file);
+    say(&format!("plot: {}", shown.display()));
     file
 }

@@ -153,11 +153,10 @@ fn run_on(
         let mut late = generator.send_ticks(start_us, 0..plan.ticks_warm);
         let look = || metrics.as_ref().map(|address| Inside::of(&Page::of(address), pid));
         let told = || covered.load(Ordering::Relaxed);
-        let (from, told_before, before) = (Usage::of(pid, cluster), told(), look());
+        let (from, before) = (Usage::of(pid, cluster, told()), look());
         late = late.max(generator.send_ticks(start_us, plan.ticks_warm..plan.ticks));
         let behind = plan.events - told();
-        let (usage, after) = (Usage::of(pid, cluster).since(&from), look());
-        let done = told() - told_before;
+        let (usage, after) = (Usage::of(pid, cluster, told()).since(&from), look());
         generator.finish();
         // A peer that is far behind will not come to the end in any useful time.
         let is_worth_waiting = behind < shape.rate || program.is_huntd();
@@ -169,9 +168,9 @@ fn run_on(
         is_over.store(true, Ordering::Relaxed);
         let reader = following.join().expect("the output can be read");
         let inside = after.zip(before).map(|(after, before)| after.since(&before));
-        (reader, (late, behind, usage, done, inside))
+        (reader, (late, behind, usage, inside))
     });
-    let (late, behind, usage, done, inside) = measured;
+    let (late, behind, usage, inside) = measured;
     let missing = plan.events - reader.output.covered();
     assert!(missing == 0 || !program.is_huntd(), "{missing} events were lost");
     reader.count_missing((plan.events / shape.partitions as u64) as i64);
@@ -183,7 +182,7 @@ fn run_on(
         latency: reader.latency,
         behind,
         missing,
-        cpu_s_per_million: usage.program_s / (done.max(1) as f64 / 1e6),
+        cpu_s_per_million: usage.program_s / (usage.events.max(1) as f64 / 1e6),
         cores: usage.cores(),
         resident_kib,
         late,
@@ -192,9 +191,11 @@ fn run_on(
     }
 }
 
-/// CPU seconds so far, or of a time.
+/// CPU seconds so far, or of a time, and what was done by then or in it.
 struct Usage {
     at: Instant,
+    /// Events whose updates had come.
+    events: u64,
     seconds: f64,
     program_s: f64,
     broker_s: f64,
@@ -202,10 +203,11 @@ struct Usage {
 }
 
 impl Usage {
-    fn of(pid: u32, cluster: &Cluster) -> Usage {
+    fn of(pid: u32, cluster: &Cluster, events: u64) -> Usage {
         let cpu_s = |pid| cpu_ns(pid) as f64 / 1e9;
         Usage {
             at: Instant::now(),
+            events,
             seconds: 0.0,
             program_s: cpu_s(pid),
             broker_s: cpu_s(cluster[0].pid().expect("the broker runs")),
@@ -216,6 +218,7 @@ impl Usage {
     fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             at: self.at,
+            events: self.events - earlier.events,
             seconds: (self.at - earlier.at).as_secs_f64(),
             program_s: self.program_s - earlier.program_s,
             broker_s: self.broker_s - earlier.broker_s,

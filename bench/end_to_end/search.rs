@@ -25,7 +25,7 @@ const BUSY: f64 = 0.9;
 /// A rate that breaks is tried so often: the machine's bad moment is not the rate's.
 const TRIES: usize = 2;
 
-/// Raises the rate in large steps, at most to `rate_max`, then halves the interval above the highest
+/// Raises the rate in large steps, at most to `rate_max`, then halves the interval above the last
 /// one that holds; with JSON frames, then with binary ones.
 pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64, span: Span) {
     let try_rate = |program: Program, rate: u64| {

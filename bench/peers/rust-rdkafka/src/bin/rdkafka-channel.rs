@@ -19,8 +19,8 @@ const EVENTS_MAX: usize = 16_384;
 /// Events that are taken from the channel at once.
 const EVENTS_AT_ONCE: usize = 1_024;
 
-/// How long a frame waits for more events: the channel is often empty for a moment. As in huntd, but
-/// that tokio's timer counts whole milliseconds.
+/// How long a frame waits for more events: the channel is often empty for a moment. As in huntd,
+/// but that tokio's timer counts whole milliseconds.
 const LINGER: Duration = Duration::from_micros(500);
 
 /// What a record became: `None` if it is no event.
