@@ -24,12 +24,9 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// An empty list that can hold a frame's updates without growing. All its memory is touched
-    /// here: whoever fills it waits for no page.
+    /// An empty list that can hold a frame's updates without growing.
     pub fn new() -> Updates {
-        let mut updates = Updates { list: vec![Update([u64::MAX; 4]); FRAME_UPDATES_MAX] };
-        updates.clear();
-        updates
+        Updates { list: Vec::with_capacity(FRAME_UPDATES_MAX) }
     }
 
     /// Whether one more event's updates fit, whatever the event.
