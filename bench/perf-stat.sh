@@ -25,7 +25,8 @@ events() {
 by_valgrind() {
     echo "$1; by valgrind instead:"
     cd "$(dirname "$0")/.."
-    exec cargo bench --quiet --bench stages -- --counts
+    cargo bench --quiet --bench stages -- --counts
+    exit
 }
 
 command -v perf > /dev/null || by_valgrind "perf is not installed (linux-perf)"

@@ -78,8 +78,7 @@ impl States {
         let found = self.found.entry(partition).or_default();
         found.extend(copy.map(Place::Copied));
         let newest_first = |place: &Place| {
-            let header = place.header();
-            let Header { origin, mark, next_offset, .. } = header;
+            let Header { origin, mark, next_offset, .. } = place.header();
             (!origin.agrees(&self.origin), Reverse(mark.epoch), Reverse(*next_offset))
         };
         found.sort_by_key(newest_first);

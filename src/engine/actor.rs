@@ -9,6 +9,10 @@ use crate::limits::HUNTS_MAX;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
 
+/// Words of the two rows.
+pub const BODY_WORDS: usize = 7;
+pub const PACK_WORDS: usize = 17;
+
 /// The part that moves.
 ///
 /// It is kept as the words of its row: the common actions change two or three of them, and the
@@ -144,16 +148,16 @@ impl Body {
     }
 }
 
-impl Row<7> for Body {
+impl Row<BODY_WORDS> for Body {
     const IDENTITY: Identity = Identity::Own;
 
     #[inline]
-    fn to_words(&self) -> [u64; 7] {
+    fn to_words(&self) -> [u64; BODY_WORDS] {
         let Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks } = *self;
         [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks]
     }
 
-    fn from_words(words: [u64; 7]) -> Option<Body> {
+    fn from_words(words: [u64; BODY_WORDS]) -> Option<Body> {
         let [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks] = words;
         let body = Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks };
         let valid = body.heading() < 36_000
@@ -214,10 +218,10 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
     [word(&items[..4]), word(&items[4..])]
 }
 
-impl Row<17> for Pack {
+impl Row<PACK_WORDS> for Pack {
     const IDENTITY: Identity = Identity::Own;
 
-    fn to_words(&self) -> [u64; 17] {
+    fn to_words(&self) -> [u64; PACK_WORDS] {
         let [items_low, items_high] = item_words(&self.items);
         let [a, b, c, d] = self.effects_until_ms;
         let found = |at: usize| {
@@ -244,7 +248,7 @@ impl Row<17> for Pack {
         ]
     }
 
-    fn from_words(words: [u64; 17]) -> Option<Pack> {
+    fn from_words(words: [u64; PACK_WORDS]) -> Option<Pack> {
         let items = std::array::from_fn(|slot| {
             let bits = words[1 + slot / 4] >> (slot % 4 * 16);
             ItemStack { item: bits as u8, count: (bits >> 8) as u8 }

@@ -1,6 +1,6 @@
 //! The actors of a shard, and what follows from them: the index, the board, what is due.
 
-use crate::engine::actor::{Body, Pack};
+use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::engine::index::{Glance, Index};
 use crate::engine::order::{Key, Order};
 use crate::engine::table::Table;
@@ -8,8 +8,8 @@ use crate::engine::table::Table;
 /// All actors, by row.
 #[derive(Clone, Debug)]
 pub struct Actors {
-    pub(crate) bodies: Table<Body, 7>,
-    pub(crate) packs: Table<Pack, 17>,
+    pub(crate) bodies: Table<Body, BODY_WORDS>,
+    pub(crate) packs: Table<Pack, PACK_WORDS>,
     index: Index,
     /// Rows below `used` that are free again.
     free: Vec<u32>,

@@ -6,7 +6,7 @@
 //! came since.
 
 use crate::engine::Shard;
-use crate::engine::state::FORMAT;
+use crate::engine::state::{ACTOR_WORDS, FORMAT};
 use crate::engine::table::Row;
 use crate::limits::{CAPTURE_ROWS_PER_PIECE, HUNTS_MAX, TREASURES_MAX};
 
@@ -19,9 +19,6 @@ pub enum Captured {
     Whole,
 }
 
-/// Words of the longest row: an actor's two rows.
-const ROW_WORDS: usize = 24;
-
 /// Words that are noted at most: the searches for paths have most of them.
 const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
 
@@ -33,7 +30,7 @@ pub(crate) struct Capture {
     steps: Vec<Step>,
     step: usize,
     /// Words of the last row that have not found room.
-    waiting: [u64; ROW_WORDS],
+    waiting: [u64; ACTOR_WORDS],
     waiting_count: usize,
 }
 
@@ -229,7 +226,7 @@ impl Shard {
                 Part::Words | Part::Treasures(_) => rows,
                 Part::Finishers(_) => 2 * rows,
                 // Empty rows are left out.
-                Part::Actors => ROW_WORDS as u64 * u64::from(self.actors.count()),
+                Part::Actors => ACTOR_WORDS as u64 * u64::from(self.actors.count()),
                 Part::Tombstones => 5 * u64::from(self.tombstones.noted()[1]),
             }
         });

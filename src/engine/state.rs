@@ -5,7 +5,7 @@
 //! was told, or an error.
 
 use crate::engine::Shard;
-use crate::engine::actor::{Body, Pack};
+use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::engine::clock::Clock;
 use crate::engine::crossing::Tombstones;
 use crate::engine::hunt::Hunts;
@@ -18,7 +18,7 @@ use crate::limits::HEALTH_MAX;
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x04");
 
 /// Words of an actor: those of its two rows.
-const ACTOR_WORDS: usize = 7 + 17;
+pub(crate) const ACTOR_WORDS: usize = BODY_WORDS + PACK_WORDS;
 
 /// Actors for whose places a restoring shard asks before it comes to them.
 const ACTORS_AHEAD: usize = 8;

@@ -83,8 +83,7 @@ impl Play<'_> {
             Err(other) => return Err(other.into()),
         };
         while let Some(record) = source.next_record()? {
-            self.apply(&record)?;
-            self.carry(record.time_ms)?;
+            self.play(&record)?;
         }
         Ok(())
     }
@@ -114,9 +113,7 @@ impl Play<'_> {
                     let end = &mut ends[usize::from(partition)];
                     // What was appended since the start is for the next replay.
                     if message.offset() < *end {
-                        let record = record_of(partition, &message);
-                        self.apply(&record)?;
-                        self.carry(record.time_ms)?;
+                        self.play(&record_of(partition, &message))?;
                     }
                     if message.offset() + 1 >= *end && *end > 0 {
                         *end = 0;
@@ -135,6 +132,12 @@ impl Play<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Applies a record, and lets those come to other zones whom it made leave.
+    fn play(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+        self.apply(record)?;
+        self.carry(record.time_ms)
     }
 
     fn apply(&mut self, record: &Record<'_>) -> Result<(), ToolError> {

@@ -98,16 +98,19 @@ async fn play(
             }
         }
         if begun.is_some_and(|begun| begun.elapsed() >= LINGER) {
-            for (partition, of) in (0..).zip(&mut all).filter(|(_, of)| !of.frame.is_empty()) {
-                publisher.send(partition, &of.frame.seal(of.next_offset));
-            }
+            send_begun(&mut all, &publisher);
             begun = None;
         } else if begun.is_none() && all.iter().any(|of| !of.frame.is_empty()) {
             begun = Some(Instant::now());
         }
     }
-    for (partition, of) in (0..).zip(&mut all).filter(|(_, of)| !of.frame.is_empty()) {
+    send_begun(&mut all, &publisher);
+    (all.into_iter().map(|of| of.zone).collect(), publisher)
+}
+
+/// Sends every frame that was begun.
+fn send_begun(all: &mut [Partition], publisher: &Publisher) {
+    for (partition, of) in (0..).zip(all).filter(|(_, of)| !of.frame.is_empty()) {
         publisher.send(partition, &of.frame.seal(of.next_offset));
     }
-    (all.into_iter().map(|of| of.zone).collect(), publisher)
 }
