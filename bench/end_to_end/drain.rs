@@ -2,7 +2,7 @@
 
 use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
-use crate::inside::Inside;
+use crate::inside::{Inside, Watch};
 use crate::kafka::{Cluster, unique_name};
 use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
@@ -135,6 +135,7 @@ fn watch(
     let mut output = output.reading_updates();
     let (mut samples, mut steps) = (Vec::new(), Vec::new());
     let (pid, metrics) = (running.pid(), running.metrics());
+    let watch = metrics.as_deref().map(Watch::start);
     let deadline = Instant::now() + patience;
     let (mut ends, mut grown) = (Vec::new(), Instant::now());
     let is_partial = loop {
@@ -156,27 +157,22 @@ fn watch(
         thread::sleep(LOOK);
     };
     let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
-    let inside = metrics.map(|address| Inside::of(&Page::of(&address), pid));
+    let inside = metrics.zip(watch).map(|(address, watch)| {
+        let peaks = watch.stop();
+        Inside::of(&Page::of(&address), pid).with(peaks)
+    });
     let digest = running.stop(partitions);
     steps.sort_by_key(|step| step.time_ms);
-    let covered = |step: &Covered| (step.offsets.end - step.offsets.start) as u64;
-    let total: u64 = steps.iter().map(covered).sum();
+    let total: u64 = steps.iter().map(Covered::events).sum();
     assert!(total > 0, "{} has not written anything", program.name());
-    let (mut sum, mut warm) = (0, None);
-    for step in &steps {
-        sum += covered(step);
-        if warm.is_none() && sum as f64 >= total as f64 * WARM_UP {
-            warm = Some((step.time_ms, sum));
-        }
-    }
-    let (warm_ms, warm_sum) = warm.expect("the sum reaches the total");
+    let (warm_ms, warm_sum) = warm(&steps, total);
     let (first, last_ms) = (&steps[0], steps[steps.len() - 1].time_ms);
     let rate = |events: u64, from_ms: u64| events as f64 * 1e3 / (last_ms - from_ms).max(1) as f64;
     let cpu_ns = cpu_at(&samples, last_ms) - cpu_at(&samples, warm_ms);
     Drained {
         program,
         rate: rate(total - warm_sum, warm_ms),
-        rate_cold: rate(total - covered(first), first.time_ms),
+        rate_cold: rate(total - first.events(), first.time_ms),
         cpu_s_per_million: cpu_ns / 1e9 / ((total - warm_sum) as f64 / 1e6),
         resident_kib: memory.0,
         resident_kib_max: memory.1,
@@ -189,6 +185,16 @@ fn watch(
         digest,
         inside,
     }
+}
+
+/// When the warm-up was over, and the events up to there.
+fn warm(steps: &[Covered], total: u64) -> (u64, u64) {
+    let mut sum = 0;
+    let warm = steps.iter().find(|step| {
+        sum += step.events();
+        sum as f64 >= total as f64 * WARM_UP
+    });
+    (warm.expect("the sum reaches the total").time_ms, sum)
 }
 
 /// CPU nanoseconds at a time, between the two samples around it.

@@ -2,6 +2,13 @@
 
 use crate::scrape::{self, Page, Task};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Between two looks at the queues: each costs the daemon a fraction of a millisecond.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Counters of a daemon, since its start or of a time.
 pub struct Inside {
@@ -13,8 +20,52 @@ pub struct Inside {
     hot: Task,
     /// Upper bounds in seconds and frames up to there, of the latency inside.
     frames: Vec<(f64, u64)>,
+    peaks: Peaks,
+}
+
+/// The most that waited in the daemon's queues at any look.
+#[derive(Clone, Copy, Default)]
+pub struct Peaks {
+    looks: u64,
+    /// Blocks between decoder and engine.
     queue_blocks: u64,
+    /// Bytes of frames between the publisher and the broker's acknowledgement.
     in_flight_bytes: u64,
+}
+
+/// Looks at the daemon's queues until it is told to stop.
+pub struct Watch {
+    is_over: Arc<AtomicBool>,
+    watching: JoinHandle<Peaks>,
+}
+
+impl Watch {
+    pub fn start(address: &str) -> Watch {
+        let (address, is_over) = (address.to_owned(), Arc::new(AtomicBool::new(false)));
+        let ended = is_over.clone();
+        let watching = thread::spawn(move || {
+            let mut peaks = Peaks::default();
+            while !ended.load(Ordering::Relaxed) {
+                peaks.look(&Page::of(&address));
+                thread::sleep(LOOK);
+            }
+            peaks
+        });
+        Watch { is_over, watching }
+    }
+
+    pub fn stop(self) -> Peaks {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.watching.join().expect("the daemon answers")
+    }
+}
+
+impl Peaks {
+    fn look(&mut self, page: &Page) {
+        self.looks += 1;
+        self.queue_blocks = self.queue_blocks.max(page.value("huntd_queue_blocks"));
+        self.in_flight_bytes = self.in_flight_bytes.max(page.value("huntd_in_flight_bytes"));
+    }
 }
 
 impl Inside {
@@ -30,9 +81,13 @@ impl Inside {
             allocations: value("hot_allocations"),
             hot: scrape::hot_task(pid),
             frames: page.buckets("huntd_inside_seconds"),
-            queue_blocks: page.value("huntd_queue_blocks"),
-            in_flight_bytes: page.value("huntd_in_flight_bytes"),
+            peaks: Peaks::default(),
         }
+    }
+
+    /// With what a watch has seen meanwhile.
+    pub fn with(self, peaks: Peaks) -> Inside {
+        Inside { peaks, ..self }
     }
 
     /// What happened since an earlier look.
@@ -84,8 +139,8 @@ impl Inside {
         format!(
             "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
              per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
-             turns {:.2} per 1,000 events; {} allocations; {} blocks queued and {} KiB in flight \
-             at the end; {:.1} % of the events refused by the rules",
+             turns {:.2} per 1,000 events; {} allocations; at most {} blocks queued and {} KiB \
+             in flight in {} looks; {:.1} % of the events refused by the rules",
             self.inside_ms(50.0),
             self.inside_ms(99.0),
             self.inside_ms(99.9),
@@ -94,8 +149,9 @@ impl Inside {
             self.per_1000(self.enters),
             self.per_1000(self.turns),
             self.allocations,
-            self.queue_blocks,
-            self.in_flight_bytes / 1024,
+            self.peaks.queue_blocks,
+            self.peaks.in_flight_bytes / 1024,
+            self.peaks.looks,
             self.per_1000(self.refused) / 10.0,
         )
     }
@@ -110,8 +166,8 @@ impl Inside {
             "ring_enters_per_1000": self.per_1000(self.enters),
             "turns_per_1000": self.per_1000(self.turns),
             "hot_allocations": self.allocations,
-            "queue_blocks": self.queue_blocks,
-            "in_flight_bytes": self.in_flight_bytes,
+            "queue_blocks_max": self.peaks.queue_blocks,
+            "in_flight_bytes_max": self.peaks.in_flight_bytes,
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
-use crate::inside::Inside;
+use crate::inside::{Inside, Peaks, Watch};
 use crate::kafka::Cluster;
 use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
@@ -154,20 +154,19 @@ fn run_on(
         let look = || metrics.as_ref().map(|address| Inside::of(&Page::of(address), pid));
         let told = || covered.load(Ordering::Relaxed);
         let (from, before) = (Usage::of(pid, cluster, told()), look());
+        let watch = metrics.as_deref().map(Watch::start);
         late = late.max(generator.send_ticks(start_us, plan.ticks_warm..plan.ticks));
         let behind = plan.events - told();
         let (usage, after) = (Usage::of(pid, cluster, told()).since(&from), look());
+        let peaks = watch.map_or_else(Peaks::default, Watch::stop);
         generator.finish();
-        // A peer that is far behind will not come to the end in any useful time.
-        let is_worth_waiting = behind < shape.rate || program.is_huntd();
-        let patience = if is_worth_waiting { PATIENCE } else { Duration::ZERO };
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + patience(program, behind, shape.rate);
         while told() < plan.events && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));
         }
         is_over.store(true, Ordering::Relaxed);
         let reader = following.join().expect("the output can be read");
-        let inside = after.zip(before).map(|(after, before)| after.since(&before));
+        let inside = after.zip(before).map(|(after, before)| after.since(&before).with(peaks));
         (reader, (late, behind, usage, inside))
     });
     let (late, behind, usage, inside) = measured;
@@ -189,6 +188,13 @@ fn run_on(
         digest,
         inside,
     }
+}
+
+/// How long to wait for what is behind: a peer that is far behind will not come to the end in any
+/// useful time.
+fn patience(program: Program, behind: u64, rate: u64) -> Duration {
+    let is_worth_waiting = behind < rate || program.is_huntd();
+    if is_worth_waiting { PATIENCE } else { Duration::ZERO }
 }
 
 /// CPU seconds so far, or of a time, and what was done by then or in it.

@@ -53,6 +53,12 @@ pub struct Covered {
     pub time_ms: u64,
 }
 
+impl Covered {
+    pub fn events(&self) -> u64 {
+        (self.offsets.end - self.offsets.start) as u64
+    }
+}
+
 impl Output {
     pub fn new(address: &str, topic: &str, partitions: usize, kind: Kind) -> Output {
         Output {
