@@ -259,8 +259,30 @@ struct World {
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
-    /// Items that are in the world, by what was told of them: see [`items`].
+    /// What players have in the world, by what was told of it.
+    there: Luggage,
+}
+
+/// What players carry: items, see [`items`], and points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Luggage {
     items: i64,
+    points: u64,
+}
+
+impl Luggage {
+    fn of(handoff: &Handoff) -> Luggage {
+        let items = handoff.items.iter().map(items_of).sum();
+        Luggage { items, points: handoff.score }
+    }
+
+    fn and(self, more: Luggage) -> Luggage {
+        Luggage { items: self.items + more.items, points: self.points + more.points }
+    }
+
+    fn without(self, less: Luggage) -> Luggage {
+        Luggage { items: self.items - less.items, points: self.points - less.points }
+    }
 }
 
 const PLAYERS: std::ops::Range<u64> = 1..5;
@@ -285,7 +307,7 @@ impl World {
             arrived: BTreeMap::new(),
             seqs: BTreeMap::new(),
             time_ms: 0,
-            items: 0,
+            there: Luggage::default(),
         }
     }
 
@@ -299,10 +321,10 @@ impl World {
         let (_, updates) = apply(&mut self.zones[zone], &event);
         for (at, update) in updates.iter().enumerate() {
             match update.change() {
-                Change::ItemUsed { item, .. } => self.items -= items(item, 1),
-                Change::ItemLost { item, lost } => self.items -= items(item, lost),
+                Change::ItemUsed { item, .. } => self.there.items -= items(item, 1),
+                Change::ItemLost { item, lost } => self.there.items -= items(item, lost),
                 // Who leaves for good leaves its things to nobody.
-                Change::Left { to_zone: None, .. } => self.items -= held,
+                Change::Left { to_zone: None, .. } => self.there = self.there.without(held),
                 Change::Handoff { .. } => {
                     let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
                     self.crossings.extend(Crossing::from_updates(zone as u16, parts));
@@ -325,27 +347,31 @@ impl World {
         self.act(to_zone.into(), player_id, Action::Arrive { x, y, handoff });
     }
 
-    fn held_by(&self, zone: usize, player_id: u64) -> i64 {
-        let stacks = self.zones[zone].inventory(player_id);
-        stacks.map_or(0, |stacks| stacks.iter().map(items_of).sum())
+    fn held_by(&self, zone: usize, player_id: u64) -> Luggage {
+        let zone = &self.zones[zone];
+        let stacks = zone.inventory(player_id);
+        let items = stacks.map_or(0, |stacks| stacks.iter().map(items_of).sum());
+        let points = zone.standing(player_id).map_or(0, |standing| standing.score);
+        Luggage { items, points }
     }
 
-    fn items_there(&self) -> i64 {
+    fn luggage(&self) -> Luggage {
         let held = PLAYERS.flat_map(|player| [self.held_by(0, player), self.held_by(1, player)]);
         let on_the_way = PLAYERS.flat_map(|player| {
             let mine = self.crossings.iter().filter(move |(of, _)| *of == player);
             mine.skip(self.arrived.get(&player).copied().unwrap_or(0))
         });
-        let carried = on_the_way.flat_map(|(_, crossing)| crossing.handoff.items);
-        held.sum::<i64>() + carried.map(|stack| items_of(&stack)).sum::<i64>()
+        let carried = on_the_way.map(|(_, crossing)| Luggage::of(&crossing.handoff));
+        held.chain(carried).fold(Luggage::default(), Luggage::and)
     }
 
-    /// A player comes from far away with five things.
+    /// A player comes from far away with five things and some points.
     fn come(&mut self, player_id: u64, to_zone: u16) {
-        let mut handoff = Handoff { from_zone: 1 - to_zone, crossing: 1, ..Handoff::default() };
+        let (from_zone, score) = (1 - to_zone, 7 << (8 * player_id));
+        let mut handoff = Handoff { from_zone, crossing: 1, score, ..Handoff::default() };
         handoff.items[0] = ItemStack { item: 1, count: 3 };
         handoff.items[5] = ItemStack { item: 4, count: 2 };
-        self.items += handoff.items.iter().map(items_of).sum::<i64>();
+        self.there = self.there.and(Luggage::of(&handoff));
         self.crossings.push((player_id, Crossing { to_zone, x: 70, y: 900, handoff }));
     }
 }
@@ -354,7 +380,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn items_are_conserved_over_two_zones_whatever_comes_late_or_twice(
+    fn items_and_points_are_conserved_over_two_zones_whatever_comes_late_or_twice(
         steps in prop::collection::vec((0u8..12, PLAYERS, 0usize..2, 0usize..9), 1..150),
     ) {
         let mut world = World::new();
@@ -370,7 +396,7 @@ proptest! {
                 10 => world.act(zone, player, Action::Use { item: 1 + 3 * (again % 2) as u8 }),
                 _ => world.act(zone, player, Action::Leave { to_zone: None }),
             }
-            prop_assert_eq!(world.items_there(), world.items);
+            prop_assert_eq!(world.luggage(), world.there);
         }
     }
 }

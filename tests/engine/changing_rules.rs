@@ -1,6 +1,6 @@
 //! Other rules for a game that is under way.
 
-use crate::script::{Game, rules};
+use crate::script::{Game, plain, rules};
 use huntd::engine::event::Action;
 use huntd::engine::rules::rulebook::Rulebook;
 
@@ -56,6 +56,40 @@ fn who_has_more_health_than_the_new_rules_give_keeps_it_and_needs_no_medkit() {
          > 0 rules_changed ruleset={second}
          1 use item=5 seq=6
          > 1 refused reason=item_useless action=use seq=6"
+    ));
+}
+
+/// What was found before the change counts as it did then.
+#[test]
+fn a_hunt_under_way_goes_on_by_the_new_rules() {
+    let before = plain();
+    let mut after = plain();
+    after.points[0].points = 500;
+    after.hunts.finish_treasures = 1;
+    after.hunts.prizes = [300, 0, 0];
+    let ruleset = after.hash();
+    let mut rulebook = Rulebook::of(before);
+    rulebook.add(after).expect("the map is the same");
+    Game::by(0, &rulebook).check(&format!(
+        "1 join x=7000 y=3584
+         > 1 joined health=100 x=7000 y=3584
+         2 join x=13824 y=9728
+         > 2 joined health=100 x=13824 y=9728
+         0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=60000
+         > 0 hunt_started treasures=2 hunt=3 duration_ms=60000
+         > 0 treasure_laid treasure=0 hunt=3 x=7680 y=3584
+         > 0 treasure_laid treasure=1 hunt=3 x=13824 y=9728
+         1 loot
+         > 1 looted doubled=false treasure=0 hunt=3 points=100 elapsed_ms=0
+         > 1 scored cause=loot points=100 score=100
+         0 rules_change ruleset={ruleset}
+         > 0 rules_changed ruleset={ruleset}
+         2 loot
+         > 2 looted doubled=false treasure=1 hunt=3 points=500 elapsed_ms=0
+         > 2 scored cause=loot points=500 score=500
+         > 0 hunt_ended cause=all_found opened=2 hunt=3 finishers=1 elapsed_ms=0
+         > 2 finished found=1 hunt=3 rank=1 elapsed_ms=0
+         > 2 scored cause=prize points=300 score=800"
     ));
 }
 

@@ -1,16 +1,7 @@
 //! Hunts: their start, treasures, finishers and end.
 
-use crate::script::{Game, check, rules, sentence};
+use crate::script::{Game, check, plain, sentence};
 use huntd::engine::change::Change;
-
-/// Rules by which every treasure is worth 100 points and holds nothing else, within arm's reach.
-fn plain() -> huntd::engine::rules::Rules {
-    let mut rules = rules();
-    rules.points.truncate(1);
-    rules.finds.truncate(1);
-    rules.hunts.finish_treasures = 2;
-    rules
-}
 
 #[test]
 fn a_hunt_needs_treasures_a_duration_and_a_number_above_the_last() {

@@ -1,5 +1,6 @@
 //! The game's rules as scripts: events in, updates out, one file a rule.
 
+mod boards;
 mod changing_rules;
 mod crossing;
 mod documents;

@@ -1,6 +1,6 @@
 //! Moving and looking.
 
-use crate::script::{Game, check, rules};
+use crate::script::{Game, check, sentence};
 
 #[test]
 fn a_move_tells_the_new_place_and_its_tile() {
@@ -46,10 +46,8 @@ fn a_burst_is_allowed_once_and_comes_back_with_time() {
 
 #[test]
 fn nobody_walks_through_a_wall_or_around_a_corner_in_one_step() {
-    let mut rules = rules();
     // Row 0: ..#.   Row 1: ....
-    rules.world.walls = vec![0b100, 0, 0, 0];
-    Game::new(rules).check(
+    Game::walled([0b100, 0, 0, 0]).check(
         "7 join x=1500 y=500
          > 7 joined health=100 x=1500 y=500
          7 move x=2100 y=500
@@ -65,6 +63,18 @@ fn nobody_walks_through_a_wall_or_around_a_corner_in_one_step() {
          7 move x=3100 y=500
          > 7 moved tile=3 x=3100 y=500",
     );
+}
+
+/// A step from tile to tile through the corner where four meet goes along x first.
+#[test]
+fn a_step_through_a_corner_needs_the_tile_along_x_free_and_not_the_one_along_y() {
+    let step = |walls: [u64; 4]| {
+        let mut game = Game::walled(walls);
+        game.play("7 join x=512 y=512");
+        sentence(&game.play("7 move x=1536 y=1536")[0])
+    };
+    assert_eq!(step([0b10, 0, 0, 0]), "7 refused reason=wall action=move seq=2");
+    assert_eq!(step([1 << 16, 0, 0, 0]), "7 moved tile=17 x=1536 y=1536");
 }
 
 #[test]

@@ -84,9 +84,7 @@ fn a_zone_and_a_tile_have_room_for_so_many() {
 
 #[test]
 fn nobody_joins_off_the_map_or_in_a_wall_and_player_0_is_nobody() {
-    let mut rules = rules();
-    rules.world.walls = vec![0b10, 0, 0, 0];
-    Game::new(rules).check(
+    Game::walled([0b10, 0, 0, 0]).check(
         "1 join x=0 y=-1
          > 1 refused reason=off_map action=join seq=1
          1 join x=16384 y=0

@@ -31,6 +31,15 @@ pub(crate) fn rules() -> Rules {
     rules
 }
 
+/// Those, but every treasure is worth 100 points and holds nothing else, and two make a finisher.
+pub(crate) fn plain() -> Rules {
+    let mut rules = rules();
+    rules.points.truncate(1);
+    rules.finds.truncate(1);
+    rules.hunts.finish_treasures = 2;
+    rules
+}
+
 /// Plays a script by the usual rules.
 pub(crate) fn check(script: &str) {
     Game::new(rules()).check(script);
@@ -39,6 +48,13 @@ pub(crate) fn check(script: &str) {
 impl Game {
     pub(crate) fn new(rules: Rules) -> Game {
         Game::of_zone(0, rules)
+    }
+
+    /// By the usual rules on a map with walls: a bit a tile, row by row.
+    pub(crate) fn walled(walls: [u64; 4]) -> Game {
+        let mut rules = rules();
+        rules.world.walls = walls.to_vec();
+        Game::new(rules)
     }
 
     pub(crate) fn of_zone(partition: u16, rules: Rules) -> Game {

@@ -1,6 +1,6 @@
 //! Shooting, being downed, standing up again.
 
-use crate::script::{Game, check, rules};
+use crate::script::{Game, check, rules, sentence};
 
 #[test]
 fn a_shot_hits_the_first_actor_along_its_heading() {
@@ -56,9 +56,7 @@ fn of_two_at_the_same_distance_the_lowest_player_id_is_hit() {
 
 #[test]
 fn a_wall_stops_a_shot() {
-    let mut rules = rules();
-    rules.world.walls = vec![0b10, 0, 0, 0];
-    Game::new(rules).check(
+    Game::walled([0b10, 0, 0, 0]).check(
         "1 join x=500 y=512
          > 1 joined health=100 x=500 y=512
          2 join x=2500 y=512
@@ -66,6 +64,35 @@ fn a_wall_stops_a_shot() {
          1 shoot weapon=0 heading=0
          > 1 shot weapon=0 heading=0 distance_cm=1036",
     );
+}
+
+/// Along x first: by the tile to the east, not by the one to the north.
+#[test]
+fn a_shot_through_the_corner_of_four_tiles_meets_the_one_along_x() {
+    let shot = |walls: [u64; 4]| {
+        let mut game = Game::walled(walls);
+        game.play("1 join x=512 y=512");
+        sentence(&game.play("1 shoot weapon=0 heading=4500")[0])
+    };
+    let east = shot([0b10, 0, 0, 0]);
+    assert_eq!(east, "1 shot weapon=0 heading=4500 distance_cm=1024");
+    let north = shot([1 << 16, 0, 0, 0]);
+    assert_eq!(north, "1 shot weapon=0 heading=4500 distance_cm=4000");
+}
+
+#[test]
+fn who_finds_no_free_tile_stands_up_where_it_lies() {
+    let mut rules = rules();
+    rules.weapons[0].damage = 100;
+    rules.actors.per_tile_max = 1;
+    // All but two tiles, on which the two stand.
+    rules.world.walls = vec![!0b11, !0, !0, !0];
+    let mut game = Game::new(rules);
+    game.play("1 join x=500 y=500");
+    game.play("2 join x=1500 y=500");
+    game.play("1 shoot weapon=0 heading=0");
+    let told: Vec<String> = game.wait(5000).iter().map(sentence).collect();
+    assert_eq!(told, ["2 respawned health=100 tile=1 x=1500 y=500"]);
 }
 
 #[test]
@@ -113,7 +140,7 @@ fn who_has_no_health_left_is_down_until_the_respawn() {
     );
     let updates = game.wait(1);
     let [respawned] = updates.as_slice() else { panic!("{updates:?}") };
-    let sentence = crate::script::sentence(respawned);
+    let sentence = sentence(respawned);
     assert!(sentence.starts_with("2 respawned health=100 tile="), "{sentence}");
     assert_ne!(sentence, "2 respawned health=100 tile=1 x=1500 y=500");
 }
