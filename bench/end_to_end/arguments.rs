@@ -9,6 +9,9 @@ const USAGE: &str = "cargo bench --bench end_to_end -- \
                      [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
                      rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
+/// Of each build tool that the tests have already, one peer.
+const PEERS_SMOKE: &str = "rdkafka-tokio,kafka-streams";
+
 /// How often each program drains and is measured at a rate, if the command line says nothing.
 const ROUNDS: usize = 3;
 
@@ -85,7 +88,7 @@ impl Arguments {
         if rounds == 0 {
             return Err("there is no figure of 0 rounds".to_owned());
         }
-        let peers = peers.unwrap_or(if smoke { "none" } else { "all" }.to_owned());
+        let peers = peers.unwrap_or(if smoke { PEERS_SMOKE } else { "all" }.to_owned());
         Ok(Arguments { modes, seconds, rounds, programs: programs(&peers)?, json, smoke })
     }
 }

@@ -212,6 +212,8 @@ fn drains(
         let drain = |program| drain::drain(cluster, &preloaded, program, patience);
         let us_per_event = |drained: &Drained| 1e6 / drained.rate;
         let drained = take_turns(&programs, arguments.rounds, drain, us_per_event);
+        let is_whole = drained.iter().all(|rounds| !rounds.median.is_partial);
+        assert!(is_whole || !arguments.smoke, "so few events need no minute");
         match layout {
             Layout::Mixed => {
                 drain::print("drain", &drained);
