@@ -130,11 +130,14 @@ impl Cursor {
         }
     }
 
-    /// The world can take more of this shard.
-    pub fn go_on(&self) {
-        if self.state.get() == CursorState::Stalled {
+    /// The world can take more of this shard. Whether it could not before: the fetch path needs a
+    /// turn then.
+    pub fn go_on(&self) -> bool {
+        let was_stalled = self.state.get() == CursorState::Stalled;
+        if was_stalled {
             self.state.set(CursorState::Live);
         }
+        was_stalled
     }
 
     /// Whether the shard may have another block.

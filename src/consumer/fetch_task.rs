@@ -107,6 +107,7 @@ impl FetchTask {
             }
             shared.report(Report::Trouble(error.to_string()));
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
+            shared.driver.turn_again();
             let pause = shared.driver.now() + Duration::from_millis(wait_ms);
             shared.driver.sleep_until(pause).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
@@ -165,6 +166,7 @@ impl FetchTask {
             let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
             if cursor.claimant.get() == Some(self.id) && !is_asked() {
                 cursor.claimant.set(None);
+                self.shared.driver.turn_again();
             }
         });
     }
@@ -344,6 +346,7 @@ impl FetchTask {
                     table.mark_stale(partition);
                     cursor.retry_at.set(Some(self.retry_at()));
                 }
+                self.shared.driver.turn_again();
             }
             Trouble::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \

@@ -68,6 +68,7 @@ impl Shared {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {
                 self.table.borrow_mut().mark_stale(cursor.partition);
+                self.driver.turn_again();
             }
         });
     }

@@ -3,7 +3,8 @@
 //! The root future joins all stages of the hot path in a fixed order. Each turn polls every stage
 //! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
 //! finished operation, a wake from another thread, a deadline that was registered with
-//! [`Driver::sleep_until`], or [`Driver::turn_again`]. `hot_loop.rs` turns with the clock and the
+//! [`Driver::sleep_until`], or [`Driver::turn_again`], which whoever changes what an earlier stage
+//! waits for has to ask for. `hot_loop.rs` turns with the clock and the
 //! kernel, the simulator with its own.
 
 use crate::runtime::operations::Operations;

@@ -157,13 +157,12 @@ impl World {
     ) -> Poll<()> {
         self.take_commands(context);
         self.tools.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
-        let ended = loop {
-            match blocks.poll_receive(context) {
-                Poll::Ready(Some(block)) => self.place(block),
-                Poll::Ready(None) => break true,
-                Poll::Pending => break false,
-            }
-        };
+        // Not polled: the fetch path has its turn before, so to be woken for a block would only
+        // cost one more turn, and keep this one from resting.
+        while let Some(block) = blocks.try_receive() {
+            self.place(block);
+        }
+        let ended = blocks.senders_gone();
         if self.stopping {
             for partition in 0..self.shards.len() {
                 self.discard(partition as i32);
@@ -188,6 +187,7 @@ impl World {
                 // The control thread is gone: no shard is left, and none will come.
                 self.stopping = true;
                 self.tools.cursors.end();
+                self.tools.driver.turn_again();
                 break;
             };
             match command {
@@ -221,6 +221,7 @@ impl World {
         progress.ruleset.set(engine.ruleset().into());
         progress.digest.set(engine.digest());
         self.tools.cursors.open(cursor.clone());
+        self.tools.driver.turn_again();
         self.captures.look();
         let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
         let schedule = Schedule::new(ownership.partition, start, every, self.tools.driver.now());

@@ -313,8 +313,8 @@ impl Owned {
         if !self.pending.is_empty() || !self.departures.is_empty() {
             self.cursor.stall();
             driver.turn_at(driver.now() + Duration::from_millis(STALL_LOOK_MS));
-        } else {
-            self.cursor.go_on();
+        } else if self.cursor.go_on() {
+            driver.turn_again();
         }
         if let Some(since) = self.dirty_since {
             driver.turn_at(since + tools.linger);
