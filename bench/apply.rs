@@ -187,6 +187,8 @@ fn main() {
     let smoke = given("--smoke") || !given("--bench");
     let (block_count, count) = if smoke { (3, 10_000) } else { (15_000, 1_000_000) };
     allocator::count_this_thread();
+    // As the daemon does.
+    allocator::refuse_huge_pages();
     let rules = built_in();
     let side_cm = rules.world.side_cm() as i32;
     let rulebook = Rulebook::of(rules);

@@ -116,6 +116,8 @@ fn main() {
     let smoke = given("--smoke") || !given("--bench");
     let players = if smoke { 1_000 } else { 100_000 };
     allocator::count_this_thread();
+    // As the daemon does.
+    allocator::refuse_huge_pages();
     let mut crowd = Crowd::new(players);
     let mut state = Vec::with_capacity(64 << 20);
     for round in 0..if smoke { 2 } else { 6 } {

@@ -18,6 +18,7 @@ mod counted;
 
 mod path;
 
+use huntd::runtime::allocator;
 use load::{Layout, Load, Shape};
 use path::{Path, STAGES};
 use std::io::Write;
@@ -40,6 +41,8 @@ const RESPONSES_SMOKE: u64 = 3;
 const RESPONSES_WARM: u64 = 8;
 
 fn main() {
+    // As the daemon does.
+    allocator::refuse_huge_pages();
     let given = |name: &str| std::env::args().any(|argument| argument == name);
     if given(counted::ARGUMENT) {
         // Under valgrind: the stages are counted from outside.
