@@ -92,8 +92,7 @@ pub const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
 /// The largest batch that a broker with default settings stores (`message.max.bytes`).
 pub const BROKER_BATCH_BYTES: usize = 1_048_588;
 
-/// Bytes of a receive buffer: room for the largest default batch and what surrounds it in a
-/// response.
+/// Bytes of a receive buffer: room for the largest default batch and what is around it.
 pub const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
 const _: () = assert!(RECEIVE_BUFFER_BYTES_MIN >= BROKER_BATCH_BYTES + RECEIVE_BUFFER_STEP_BYTES);
 
@@ -111,6 +110,9 @@ pub const CONNECTIONS_PER_BROKER_MAX: usize = 8;
 
 /// Milliseconds that a broker may hold back a Fetch.
 pub const FETCH_WAIT_MS_MAX: u32 = 10_000;
+
+/// The same while a partition is left out of it that may be asked for again within a moment.
+pub const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
 /// Milliseconds of a group session that brokers accept by default, from and to.
 pub const SESSION_TIMEOUT_MS_MIN: u32 = 6_000;
@@ -287,8 +289,7 @@ const _: () = assert!(
         <= SNAPSHOT_STATE_BYTES_MAX
 );
 
-/// Input offsets that a replay from one snapshot passes over. Each took the engine down three
-/// times.
+/// Input offsets that a replay of one snapshot passes over: each took the engine down thrice.
 pub const SKIPS_MAX: usize = 1024;
 
 /// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
@@ -304,8 +305,7 @@ pub const KEEPER_IDLE_MS_MAX: u64 = 100;
 /// were released have their snapshots by then, or a disk does not answer.
 pub const KEEPER_END_MS_MAX: u64 = 500;
 
-/// Buffers that carry state from the hot thread to the keeper: 2 MiB. When the disk is slower, the
-/// capture waits.
+/// Buffers of state from the hot thread to the keeper, 2 MiB: behind a slow disk captures wait.
 pub const CAPTURE_BUFFERS: usize = 32;
 
 /// Blocks of a snapshot in one record of a copy: below [`FRAME_BYTES_MAX`], as frames are.

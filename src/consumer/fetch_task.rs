@@ -15,7 +15,9 @@ use crate::consumer::fetch::{
 };
 use crate::consumer::fetching::Shared;
 use crate::consumer::record_batch;
-use crate::limits::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, RETRY_MS, SHARDS_MAX};
+use crate::limits::{
+    FETCH_WAIT_MS_LEFT_OUT, RECONNECT_MS_MAX, RECONNECT_MS_MIN, RETRY_MS, SHARDS_MAX,
+};
 use crate::metrics::Counter;
 use crate::queue::Sender;
 use std::convert::Infallible;
@@ -43,6 +45,8 @@ pub struct FetchTask {
     correlation_id: i32,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
+    /// Whether the last Fetch left a partition out that is served here.
+    leaves_out: bool,
     is_connected: bool,
 }
 
@@ -80,6 +84,7 @@ impl FetchTask {
             partitions: Vec::with_capacity(SHARDS_MAX),
             correlation_id: 0,
             alone_left: 0,
+            leaves_out: false,
             is_connected: false,
         }
     }
@@ -205,13 +210,18 @@ impl FetchTask {
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
+        // What is left out may be asked for again within a moment, but not before the answer.
+        let wait_ms_max = match self.leaves_out {
+            true => options.fetch_wait_ms_max.min(FETCH_WAIT_MS_LEFT_OUT),
+            false => options.fetch_wait_ms_max,
+        };
         let request = FetchRequest {
             version,
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
             topic: &options.input_topic,
             rack: "",
-            wait_ms_max: options.fetch_wait_ms_max as i32,
+            wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,
             read_committed: options.read_committed,
@@ -228,12 +238,19 @@ impl FetchTask {
         let now = self.shared.driver.now();
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
+        let mut leaves_out = false;
         self.shared.cursors.each(|cursor| {
-            if cursor.is_fetchable(now) && self.serves(cursor) {
+            if !self.serves(cursor) {
+                return;
+            }
+            if cursor.is_fetchable(now) {
                 cursor.claimant.set(Some(self.id));
                 asked.push(Asked { cursor: cursor.clone(), offset: cursor.fetch_offset.get() });
+            } else {
+                leaves_out = true;
             }
         });
+        self.leaves_out = leaves_out;
         if !asked.is_empty() {
             let turn = self.correlation_id.unsigned_abs() as usize;
             let places = asked.len();
