@@ -45,8 +45,6 @@ pub struct FetchTask {
     correlation_id: i32,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
-    /// Whether the last Fetch left a partition out that is served here.
-    leaves_out: bool,
     is_connected: bool,
 }
 
@@ -84,7 +82,6 @@ impl FetchTask {
             partitions: Vec::with_capacity(SHARDS_MAX),
             correlation_id: 0,
             alone_left: 0,
-            leaves_out: false,
             is_connected: false,
         }
     }
@@ -204,14 +201,14 @@ impl FetchTask {
         connection: &mut Connection,
         version: i16,
     ) -> Result<(), ConnectionError> {
-        self.choose_partitions();
+        let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
         // What is left out may be asked for again within a moment, but not before the answer.
-        let wait_ms_max = match self.leaves_out {
+        let wait_ms_max = match leaves_out {
             true => options.fetch_wait_ms_max.min(FETCH_WAIT_MS_LEFT_OUT),
             false => options.fetch_wait_ms_max,
         };
@@ -234,7 +231,9 @@ impl FetchTask {
         Ok(())
     }
 
-    fn choose_partitions(&mut self) {
+    /// Chooses what to ask for: whether something that is served here is left out, as it may not be
+    /// fetched now.
+    fn choose_partitions(&mut self) -> bool {
         let now = self.shared.driver.now();
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
@@ -250,7 +249,6 @@ impl FetchTask {
                 leaves_out = true;
             }
         });
-        self.leaves_out = leaves_out;
         if !asked.is_empty() {
             let turn = self.correlation_id.unsigned_abs() as usize;
             let places = asked.len();
@@ -273,6 +271,7 @@ impl FetchTask {
                 bytes_max: self.shared.options.partition_bytes_max as i32,
             });
         }
+        leaves_out
     }
 
     /// Walks a response down to the batch headers: notes errors, and where each partition goes on.

@@ -4,8 +4,8 @@
 //! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
 //! finished operation, a wake from another thread, a deadline that was registered with
 //! [`Driver::sleep_until`], or [`Driver::turn_again`], which whoever changes what an earlier stage
-//! waits for has to ask for. `hot_loop.rs` turns with the clock and the
-//! kernel, the simulator with its own.
+//! waits for has to ask for. `hot_loop.rs` turns with the clock and the kernel, the simulator with
+//! its own.
 
 use crate::runtime::operations::Operations;
 use std::cell::Cell;
