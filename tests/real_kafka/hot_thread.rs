@@ -37,11 +37,15 @@ struct Warm {
 
 impl Warm {
     fn up(name: &str, settings: &[(&str, &str)]) -> Warm {
+        Warm::with(PLAYERS, name, settings)
+    }
+
+    fn with(players: u64, name: &str, settings: &[(&str, &str)]) -> Warm {
         let topics = Topics::create(kafka::shared(), name, PARTITIONS);
         let mut huntd = Huntd::start(kafka::shared(), &topics, settings);
         huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
         let address = huntd.address();
-        let load = Load::new(PLAYERS, PARTITIONS);
+        let load = Load::new(players, PARTITIONS);
         let mut warm = Warm { huntd, address, topics, load, produced: 0 };
         warm.drain(WARM_UP);
         warm
@@ -115,15 +119,9 @@ fn the_hot_thread_does_not_allocate_while_events_pass() {
 /// Most of what is made at the start, such as frames for a backlog, must not be touched there.
 #[test]
 fn a_daemon_that_thousands_have_played_in_takes_less_than_128_mib() {
-    let topics = Topics::create(kafka::shared(), "memory", PARTITIONS);
-    Load::new(3_000, PARTITIONS).produce(kafka::shared(), &topics, 200_000);
-    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
-    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
-    let address = huntd.address();
-    huntd.wait_until("the output covers the input", |_| {
-        Page::of(&address).progress("acked") >= 200_000
-    });
-    let mib = Page::of(&address).value("huntd_resident_memory_bytes") >> 20;
+    let mut warm = Warm::with(3_000, "memory", &[]);
+    warm.drain(100_000);
+    let mib = warm.page().value("huntd_resident_memory_bytes") >> 20;
     assert!(8 < mib && mib < 128, "{mib} MiB");
 }
 
