@@ -61,7 +61,7 @@ impl Watch {
 }
 
 impl Peaks {
-    fn look(&mut self, page: &Page) {
+    pub fn look(&mut self, page: &Page) {
         self.looks += 1;
         self.queue_blocks = self.queue_blocks.max(page.value("huntd_queue_blocks"));
         self.in_flight_bytes = self.in_flight_bytes.max(page.value("huntd_in_flight_bytes"));

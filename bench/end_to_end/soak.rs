@@ -3,7 +3,7 @@
 
 use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
-use crate::inside::{Inside, Watch};
+use crate::inside::{Inside, Peaks};
 use crate::kafka::{Cluster, unique_name};
 use crate::load::Load;
 use crate::open_loop::{self, LATENCY_US_MAX, PATIENCE};
@@ -77,7 +77,7 @@ pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
     let events = joins + ticks * shape.tick_events();
     let look = || Inside::of(&Page::of(&metrics), pid);
     let (mut resident, mut allocations) = (Vec::new(), Vec::new());
-    let (before, watch) = (look(), Watch::start(&metrics));
+    let (before, mut peaks) = (look(), Peaks::default());
     let start_us = now_us();
     let is_sent = AtomicBool::new(false);
     let (sent_s, late, read) = thread::scope(|scope| {
@@ -94,7 +94,9 @@ pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
             thread::sleep(LOOK);
             let seconds = start.elapsed().as_secs_f64();
             let kib = memory_kib(pid, "VmRSS:") as f64;
-            let count = Page::of(&metrics).value("huntd_hot_allocations_total");
+            let page = Page::of(&metrics);
+            peaks.look(&page);
+            let count = page.value("huntd_hot_allocations_total");
             resident.push((seconds, kib));
             allocations.push((seconds, count as f64));
             if resident.len().is_multiple_of(60) {
@@ -104,7 +106,7 @@ pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
         let (sent_s, late) = sending.join().expect("the broker has taken everything");
         (sent_s, late, reading.join().expect("the output can be read"))
     });
-    let inside = look().since(&before).with(watch.stop());
+    let inside = look().since(&before).with(peaks);
     let digest = running.stop(topics.partitions).expect("huntd tells its digest");
     let Latencies { all: latency, p50, p99 } = read;
     let soaked = Soaked {
