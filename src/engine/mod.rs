@@ -105,8 +105,33 @@ pub struct Shard {
     capture: Capture,
 }
 
-/// Events that are looked at together: not many more reads than a core has in flight.
+/// Events from the first look at one to the second, and from there to its turn: not many more reads
+/// than a core has in flight.
 const EVENTS_AHEAD: usize = 16;
+
+/// What is known of the events ahead. What the first look asks for is read by the second, and what
+/// that asks for by the event, each some events later: nothing waits for memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    glances: [Glance; EVENTS_AHEAD],
+    rows: [u32; EVENTS_AHEAD],
+}
+
+impl Ahead {
+    /// Begins to look up the actor of this event, if there is one.
+    #[inline(always)]
+    fn glance(&mut self, actors: &Actors, events: &[Event], at: usize) {
+        if let Some(event) = events.get(at) {
+            self.glances[at % EVENTS_AHEAD] = actors.glance(event.player_id);
+        }
+    }
+
+    /// Finds where that actor most likely is.
+    #[inline(always)]
+    fn look(&mut self, actors: &Actors, at: usize) {
+        self.rows[at % EVENTS_AHEAD] = actors.likely_row(self.glances[at % EVENTS_AHEAD]);
+    }
+}
 
 /// No row: the hint of who has none.
 const NO_ROW: u32 = u32::MAX;
@@ -188,46 +213,29 @@ impl Shard {
         updates: &mut Updates,
         mut tell_outcome: impl FnMut(&Event, Outcome, &[Update]),
     ) -> usize {
-        let mut applied = 0;
-        let mut rows = self.likely_rows(&self.glances(events));
-        let mut glances = self.glances(events.get(EVENTS_AHEAD..).unwrap_or(&[]));
-        for few in events.chunks(EVENTS_AHEAD) {
-            // What the second asks for is read by the first, and what that asks for by the events,
-            // a few events later: nothing waits for memory.
-            let next_rows = self.likely_rows(&glances);
-            let after_next = applied + few.len() + EVENTS_AHEAD;
-            glances = self.glances(events.get(after_next..).unwrap_or(&[]));
-            for (event, row) in few.iter().zip(rows) {
-                if !updates.has_room() {
-                    return applied;
-                }
-                let before = updates.len();
-                let outcome = self.apply_at(row, event, updates);
-                tell_outcome(event, outcome, &updates.as_slice()[before..]);
-                applied += 1;
-                if let Outcome::RulesMissing { .. } = outcome {
-                    return applied;
-                }
+        let mut ahead = Ahead::default();
+        for at in 0..EVENTS_AHEAD {
+            ahead.glance(&self.actors, events, at);
+        }
+        for at in 0..EVENTS_AHEAD {
+            ahead.look(&self.actors, at);
+            ahead.glance(&self.actors, events, at + EVENTS_AHEAD);
+        }
+        for (at, event) in events.iter().enumerate() {
+            if !updates.has_room() {
+                return at;
             }
-            rows = next_rows;
+            let row = ahead.rows[at % EVENTS_AHEAD];
+            ahead.look(&self.actors, at + EVENTS_AHEAD);
+            ahead.glance(&self.actors, events, at + 2 * EVENTS_AHEAD);
+            let before = updates.len();
+            let outcome = self.apply_at(row, event, updates);
+            tell_outcome(event, outcome, &updates.as_slice()[before..]);
+            if let Outcome::RulesMissing { .. } = outcome {
+                return at + 1;
+            }
         }
-        applied
-    }
-
-    /// Begins to look up the actors of the first of these events.
-    #[inline]
-    fn glances(&self, events: &[Event]) -> [Glance; EVENTS_AHEAD] {
-        let mut glances = [Glance::default(); EVENTS_AHEAD];
-        for (glance, event) in glances.iter_mut().zip(events) {
-            *glance = self.actors.glance(event.player_id);
-        }
-        glances
-    }
-
-    /// Where those actors most likely are.
-    #[inline]
-    fn likely_rows(&self, glances: &[Glance; EVENTS_AHEAD]) -> [u32; EVENTS_AHEAD] {
-        glances.map(|glance| self.actors.likely_row(glance))
+        events.len()
     }
 
     /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure
