@@ -16,6 +16,8 @@ use huntd::engine::update::Updates;
 use huntd::limits::{BLOCK_EVENTS_MAX, TURN_BLOCKS_MAX};
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
+use std::io::Write;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Events of a block: what the daemon decodes before the engine has its turn.
@@ -113,36 +115,40 @@ impl Load {
     }
 }
 
-/// How long each event takes, in ascending order.
-struct Times {
-    /// In the first of three runs over copies of the shard: with every page that is touched for the
-    /// first time, and with what else the machine did.
-    first: Vec<Duration>,
-    /// In the shortest of the three: the engine does the same each time, so what is longer in one
-    /// run was the machine.
-    shortest: Vec<Duration>,
+/// Processes that each event is timed in: what is long in only one of them was the machine.
+const PROCESSES: usize = 5;
+
+/// Prints how many nanoseconds each event takes of a game that begins with nobody, for
+/// [`shortest`]: with every page that is touched for the first time.
+fn print_times(load: &mut Load, shard: &mut Shard, joins: &[Event], count: usize) {
+    let mixed: Vec<Event> = (0..count).map(|_| load.mixed()).collect();
+    let mut updates = Updates::new();
+    let mut times = Vec::with_capacity((joins.len() + count) * size_of::<u32>());
+    for event in joins.iter().chain(&mixed) {
+        updates.clear();
+        let start = Instant::now();
+        shard.apply(event, &mut updates);
+        let time_ns = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
+        times.extend(time_ns.to_le_bytes());
+    }
+    std::io::stdout().write_all(&times).expect("the bench reads it");
 }
 
-fn times(shard: &mut Shard, events: &[Event]) -> Times {
-    let mut shortest = vec![Duration::MAX; events.len()];
-    let mut first = Vec::new();
-    let mut updates = Updates::new();
-    let before = shard.clone();
-    for _ in 0..3 {
-        shard.clone_from(&before);
-        for (event, shortest) in events.iter().zip(&mut shortest) {
-            updates.clear();
-            let start = Instant::now();
-            shard.apply(event, &mut updates);
-            *shortest = start.elapsed().min(*shortest);
-        }
-        if first.is_empty() {
-            first.clone_from(&shortest);
-        }
+/// How long each event takes at least in several processes that all play the same game, each from
+/// its start.
+fn shortest(players: u64, smoke: bool) -> Vec<Duration> {
+    let mut shortest: Vec<u32> = Vec::new();
+    for _ in 0..PROCESSES {
+        let mut bench = Command::new(std::env::current_exe().expect("a bench has a name"));
+        bench.args(["--times", if smoke { "--smoke" } else { "--bench" }]);
+        let played = bench.arg(players.to_string()).output().expect("it starts");
+        assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
+        let (times, _) = played.stdout.as_chunks();
+        let times = times.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        shortest.resize(times.len(), u32::MAX);
+        shortest.iter_mut().zip(times).for_each(|(least, time)| *least = time.min(*least));
     }
-    first.sort_unstable();
-    shortest.sort_unstable();
-    Times { first, shortest }
+    shortest.into_iter().map(|time_ns| Duration::from_nanos(time_ns.into())).collect()
 }
 
 /// Applies a block of events as the daemon does, and tells how long one takes.
@@ -199,35 +205,44 @@ fn main() {
     };
     if let Some(players) = std::env::args().find_map(|argument| argument.parse().ok()) {
         let (mut load, mut shard, joins) = joined(players);
-        let mut updates = Updates::new();
-        for join in &joins {
-            updates.clear();
-            shard.apply(join, &mut updates);
+        if given("--times") {
+            print_times(&mut load, &mut shard, &joins, count);
+        } else {
+            join(&mut shard, &joins);
+            blocks(&mut shard, &mut load, block_count.min(3000));
         }
-        blocks(&mut shard, &mut load, block_count.min(3000));
         return;
     }
     for players in [3_000, 100_000] {
+        let mut times = shortest(players, smoke);
+        let mixed = times.split_off(players as usize);
+        report(players, "joins", times);
+        report(players, "mixed", mixed);
         let (mut load, mut shard, joins) = joined(players);
-        report(players, "joins", &times(&mut shard, &joins));
+        join(&mut shard, &joins);
         // The first hunts touch what later ones use again.
         blocks(&mut shard, &mut load, block_count);
         blocks(&mut shard, &mut load, block_count);
-        let mixed: Vec<Event> = (0..count).map(|_| load.mixed()).collect();
-        report(players, "mixed", &times(&mut shard, &mixed));
         println!("{players} players, digest {:016x}", shard.digest());
     }
 }
 
-fn report(players: u64, what: &str, Times { first, shortest }: &Times) {
-    let at = |part: f64| shortest[((shortest.len() - 1) as f64 * part) as usize];
-    let worst = |times: &[Duration]| times.iter().rev().take(5).copied().collect::<Vec<_>>();
+fn join(shard: &mut Shard, joins: &[Event]) {
+    let mut updates = Updates::new();
+    for join in joins {
+        updates.clear();
+        shard.apply(join, &mut updates);
+    }
+}
+
+fn report(players: u64, what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let worst: Vec<_> = times.iter().rev().take(5).collect();
     println!(
-        "{players} players, {what} one by one: median {:?}, p99.9 {:?}, worst five {:?}, in the \
-         first run {:?}",
+        "{players} players, {what} one by one, from the start, each the shortest of {PROCESSES}: \
+         median {:?}, p99.9 {:?}, worst five {worst:?}",
         at(0.5),
         at(0.999),
-        worst(shortest),
-        worst(first),
     );
 }
