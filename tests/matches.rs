@@ -32,7 +32,7 @@ fn row(file: &Path) -> String {
     let name = file.file_name().expect("a file has a name").to_string_lossy();
     format!(
         "| {} | {} | {} | {} | {} | {} | `{}` |\n",
-        name.trim_end_matches(".jsonl.zst"),
+        name.split('.').next().expect("a name has a first part"),
         number("events"),
         number("updates"),
         number("hunts_ended"),

@@ -189,8 +189,8 @@ pub struct ReplayArgs {
     /// How the file is recorded; without it the first line tells.
     #[arg(long, value_name = "FORMAT", requires = "file")]
     pub format: Option<MatchFormat>,
-    /// Partitions to spread a match over, as `load` does; without it 4 for prbf2, whose maps are
-    /// larger than a zone, else 1.
+    /// Partitions to spread a match over, as `load` does; without it 4 for prbf2 and 16 for pubg,
+    /// whose maps are larger than a zone, else 1.
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
     /// How many times the match is played, with other players and at a later time each time.
@@ -345,6 +345,8 @@ pub enum MatchFormat {
     Csgo,
     /// Rocket League, as a replay has it.
     RocketLeague,
+    /// PUBG: Battlegrounds, as its telemetry has it.
+    Pubg,
 }
 
 /// How record batches are compressed.

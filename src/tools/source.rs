@@ -98,7 +98,7 @@ pub enum SourceError {
     /// The file holds nothing.
     #[error("{} is empty; write events or a recording to it first", .0.display())]
     Empty(PathBuf),
-    /// The first line belongs to another game than the one that was named.
+    /// The first record belongs to another game than the one that was named.
     #[error("{} is a recording of `{found}`; leave --format out", file.display())]
     OtherFormat {
         /// The file.
@@ -106,17 +106,17 @@ pub enum SourceError {
         /// The game, as `--format` names it.
         found: String,
     },
-    /// A line of a recording is not a record of its game.
-    #[error("line {line} of {} is no record of the game: {source}; check --format", file.display())]
-    Line {
+    /// A record of a recording is not one of its game.
+    #[error("record {record} of {} is none of the game: {source}; check --format", file.display())]
+    Record {
         /// The file.
         file: PathBuf,
-        /// From 1.
-        line: u64,
+        /// From 1, which is also the line's number in a file of JSON lines.
+        record: u64,
         /// The parser's reason.
         source: serde_json::Error,
     },
-    /// Nobody says what the recording is of, and its first line does not tell.
+    /// Nobody says what the recording is of, and its first record does not tell.
     #[error("cannot tell what {} is a recording of; say it with --format", .0.display())]
     UnknownFormat(PathBuf),
     /// A line of a file of events has no partition or timestamp.

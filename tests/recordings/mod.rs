@@ -12,7 +12,7 @@ pub fn all() -> Option<Vec<PathBuf>> {
     needs::has("recorded matches: set HUNTD_MATCH_DATA to their folder", entries.is_some());
     let mut files: Vec<PathBuf> = entries?
         .map(|entry| entry.expect("the folder can be listed").path())
-        .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
+        .filter(|path| path.extension().is_some_and(|kind| kind == "zst" || kind == "json"))
         .collect();
     files.sort();
     assert!(!files.is_empty(), "{} holds recordings", folder.display());

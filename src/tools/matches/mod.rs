@@ -1,11 +1,14 @@
-//! Recorded matches of three games as events.
+//! Recorded matches of four games as events.
 //!
-//! A match is a file of JSON lines, one record a line, plain or compressed with zstd. Reading is a
-//! stream: a match may be longer than memory, and may be played many times over.
+//! A match is a file of JSON lines, one record a line, or a JSON array of records, plain or
+//! compressed with zstd. Reading is a stream: a match may be longer than memory, and may be played
+//! many times over.
 
 pub mod csgo;
 pub mod grid;
 pub mod prbf2;
+pub mod pubg;
+pub mod records;
 pub mod rocket_league;
 pub mod stage;
 
@@ -14,21 +17,21 @@ use crate::engine::event::Action;
 use crate::service::cli::MatchFormat;
 use clap::ValueEnum;
 use grid::Grid;
+use records::Records;
 use serde::Deserialize;
 use stage::{REPETITION_MS, Stage};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The game that somebody names, else the one that the recording's first line gives away. A first
-/// line that gives away another game is an error: its adapter would find nothing.
+/// The game that somebody names, else the one that the recording's first record gives away. One
+/// that gives away another game is an error: its adapter would find nothing.
 pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
-    let mut line = Vec::new();
-    let read = open_lines(file)?.take(FIRST_LINE_BYTES_MAX).read_until(b'\n', &mut line);
-    if read.map_err(|source| SourceError::read(file, source))? == 0 {
+    let mut first = String::new();
+    let read = Records::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
+    read.map_err(|source| SourceError::read(file, source))?;
+    if first.is_empty() {
         return Err(SourceError::Empty(file.to_owned()));
     }
-    match (named, format_of_line(&line)) {
+    match (named, format_of_record(&first)) {
         (Some(named), Some(found)) if named != found => {
             let found = found.to_possible_value().expect("no format is hidden");
             let found = found.get_name().to_owned();
@@ -42,20 +45,24 @@ pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat,
 /// The fewest zones that hold a map of the game, under the built-in rules.
 pub fn zones_of(format: MatchFormat) -> u16 {
     match format {
+        MatchFormat::Pubg => 16,
         MatchFormat::Prbf2 => 4,
         MatchFormat::Csgo | MatchFormat::RocketLeague => 1,
     }
 }
 
-fn format_of_line(line: &[u8]) -> Option<MatchFormat> {
+fn format_of_record(record: &str) -> Option<MatchFormat> {
     #[derive(Deserialize)]
     struct First {
+        #[serde(rename = "_T")]
+        kind: Option<String>,
         sec_per_tick: Option<f64>,
         fps: Option<f64>,
         time: Option<String>,
     }
-    let first: First = serde_json::from_slice(line).ok()?;
+    let first: First = serde_json::from_str(record).ok()?;
     match first {
+        First { kind: Some(_), .. } => Some(MatchFormat::Pubg),
         First { sec_per_tick: Some(_), .. } => Some(MatchFormat::Prbf2),
         First { fps: Some(_), .. } => Some(MatchFormat::RocketLeague),
         First { time: Some(_), .. } => Some(MatchFormat::Csgo),
@@ -63,13 +70,13 @@ fn format_of_line(line: &[u8]) -> Option<MatchFormat> {
     }
 }
 
-/// Bytes of a recording's first line that are looked at.
-const FIRST_LINE_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes of a recording's start in which its first record is looked for.
+const FIRST_RECORD_BYTES_MAX: u64 = 64 * 1024;
 
 /// What decides the events of a match: the same options give the same events, byte for byte.
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
-    /// The recording: `.jsonl`, or `.jsonl.zst`.
+    /// The recording: JSON lines or a JSON array, compressed if its name ends with `.zst`.
     pub file: PathBuf,
     /// The game.
     pub format: MatchFormat,
@@ -94,9 +101,9 @@ pub struct MatchEvents {
     options: MatchOptions,
     adapter: Adapter,
     stage: Stage,
-    lines: Box<dyn BufRead + Send>,
-    line: String,
-    line_number: u64,
+    records: Records,
+    record: String,
+    record_number: u64,
     repetitions_left: u32,
 }
 
@@ -104,6 +111,7 @@ enum Adapter {
     Prbf2(prbf2::Adapter),
     Csgo(csgo::Adapter),
     RocketLeague(rocket_league::Adapter),
+    Pubg(pubg::Adapter),
 }
 
 impl MatchEvents {
@@ -113,14 +121,15 @@ impl MatchEvents {
             MatchFormat::Prbf2 => prbf2::MAP_HALF_CM,
             MatchFormat::Csgo => csgo::MAP_HALF_CM,
             MatchFormat::RocketLeague => rocket_league::MAP_HALF_CM,
+            MatchFormat::Pubg => pubg::MAP_HALF_CM,
         };
         let grid = Grid::new(half_cm, options.zones);
         Ok(MatchEvents {
             adapter: Adapter::new(options.format),
             stage: Stage::new(grid, options.base_ms),
-            lines: open_lines(&options.file)?,
-            line: String::new(),
-            line_number: 0,
+            records: Records::open(&options.file)?,
+            record: String::new(),
+            record_number: 0,
             repetitions_left: options.repeat,
             options,
         })
@@ -130,22 +139,22 @@ impl MatchEvents {
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
         while !self.stage.has_waiting() && self.repetitions_left > 0 {
             self.stage.forget_taken();
-            self.read_line()?;
+            self.read_record()?;
         }
         Ok(self.stage.take())
     }
 
-    fn read_line(&mut self) -> Result<(), SourceError> {
-        self.line.clear();
-        self.line_number += 1;
-        let read = self.lines.read_line(&mut self.line);
-        let read = read.map_err(|source| SourceError::read(&self.options.file, source))?;
-        if read == 0 {
+    fn read_record(&mut self) -> Result<(), SourceError> {
+        self.record.clear();
+        self.record_number += 1;
+        let read = self.records.next(&mut self.record);
+        read.map_err(|source| SourceError::read(&self.options.file, source))?;
+        if self.record.is_empty() {
             return self.end_repetition();
         }
-        self.adapter.read(&self.line, &mut self.stage).map_err(|source| SourceError::Line {
+        self.adapter.read(&self.record, &mut self.stage).map_err(|source| SourceError::Record {
             file: self.options.file.clone(),
-            line: self.line_number,
+            record: self.record_number,
             source,
         })
     }
@@ -155,15 +164,10 @@ impl MatchEvents {
         self.repetitions_left -= 1;
         if self.repetitions_left > 0 {
             self.adapter = Adapter::new(self.options.format);
-            self.lines = open_lines(&self.options.file)?;
-            self.line_number = 0;
+            self.records = Records::open(&self.options.file)?;
+            self.record_number = 0;
         }
         Ok(())
-    }
-
-    /// How often a player that stood nowhere did something, which made no event.
-    pub fn records_unused(&self) -> u64 {
-        self.stage.records_unused()
     }
 }
 
@@ -173,26 +177,17 @@ impl Adapter {
             MatchFormat::Prbf2 => Adapter::Prbf2(prbf2::Adapter::default()),
             MatchFormat::Csgo => Adapter::Csgo(csgo::Adapter::default()),
             MatchFormat::RocketLeague => Adapter::RocketLeague(rocket_league::Adapter::default()),
+            MatchFormat::Pubg => Adapter::Pubg(pubg::Adapter::default()),
         }
     }
 
-    fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    fn read(&mut self, record: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
         match self {
-            Adapter::Prbf2(adapter) => adapter.read(line, stage),
-            Adapter::Csgo(adapter) => adapter.read(line, stage),
-            Adapter::RocketLeague(adapter) => adapter.read(line, stage),
+            Adapter::Prbf2(adapter) => adapter.read(record, stage),
+            Adapter::Csgo(adapter) => adapter.read(record, stage),
+            Adapter::RocketLeague(adapter) => adapter.read(record, stage),
+            Adapter::Pubg(adapter) => adapter.read(record, stage),
         }
-    }
-}
-
-fn open_lines(path: &Path) -> Result<Box<dyn BufRead + Send>, SourceError> {
-    let file = File::open(path).map_err(|source| SourceError::read(path, source))?;
-    if path.extension().is_some_and(|extension| extension == "zst") {
-        let decoder = zstd::Decoder::new(file);
-        let decoder = decoder.map_err(|source| SourceError::read(path, source))?;
-        Ok(Box::new(BufReader::new(decoder)))
-    } else {
-        Ok(Box::new(BufReader::new(file)))
     }
 }
 

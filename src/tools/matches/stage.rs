@@ -1,6 +1,6 @@
 //! Who stands where during a recorded match, and the events that follow from it.
 //!
-//! The adapters of the three games only say what a recording says: this player is here, turns,
+//! The adapters of the games only say what a recording says: this player is here, turns,
 //! fires, is gone. The stage turns that into events: joins and leaves, zones, each player's `seq`,
 //! the partition's offsets and timestamps, and the world's own events. `docs/MATCHES.md` has the
 //! decisions and their reasons.
@@ -60,7 +60,6 @@ pub struct Stage {
     text: Vec<u8>,
     waiting: Vec<Waiting>,
     taken: usize,
-    records_unused: u64,
 }
 
 #[derive(Default)]
@@ -117,7 +116,6 @@ impl Stage {
             text: Vec::new(),
             waiting: Vec::new(),
             taken: 0,
-            records_unused: 0,
         }
     }
 
@@ -209,11 +207,10 @@ impl Stage {
         }
     }
 
-    /// The player does something where it stands. What a player does who stands nowhere is unused.
+    /// The player does something where it stands. Who stands nowhere makes no event.
     pub fn act(&mut self, player: u64, action: Action) {
-        match self.players.get(&player).and_then(|known| known.place) {
-            Some(place) => self.emit_player(player, place.zone, action),
-            None => self.records_unused += 1,
+        if let Some(place) = self.players.get(&player).and_then(|known| known.place) {
+            self.emit_player(player, place.zone, action);
         }
     }
 
@@ -278,10 +275,5 @@ impl Stage {
     /// Whether [`Stage::take`] would give an event.
     pub fn has_waiting(&self) -> bool {
         self.taken < self.waiting.len()
-    }
-
-    /// How often a player that stood nowhere did something, which made no event.
-    pub fn records_unused(&self) -> u64 {
-        self.records_unused
     }
 }

@@ -164,6 +164,55 @@ fn a_car_of_rocket_league_leaves_when_it_is_gone_or_demolished() {
     assert_eq!(kinds[5..], ["0 2 3 leave", "0 1 4 loot", "0 1 5 leave"]);
 }
 
+/// A record of PUBG's telemetry, at this second of a match.
+fn telemetry(second: u32, kind: &str, fields: &str) -> String {
+    format!(r#"{{{fields},"_D":"2018-04-27T09:00:{second:02}.5Z","_T":"{kind}"}}"#)
+}
+
+fn character(account: &str, x: u32, y: u32, z: u32) -> String {
+    format!(r#"{{"accountId":"{account}","health":1,"location":{{"x":{x},"y":{y},"z":{z}}}}}"#)
+}
+
+#[test]
+fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
+    let game = r#""common":{"isGame":1.5}"#;
+    let [plane, ground] = [150_000, 500].map(|z| character("account.a", 408_000, 408_100, z));
+    let [other, nowhere] = [408_300, 0].map(|at| character("account.b", at, at, 20));
+    let lines = [
+        telemetry(0, "LogPlayerPosition", &format!(r#""character":{ground}"#)),
+        telemetry(1, "LogPlayerPosition", &format!(r#""character":{plane},{game}"#)),
+        telemetry(2, "LogPlayerPosition", &format!(r#""character":{ground},{game}"#)),
+        telemetry(3, "LogItemPickup", &format!(r#""character":{other},{game}"#)),
+        telemetry(
+            4,
+            "LogPlayerAttack",
+            &format!(r#""attacker":{nowhere},"weapon":{{"itemId":"Item_Weapon_AK47_C"}},{game}"#),
+        ),
+        telemetry(5, "LogPlayerKill", &format!(r#""killer":{other},"victim":{ground},{game}"#)),
+        telemetry(6, "LogPlayerLogout", r#""accountId":"account.b""#),
+        r#"{"_D":"2018-04-28T09:00:00Z","_T":"LogMatchEnd"}"#.to_owned(),
+    ];
+    let all = |text: &str| {
+        let kinds: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            kinds[..3],
+            ["0 1 1 join x=408000 y=408100", "0 2 1 join x=408300 y=408300", "0 2 2 loot"]
+        );
+        assert!(kinds[3].starts_with("0 2 3 shoot weapon="), "{text}");
+        let end = [
+            "0 2 4 move x=408300 y=408300",
+            "0 1 2 move x=408000 y=408100",
+            "0 1 3 leave",
+            "0 2 5 leave",
+        ];
+        assert_eq!(kinds[4..], end);
+    };
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    all(&play(MatchFormat::Pubg, 1, 1, &lines));
+    let array = format!("[\n{} ]\n", lines.join(" ,\n"));
+    all(&play(MatchFormat::Pubg, 1, 1, &[&array]));
+}
+
 #[test]
 fn a_repeated_match_has_other_players_at_later_times() {
     let lines = [r#"{"ts_ms":0,"type":"car_state","player":"p1","pos":[0,0,0]}"#];
@@ -192,7 +241,7 @@ fn a_line_of_another_game_is_an_error_that_names_it() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(error.contains("line 2 of "), "{error}");
+    assert!(error.contains("record 2 of "), "{error}");
 }
 
 #[test]

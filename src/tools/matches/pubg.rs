@@ -1,0 +1,143 @@
+//! PUBG: Battlegrounds. Positions are centimetres from the map's corner, times a clock's.
+//!
+//! Telemetry names whoever did something, or had it done, with a position; nothing tells where
+//! anybody looks.
+
+use super::shot;
+use super::stage::{REPETITION_MS, Stage};
+use crate::engine::event::Action;
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The largest maps are 8,160 m wide.
+pub const MAP_HALF_CM: i64 = 408_000;
+
+/// At this height players are still in the plane, or have just left it.
+const PLANE_CM: f64 = 100_000.0;
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "_T", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(rename = "_D")]
+    time: Timestamp,
+    common: Option<Common>,
+    #[serde(rename = "accountId", borrow)]
+    account: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    character: Option<Character<'a>>,
+    #[serde(borrow)]
+    attacker: Option<Character<'a>>,
+    #[serde(borrow)]
+    killer: Option<Character<'a>>,
+    #[serde(borrow)]
+    reviver: Option<Character<'a>>,
+    #[serde(borrow)]
+    victim: Option<Character<'a>>,
+    #[serde(borrow)]
+    weapon: Option<Item<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Common {
+    #[serde(rename = "isGame")]
+    stage: f64,
+}
+
+#[derive(Deserialize)]
+struct Character<'a> {
+    #[serde(rename = "accountId", borrow)]
+    account: Cow<'a, str>,
+    location: Location,
+}
+
+#[derive(Deserialize)]
+struct Location {
+    x: f64,
+    y: f64,
+    z: f64,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "itemId", borrow)]
+    id: Cow<'a, str>,
+}
+
+/// When the match began, and its players in the order in which they are named.
+#[derive(Default)]
+pub struct Adapter {
+    began: Option<Timestamp>,
+    players: BTreeMap<String, u64>,
+}
+
+impl Adapter {
+    /// Reads one record of the recording.
+    pub fn read(&mut self, record: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+        let line: Line<'_> = serde_json::from_str(record)?;
+        let began = *self.began.get_or_insert(line.time);
+        let ts_ms = line.time.as_millisecond() - began.as_millisecond();
+        if ts_ms >= REPETITION_MS {
+            // It is of another match.
+            return Ok(());
+        }
+        stage.set_time(ts_ms);
+        if line.kind == "LogPlayerLogout"
+            && let Some(account) = &line.account
+        {
+            let player = self.player(account);
+            stage.leave(player);
+        }
+        // Before that they wait on an island.
+        if line.common.as_ref().is_some_and(|common| common.stage > 0.0) {
+            let all = [&line.character, &line.attacker, &line.killer, &line.reviver, &line.victim];
+            all.into_iter().flatten().for_each(|character| self.see(character, stage));
+            self.act(&line, stage);
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, character: &Character<'_>, stage: &mut Stage) {
+        let Location { x, y, z } = character.location;
+        let is_known = (x, y) != (0.0, 0.0) && z < PLANE_CM;
+        if is_known && !character.account.is_empty() {
+            let player = self.player(&character.account);
+            stage.see(player, x.round() as i64 - MAP_HALF_CM, y.round() as i64 - MAP_HALF_CM);
+        }
+    }
+
+    fn act(&self, line: &Line<'_>, stage: &mut Stage) {
+        let player = |character: &Option<Character<'_>>| {
+            self.players.get(&*character.as_ref()?.account).copied()
+        };
+        match &*line.kind {
+            "LogPlayerAttack" => {
+                if let (Some(player), Some(weapon)) = (player(&line.attacker), &line.weapon) {
+                    stage.act(player, shot(&weapon.id, None));
+                }
+            }
+            "LogPlayerKill" | "LogPlayerKillV2" => {
+                if let Some(player) = player(&line.victim) {
+                    stage.leave(player);
+                }
+            }
+            kind if kind.starts_with("LogItemPickup") => {
+                if let Some(player) = player(&line.character) {
+                    stage.act(player, Action::Loot { hunt: None });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn player(&mut self, account: &str) -> u64 {
+        if let Some(number) = self.players.get(account) {
+            return *number;
+        }
+        let number = self.players.len() as u64 + 1;
+        self.players.insert(account.to_owned(), number);
+        number
+    }
+}
