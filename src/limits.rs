@@ -404,7 +404,7 @@ pub const HEALTH_MAX: u16 = 10_000;
 pub const CHUNK_ROWS: usize = 128;
 const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());
 
-/// Rows of a chunk that are a word or less: the directory of such chunks stays in the L1 cache.
+/// Rows of a chunk that are a word or less: as much memory at a time.
 pub const CHUNK_WORDS: usize = 1024;
 
 /// Tiles along a zone's side: the longest way on a map without walls is one that the path cache

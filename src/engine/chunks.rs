@@ -3,12 +3,22 @@
 use crate::runtime::prefetch::prefetch;
 use std::ops::{Index, IndexMut};
 
-/// Values by number, in chunks of `ROWS`, a power of two: small values stand many to a chunk, so
-/// that the directory of the chunks stays in the nearest cache.
-#[derive(Clone, Debug)]
+/// Values by number, in chunks of `ROWS`, a power of two. The addresses of all chunks that there
+/// can be are reserved at once, so that a value is found without a directory; they take memory as
+/// they are reached.
+#[derive(Debug)]
 pub struct Chunks<T, const ROWS: usize> {
-    chunks: Vec<Box<Chunk<T, ROWS>>>,
+    chunks: Vec<Chunk<T, ROWS>>,
     chunks_max: usize,
+}
+
+impl<T: Clone, const ROWS: usize> Clone for Chunks<T, ROWS> {
+    fn clone(&self) -> Chunks<T, ROWS> {
+        // A copy has to be able to grow as well.
+        let mut chunks = Vec::with_capacity(self.chunks_max);
+        chunks.extend_from_slice(&self.chunks);
+        Chunks { chunks, chunks_max: self.chunks_max }
+    }
 }
 
 /// Begins at a cache line, so that a value of 64 bytes is one.
@@ -17,7 +27,7 @@ pub struct Chunks<T, const ROWS: usize> {
 struct Chunk<T, const ROWS: usize>([T; ROWS]);
 
 impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
-    /// Nothing yet, with a directory for `count_max` values, so that growing moves nothing.
+    /// Nothing yet, and at most `count_max` values later.
     pub fn new(count_max: usize) -> Chunks<T, ROWS> {
         const { assert!(ROWS.is_power_of_two()) };
         let chunks_max = count_max.div_ceil(ROWS);
@@ -28,8 +38,7 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     pub fn reach(&mut self, at: u32) {
         while self.count() <= at as usize {
             assert!(self.chunks.len() < self.chunks_max, "a table grew beyond its bound");
-            let chunk = Box::new(Chunk([T::default(); ROWS]));
-            self.chunks.push(chunk);
+            self.chunks.push(Chunk([T::default(); ROWS]));
         }
     }
 
@@ -113,7 +122,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
                 spare.0.copy_from_slice(&original.0);
                 spare
             }
-            None => original.clone(),
+            None => Box::new(original.clone()),
         };
         self.copies[chunk] = Some(copy);
     }
