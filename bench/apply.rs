@@ -135,20 +135,23 @@ fn print_times(load: &mut Load, shard: &mut Shard, joins: &[Event], count: usize
 }
 
 /// How long each event takes at least in several processes that all play the same game, each from
-/// its start.
-fn shortest(players: u64, smoke: bool) -> Vec<Duration> {
-    let mut shortest: Vec<u32> = Vec::new();
+/// its start, and how long the longest one of all took.
+fn shortest(players: u64, smoke: bool) -> (Vec<Duration>, Duration) {
+    let (mut shortest, mut longest): (Vec<u32>, u32) = (Vec::new(), 0);
     for _ in 0..PROCESSES {
         let mut bench = Command::new(std::env::current_exe().expect("a bench has a name"));
         bench.args(["--times", if smoke { "--smoke" } else { "--bench" }]);
         let played = bench.arg(players.to_string()).output().expect("it starts");
         assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
-        let (times, _) = played.stdout.as_chunks();
+        let (times, []) = played.stdout.as_chunks() else { panic!("half a time") };
+        assert!(shortest.is_empty() || shortest.len() == times.len(), "another game");
         let times = times.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        longest = times.clone().fold(longest, u32::max);
         shortest.resize(times.len(), u32::MAX);
         shortest.iter_mut().zip(times).for_each(|(least, time)| *least = time.min(*least));
     }
-    shortest.into_iter().map(|time_ns| Duration::from_nanos(time_ns.into())).collect()
+    let duration = |time_ns: u32| Duration::from_nanos(time_ns.into());
+    (shortest.into_iter().map(duration).collect(), duration(longest))
 }
 
 /// Applies a block of events as the daemon does, and tells how long one takes.
@@ -191,7 +194,8 @@ fn main() {
     // Without `--bench`, `cargo test` runs it.
     let given = |name: &str| std::env::args().any(|argument| argument == name);
     let smoke = given("--smoke") || !given("--bench");
-    let (block_count, count) = if smoke { (3, 10_000) } else { (15_000, 1_000_000) };
+    // As many that hunts begin, run side by side, and end.
+    let (block_count, count) = if smoke { (3, 10_000) } else { (15_000, 3_500_000) };
     allocator::count_this_thread();
     // As the daemon does.
     allocator::refuse_huge_pages();
@@ -214,10 +218,11 @@ fn main() {
         return;
     }
     for players in [3_000, 100_000] {
-        let mut times = shortest(players, smoke);
+        let (mut times, longest) = shortest(players, smoke);
         let mixed = times.split_off(players as usize);
         report(players, "joins", times);
         report(players, "mixed", mixed);
+        println!("{players} players, the longest in any process, with what else ran: {longest:?}");
         let (mut load, mut shard, joins) = joined(players);
         join(&mut shard, &joins);
         // The first hunts touch what later ones use again.
