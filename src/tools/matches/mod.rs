@@ -71,7 +71,7 @@ fn format_of_record(record: &str) -> Option<MatchFormat> {
 }
 
 /// Bytes of a recording's start in which its first record is looked for.
-const FIRST_RECORD_BYTES_MAX: u64 = 64 * 1024;
+const FIRST_RECORD_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What decides the events of a match: the same options give the same events, byte for byte.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::engine::event::Action;
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest maps are 8,160 m wide.
 pub const MAP_HALF_CM: i64 = 408_000;
@@ -66,11 +66,12 @@ struct Item<'a> {
     id: Cow<'a, str>,
 }
 
-/// When the match began, and its players in the order in which they are named.
+/// When the match began, its players in the order in which they are seen, and who is dead.
 #[derive(Default)]
 pub struct Adapter {
     began: Option<Timestamp>,
     players: BTreeMap<String, u64>,
+    killed: BTreeSet<u64>,
 }
 
 impl Adapter {
@@ -79,7 +80,7 @@ impl Adapter {
         let line: Line<'_> = serde_json::from_str(record)?;
         let began = *self.began.get_or_insert(line.time);
         let ts_ms = line.time.as_millisecond() - began.as_millisecond();
-        if ts_ms >= REPETITION_MS {
+        if ts_ms.abs() >= REPETITION_MS {
             // It is of another match.
             return Ok(());
         }
@@ -92,6 +93,9 @@ impl Adapter {
         }
         // Before that they wait on an island.
         if line.common.as_ref().is_some_and(|common| common.stage > 0.0) {
+            if line.kind == "LogPlayerPosition" {
+                self.rise(&line);
+            }
             let all = [&line.character, &line.attacker, &line.killer, &line.reviver, &line.victim];
             all.into_iter().flatten().for_each(|character| self.see(character, stage));
             self.act(&line, stage);
@@ -104,11 +108,23 @@ impl Adapter {
         let is_known = (x, y) != (0.0, 0.0) && z < PLANE_CM;
         if is_known && !character.account.is_empty() {
             let player = self.player(&character.account);
-            stage.see(player, x.round() as i64 - MAP_HALF_CM, y.round() as i64 - MAP_HALF_CM);
+            if self.killed.contains(&player) {
+                return;
+            }
+            let from_middle = |at: f64| (at.round() as i64).saturating_sub(MAP_HALF_CM);
+            stage.see(player, from_middle(x), from_middle(y));
         }
     }
 
-    fn act(&self, line: &Line<'_>, stage: &mut Stage) {
+    /// Other records name the dead as well; positions are told of those who live, or live again.
+    fn rise(&mut self, line: &Line<'_>) {
+        if let Some(character) = &line.character {
+            let player = self.player(&character.account);
+            self.killed.remove(&player);
+        }
+    }
+
+    fn act(&mut self, line: &Line<'_>, stage: &mut Stage) {
         let player = |character: &Option<Character<'_>>| {
             self.players.get(&*character.as_ref()?.account).copied()
         };
@@ -120,6 +136,7 @@ impl Adapter {
             }
             "LogPlayerKill" | "LogPlayerKillV2" => {
                 if let Some(player) = player(&line.victim) {
+                    self.killed.insert(player);
                     stage.leave(player);
                 }
             }

@@ -3,7 +3,7 @@
 use crate::tools::source::SourceError;
 use serde_json::value::RawValue;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Result};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
 /// Records, one after the other: a recording may be longer than memory.
@@ -25,7 +25,11 @@ impl Records {
     }
 
     fn of(mut input: Box<dyn BufRead + Send>) -> Result<Records> {
+        while input.fill_buf()?.first().is_some_and(|byte| is_space(*byte)) {
+            input.consume(1);
+        }
         let is_array = input.fill_buf()?.first() == Some(&b'[');
+        input.consume(usize::from(is_array));
         Ok(Records { input, is_array })
     }
 
@@ -38,19 +42,29 @@ impl Records {
     }
 
     fn next_element(&mut self, text: &mut String) -> Result<()> {
-        // What stands between two elements.
-        while let Some(byte) = self.input.fill_buf()?.first() {
-            if *byte == b'{' {
-                let mut elements = serde_json::Deserializer::from_reader(&mut self.input)
-                    .into_iter::<Box<RawValue>>();
-                let element = elements.next().expect("something begins here")?;
-                text.push_str(element.get());
-                break;
+        loop {
+            let Some(byte) = self.input.fill_buf()?.first() else {
+                return Err(Error::new(ErrorKind::UnexpectedEof, "the array does not end"));
+            };
+            match byte {
+                b'{' => break,
+                b']' => return Ok(()),
+                b',' => self.input.consume(1),
+                space if is_space(*space) => self.input.consume(1),
+                _ => return Err(Error::new(ErrorKind::InvalidData, "an element is no object")),
             }
-            self.input.consume(1);
         }
+        let mut elements =
+            serde_json::Deserializer::from_reader(&mut self.input).into_iter::<Box<RawValue>>();
+        let element = elements.next().expect("something begins here")?;
+        text.push_str(element.get());
         Ok(())
     }
+}
+
+/// White space of JSON, or a part of the mark that some editors begin a file with.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf)
 }
 
 fn open(path: &Path) -> std::result::Result<Box<dyn BufRead + Send>, SourceError> {

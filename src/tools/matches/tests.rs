@@ -189,7 +189,9 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
             &format!(r#""attacker":{nowhere},"weapon":{{"itemId":"Item_Weapon_AK47_C"}},{game}"#),
         ),
         telemetry(5, "LogPlayerKill", &format!(r#""killer":{other},"victim":{ground},{game}"#)),
-        telemetry(6, "LogPlayerLogout", r#""accountId":"account.b""#),
+        telemetry(6, "LogVehicleLeave", &format!(r#""character":{ground},{game}"#)),
+        telemetry(6, "LogPlayerPosition", &format!(r#""character":{ground},{game}"#)),
+        telemetry(7, "LogPlayerLogout", r#""accountId":"account.b""#),
         r#"{"_D":"2018-04-28T09:00:00Z","_T":"LogMatchEnd"}"#.to_owned(),
     ];
     let all = |text: &str| {
@@ -203,14 +205,53 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
             "0 2 4 move x=408300 y=408300",
             "0 1 2 move x=408000 y=408100",
             "0 1 3 leave",
+            "0 1 4 join x=408000 y=408100",
             "0 2 5 leave",
+            "0 1 5 leave",
         ];
         assert_eq!(kinds[4..], end);
     };
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     all(&play(MatchFormat::Pubg, 1, 1, &lines));
-    let array = format!("[\n{} ]\n", lines.join(" ,\n"));
+    let array = format!("\u{feff}\n[\n{} ]\n", lines.join(" ,\n"));
     all(&play(MatchFormat::Pubg, 1, 1, &[&array]));
+}
+
+#[test]
+fn a_position_far_from_every_map_is_off_the_map() {
+    for x in ["-1e300", "1e300", "-1", "816000"] {
+        let place = format!(r#"{{"accountId":"a","location":{{"x":{x},"y":9,"z":9}}}}"#);
+        let game = r#""common":{"isGame":1}"#;
+        let seen = telemetry(1, "LogPlayerPosition", &format!(r#""character":{place},{game}"#));
+        assert_eq!(play(MatchFormat::Pubg, 1, 1, &[&seen]), "", "{x}");
+    }
+}
+
+/// The error that ends the reading of a recording.
+fn trouble(format: MatchFormat, text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("match.jsonl");
+    std::fs::write(&file, text).expect("it can be written");
+    let options = MatchOptions { file, format, zones: 1, repeat: 1, base_ms: 1_000_000 };
+    let mut events = MatchEvents::open(options).expect("the recording is there");
+    loop {
+        match events.next_record() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("something is wrong with it"),
+            Err(error) => break error.to_string(),
+        }
+    }
+}
+
+#[test]
+fn an_array_that_is_cut_short_or_holds_no_objects_is_damaged() {
+    let first = telemetry(0, "LogMatchStart", r#""mapName":"Erangel_Main""#);
+    for rest in ["", ",", r#",{"_D":"2018"#, ",[]]", ",7]", r#","{"]"#] {
+        let error = trouble(MatchFormat::Pubg, &format!("[{first}{rest}"));
+        assert!(error.contains("is cut short or damaged"), "{rest}: {error}");
+    }
+    let error = trouble(MatchFormat::Pubg, &format!(r#"[{first},{{"a":1}}]"#));
+    assert!(error.contains("record 2 of "), "{error}");
 }
 
 #[test]
@@ -228,19 +269,7 @@ fn a_repeated_match_has_other_players_at_later_times() {
 
 #[test]
 fn a_line_of_another_game_is_an_error_that_names_it() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = folder.path().join("match.jsonl");
-    std::fs::write(&file, "{\"ts_ms\":0,\"type\":\"x\"}\n[]\n").expect("it can be written");
-    let options =
-        MatchOptions { file, format: MatchFormat::Csgo, zones: 1, repeat: 1, base_ms: 1_000_000 };
-    let mut events = MatchEvents::open(options).expect("the recording is there");
-    let error = loop {
-        match events.next_record() {
-            Ok(Some(_)) => {}
-            Ok(None) => panic!("the second line is no record"),
-            Err(error) => break error.to_string(),
-        }
-    };
+    let error = trouble(MatchFormat::Csgo, "{\"ts_ms\":0,\"type\":\"x\"}\n[]\n");
     assert!(error.contains("record 2 of "), "{error}");
 }
 
