@@ -203,8 +203,12 @@ proptest! {
         let shard = |zone: usize| Shard::new(zone as u16, &rulebook);
         let mut alone = [shard(0), shard(1)];
         let mut mixed = [shard(0), shard(1)];
+        let mut told_alone = [Vec::new(), Vec::new()];
+        let mut told_mixed = [Vec::new(), Vec::new()];
         for zone in 0..2 {
-            streams[zone].iter().for_each(|event| drop(apply(&mut alone[zone], event)));
+            for event in &streams[zone] {
+                told_alone[zone].extend(apply(&mut alone[zone], event).1);
+            }
         }
         let mut next = [0, 0];
         for turn in 0.. {
@@ -213,9 +217,10 @@ proptest! {
             }
             let wanted = (turns[turn / 64 % 16] >> (turn % 64) & 1) as usize;
             let zone = if next[wanted] < 1000 { wanted } else { 1 - wanted };
-            apply(&mut mixed[zone], &streams[zone][next[zone]]);
+            told_mixed[zone].extend(apply(&mut mixed[zone], &streams[zone][next[zone]]).1);
             next[zone] += 1;
         }
+        prop_assert!(told_mixed == told_alone);
         for zone in 0..2 {
             prop_assert_eq!(mixed[zone].digest(), alone[zone].digest());
         }

@@ -299,7 +299,7 @@ fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
 }
 
 /// What the demo reports when it is run with these arguments.
-fn demo_report(arguments: &[&str]) -> serde_json::Value {
+fn demo(arguments: &[&str]) -> String {
     let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
         .args(["demo", "--events", "20000", "--rate", "0", "--json"])
         .args(arguments)
@@ -307,6 +307,10 @@ fn demo_report(arguments: &[&str]) -> serde_json::Value {
         .expect("the binary runs");
     let text = String::from_utf8_lossy(&demo.stdout);
     assert!(demo.status.success(), "{text}{}", String::from_utf8_lossy(&demo.stderr));
+    text.into_owned()
+}
+
+fn report_of(text: &str) -> serde_json::Value {
     let last = text.lines().last().expect("the report is there");
     serde_json::from_str(last).expect("the last line is the JSON object")
 }
@@ -317,15 +321,19 @@ fn a_demo_of_a_recorded_match_closes_its_accounts() {
         return;
     };
     let file = file.to_str().expect("the path is text");
-    let report = demo_report(&["--partitions", "2", "--match", file]);
+    let report = report_of(&demo(&["--partitions", "2", "--match", file]));
     assert_eq!((&report["events"], &report["lost"]), (&20_000.into(), &0.into()), "{report}");
     assert_eq!((&report["rejects"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
 }
 
 #[test]
 fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
-    let run = |seed| demo_report(&["--players", "200", "--partitions", "3", "--seed", seed]);
-    let report = run("1");
+    let play = |seed| demo(&["--players", "200", "--partitions", "3", "--seed", seed]);
+    let run = |seed| report_of(&play(seed));
+    let text = play("1");
+    let report = report_of(&text);
+    let winner = text.lines().find(|line| line.starts_with("1. player "));
+    assert!(winner.is_some_and(|line| line.contains(" points after ")), "{text}");
     let number = |key: &str| report[key].as_u64().expect("the key is there");
     assert_eq!(number("events"), 20_000);
     assert_eq!((number("lost"), number("duplicated"), number("rejects")), (0, 0, 0));

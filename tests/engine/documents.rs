@@ -4,6 +4,7 @@ use huntd::engine::change::{KINDS, Place};
 use huntd::engine::refusal::Refusal;
 
 const RULES: &str = include_str!("../../docs/RULES.md");
+const PROTOCOL: &str = include_str!("../../docs/PROTOCOL.md");
 
 #[test]
 fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
@@ -37,6 +38,10 @@ fn every_refusal_is_documented() {
     for name in Refusal::NAMES {
         assert!(RULES.contains(&format!("| `{name}` | ")), "{name}");
     }
+    let all: Vec<String> = Refusal::NAMES.iter().map(|name| format!("`{name}`")).collect();
+    let all = all.join(", ");
+    let protocol: Vec<&str> = PROTOCOL.split_whitespace().collect();
+    assert!(protocol.join(" ").contains(&format!(": {all}.")), "{all}");
 }
 
 #[test]

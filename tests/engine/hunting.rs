@@ -1,6 +1,6 @@
 //! Hunts: their start, treasures, finishers and end.
 
-use crate::script::{Game, check, plain, sentence};
+use crate::script::{Game, check, plain, rules, sentence};
 use huntd::engine::change::Change;
 
 #[test]
@@ -71,14 +71,58 @@ fn a_hunt_from_its_start_to_its_prizes() {
          2 join x=13824 y=9728
          > 2 joined health=100 x=13824 y=9728
          # The last treasure ends the hunt; one find does not make a finisher here.
+         wait 700
          2 loot
-         > 2 looted doubled=false treasure=1 hunt=3 points=100 elapsed_ms=2000
+         > 2 looted doubled=false treasure=1 hunt=3 points=100 elapsed_ms=2700
          > 2 scored cause=loot points=100 score=100
-         > 0 hunt_ended cause=all_found opened=3 hunt=3 finishers=1 elapsed_ms=2000
+         > 0 hunt_ended cause=all_found opened=3 hunt=3 finishers=1 elapsed_ms=2700
          > 1 finished found=2 hunt=3 rank=1 elapsed_ms=2000
          > 1 scored cause=prize points=1000 score=1200
          0 hunt_end hunt=3",
     );
+}
+
+/// Worths and items of the treasures that a player finds in many hunts of a zone.
+fn finds(partition: u16, first_seed: u32) -> (Vec<u32>, Vec<u8>, usize) {
+    let mut game = Game::of_zone(partition, rules());
+    game.play("1 join x=7000 y=3584");
+    let (mut worths, mut items, mut lost) = (Vec::new(), Vec::new(), 0);
+    for hunt in 1..=200 {
+        let seed = first_seed + hunt;
+        game.play(&format!("0 hunt_start hunt={hunt} seed={seed} treasures=100 duration_ms=60000"));
+        game.wait(0);
+        for _ in 0..4 {
+            for update in game.play("1 loot") {
+                match update.change() {
+                    Change::Looted { points, .. } => worths.push(points),
+                    Change::ItemGained { item, .. } => items.push(item),
+                    Change::ItemLost { .. } => lost += 1,
+                    _ => {}
+                }
+            }
+        }
+        game.play(&format!("0 hunt_end hunt={hunt}"));
+        game.wait(0);
+    }
+    (worths, items, lost)
+}
+
+#[test]
+fn treasures_hold_what_the_loot_table_says_by_seed_and_zone() {
+    let (worths, items, lost) = finds(0, 0);
+    let share =
+        |worth: u32| worths.iter().filter(|found| **found == worth).count() * 100 / worths.len();
+    assert!(worths.len() > 300, "{}", worths.len());
+    // The table says 50, 30, 15 and 5 of a hundred.
+    for (worth, expected) in [(100, 42..=58), (250, 23..=37), (500, 10..=20), (1000, 2..=9)] {
+        assert!(expected.contains(&share(worth)), "{worth}: {} of a hundred", share(worth));
+    }
+    assert!((1..=5).all(|item| items.contains(&item)), "{items:?}");
+    assert!(lost > 0, "the inventory was full in the end");
+    let again = (worths, items, lost);
+    assert_eq!(finds(0, 0), again);
+    assert_ne!(finds(0, 1000), again, "the seed decides");
+    assert_ne!(finds(1, 0), again, "the zone decides");
 }
 
 #[test]

@@ -115,3 +115,23 @@ fn roll(chance: u64, weights: impl Iterator<Item = u32> + Clone) -> usize {
     }
     unreachable!("a chance falls below the sum of the weights")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chance_falls_on_rows_as_their_weights_say() {
+        let weights = [50_u32, 30, 0, 15, 5];
+        // The chances are spread evenly: one for each hundredth, in its middle.
+        let row = |hundredth: u64| {
+            roll(u64::MAX / 100 * hundredth + u64::MAX / 200, weights.iter().copied())
+        };
+        let rows: Vec<usize> = (0..100).map(row).collect();
+        let expected = [0].repeat(50).into_iter().chain([1].repeat(30));
+        let expected = expected.chain([3].repeat(15)).chain([4].repeat(5));
+        assert_eq!(rows, expected.collect::<Vec<_>>());
+        assert_eq!(roll(0, weights.iter().copied()), 0);
+        assert_eq!(roll(u64::MAX, weights.iter().copied()), 4);
+    }
+}

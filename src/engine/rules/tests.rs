@@ -47,9 +47,50 @@ pub(crate) fn sample() -> Rules {
 }
 
 #[test]
-fn the_hash_of_the_rules_is_the_same_on_every_machine() {
-    assert_eq!(sample().hash(), sample().hash());
-    let mut other = sample();
-    other.effects[3].percent += 1;
-    assert_ne!(other.hash(), sample().hash());
+fn each_rule_changes_the_hash_in_a_way_of_its_own() {
+    let changes: [fn(&mut Rules); 36] = [
+        |_| {},
+        |rules| rules.world.tile_cm *= 2,
+        |rules| rules.world.tiles_per_side /= 2,
+        |rules| rules.world.speed_cm_per_s_max += 1,
+        |rules| rules.world.speed_burst_ms += 1,
+        |rules| rules.world.walls = vec![0; 1024],
+        |rules| rules.world.walls = vec![1; 1024],
+        |rules| rules.actors.count_max -= 1,
+        |rules| rules.actors.per_tile_max += 1,
+        |rules| rules.actors.health += 1,
+        |rules| rules.actors.respawn_ms += 1,
+        |rules| rules.actors.downed_points += 1,
+        |rules| rules.hunts.treasures_max -= 1,
+        |rules| rules.hunts.duration_ms_max += 1,
+        |rules| rules.hunts.reach_cm += 1,
+        |rules| rules.hunts.finish_treasures += 1,
+        |rules| rules.hunts.prizes[0] += 1,
+        |rules| rules.hunts.prizes[1] += 1,
+        |rules| rules.hunts.prizes[2] += 1,
+        |rules| rules.points[1].points += 1,
+        |rules| rules.points[1].weight += 1,
+        |rules| rules.points.truncate(1),
+        |rules| rules.finds[2].item += 1,
+        |rules| rules.finds[2].weight += 1,
+        |rules| rules.finds.truncate(5),
+        |rules| rules.weapons[1].damage += 1,
+        |rules| rules.weapons[1].range_cm += 1,
+        |rules| rules.weapons[1].radius_cm += 1,
+        |rules| rules.weapons[1].reload_ms += 1,
+        |rules| rules.weapons.truncate(2),
+        |rules| rules.items[0].stack_max += 1,
+        |rules| rules.items[0].does = ItemUse::Start(Effect::Shield),
+        |rules| rules.items[4].does = ItemUse::Heal(51),
+        |rules| rules.effects[1].lasts_ms += 1,
+        |rules| rules.effects[2].lasts_ms_max += 1,
+        |rules| rules.effects[3].percent += 1,
+    ];
+    let mut hashes = changes.map(|change| {
+        let mut rules = sample();
+        change(&mut rules);
+        rules.hash()
+    });
+    hashes.sort_unstable();
+    assert!(hashes.array_windows().all(|[one, next]| one != next), "two have the same hash");
 }
