@@ -202,9 +202,15 @@ fn check_paths(shard: &Shard, slot: usize) -> usize {
             .treasure(tile)
             .is_some_and(|key: tiles::TreasureKey| usize::from(key.slot) == slot)
     };
+    // What players are told is about the running hunt with the lowest number.
+    let running = (0..HUNTS_MAX).filter(|slot| shard.hunts.hunt(*slot).running());
+    let is_told = running.min_by_key(|slot| shard.hunts.hunt(*slot).hunt) == Some(slot);
     let mut exact = 0;
     for tile in 0..shard.tiles.count() {
         let (hint, distance) = shard.hunts.paths[slot].hint(&shard.tiles, tile, lies);
+        if is_told {
+            assert_eq!(shard.hint(tile), Some((slot, hint, distance)));
+        }
         let (column, row) = shard.tiles.place(tile);
         let (x, y) = match hint {
             Hint::Stale => continue,
