@@ -20,12 +20,13 @@ use grid::Grid;
 use records::Records;
 use serde::Deserialize;
 use stage::{REPETITION_MS, Stage};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The game that somebody names, else the one that the recording's first record gives away. One
 /// that gives away another game is an error: its adapter would find nothing.
 pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
-    let mut first = String::new();
+    let mut first = Vec::new();
     let read = Records::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
     read.map_err(|source| SourceError::read(file, source))?;
     if first.is_empty() {
@@ -51,7 +52,7 @@ pub fn zones_of(format: MatchFormat) -> u16 {
     }
 }
 
-fn format_of_record(record: &str) -> Option<MatchFormat> {
+fn format_of_record(record: &[u8]) -> Option<MatchFormat> {
     #[derive(Deserialize)]
     struct First {
         #[serde(rename = "_T")]
@@ -60,7 +61,7 @@ fn format_of_record(record: &str) -> Option<MatchFormat> {
         fps: Option<f64>,
         time: Option<String>,
     }
-    let first: First = serde_json::from_str(record).ok()?;
+    let first: First = serde_json::from_slice(record).ok()?;
     match first {
         First { kind: Some(_), .. } => Some(MatchFormat::Pubg),
         First { sec_per_tick: Some(_), .. } => Some(MatchFormat::Prbf2),
@@ -102,7 +103,7 @@ pub struct MatchEvents {
     adapter: Adapter,
     stage: Stage,
     records: Records,
-    record: String,
+    record: Vec<u8>,
     record_number: u64,
     repetitions_left: u32,
 }
@@ -128,7 +129,7 @@ impl MatchEvents {
             adapter: Adapter::new(options.format),
             stage: Stage::new(grid, options.base_ms),
             records: Records::open(&options.file)?,
-            record: String::new(),
+            record: Vec::new(),
             record_number: 0,
             repetitions_left: options.repeat,
             options,
@@ -152,7 +153,10 @@ impl MatchEvents {
         if self.record.is_empty() {
             return self.end_repetition();
         }
-        self.adapter.read(&self.record, &mut self.stage).map_err(|source| SourceError::Record {
+        let text = std::str::from_utf8(&self.record).map_err(|source| {
+            SourceError::read(&self.options.file, Error::new(ErrorKind::InvalidData, source))
+        })?;
+        self.adapter.read(text, &mut self.stage).map_err(|source| SourceError::Record {
             file: self.options.file.clone(),
             record: self.record_number,
             source,

@@ -93,34 +93,27 @@ impl Adapter {
         }
         // Before that they wait on an island.
         if line.common.as_ref().is_some_and(|common| common.stage > 0.0) {
-            if line.kind == "LogPlayerPosition" {
-                self.rise(&line);
-            }
             let all = [&line.character, &line.attacker, &line.killer, &line.reviver, &line.victim];
-            all.into_iter().flatten().for_each(|character| self.see(character, stage));
+            all.into_iter().flatten().for_each(|who| self.see(who, &line.kind, stage));
             self.act(&line, stage);
         }
         Ok(())
     }
 
-    fn see(&mut self, character: &Character<'_>, stage: &mut Stage) {
+    fn see(&mut self, character: &Character<'_>, kind: &str, stage: &mut Stage) {
         let Location { x, y, z } = character.location;
         let is_known = (x, y) != (0.0, 0.0) && z < PLANE_CM;
         if is_known && !character.account.is_empty() {
             let player = self.player(&character.account);
+            // Other records name the dead as well; this one is of those who live, or live again.
+            if kind == "LogPlayerPosition" {
+                self.killed.remove(&player);
+            }
             if self.killed.contains(&player) {
                 return;
             }
             let from_middle = |at: f64| (at.round() as i64).saturating_sub(MAP_HALF_CM);
             stage.see(player, from_middle(x), from_middle(y));
-        }
-    }
-
-    /// Other records name the dead as well; positions are told of those who live, or live again.
-    fn rise(&mut self, line: &Line<'_>) {
-        if let Some(character) = &line.character {
-            let player = self.player(&character.account);
-            self.killed.remove(&player);
         }
     }
 

@@ -33,15 +33,15 @@ impl Records {
         Ok(Records { input, is_array })
     }
 
-    /// Reads the next record into an empty text, which stays empty after the last one.
-    pub fn next(&mut self, text: &mut String) -> Result<()> {
+    /// Reads the next record into an empty buffer, which stays empty after the last one.
+    pub fn next(&mut self, record: &mut Vec<u8>) -> Result<()> {
         match self.is_array {
-            true => self.next_element(text),
-            false => self.input.read_line(text).map(|_| ()),
+            true => self.next_element(record),
+            false => self.input.read_until(b'\n', record).map(|_| ()),
         }
     }
 
-    fn next_element(&mut self, text: &mut String) -> Result<()> {
+    fn next_element(&mut self, record: &mut Vec<u8>) -> Result<()> {
         loop {
             let Some(byte) = self.input.fill_buf()?.first() else {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "the array does not end"));
@@ -57,7 +57,7 @@ impl Records {
         let mut elements =
             serde_json::Deserializer::from_reader(&mut self.input).into_iter::<Box<RawValue>>();
         let element = elements.next().expect("something begins here")?;
-        text.push_str(element.get());
+        record.extend_from_slice(element.get().as_bytes());
         Ok(())
     }
 }
