@@ -7,13 +7,13 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
 
 use huntd::engine::Shard;
-use huntd::engine::capture::Captured;
+use huntd::engine::checkpoint::CheckpointRead;
 use huntd::engine::event::{Action, Event};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
-use huntd::limits::SNAPSHOT_BLOCK_BYTES;
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
+use huntd::snapshot::format::SNAPSHOT_BLOCK_BYTES;
 use std::time::{Duration, Instant};
 
 /// Events between two pieces, about as many as a turn applies under load.
@@ -86,7 +86,7 @@ fn capture(crowd: &mut Crowd, state: &mut Vec<u8>) -> Cost {
     let mut block = Vec::with_capacity(SNAPSHOT_BLOCK_BYTES);
     state.clear();
     let began = Instant::now();
-    cost.bytes = crowd.shard.begin_capture();
+    cost.bytes = crowd.shard.begin_checkpoint();
     cost.begin = began.elapsed();
     cost.turns.reserve(4096);
     cost.pieces.reserve(4096);
@@ -97,10 +97,10 @@ fn capture(crowd: &mut Crowd, state: &mut Vec<u8>) -> Cost {
         cost.longest_event = cost.longest_event.max(longest);
         block.clear();
         let piece = Instant::now();
-        let captured = crowd.shard.tell_capture(&mut block, SNAPSHOT_BLOCK_BYTES);
+        let captured = crowd.shard.write_checkpoint(&mut block, SNAPSHOT_BLOCK_BYTES);
         cost.pieces.push(piece.elapsed());
         state.extend_from_slice(&block);
-        if captured == Captured::Whole {
+        if captured == CheckpointRead::Done {
             cost.allocations = allocator::hot_allocations() - reserved;
             return cost;
         }

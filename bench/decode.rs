@@ -7,13 +7,13 @@
 
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::{Action, Event};
 use serde::Deserialize;
 use std::hint::black_box;
 use std::time::Instant;
 
-const ORIGIN: Origin = Origin { offset: 0, time_ms: 0 };
+const ORIGIN: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
 
 /// A seeded generator, so that every run decodes the same records.
 struct Random(u64);

@@ -12,42 +12,36 @@
 //!
 //! The modules stand in the order in which data flows, then what supports them.
 
-pub mod consumer;
+pub mod daemon;
+
+pub mod kafka;
+
+pub mod fetch;
 
 pub mod decoder;
 
+pub mod queue;
+
 pub mod engine;
+
+pub mod shards;
+
+pub mod output;
 
 pub mod publisher;
 
-pub mod recovery;
+pub mod ownership;
+
+pub mod control;
+
+pub mod snapshot;
 
 pub mod runtime;
+
+pub mod telemetry;
 
 pub mod service;
 
 pub mod tools;
 
-pub mod limits;
-
-pub mod metrics;
-
-pub mod failure;
-
-pub mod pipeline;
-
-pub mod control;
-
-pub mod hot;
-
-pub mod keeping;
-
-pub mod progress;
-
-pub mod queue;
-
-pub mod threads;
-
-pub mod wiring;
-
-pub mod world;
+mod limits;

@@ -4,13 +4,13 @@ use clap::Parser;
 use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
+use huntd::shards;
 use huntd::tools::{demo, load, replay, rules, run, snapshot, tap, topics};
-use huntd::world;
 use std::io::Write;
 
 fn main() -> std::process::ExitCode {
     allocator::refuse_huge_pages();
-    exit::end_on_panic(world::is_engine_at_work);
+    exit::end_on_panic(shards::is_engine_at_work);
     let done = match Cli::parse().verb {
         Verb::Run(args) => run::run(&args),
         Verb::Check(args) => run::check(&args),

@@ -2,26 +2,23 @@
 
 mod mock;
 
-use huntd::publisher::encode::{decode_frame, encode};
-use huntd::publisher::frame::Format;
-use huntd::publisher::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
-use huntd::recovery::acquire::{Acquired, Acquisition, Brief, Remedy, Wish};
-use huntd::recovery::reader::{Reader, Verdict};
-use huntd::recovery::refusal::Refusal;
-use huntd::recovery::tail::{Options, Tail, TailEvent};
-use huntd::recovery::tail_error::TailError;
-use mock::{Cluster, PATIENCE, Shard, append, brokers, read_partition};
+use huntd::control::output_log::{OutputEvent, OutputLog, OutputLogOptions};
+use huntd::kafka::topic_error::TopicError;
+use huntd::output::encode::{decode_frame, encode};
+use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
+use huntd::output::reader::{Reader, Verdict};
+use huntd::ownership::acquisition::{Acquired, Acquisition, Brief, Need, Remedy};
+use huntd::ownership::start_error::StartError;
+use mock::{Cluster, PATIENCE, Shard, append, read_partition};
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaRespErr;
 use std::time::{Duration, Instant};
 
 const FORMAT: Format = Format::Binary;
 
-fn options(cluster: &Cluster) -> Options {
-    Options {
-        brokers: brokers(cluster),
-        client_id: "test".to_owned(),
-        group: "hunters".to_owned(),
+fn options(cluster: &Cluster) -> OutputLogOptions {
+    OutputLogOptions {
+        client: mock::client(cluster),
         input_topic: "events".to_owned(),
         output_topic: "updates".to_owned(),
         dead_letter_topic: "dead-letters".to_owned(),
@@ -47,10 +44,10 @@ fn brief(partition: i32) -> Brief {
 /// Acquires shards at once. Whoever wants to do something when the group would be asked for the
 /// n-th time, does it in `meanwhile`, and says whether the group still counts us in.
 fn acquire_all(
-    tail: &mut Tail,
+    tail: &mut OutputLog,
     briefs: Vec<Brief>,
     mut meanwhile: impl FnMut(usize) -> bool,
-) -> Vec<Result<Acquired, Refusal>> {
+) -> Vec<Result<Acquired, StartError>> {
     let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
     let bounds = tail.bounds(&partitions).expect("the cluster answers");
     let mut running: Vec<Acquisition> = briefs
@@ -60,26 +57,26 @@ fn acquire_all(
             Acquisition::begin(brief, bounds)
         })
         .collect();
-    let mut asked: Vec<(Option<Wish>, Option<i64>)> = vec![(None, None); running.len()];
+    let mut asked: Vec<(Option<Need>, Option<i64>)> = vec![(None, None); running.len()];
     let (mut questions, start) = (0, Instant::now());
-    while running.iter().any(|acquisition| acquisition.wish() != Wish::End) {
+    while running.iter().any(|acquisition| acquisition.wish() != Need::End) {
         assert!(start.elapsed() < PATIENCE, "{running:?}");
         for (acquisition, (asked, reading)) in running.iter_mut().zip(&mut asked) {
             let wish = acquisition.wish();
             match wish {
-                Wish::Read { from } if reading.is_none_or(|before| from < before) => {
+                Need::Read { from } if reading.is_none_or(|before| from < before) => {
                     tail.read(acquisition.partition(), from).expect("the topic is there");
                     *reading = Some(from);
                 }
-                Wish::States => acquisition.offer(Vec::new()),
-                Wish::Confirm { .. } => {
+                Need::States => acquisition.offer(Vec::new()),
+                Need::Confirm { .. } => {
                     if !meanwhile(questions) {
                         return Vec::new();
                     }
                     questions += 1;
                     acquisition.confirm(900 + questions as u128);
                 }
-                Wish::Append(header) if *asked != Some(wish) => {
+                Need::Append(header) if *asked != Some(wish) => {
                     tail.append(acquisition.partition(), &header).expect("the topic is there");
                     *asked = Some(wish);
                 }
@@ -88,17 +85,17 @@ fn acquire_all(
         }
         tail.poll(Duration::from_millis(10), |event| {
             let partition = match event {
-                TailEvent::Record { partition, .. }
-                | TailEvent::End { partition }
-                | TailEvent::Appended { partition, .. } => partition,
+                OutputEvent::Record { partition, .. }
+                | OutputEvent::End { partition }
+                | OutputEvent::Appended { partition, .. } => partition,
                 other => panic!("{other:?}"),
             };
             let acquisition = running.iter_mut().find(|one| one.partition() == partition);
             let acquisition = acquisition.expect("only what is asked for is told");
             match event {
-                TailEvent::Record { offset, payload, .. } => acquisition.take(offset, payload),
-                TailEvent::End { .. } => acquisition.reach_end(),
-                TailEvent::Appended { offset, .. } => acquisition.appended(offset),
+                OutputEvent::Record { offset, payload, .. } => acquisition.take(offset, payload),
+                OutputEvent::End { .. } => acquisition.reach_end(),
+                OutputEvent::Appended { offset, .. } => acquisition.appended(offset),
                 _ => {}
             }
         });
@@ -107,8 +104,8 @@ fn acquire_all(
     running.into_iter().map(Acquisition::into_outcome).collect()
 }
 
-fn acquire(cluster: &Cluster, partition: i32) -> Result<Acquired, Refusal> {
-    let mut tail = Tail::connect(options(cluster)).expect("connected");
+fn acquire(cluster: &Cluster, partition: i32) -> Result<Acquired, StartError> {
+    let mut tail = OutputLog::connect(options(cluster)).expect("connected");
     acquire_all(&mut tail, vec![brief(partition)], |_| true).remove(0)
 }
 
@@ -140,7 +137,7 @@ fn publish_fence(cluster: &Cluster, partition: i32, header: &FrameHeader) {
 fn an_empty_output_is_acquired_at_its_very_beginning() {
     let cluster = topics();
     let acquired = acquire(&cluster, 1).expect("acquired");
-    assert_eq!((acquired.epoch, acquired.mark.epoch), (1, 1));
+    assert_eq!((acquired.owner_epoch, acquired.mark.owner_epoch), (1, 1));
     assert_eq!((acquired.mark.next_update, acquired.mark.next_offset), (0, 0));
     assert_eq!(acquired.mark.chain, Chain::default());
 
@@ -148,7 +145,7 @@ fn an_empty_output_is_acquired_at_its_very_beginning() {
     let [record] = log.as_slice() else { panic!("{} records", log.len()) };
     assert_eq!(record.offset() + 1, acquired.mark.output_offset);
     let (fence, _) = decode_frame(record.payload().expect("a value")).expect("a frame");
-    assert_eq!((fence.kind, fence.epoch), (FrameKind::Fence, 1));
+    assert_eq!((fence.kind, fence.owner_epoch), (FrameKind::Fence, 1));
     assert_eq!((fence.fence_id, fence.next_offset), (acquired.fence_id, POSITION_UNKNOWN));
     assert!(read_partition(&cluster, "updates", 0).is_empty());
 }
@@ -156,14 +153,14 @@ fn an_empty_output_is_acquired_at_its_very_beginning() {
 #[test]
 fn each_owner_goes_on_where_the_last_one_stopped_under_a_higher_epoch() {
     let cluster = topics();
-    let mut tail = Tail::connect(options(&cluster)).expect("connected");
+    let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
     let mut shards = [Shard::new(0), Shard::new(1)];
     (0..2).for_each(|partition| fill_input(&cluster, partition));
     for epoch in 1..=3 {
         let acquired = acquire_all(&mut tail, vec![brief(0), brief(1)], |_| true);
         for (acquired, shard) in acquired.into_iter().zip(&mut shards) {
             let acquired = acquired.expect("acquired");
-            assert_eq!(acquired.epoch, epoch);
+            assert_eq!(acquired.owner_epoch, epoch);
             assert_eq!(acquired.mark.next_update, shard.next_update);
             assert_eq!(acquired.mark.next_offset, shard.next_offset);
             assert_eq!(acquired.mark.chain, shard.chain);
@@ -178,10 +175,10 @@ fn a_frame_that_an_older_owner_appends_late_is_dropped_by_every_reader() {
     let cluster = topics();
     fill_input(&cluster, 0);
     let mut zombie = Shard::new(0);
-    zombie.epoch = acquire(&cluster, 0).expect("acquired").epoch;
+    zombie.epoch = acquire(&cluster, 0).expect("acquired").owner_epoch;
     publish(&cluster, &mut zombie, 10);
     let acquired = acquire(&cluster, 0).expect("acquired");
-    let mut owner = Shard { epoch: acquired.epoch, ..Shard::new(0) };
+    let mut owner = Shard { epoch: acquired.owner_epoch, ..Shard::new(0) };
     (owner.next_update, owner.next_offset) = (acquired.mark.next_update, acquired.mark.next_offset);
     owner.chain = acquired.mark.chain;
     publish(&cluster, &mut zombie, 5);
@@ -215,7 +212,7 @@ fn what_is_no_frame_is_passed_over() {
 #[test]
 fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question() {
     let cluster = topics();
-    let mut tail = Tail::connect(options(&cluster)).expect("connected");
+    let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
     // Between our reading of epoch 0 and our fence of epoch 1, another owner writes the same epoch;
     // and then once more.
     let mut questions = 0;
@@ -229,13 +226,13 @@ fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question()
         true
     });
     assert_eq!(questions, 3);
-    assert_eq!(acquired[0].as_ref().map(|acquired| acquired.epoch), Ok(3));
+    assert_eq!(acquired[0].as_ref().map(|acquired| acquired.owner_epoch), Ok(3));
 }
 
 #[test]
 fn whoever_is_no_member_any_more_leaves_no_fence_behind() {
     let cluster = topics();
-    let mut tail = Tail::connect(options(&cluster)).expect("connected");
+    let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
     acquire_all(&mut tail, vec![brief(1)], |_| false);
     assert!(read_partition(&cluster, "updates", 1).is_empty());
 }
@@ -247,23 +244,23 @@ fn updates_that_the_chain_was_not_made_of_halt_the_shard() {
     publish(&cluster, &mut shard, 4);
     shard.chain = Chain(shard.chain.0 ^ 1);
     publish(&cluster, &mut shard, 2);
-    assert_eq!(acquire(&cluster, 0), Err(Refusal::Damaged { offset: 5 }));
+    assert_eq!(acquire(&cluster, 0), Err(StartError::Damaged { offset: 5 }));
 }
 
 #[test]
 fn topics_that_do_not_fit_are_refused() {
-    let connect = |cluster: &Cluster| Tail::connect(options(cluster)).map(|_| ());
+    let connect = |cluster: &Cluster| OutputLog::connect(options(cluster)).map(|_| ());
     let cluster = mock::cluster(&[("events", 3), ("updates", 2)]);
     let refused = connect(&cluster);
-    let Err(TailError::PartitionsDiffer { input: 3, output: 2, .. }) = refused else {
+    let Err(TopicError::PartitionsDiffer { input: 3, output: 2, .. }) = refused else {
         panic!("{refused:?}");
     };
 
     let missing = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     cluster.topic_error("updates", missing).expect("the mock's topic");
-    assert_eq!(connect(&cluster), Err(TailError::TopicMissing("updates".to_owned())));
+    assert_eq!(connect(&cluster), Err(TopicError::Missing("updates".to_owned())));
 
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.topic_error("updates", denied).expect("the mock's topic");
-    assert_eq!(connect(&cluster), Err(TailError::NotAuthorised("updates".to_owned())));
+    assert_eq!(connect(&cluster), Err(TopicError::NotAuthorised("updates".to_owned())));
 }

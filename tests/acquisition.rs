@@ -2,15 +2,15 @@
 
 mod mock;
 
-use huntd::publisher::encode::encode;
-use huntd::publisher::frame::{Chain, Format, FrameHeader, FrameKind};
-use huntd::recovery::acquire::{Acquired, Acquisition, Bounds, Brief, Candidate, Remedy, Wish};
-use huntd::recovery::bridge::{Bridge, Crossed, Jump};
-use huntd::recovery::fold::Start;
-use huntd::recovery::mark::Mark;
-use huntd::recovery::reader::Reader;
-use huntd::recovery::refusal::Refusal;
-use huntd::recovery::verified::{Ack, Verified};
+use huntd::output::encode::{decode_frame, encode};
+use huntd::output::fold::Start;
+use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
+use huntd::output::mark::Mark;
+use huntd::output::reader::Reader;
+use huntd::output::verified::{Ack, Verified};
+use huntd::ownership::acquisition::*;
+use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
+use huntd::ownership::start_error::StartError;
 use mock::Shard;
 
 const RULESET: u32 = 7;
@@ -50,12 +50,10 @@ impl Log {
         }
     }
 
-    /// What a reader makes of it all.
     fn mark(&self) -> Mark {
         let mut reader = Reader::new();
         for (_, bytes) in &self.records {
-            let (header, updates) =
-                huntd::publisher::encode::decode_frame(bytes).expect("frames are readable");
+            let (header, updates) = decode_frame(bytes).expect("frames are readable");
             reader.fold(&header, &updates);
         }
         Mark::new(self.end, reader.position())
@@ -84,28 +82,28 @@ impl Log {
         &mut self,
         brief: Brief,
         mut rival: impl FnMut(&mut Log),
-    ) -> Result<Acquired, Refusal> {
+    ) -> Result<Acquired, StartError> {
         let mut acquisition = Acquisition::begin(brief, self.bounds());
         for step in 0.. {
             assert!(step < 10_000, "{acquisition:?}");
             match acquisition.wish() {
-                Wish::Read { from } => self.read(from, &mut acquisition),
-                Wish::States => acquisition.offer(self.elsewhere.clone()),
-                Wish::Confirm { .. } => {
+                Need::Read { from } => self.read(from, &mut acquisition),
+                Need::States => acquisition.offer(self.elsewhere.clone()),
+                Need::Confirm { .. } => {
                     rival(self);
                     acquisition.confirm(u128::from(step as u64) + 1);
                 }
-                Wish::Append(header) => {
+                Need::Append(header) => {
                     let offset = self.append_empty(&header);
                     acquisition.appended(offset);
                 }
-                Wish::End => break,
+                Need::End => break,
             }
         }
         acquisition.into_outcome()
     }
 
-    fn acquire(&mut self, brief: Brief) -> Result<Acquired, Refusal> {
+    fn acquire(&mut self, brief: Brief) -> Result<Acquired, StartError> {
         // Unless a test says otherwise, there is nothing elsewhere.
         if self.elsewhere.is_empty() {
             self.elsewhere.clone_from(&brief.candidates);
@@ -143,7 +141,8 @@ fn snapshot(log: &Log, shard: &Shard) -> Candidate {
 fn owned_log(frames: u32) -> (Log, Shard) {
     let mut log = Log::new();
     let acquired = log.acquire(brief(Vec::new())).expect("an empty log is acquired");
-    assert_eq!((acquired.epoch, acquired.start, acquired.candidate), (1, Start::default(), None));
+    assert_eq!((acquired.owner_epoch, acquired.candidate), (1, None));
+    assert_eq!(acquired.start, Start::default());
     let mut shard = Shard::new(0);
     log.publish(&mut shard, frames);
     (log, shard)
@@ -157,7 +156,7 @@ fn the_newest_snapshot_of_this_log_is_the_start() {
     let new = snapshot(&log, &shard);
     log.publish(&mut shard, 9);
     let acquired = log.acquire(brief(vec![new.clone(), old])).expect("acquired");
-    assert_eq!((acquired.candidate, acquired.start, acquired.epoch), (Some(0), new.start, 2));
+    assert_eq!((acquired.candidate, acquired.start, acquired.owner_epoch), (Some(0), new.start, 2));
     assert_eq!(acquired.mark.next_update, shard.next_update);
     assert_eq!(acquired.mark.chain, shard.chain);
     assert_eq!(acquired.mark.output_offset, log.end);
@@ -198,7 +197,7 @@ fn a_snapshot_ahead_of_the_log_or_of_another_log_is_passed_over() {
     let briefed = brief(vec![lost.clone(), old.clone()]);
     let acquired = log.acquire(briefed.clone()).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start), (Some(1), old.start));
-    let mut other = Shard { epoch: acquired.epoch, ..kept_shard };
+    let mut other = Shard { epoch: acquired.owner_epoch, ..kept_shard };
     other.next_offset += 100;
     log.publish(&mut other, 20);
     let acquired = log.acquire(briefed).expect("acquired");
@@ -212,14 +211,14 @@ fn without_a_snapshot_the_start_of_the_input_will_do_and_nothing_later() {
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start), (None, Start::default()));
     log.input.0 = 1;
-    let gone = Refusal::InputGone { wanted: 0, input_start: 1 };
+    let gone = StartError::InputGone { wanted: 0, input_start: 1 };
     assert_eq!(log.acquire(brief(Vec::new())), Err(gone));
     let kept = snapshot(&log, &shard);
     log.input.0 = kept.start.next_offset;
     assert!(log.acquire(brief(vec![kept.clone()])).is_ok());
     log.input.0 += 1;
     let wanted = kept.start.next_offset;
-    let gone = Refusal::InputGone { wanted, input_start: wanted + 1 };
+    let gone = StartError::InputGone { wanted, input_start: wanted + 1 };
     assert_eq!(log.acquire(brief(vec![kept])), Err(gone));
 }
 
@@ -227,7 +226,8 @@ fn without_a_snapshot_the_start_of_the_input_will_do_and_nothing_later() {
 fn an_input_that_is_shorter_than_what_was_applied_is_refused() {
     let (mut log, shard) = owned_log(9);
     log.input = (0, shard.next_offset - 1);
-    let lost = Refusal::InputLost { wanted: shard.next_offset, input_end: shard.next_offset - 1 };
+    let wanted = shard.next_offset;
+    let lost = StartError::InputLost { wanted, input_end: wanted - 1 };
     assert_eq!(log.acquire(brief(Vec::new())), Err(lost));
 }
 
@@ -237,16 +237,16 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
     let kept = snapshot(&log, &shard);
     log.publish(&mut shard, 9);
     log.records.drain(..5);
-    assert_eq!(log.acquire(brief(Vec::new())), Err(Refusal::StartGone));
+    assert_eq!(log.acquire(brief(Vec::new())), Err(StartError::StartGone));
     let owner = log.acquire(brief(vec![kept.clone()])).expect("acquired");
     // The mark itself is gone: only a fence that says where it stands will do.
     log.records.drain(..8);
-    assert_eq!(log.acquire(brief(Vec::new())), Err(Refusal::StartGone));
-    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(Refusal::StartGone));
+    assert_eq!(log.acquire(brief(Vec::new())), Err(StartError::StartGone));
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(StartError::StartGone));
     // An owner that was overtaken does not know where the shard stands now.
     log.append_empty(&shard.fence(77));
-    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(Refusal::StartGone));
-    shard.epoch = owner.epoch;
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(StartError::StartGone));
+    shard.epoch = owner.owner_epoch;
     log.append_empty(&shard.fence(owner.fence_id));
     let acquired = log.acquire(brief(vec![kept.clone()])).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (kept.start, Some(0)));
@@ -262,7 +262,7 @@ fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_no
     assert_eq!(anew.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
     let mut anew = Log::new();
     anew.input.0 = 5;
-    let lost = Refusal::OutputLost { made: kept.start.next_update, held: 0 };
+    let lost = StartError::OutputLost { made: kept.start.next_update, held: 0 };
     assert_eq!(anew.acquire(brief(vec![kept.clone()])), Err(lost));
     // A host without files asks others.
     let mut asking = Log { input: anew.input, elsewhere: vec![kept.clone()], ..Log::default() };
@@ -276,7 +276,7 @@ fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_no
 #[test]
 fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
     let (mut log, shard) = owned_log(9);
-    let changed = Refusal::RulesetChanged { published: RULESET, ours: 8 };
+    let changed = StartError::RulesetChanged { published: RULESET, ours: 8 };
     let other = |candidates| Brief { rulesets: vec![8], ..brief(candidates) };
     assert_eq!(log.acquire(other(Vec::new())), Err(changed));
     let kept = snapshot(&log, &shard);
@@ -297,14 +297,14 @@ fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_aga
     assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, RULESET);
     // The rules of the hour are other ones, and a late copy of an early frame changes nothing.
     let first = log.records[1].1.clone();
-    shard.epoch = log.mark().epoch;
+    shard.epoch = log.mark().owner_epoch;
     let frame = shard.frame(2);
     log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
     log.records.push((log.end, first));
     log.end += 1;
     let acquired = log.acquire(listed(&[8, RULESET])).expect("acquired");
     assert_eq!(acquired.begun_by, RULESET);
-    let missing = Refusal::RulesetChanged { published: RULESET, ours: 8 };
+    let missing = StartError::RulesetChanged { published: RULESET, ours: 8 };
     assert_eq!(log.acquire(listed(&[8])), Err(missing), "a replay begins by them");
 
     // A world that begins anew begins by the rules of the hour.
@@ -327,7 +327,7 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
         chain: shard.chain,
     };
     assert_eq!((acquired.start, acquired.candidate), (start, None));
-    let mut shard = Shard { epoch: acquired.epoch, ..shard };
+    let mut shard = Shard { epoch: acquired.owner_epoch, ..shard };
     for number in 0..3 {
         let frame = shard.frame(number);
         log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
@@ -350,17 +350,17 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_an
     log.publish(&mut shard, 9);
     // By its offsets alone it could be the start.
     let old = Candidate { is_of_deleted_input: true, ..snapshot(&log, &shard) };
-    assert_eq!(log.acquire(brief(vec![old.clone()])), Err(Refusal::InputRecreated));
+    assert_eq!(log.acquire(brief(vec![old.clone()])), Err(StartError::InputRecreated));
     let anew = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
     let acquired = log.acquire(anew).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
     assert_eq!(acquired.start.next_update, shard.next_update);
 
     // From then on the old one is no more than a place in the output.
-    shard = Shard { epoch: acquired.epoch, next_offset: 0, ..shard };
+    shard = Shard { epoch: acquired.owner_epoch, next_offset: 0, ..shard };
     let acquired = log.acquire(brief(vec![old.clone()])).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start.next_update), (None, shard.next_update));
-    shard.epoch = acquired.epoch;
+    shard.epoch = acquired.owner_epoch;
     log.publish(&mut shard, 3);
     let new = snapshot(&log, &shard);
     let acquired = log.acquire(brief(vec![new.clone(), old])).expect("acquired");
@@ -393,7 +393,7 @@ fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
     assert_eq!((acquired.skips.len(), log.end), (2, end + 1), "only a fence is new");
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     assert_eq!(acquired.skips.len(), 2);
-    shard.epoch = acquired.epoch;
+    shard.epoch = acquired.owner_epoch;
     log.publish(&mut shard, 3);
     // A snapshot carries what its replay still has to pass over.
     let skips = vec![40];
@@ -407,7 +407,7 @@ fn a_skip_of_a_fenced_owner_counts_for_nobody() {
     let (mut log, _) = owned_log(9);
     let stale = FrameHeader {
         kind: FrameKind::Skip,
-        epoch: 1,
+        owner_epoch: 1,
         first_update: 0,
         count: 0,
         next_offset: 12,
@@ -428,19 +428,19 @@ fn a_lost_fence_is_raised_after_another_question_and_not_for_ever() {
         .acquire_beside(brief(Vec::new()), |log| {
             questions += 1;
             if questions <= 2 {
-                let epoch = log.mark().epoch + 1;
+                let epoch = log.mark().owner_epoch + 1;
                 let rival = Shard { epoch, ..Shard::new(0) };
                 log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
             }
         })
         .expect("acquired");
-    assert_eq!((questions, acquired.epoch), (3, 4));
+    assert_eq!((questions, acquired.owner_epoch), (3, 4));
     let contended = log.acquire_beside(brief(Vec::new()), |log| {
-        let epoch = log.mark().epoch + 1;
+        let epoch = log.mark().owner_epoch + 1;
         let rival = Shard { epoch, ..Shard::new(0) };
         log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
     });
-    assert_eq!(contended, Err(Refusal::Contended));
+    assert_eq!(contended, Err(StartError::Contended));
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
     let (mut log, mut shard) = owned_log(6);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     let mut zombie = Shard { ..shard };
-    shard.epoch = acquired.epoch;
+    shard.epoch = acquired.owner_epoch;
     let mut verified = Verified::new(acquired.mark);
     let frame = shard.frame(2);
     let offset = log.append(&frame.header, &frame.updates);
@@ -457,17 +457,17 @@ fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
     log.publish(&mut zombie, 2);
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
-    assert_eq!(verified.ack(to, &frame.header), Ack::Jump);
+    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
     let cross = |log: &Log, from: Mark, to: i64| {
-        let mut bridge = Bridge::new(Jump { partition: 0, generation: 1, from, to });
+        let mut bridge = GapCheck::new(Gap { partition: 0, ownership_id: 1, from, to });
         for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
-            assert!(bridge.crossed().is_none() || *offset >= to);
+            assert!(bridge.result().is_none() || *offset >= to);
             bridge.take(*offset, bytes);
         }
-        bridge.crossed().expect("everything was read")
+        bridge.result().expect("everything was read")
     };
-    let Crossed::Bridged(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
-    verified.bridge(mark);
+    let GapResult::Bridged(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
+    verified.pass_gap(mark);
     assert_eq!(verified.ack(to, &frame.header), Ack::Counts);
     assert_eq!(verified.mark(), log.mark());
     assert_eq!(verified.ack(to, &frame.header), Ack::Misplaced);
@@ -476,8 +476,8 @@ fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
     log.append_empty(&rival.fence(5));
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
-    assert_eq!(verified.ack(to, &frame.header), Ack::Jump);
-    let fenced = Crossed::Fenced { epoch: shard.epoch + 1 };
+    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
+    let fenced = GapResult::Fenced { owner_epoch: shard.epoch + 1 };
     assert_eq!(cross(&log, verified.mark(), to), fenced);
 }
 
@@ -485,7 +485,7 @@ fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
 fn own_fences_and_empty_frames_are_verified_like_any_frame() {
     let (mut log, mut shard) = owned_log(6);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
-    shard.epoch = acquired.epoch;
+    shard.epoch = acquired.owner_epoch;
     let mut verified = Verified::new(acquired.mark);
     for frame in [shard.frame(0).header, shard.fence(acquired.fence_id), shard.frame(0).header] {
         let offset = log.append_empty(&frame);

@@ -2,7 +2,7 @@
 //! the bytes are taken.
 
 use huntd::engine::Shard;
-use huntd::engine::capture::Captured;
+use huntd::engine::checkpoint::CheckpointRead;
 use huntd::engine::event::{Action, Event};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
@@ -80,16 +80,16 @@ fn encoded(shard: &Shard) -> Vec<u8> {
 
 /// Takes a capture in random pieces with random events between them.
 fn captured_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
-    let promised = shard.begin_capture();
+    let promised = shard.begin_checkpoint();
     let mut bytes = Vec::new();
     loop {
         let events = game.below(40);
         game.play(shard, events);
         let room = 8 * game.below(2_000) as usize;
         let bytes_max = bytes.len() + room;
-        let captured = shard.tell_capture(&mut bytes, bytes_max);
+        let captured = shard.write_checkpoint(&mut bytes, bytes_max);
         assert!(bytes.len() <= bytes_max);
-        if captured == Captured::Whole {
+        if captured == CheckpointRead::Done {
             assert_eq!(promised, bytes.len() as u64);
             return bytes;
         }
@@ -137,15 +137,15 @@ fn a_capture_that_is_given_up_leaves_nothing_behind() {
     let mut shard = Shard::new(0, &rulebook());
     game.play(&mut shard, 4_000);
     let mut bytes = Vec::new();
-    shard.begin_capture();
-    assert_eq!(shard.tell_capture(&mut bytes, 10_000), Captured::InPart);
+    shard.begin_checkpoint();
+    assert_eq!(shard.write_checkpoint(&mut bytes, 10_000), CheckpointRead::More);
     game.play(&mut shard, 500);
     shard.end_capture();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
     assert!(captured_while_playing(&mut game, &mut shard) == expected);
     // A new one takes the place of one that was not told to its end.
-    shard.begin_capture();
+    shard.begin_checkpoint();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
     assert!(captured_while_playing(&mut game, &mut shard) == expected);

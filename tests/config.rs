@@ -2,10 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "a random test shows its seed")]
 
-use huntd::consumer::GroupProtocol;
-use huntd::publisher::frame::{Compression, Format};
+use huntd::kafka::group::GroupProtocol;
+use huntd::output::frame::{Compression, Format};
 use huntd::service::config::{Config, parse};
-use huntd::service::settings::{ConfigError, DEFAULTS, Place};
+use huntd::service::settings::{ConfigError, DEFAULTS, Source};
 use std::collections::BTreeSet;
 
 fn from_text(text: &str) -> Result<Config, ConfigError> {
@@ -26,10 +26,10 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(shipped, DEFAULTS);
     let config = from_text(&shipped).expect("the shipped file is valid");
     assert_eq!(config, from_text("").expect("an empty file is valid"));
-    assert_eq!(config.consumer.brokers, ["127.0.0.1:9092"]);
-    assert_eq!(config.consumer.group_protocol, GroupProtocol::Classic);
-    assert_eq!(config.consumer.group_instance_id, None);
-    assert_eq!(config.consumer.fetch_wait_ms_max, 100);
+    assert_eq!(config.group.client.brokers, ["127.0.0.1:9092"]);
+    assert_eq!(config.group.protocol, GroupProtocol::Classic);
+    assert_eq!(config.group.instance_id, None);
+    assert_eq!(config.fetch.fetch_wait_ms_max, 100);
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
     assert_eq!(config.publisher.linger_us_max, 500);
@@ -88,10 +88,10 @@ fn every_key_can_be_overridden_by_its_variable() {
         }
     }
     let config = from_variable("HUNTD_KAFKA__BROKERS", "a:1, [::1]:2").expect("valid");
-    assert_eq!(config.consumer.brokers, ["a:1", "[::1]:2"]);
-    assert_eq!(config.publisher.brokers, config.consumer.brokers);
+    assert_eq!(config.group.client.brokers, ["a:1", "[::1]:2"]);
+    assert_eq!(config.publisher.client.brokers, config.group.client.brokers);
     let config = from_variable("HUNTD_FETCH__READ_COMMITTED", "false").expect("valid");
-    assert!(!config.consumer.read_committed);
+    assert!(!config.fetch.read_committed);
     let config = from_variable("HUNTD_CPU__HELPER_CORES", "0-1,4").expect("valid");
     assert_eq!(config.runtime.helper_cores, Some(vec![0, 1, 4]));
 }
@@ -269,7 +269,7 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
 fn a_missing_file_is_named() {
     let file = std::path::Path::new("config/no-such-file.toml");
     let error = huntd::service::config::load(file).expect_err("there is none");
-    assert_eq!(error.place, Place::File("config/no-such-file.toml".to_owned()));
+    assert_eq!(error.place, Source::File("config/no-such-file.toml".to_owned()));
     assert!(error.sentence.contains("--config"), "{error}");
 }
 

@@ -3,18 +3,19 @@
 mod mock;
 
 use crc32c::crc32c;
-use huntd::limits::COPY_BLOCKS_PER_RECORD;
-use huntd::publisher::frame::Chain;
-use huntd::recovery::copies::{Copies, CopyError, Options};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::snapshot::{BLOCK_STATE_BYTES, Header, Origin, SnapshotError};
-use mock::{Cluster, brokers, read_partition};
+use huntd::output::frame::Chain;
+use huntd::output::mark::Mark;
+use huntd::snapshot::format::{BLOCK_STATE_BYTES, Header, Origin, SnapshotError};
+use huntd::snapshot::replicas::{
+    REPLICA_BLOCKS_PER_RECORD, ReplicaError, ReplicaOptions, Replicas,
+};
+use mock::{Cluster, read_partition};
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// Blocks of a snapshot whose copy is of two records.
-const BLOCKS: usize = COPY_BLOCKS_PER_RECORD + 1;
+const BLOCKS: usize = REPLICA_BLOCKS_PER_RECORD + 1;
 
 fn header(sequence: u64) -> Header {
     let mut header = Header {
@@ -45,19 +46,17 @@ fn block(header: &Header, index: u32) -> Vec<u8> {
     block
 }
 
-fn copies(cluster: &Cluster) -> Copies {
-    let options = Options {
-        brokers: brokers(cluster),
-        client_id: "test".to_owned(),
-        group: "hunters".to_owned(),
+fn copies(cluster: &Cluster) -> Replicas {
+    let options = ReplicaOptions {
+        client: mock::client(cluster),
         topic: "copies".to_owned(),
         origin: Origin::default(),
     };
-    Copies::connect(options).expect("clients")
+    Replicas::connect(options).expect("clients")
 }
 
 /// Copies a snapshot of which so many blocks can be read.
-fn put(copies: &mut Copies, sequence: u64, blocks: usize) -> Result<(), CopyError> {
+fn put(copies: &mut Replicas, sequence: u64, blocks: usize) -> Result<(), ReplicaError> {
     let header = header(sequence);
     let read_block = |index: u32| match (index as usize) < blocks {
         true => Ok(block(&header, index)),
@@ -91,14 +90,14 @@ fn the_next_copy_that_is_finished_lets_go_what_unfinished_ones_have_left() {
     let mut first = copies(&cluster);
     put(&mut first, 1, BLOCKS).expect("a copy");
     assert_eq!(kept(&cluster), copy(1));
-    put(&mut first, 2, COPY_BLOCKS_PER_RECORD).expect_err("a block is missing");
+    put(&mut first, 2, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
     assert_eq!(kept(&cluster).len(), 4, "the copy before, and a record of this one");
     put(&mut first, 3, BLOCKS).expect("a copy");
     assert_eq!(kept(&cluster), copy(3));
 
     // The same if whoever left them is gone, be it on another host.
-    put(&mut first, 4, COPY_BLOCKS_PER_RECORD).expect_err("a block is missing");
-    put(&mut copies(&cluster), 5, COPY_BLOCKS_PER_RECORD).expect_err("a block is missing");
+    put(&mut first, 4, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
+    put(&mut copies(&cluster), 5, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
     assert_eq!(kept(&cluster).len(), 5);
     put(&mut copies(&cluster), 6, BLOCKS).expect("a copy");
     assert_eq!(kept(&cluster), copy(6));
@@ -136,7 +135,7 @@ fn the_copy_of_a_later_owner_is_newer_whenever_it_was_finished() {
     let cluster = mock::cluster(&[("copies", 1)]);
     let of_epoch = |epoch: u64, sequence: u64| {
         let mut header = header(sequence);
-        header.mark.epoch = epoch;
+        header.mark.owner_epoch = epoch;
         header
     };
     let go_on = &mut || ControlFlow::Continue(());
@@ -146,8 +145,8 @@ fn the_copy_of_a_later_owner_is_newer_whenever_it_was_finished() {
     }
     let newest = |is_wanted: &dyn Fn(&Header) -> bool| {
         let newest = copies(&cluster).newest(0, is_wanted, &mut || ControlFlow::Continue(()));
-        newest.expect("a broker").map(|copy| copy.header.mark.epoch)
+        newest.expect("a broker").map(|copy| copy.header.mark.owner_epoch)
     };
     assert_eq!(newest(&|_| true), Some(4));
-    assert_eq!(newest(&|header| header.mark.epoch < 4), Some(3));
+    assert_eq!(newest(&|header| header.mark.owner_epoch < 4), Some(3));
 }

@@ -5,15 +5,15 @@
 
 mod needs;
 
-use huntd::runtime::Options;
+use huntd::runtime::RuntimeOptions;
 use huntd::runtime::cpu::{
     self, CpuError, Plan, allowed_cores, list, parse_list, pin_this_thread, restrict_process,
     siblings, this_task, verify,
 };
 use std::sync::mpsc;
 
-fn options(hot_core: Option<usize>, helper_cores: Option<&[usize]>) -> Options {
-    Options { hot_core, helper_cores: helper_cores.map(<[usize]>::to_vec), ring_entries: 8 }
+fn options(hot_core: Option<usize>, helper_cores: Option<&[usize]>) -> RuntimeOptions {
+    RuntimeOptions { hot_core, helper_cores: helper_cores.map(<[usize]>::to_vec), ring_entries: 8 }
 }
 
 fn plan(

@@ -1,11 +1,10 @@
 //! What the decoder makes of each kind of record: the golden corpus, and records too long for it.
 
-use huntd::decoder::{Decoder, Origin, reject::Reject};
-use huntd::engine::event::{Action, Event};
-use huntd::limits::RECORD_BYTES_MAX;
+use huntd::decoder::{Decoder, RecordPosition, reject::Reject};
+use huntd::engine::event::{Action, Event, RECORD_BYTES_MAX};
 use std::collections::BTreeSet;
 
-const ORIGIN: Origin = Origin { offset: 7, time_ms: 1000 };
+const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };
 
 const MOVE: &str = r#"{"type":"move","player_id":42,"seq":7,"ts_us":1,"x":120350.5,"y":-4}"#;
 
@@ -90,7 +89,7 @@ fn a_null_value_and_an_empty_value_are_rejects_of_their_own() {
 
 #[test]
 fn an_event_carries_the_offset_and_the_timestamp_of_its_record() {
-    let origin = Origin { offset: i64::MAX, time_ms: -1 };
+    let origin = RecordPosition { offset: i64::MAX, time_ms: -1 };
     let event = Decoder::new().decode(origin, Some(MOVE.as_bytes())).expect("a valid record");
     let action = Action::Move { x: 120_351, y: -4 };
     let expected = Event { offset: i64::MAX, time_ms: -1, player_id: 42, seq: 7, ts_us: 1, action };

@@ -1,11 +1,11 @@
 //! The decoder takes all its memory when it is made: no record makes it allocate, not even the
 //! first.
 
-use huntd::decoder::{Decoder, Origin};
-use huntd::limits::RECORD_BYTES_MAX;
+use huntd::decoder::{Decoder, RecordPosition};
+use huntd::engine::event::RECORD_BYTES_MAX;
 use huntd::runtime::allocator;
 
-const ORIGIN: Origin = Origin { offset: 0, time_ms: 0 };
+const ORIGIN: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
 
 /// Fills a record up to the largest size with repetitions of `piece` after its last field.
 fn filled(prefix: &str, piece: &str, suffix: &str) -> Vec<u8> {

@@ -5,10 +5,10 @@
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::reject::Reject;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::Event;
 
-const ORIGIN: Origin = Origin { offset: 3, time_ms: 4 };
+const ORIGIN: RecordPosition = RecordPosition { offset: 3, time_ms: 4 };
 
 struct Random(u64);
 

@@ -5,7 +5,7 @@
 mod needs;
 
 use futures_lite::future::zip;
-use huntd::publisher::bell::Bell;
+use huntd::queue::bell::Bell;
 use huntd::queue::{self, Sender};
 use huntd::runtime::hot_loop::HotLoop;
 use huntd::runtime::operations::{Handle, Operations};

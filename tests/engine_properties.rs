@@ -2,14 +2,14 @@
 //! from zone to zone is neither lost nor doubled. The engine's own tests check its inside.
 
 use huntd::engine::change::Change;
-use huntd::engine::crossing::{Crossing, HANDOFF_PARTS};
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
+use huntd::engine::handoff::{HANDOFF_PARTS, HandoffOut};
 use huntd::engine::refusal::Refusal;
 use huntd::engine::rules::Rules;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
-use huntd::publisher::frame::Chain;
+use huntd::output::frame::Chain;
 use huntd::service::rules::built_in;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,7 +259,7 @@ proptest! {
 struct World {
     zones: [Shard; 2],
     /// Crossings in the order in which they were told, with their player.
-    crossings: Vec<(u64, Crossing)>,
+    crossings: Vec<(u64, HandoffOut)>,
     /// By player: how many of its crossings have arrived.
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
@@ -332,7 +332,7 @@ impl World {
                 Change::Left { to_zone: None, .. } => self.there = self.there.without(held),
                 Change::Handoff { .. } => {
                     let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
-                    self.crossings.extend(Crossing::from_updates(zone as u16, parts));
+                    self.crossings.extend(HandoffOut::from_updates(zone as u16, parts));
                 }
                 _ => {}
             }
@@ -342,10 +342,10 @@ impl World {
     /// Brings in a player's next crossing, or an older one once more.
     fn deliver(&mut self, player_id: u64, again: Option<usize>) {
         let mine = self.crossings.iter().filter(|(player, _)| *player == player_id);
-        let mine: Vec<Crossing> = mine.map(|(_, crossing)| *crossing).collect();
+        let mine: Vec<HandoffOut> = mine.map(|(_, crossing)| *crossing).collect();
         let arrived = self.arrived.entry(player_id).or_default();
         let number = again.map_or(*arrived, |again| again % (*arrived + 1));
-        let Some(Crossing { to_zone, x, y, handoff }) = mine.get(number).copied() else {
+        let Some(HandoffOut { to_zone, x, y, handoff }) = mine.get(number).copied() else {
             return;
         };
         *arrived = (*arrived).max(number + 1);
@@ -377,7 +377,7 @@ impl World {
         handoff.items[0] = ItemStack { item: 1, count: 3 };
         handoff.items[5] = ItemStack { item: 4, count: 2 };
         self.there = self.there.and(Luggage::of(&handoff));
-        self.crossings.push((player_id, Crossing { to_zone, x: 70, y: 900, handoff }));
+        self.crossings.push((player_id, HandoffOut { to_zone, x: 70, y: 900, handoff }));
     }
 }
 

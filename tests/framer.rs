@@ -2,10 +2,9 @@
 
 use huntd::engine::change::Change;
 use huntd::engine::update::Update;
-use huntd::limits::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX};
-use huntd::publisher::frame::{Chain, Frame, FrameKind};
-use huntd::publisher::framer::{Framer, Ownership, Sealed};
-use huntd::recovery::reader::{Reader, Verdict};
+use huntd::output::frame::{Chain, Frame, FrameKind};
+use huntd::output::reader::{Reader, Verdict};
+use huntd::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Ownership, Sealed};
 use std::time::{Duration, Instant};
 
 fn update(number: i32) -> Update {
@@ -21,8 +20,8 @@ fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
         start_update: 0,
         start_chain: Chain::default(),
         partition: 3,
-        generation: 1,
-        epoch: 5,
+        ownership_id: 1,
+        owner_epoch: 5,
         fence_id: 99,
         ruleset: 1,
         published,
@@ -170,7 +169,7 @@ fn the_fence_is_repeated_where_the_shard_stands_but_not_during_a_replay() {
     framer.supply(Frame::new());
     let fence = framer.fence(later).expect("a frame is there");
     assert_eq!(fence.header.kind, FrameKind::Fence);
-    assert_eq!((fence.header.epoch, fence.header.fence_id), (5, 99));
+    assert_eq!((fence.header.owner_epoch, fence.header.fence_id), (5, 99));
     let mut reader = Reader::joining();
     assert_eq!(reader.fold(&fence.header, &[]), Verdict::Joined);
     assert_eq!(reader.position().next_update, 40);

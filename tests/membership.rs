@@ -2,9 +2,9 @@
 
 mod mock;
 
-use huntd::consumer::membership::{Membership, MembershipError, MembershipEvent};
-use huntd::consumer::{GroupProtocol, Options};
-use mock::{Cluster, brokers, wait_for};
+use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership, MembershipEvent};
+use huntd::kafka::membership_error::MembershipError;
+use mock::{Cluster, wait_for};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
@@ -15,22 +15,13 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(20);
 
-fn options(cluster: &Cluster, protocol: GroupProtocol) -> Options {
-    Options {
-        brokers: brokers(cluster),
-        client_id: "test".to_owned(),
+fn options(cluster: &Cluster, protocol: GroupProtocol) -> GroupOptions {
+    GroupOptions {
+        client: mock::client(cluster),
         input_topic: "events".to_owned(),
-        group: "hunters".to_owned(),
-        group_instance_id: None,
-        group_protocol: protocol,
+        instance_id: None,
+        protocol,
         session_timeout_ms: 6_000,
-        connections_per_broker: 1,
-        fetch_wait_ms_max: 1,
-        fetch_bytes_max: 1 << 20,
-        partition_bytes_max: 1 << 20,
-        receive_buffer_bytes: 4 << 20,
-        batch_bytes_max: 1 << 20,
-        read_committed: false,
     }
 }
 
@@ -44,7 +35,7 @@ struct Member {
 }
 
 impl Member {
-    fn join(options: &Options) -> Member {
+    fn join(options: &GroupOptions) -> Member {
         let membership = Membership::join(options).expect("the topic is there");
         Member {
             membership,
@@ -208,7 +199,7 @@ fn errors_of_the_group_that_only_the_operator_can_cure_are_final() {
     use RDKafkaRespErr as Code;
     let cluster = mock::cluster(&[("events", 4)]);
     let mut options = options(&cluster, GroupProtocol::Classic);
-    options.group_instance_id = Some("host-7".to_owned());
+    options.instance_id = Some("host-7".to_owned());
     let denied = MembershipError::NotAuthorised("the group `hunters`".to_owned());
     let taken = MembershipError::InstanceTaken("host-7".to_owned());
     for (request, error, said) in [
@@ -312,7 +303,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = closed.local_addr().expect("its address").to_string();
     drop(closed);
-    options.brokers = vec![address.clone()];
+    options.client.brokers = vec![address.clone()];
     let error = Membership::join(&options).err().expect("nobody listens");
     assert_eq!(error, MembershipError::Unreachable(address));
     assert!(!error.is_final());

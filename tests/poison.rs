@@ -3,19 +3,19 @@
 
 mod mock;
 
-use huntd::decoder::{Decoder, Origin};
+use huntd::daemon::Daemon;
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
 use huntd::engine::refusal::Refusal;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
-use huntd::limits::PANICS_MAX;
-use huntd::metrics::{Counter, Metrics};
-use huntd::pipeline::Daemon;
-use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::FrameKind;
-use huntd::recovery::reader::{Reader, Verdict};
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::FrameKind;
+use huntd::output::reader::{Reader, Verdict};
+use huntd::ownership::PANICS_MAX;
 use huntd::service::config::{self, Config};
 use huntd::service::rules::built_in;
+use huntd::telemetry::metrics::{Counter, Metrics};
 use mock::{Cluster, append_all, header, read_partition, wait_for};
 use rdkafka::message::Message;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn digest(cluster: &Cluster) -> u64 {
     for record in read_partition(cluster, "events", 0) {
         let offset = record.offset();
         let time_ms = record.timestamp().to_millis().expect("records have times");
-        let event = decoder.decode(Origin { offset, time_ms }, record.payload());
+        let event = decoder.decode(RecordPosition { offset, time_ms }, record.payload());
         if offset != POISON {
             shard.apply(&event.expect("a valid event"), &mut Updates::new());
         }
@@ -93,7 +93,7 @@ fn letters(cluster: &Cluster) -> usize {
 fn a_record_that_takes_the_engine_down_thrice_is_passed_over_by_this_daemon_and_the_next() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !huntd::world::is_engine_at_work() {
+        if !huntd::shards::is_engine_at_work() {
             usual(panic);
         }
     }));

@@ -2,19 +2,20 @@
 
 mod mock;
 
-use huntd::limits::SHARDS_MAX;
-use huntd::metrics::{Counter, Gauge, Metrics};
-use huntd::progress::Progress;
-use huntd::publisher::bell::Bell;
-use huntd::publisher::dead_letter::DeadLetter;
-use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::{Compression, Format, Frame};
-use huntd::publisher::{self, DeliveryFailure, Ends, Options, Order, Outgoing, PublisherError};
+use huntd::output::dead_letter::DeadLetter;
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::{Compression, Format, Frame};
+use huntd::output::mark::Mark;
+use huntd::output::reader::{Position, Reader, Verdict};
+use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
+use huntd::publisher::{
+    self, DeliveryFailure, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
+};
 use huntd::queue;
-use huntd::recovery::bridge::{Bridge, Crossed, Jump};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::reader::{Position, Reader, Verdict};
-use mock::{Cluster, Shard, brokers, read_partition, wait_for};
+use huntd::queue::bell::Bell;
+use huntd::telemetry::metrics::{Counter, Gauge, Metrics};
+use huntd::telemetry::progress::{Progress, SHARDS_MAX};
+use mock::{Cluster, Shard, read_partition, wait_for};
 use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::sync::Arc;
@@ -27,9 +28,9 @@ const QUEUE_KBYTES: usize = 4 * 1024;
 struct Running {
     inbox: queue::Sender<Outgoing>,
     free_frames: queue::Receiver<Box<Frame>>,
-    orders: queue::Sender<Order>,
+    orders: queue::Sender<ToPublisher>,
     failures: queue::Receiver<DeliveryFailure>,
-    jumps: queue::Receiver<Jump>,
+    jumps: queue::Receiver<Gap>,
     bell: Arc<Bell>,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
@@ -39,9 +40,8 @@ struct Running {
 
 impl Running {
     fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
-        let options = Options {
-            brokers: brokers(cluster),
-            client_id: "test".to_owned(),
+        let options = PublisherOptions {
+            client: mock::client(cluster),
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
@@ -59,7 +59,7 @@ impl Running {
         let (failure_sender, failures) = queue::bounded(SHARDS_MAX);
         let (jump_sender, jumps) = queue::bounded(SHARDS_MAX);
         let bell = Arc::new(Bell::new().expect("an eventfd"));
-        let ends = Ends {
+        let ends = PublisherEnds {
             inbox: inbox_receiver,
             free_frames: free_sender,
             orders: order_receiver,
@@ -95,24 +95,24 @@ impl Running {
     }
 
     fn begin_at(&self, output_offset: i64, shard: &Shard) {
-        let Shard { partition, generation, epoch, next_update, next_offset, chain } = *shard;
-        let mark = Mark { output_offset, epoch, next_update, next_offset, chain };
-        let order = Order::Begin { partition, generation, mark, zones: 3 };
+        let Shard { partition, ownership_id, epoch, next_update, next_offset, chain } = *shard;
+        let mark = Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain };
+        let order = ToPublisher::Begin { partition, ownership_id, mark, zones: 3 };
         assert!(self.orders.try_send(order).is_ok(), "there is room");
     }
 
     /// Reads what lies between frames, as the control thread does.
     fn bridge(&mut self, cluster: &Cluster) {
         while let Some(jump) = self.jumps.try_receive() {
-            let mut bridge = Bridge::new(jump);
+            let mut bridge = GapCheck::new(jump);
             for record in read_partition(cluster, "updates", jump.partition) {
                 bridge.take(record.offset(), record.payload().expect("a value"));
             }
-            let Some(Crossed::Bridged(mark)) = bridge.crossed() else {
-                panic!("{:?}", bridge.crossed());
+            let Some(GapResult::Bridged(mark)) = bridge.result() else {
+                panic!("{:?}", bridge.result());
             };
-            let Jump { partition, generation, .. } = jump;
-            let order = Order::Bridge { partition, generation, mark };
+            let Gap { partition, ownership_id, .. } = jump;
+            let order = ToPublisher::GapChecked { partition, ownership_id, mark };
             assert!(self.orders.try_send(order).is_ok(), "there is room");
         }
     }
@@ -252,7 +252,7 @@ fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
     running.begin(&cluster, &shard);
     let letter = DeadLetter {
         partition: 2,
-        generation: 1,
+        ownership_id: 1,
         offset: 41,
         time_ms: 1_767_225_600_123,
         reason: "not_utf8",
@@ -323,7 +323,7 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
 enum Fate {
     /// It was sent again until it arrived.
     Retried,
-    /// It ended its generation, and a later one published what it held.
+    /// It ended its ownership, and a later one published what it held.
     Failed,
 }
 
@@ -348,13 +348,13 @@ fn fate_under(error: RDKafkaRespErr) -> Fate {
             failure.is_some() || running.acked(&shard)
         });
         let Some(failure) = failure else { break };
-        assert_eq!((failure.partition, failure.generation), (0, shard.generation));
+        assert_eq!((failure.partition, failure.ownership_id), (0, shard.ownership_id));
         assert!(!failure.sentence.is_empty());
         assert!(started.elapsed() < mock::PATIENCE, "{}", failure.sentence);
         let sent = running.sent;
-        wait_for("the failed generation to be settled", || running.settled(0) == sent);
-        let (generation, epoch) = (shard.generation + 1, shard.epoch + 1);
-        shard = Shard { generation, epoch, next_update, next_offset, chain, ..shard };
+        wait_for("the failed ownership to be settled", || running.settled(0) == sent);
+        let (ownership_id, epoch) = (shard.ownership_id + 1, shard.epoch + 1);
+        shard = Shard { ownership_id, epoch, next_update, next_offset, chain, ..shard };
         running.begin(&cluster, &shard);
         // The control thread takes about as long to acquire a shard again.
         thread::sleep(Duration::from_millis(100));
@@ -367,12 +367,12 @@ fn fate_under(error: RDKafkaRespErr) -> Fate {
     let failed = running.metrics.get(Counter::DeliveriesFailed);
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &shard);
-    assert_eq!(failed > 0, shard.generation > 1);
+    assert_eq!(failed > 0, shard.ownership_id > 1);
     if failed == 0 { Fate::Retried } else { Fate::Failed }
 }
 
 #[test]
-fn an_error_of_the_broker_is_retried_or_ends_the_generation_and_leaves_no_trace_in_the_output() {
+fn an_error_of_the_broker_is_retried_or_ends_the_ownership_and_leaves_no_trace_in_the_output() {
     use RDKafkaRespErr as Code;
     let expected = [
         (Code::RD_KAFKA_RESP_ERR__TRANSPORT, Fate::Retried),
@@ -433,7 +433,7 @@ fn a_stop_while_the_broker_is_away_ends_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_refused_frame_ends_its_generation_and_no_other_shard() {
+fn a_refused_frame_ends_its_ownership_and_no_other_shard() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut dead = Shard::new(0);
@@ -448,20 +448,20 @@ fn a_refused_frame_ends_its_generation_and_no_other_shard() {
     cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
     running.send(Outgoing::Frame(dead.frame(3)));
     let failure = running.next_failure();
-    assert_eq!((failure.partition, failure.generation), (0, 1));
+    assert_eq!((failure.partition, failure.ownership_id), (0, 1));
     assert!(!failure.sentence.is_empty());
     running.send_frames(&mut dead, 20);
     running.send_frames(&mut alive, 20);
     wait_for("the other shard's acknowledgements", || running.acked(&alive));
-    wait_for("the failed generation to be settled", || running.settled(0) == 31);
+    wait_for("the failed ownership to be settled", || running.settled(0) == 31);
     assert_eq!(running.progress.shard(0).acked.get(), owned.1);
 
-    // A newer generation begins where the output stands, under the next epoch.
+    // A newer ownership begins where the output stands, under the next epoch.
     (dead.next_update, dead.next_offset, dead.chain) = owned;
-    (dead.generation, dead.epoch) = (2, 2);
+    (dead.ownership_id, dead.epoch) = (2, 2);
     running.begin(&cluster, &dead);
     running.send_frames(&mut dead, 20);
-    wait_for("the new generation's acknowledgements", || running.acked(&dead));
+    wait_for("the new ownership's acknowledgements", || running.acked(&dead));
     assert!(running.failures.try_receive().is_none(), "one failure is reported once");
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &dead);
@@ -488,7 +488,7 @@ fn a_fatal_error_fails_every_shard_in_flight_and_a_new_producer_takes_over() {
     assert_eq!(failed, [0, 1]);
     for shard in &mut shards {
         wait_for("the lost frames to be settled", || running.settled(shard.partition) == 5);
-        *shard = Shard { generation: 2, ..Shard::new(shard.partition) };
+        *shard = Shard { ownership_id: 2, ..Shard::new(shard.partition) };
         running.begin(&cluster, shard);
         running.send_frames(shard, 5);
         wait_for("the new producer's acknowledgements", || running.acked(shard));

@@ -8,8 +8,8 @@
 
 #[expect(unreachable_pub, reason = "the file is a public module of the library")]
 #[allow(dead_code, reason = "the queue uses more of it than its model")]
-#[path = "../src/queue/wakes.rs"]
-mod wakes;
+#[path = "../src/queue/waiters.rs"]
+mod waiters;
 
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use loom::thread;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
-use wakes::{Closed, Wakes};
+use waiters::{Closed, Wakes};
 
 /// What `wakes` finds in place of the types that the daemon gives it.
 mod sync {

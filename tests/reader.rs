@@ -5,12 +5,10 @@ mod mock;
 mod vectors;
 
 use huntd::engine::change::Change;
-use huntd::engine::update::Update;
-use huntd::limits::{FRAME_BYTES_MAX, FRAME_UPDATES_MAX};
-use huntd::publisher::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
-use huntd::publisher::frame::Format;
-use huntd::publisher::frame::{Chain, Frame, FrameHeader, FrameKind};
-use huntd::recovery::reader::{Position, Reader, Verdict};
+use huntd::engine::update::{FRAME_UPDATES_MAX, Update};
+use huntd::output::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
+use huntd::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
+use huntd::output::reader::{Position, Reader, Verdict};
 use proptest::prelude::*;
 use serde_json::Value;
 use vectors::{bytes_of, vectors};
@@ -81,7 +79,7 @@ fn every_history_vector_gives_its_verdicts_and_its_end() {
         }
         let position = reader.position();
         let end = &vector["end"];
-        assert_eq!(position.epoch, end["epoch"], "{}", text(&vector, "name"));
+        assert_eq!(position.owner_epoch, end["epoch"], "{}", text(&vector, "name"));
         assert_eq!(position.next_update, end["next_update"], "{}", text(&vector, "name"));
         assert_eq!(position.next_offset, end["next_offset"], "{}", text(&vector, "name"));
         assert_eq!(format!("{:016x}", position.chain.0), text(end, "chain"));
@@ -95,7 +93,7 @@ fn a_full_frame_fits_its_limit_in_both_forms() {
     let updates = vec![Update::new(u64::MAX, i64::MIN, change); FRAME_UPDATES_MAX];
     let header = FrameHeader {
         kind: FrameKind::Updates,
-        epoch: u64::MAX,
+        owner_epoch: u64::MAX,
         first_update: u64::MAX - FRAME_UPDATES_MAX as u64,
         count: FRAME_UPDATES_MAX as u32,
         next_offset: i64::MAX,
@@ -160,11 +158,11 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     assert_eq!(reader.position().next_update, shard.next_update);
     let mut reader = joined();
     assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
-    let raising = |epoch| FrameHeader { next_offset: -1, epoch, ..shard.fence(10) };
+    let raising = |epoch| FrameHeader { next_offset: -1, owner_epoch: epoch, ..shard.fence(10) };
     let mut reader = joined();
-    assert_eq!(reader.fold(&raising(late.epoch + 2), &[]), Verdict::Waiting);
+    assert_eq!(reader.fold(&raising(late.owner_epoch + 2), &[]), Verdict::Waiting);
     let mut reader = joined();
-    assert_eq!(reader.fold(&raising(late.epoch + 1), &[]), Verdict::Fence);
+    assert_eq!(reader.fold(&raising(late.owner_epoch + 1), &[]), Verdict::Fence);
     assert!(reader.has_joined());
 }
 
@@ -242,7 +240,7 @@ fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
         let end = first + u64::from(count);
         FrameHeader {
             kind,
-            epoch,
+            owner_epoch: epoch,
             first_update: first,
             count,
             next_offset: end as i64 * 2,
@@ -259,10 +257,10 @@ fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
 fn naive(history: &[FrameHeader]) -> Position {
     let mut position = Position::default();
     for frame in history {
-        if frame.kind == FrameKind::Updates && frame.epoch < position.epoch {
+        if frame.kind == FrameKind::Updates && frame.owner_epoch < position.owner_epoch {
             continue;
         }
-        position.epoch = position.epoch.max(frame.epoch);
+        position.owner_epoch = position.owner_epoch.max(frame.owner_epoch);
         if frame.kind == FrameKind::Fence {
             continue;
         }

@@ -3,9 +3,9 @@
 
 mod vectors;
 
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::{Action, Event, Handoff};
-use huntd::publisher::dead_letter::DeadLetter;
+use huntd::output::dead_letter::DeadLetter;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use vectors::{bytes_of, vectors};
@@ -70,10 +70,11 @@ fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
     let mut types = BTreeSet::new();
     for vector in vectors("events.json") {
         let record = content(&vector, "record");
-        let found = match decoder.decode(Origin { offset: 7, time_ms: 1_000 }, record.as_deref()) {
-            Ok(event) => json!({"event": told(&event)}),
-            Err(reject) => json!({"reject": reject.name()}),
-        };
+        let found =
+            match decoder.decode(RecordPosition { offset: 7, time_ms: 1_000 }, record.as_deref()) {
+                Ok(event) => json!({"event": told(&event)}),
+                Err(reject) => json!({"reject": reject.name()}),
+            };
         types.insert(found["event"]["type"].as_str().unwrap_or_default().to_owned());
         let expected = vector.as_object().expect("an object");
         for (key, value) in found.as_object().expect("an object") {
@@ -92,11 +93,11 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
         let number = |key: &str| record[key].as_i64().expect("a number");
         let value = content(record, "value");
         let (offset, time_ms) = (number("offset"), number("timestamp_ms"));
-        let decoded = decoder.decode(Origin { offset, time_ms }, value.as_deref());
+        let decoded = decoder.decode(RecordPosition { offset, time_ms }, value.as_deref());
         let reject = decoded.expect_err("a letter's record is no event");
         let dead_letter = DeadLetter {
             partition: number("partition") as i32,
-            generation: 1,
+            ownership_id: 1,
             offset,
             time_ms,
             reason: reject.name(),

@@ -49,7 +49,7 @@ mod surroundings;
 
 use chance::{Counts, Fault, Sight};
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::publisher::bell::Bell;
+use huntd::queue::bell::Bell;
 use mutation::Mutation;
 use node::Common;
 use sim::Sim;
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
 fn quiet_expected_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !huntd::world::is_engine_at_work() {
+        if !huntd::shards::is_engine_at_work() {
             usual(panic);
         }
     }));

@@ -4,20 +4,21 @@ mod disk;
 
 use disk::Memory;
 use huntd::engine::Shard;
-use huntd::engine::capture::Captured as Told;
+use huntd::engine::checkpoint::CheckpointRead as Told;
 use huntd::engine::event::{Action, Event};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
-use huntd::limits::SNAPSHOT_BLOCK_BYTES;
-use huntd::progress::TopicId;
+use huntd::output::frame::Chain;
+use huntd::output::mark::Mark;
 use huntd::publisher::Gate;
-use huntd::publisher::frame::Chain;
-use huntd::recovery::capture::{Buffer, Captured, Message};
-use huntd::recovery::keeper::{Keeper, Outcome};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::slots::Store;
-use huntd::recovery::snapshot::{HEADER_BYTES_MAX, Header, Origin, SnapshotError};
 use huntd::service::rules::built_in;
+use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, Message};
+use huntd::snapshot::format::{
+    HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
+};
+use huntd::snapshot::slots::Store;
+use huntd::snapshot::writer::{SnapshotWriter, Written};
+use huntd::telemetry::progress::TopicId;
 
 const KEEP: usize = 3;
 
@@ -60,26 +61,26 @@ impl Zone {
     }
 
     /// The state as the hot thread sends it.
-    fn captured(&mut self, capture: u64) -> (Captured, Vec<Buffer>) {
-        let captured = Captured {
+    fn captured(&mut self, capture: u64) -> (CheckpointHeader, Vec<Buffer>) {
+        let captured = CheckpointHeader {
             partition: self.shard.partition().into(),
-            generation: 1,
-            capture,
+            ownership_id: 1,
+            checkpoint: capture,
             ruleset: 7,
             next_offset: self.count,
             next_update: self.count as u64,
             chain: Chain(self.count as u64 * 3),
             digest: self.shard.digest(),
             skips: vec![self.count, self.count + 4],
-            state_bytes: self.shard.begin_capture(),
+            state_bytes: self.shard.begin_checkpoint(),
         };
         let mut buffers = vec![Buffer::new()];
         loop {
             let bytes = buffers.last_mut().expect("one is there").bytes_mut();
-            match self.shard.tell_capture(bytes, SNAPSHOT_BLOCK_BYTES) {
-                Told::Whole => return (captured, buffers),
-                Told::InPart if bytes.len() == SNAPSHOT_BLOCK_BYTES => buffers.push(Buffer::new()),
-                Told::InPart => {}
+            match self.shard.write_checkpoint(bytes, SNAPSHOT_BLOCK_BYTES) {
+                Told::Done => return (captured, buffers),
+                Told::More if bytes.len() == SNAPSHOT_BLOCK_BYTES => buffers.push(Buffer::new()),
+                Told::More => {}
             }
         }
     }
@@ -96,9 +97,9 @@ impl Zone {
     }
 }
 
-fn mark(captured: &Captured) -> Mark {
-    let Captured { next_offset, next_update, chain, .. } = *captured;
-    Mark { output_offset: 9, epoch: 2, next_update, next_offset, chain }
+fn mark(captured: &CheckpointHeader) -> Mark {
+    let CheckpointHeader { next_offset, next_update, chain, .. } = *captured;
+    Mark { output_offset: 9, owner_epoch: 2, next_update, next_offset, chain }
 }
 
 fn name(header: &Header) -> String {
@@ -280,19 +281,19 @@ fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() 
     assert!(candidates.iter().all(|header| agree(header, 2)));
 }
 
-fn gate(captured: &Captured) -> Gate {
-    let Captured { partition, generation, capture, .. } = *captured;
-    Gate { partition, generation, capture, mark: mark(captured) }
+fn gate(captured: &CheckpointHeader) -> Gate {
+    let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = *captured;
+    Gate { partition, ownership_id, capture, mark: mark(captured) }
 }
 
-fn outcomes(keeper: &mut Keeper<Memory>) -> Vec<&'static str> {
+fn outcomes(keeper: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
     keeper.settle(5);
     let outcomes = std::iter::from_fn(|| keeper.next_outcome());
     outcomes
         .map(|outcome| match outcome {
-            Outcome::Stored(_) => "stored",
-            Outcome::Failed { .. } => "failed",
-            Outcome::Dropped { .. } => "dropped",
+            Written::Stored(_) => "stored",
+            Written::Failed { .. } => "failed",
+            Written::Dropped { .. } => "dropped",
         })
         .collect()
 }
@@ -300,7 +301,7 @@ fn outcomes(keeper: &mut Keeper<Memory>) -> Vec<&'static str> {
 #[test]
 fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
-    let mut keeper = Keeper::new(store(&disk));
+    let mut keeper = SnapshotWriter::new(store(&disk));
     for early in [true, false] {
         zone.join(800);
         let (captured, buffers) = zone.captured(1 + u64::from(early));
@@ -314,7 +315,7 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
         }
         if !early {
             assert_eq!(outcomes(&mut keeper), [""; 0]);
-            keeper.gate(Gate { generation: 9, ..gate(&captured) });
+            keeper.gate(Gate { ownership_id: 9, ..gate(&captured) });
             keeper.gate(Gate { capture: 9, ..gate(&captured) });
             assert_eq!(outcomes(&mut keeper), [""; 0]);
             keeper.gate(gate(&captured));
@@ -327,7 +328,7 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
 #[test]
 fn every_capture_has_one_outcome_whatever_becomes_of_it() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
-    let mut keeper = Keeper::new(store(&disk));
+    let mut keeper = SnapshotWriter::new(store(&disk));
     zone.join(2_000);
     let (first, mut buffers) = zone.captured(1);
     // A newer one takes its place.
@@ -337,9 +338,9 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
     keeper.take(Message::Begin(second.clone()));
     assert_eq!(outcomes(&mut keeper), ["dropped"]);
     // Its shard ends; that of an older ownership was another one.
-    keeper.take(Message::Abandon { partition: 0, generation: 0 });
+    keeper.take(Message::Abandon { partition: 0, ownership_id: 0 });
     assert_eq!(outcomes(&mut keeper), [""; 0]);
-    keeper.take(Message::Abandon { partition: 0, generation: 1 });
+    keeper.take(Message::Abandon { partition: 0, ownership_id: 1 });
     assert_eq!(outcomes(&mut keeper), ["dropped"]);
     for buffer in second_buffers {
         keeper.take(Message::Block(buffer));
@@ -367,7 +368,7 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
 fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
     let disk = Memory::default();
     let (mut zone, mut other) = (Zone::new(0), Zone::new(1));
-    let mut keeper = Keeper::new(store(&disk));
+    let mut keeper = SnapshotWriter::new(store(&disk));
     zone.join(800);
     other.join(900);
     let (captured, buffers) = zone.captured(1);
@@ -391,7 +392,7 @@ fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
 fn example() -> Header {
     let mark = Mark {
         output_offset: 77,
-        epoch: 4,
+        owner_epoch: 4,
         next_update: 1_234,
         next_offset: 1_000,
         chain: Chain(0x1122_3344_5566_7788),

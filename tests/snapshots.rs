@@ -4,23 +4,22 @@ mod mock;
 
 mod needs;
 
-use huntd::decoder::{Decoder, Origin as At};
+use huntd::daemon::{Daemon, snapshots};
+use huntd::decoder::{Decoder, RecordPosition as At};
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
-use huntd::keeping;
-use huntd::metrics::Counter;
-use huntd::pipeline::Daemon;
-use huntd::progress::TopicId;
-use huntd::publisher::encode::decode_frame;
-use huntd::recovery::copies::Copies;
-use huntd::recovery::disk::Files;
-use huntd::recovery::reader::{Position, Reader};
-use huntd::recovery::slots::Store;
-use huntd::recovery::snapshot::Header;
-use huntd::service::cli::{ClusterArgs, Compression, LoadArgs};
+use huntd::output::encode::decode_frame;
+use huntd::output::reader::{Position, Reader};
+use huntd::service::cli::{ClusterArgs, LoadArgs, LoadCodec};
 use huntd::service::config::{self, Config};
 use huntd::service::rules::built_in;
+use huntd::snapshot::disk::Files;
+use huntd::snapshot::format::Header;
+use huntd::snapshot::replicas::Replicas;
+use huntd::snapshot::slots::Store;
+use huntd::telemetry::metrics::Counter;
+use huntd::telemetry::progress::TopicId;
 use huntd::tools::load;
 use mock::{Cluster, read_partition, wait_for};
 use rdkafka::message::{Message, Timestamp};
@@ -68,7 +67,7 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
         format: None,
         repeat: 1,
         base_ms: Some(BASE_MS),
-        compression: Compression::None,
+        compression: LoadCodec::None,
     };
     load::run(&args).expect("the events arrive");
 }
@@ -76,7 +75,7 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
 fn store(config: &Config, directory: &Path) -> Store<Files> {
     Store::new(
         Files::of(directory),
-        keeping::origin(config, &TopicId::default()),
+        snapshots::origin(config, &TopicId::default()),
         config.snapshot.keep,
     )
 }
@@ -113,7 +112,7 @@ fn fold(cluster: &Cluster, partition: i32, end: i64) -> Position {
 fn check(cluster: &Cluster, store: &mut Store<Files>, header: &Header) {
     let Header { partition, mark, next_update, .. } = header;
     let position = fold(cluster, *partition, mark.output_offset);
-    assert_eq!(position.epoch, mark.epoch);
+    assert_eq!(position.owner_epoch, mark.owner_epoch);
     assert_eq!(position.next_update, mark.next_update);
     assert_eq!(position.next_offset, mark.next_offset);
     assert_eq!(position.chain, mark.chain);
@@ -191,9 +190,9 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
     daemon.stop();
     daemon.wait().expect("the daemon ends well");
     assert_eq!(metrics.get(Counter::SnapshotCopiesFailed), 0);
-    let origin = keeping::origin(&config, &TopicId::default());
-    let options = keeping::copy_options(&config, &origin).expect("there is a topic");
-    let copies = Copies::connect(options).expect("clients");
+    let origin = snapshots::origin(&config, &TopicId::default());
+    let options = snapshots::copy_options(&config, &origin).expect("there is a topic");
+    let copies = Replicas::connect(options).expect("clients");
     let go_on = &mut || ControlFlow::Continue(());
     let mut store = store(&config, directory.path());
     for partition in 0..PARTITIONS {

@@ -70,30 +70,33 @@ fn tokens_leave_out_comments_and_literals() {
 }
 
 #[test]
-fn modules_import_what_the_matrix_allows() {
+fn imports_point_down_from_layer_to_layer() {
     check(
         architecture::imports,
         &[
-            &[("src/engine/mod.rs", "use crate::metrics::Metrics;")],
-            &[("src/engine/rules/hunt.rs", "use super::super::super::metrics::Metrics;")],
-            &[("src/limits.rs", "use super::engine::Shard;")],
-            &[("src/decoder/json.rs", "use crate::{limits, engine::{event::Event, Shard}};")],
+            &[("src/engine/mod.rs", "use crate::telemetry::metrics::Metrics;")],
+            &[("src/engine/rules/hunt.rs", "use super::super::super::telemetry::Metrics;")],
+            &[("src/kafka/wire.rs", "use super::super::fetch::FetchOptions;")],
+            &[("src/decoder/json.rs", "use crate::{runtime, engine::{event::Event, Shard}};")],
             &[("src/decoder/json.rs", "use crate::engine;")],
-            &[("src/queue/mod.rs", "fn f() { crate::progress::Progress::new(); }")],
-            &[("src/service/config.rs", "use crate::consumer::fetch::Fetch;")],
-            &[("src/service/config.rs", "use crate::consumer; fn f(a: consumer::fetch::A) {}")],
-            &[("src/service/config.rs", "use crate::{consumer::{self}}; fn f() { g(consumer) }")],
-            &[("src/pipeline.rs", "use crate::tools::demo;")],
+            &[("src/queue/mod.rs", "fn f() { crate::telemetry::progress::Progress::new(); }")],
+            &[("src/publisher/mod.rs", "use crate::shards::framer::Framer;")],
+            &[("src/daemon/mod.rs", "use crate::tools::demo;")],
+            &[("src/shards/mod.rs", "use crate::limits::SHARDS_MAX;")],
             &[("src/new_module.rs", "")],
         ],
         &[
             &[("src/decoder/json.rs", "use crate::engine::event::{Action, Event as E, Handoff};")],
             &[("src/engine/rules/hunt.rs", "use super::super::path::Path; use super::shot;")],
-            &[("src/engine/state.rs", "#[cfg(test)] mod tests { use crate::metrics::Metrics; }")],
+            &[("src/engine/state.rs", "#[cfg(test)] mod tests { use crate::service::Service; }")],
             &[("src/engine/tests.rs", "use crate::decoder::Decoder;")],
-            &[("src/service/config.rs", "use crate::{consumer::Options, limits::SHARDS_MAX};")],
-            &[("src/service/config.rs", "use crate::consumer; fn f(a: consumer::Options) {}")],
-            &[("src/tools/demo.rs", "use crate::pipeline::Pipeline;")],
+            &[(
+                "src/service/config.rs",
+                "use crate::{fetch::FetchOptions, kafka::NAME_CHARS_MAX};",
+            )],
+            &[("src/service/config.rs", "use crate::fetch; fn f(a: fetch::FetchOptions) {}")],
+            &[("src/tools/demo.rs", "use crate::daemon::Daemon;")],
+            &[("src/limits.rs", "use crate::control::RELEASE_MS_MAX;")],
         ],
     );
 }
@@ -103,10 +106,10 @@ fn outside_crates_are_named_behind_their_doors() {
     check(
         architecture::doors,
         &[
-            &[("src/consumer/connection.rs", "use io_uring::opcode;")],
-            &[("src/recovery/fence.rs", "fn f() { rdkafka::util::get_rdkafka_version(); }")],
+            &[("src/fetch/connection.rs", "use io_uring::opcode;")],
+            &[("src/ownership/fence.rs", "fn f() { rdkafka::util::get_rdkafka_version(); }")],
             &[("src/decoder/mod.rs", "use simd_json as json;")],
-            &[("src/pipeline.rs", "use crossbeam_queue::ArrayQueue;")],
+            &[("src/daemon/mod.rs", "use crossbeam_queue::ArrayQueue;")],
             &[("src/service/cpu.rs", "use core_affinity::CoreId;")],
             &[("src/main.rs", "static A: mimalloc::MiMalloc = mimalloc::MiMalloc;")],
         ],
@@ -125,7 +128,7 @@ fn unsafe_code_stands_in_the_ring_the_allocator_and_the_prefetch() {
     check(
         architecture::unsafe_code,
         &[
-            &[("src/consumer/wire.rs", "fn f() { unsafe { g() } }")],
+            &[("src/kafka/wire.rs", "fn f() { unsafe { g() } }")],
             &[("tests/hot.rs", "unsafe impl Sync for A {}")],
             &[("src/queue/mod.rs", "#![allow(unsafe_code)]")],
         ],
@@ -206,13 +209,16 @@ fn every_source_file_is_a_module_of_the_one_above_it() {
 }
 
 #[test]
-fn the_entry_and_the_pipeline_fit_a_screen() {
+fn the_entry_and_the_daemon_fit_a_screen() {
     check(
         architecture::short_files,
-        &[&[("src/main.rs", &"\n".repeat(61))], &[("src/pipeline.rs", &"fn f() {}\n".repeat(101))]],
+        &[
+            &[("src/main.rs", &"\n".repeat(61))],
+            &[("src/daemon/mod.rs", &"fn f() {}\n".repeat(101))],
+        ],
         &[
             &[("src/main.rs", &"\n".repeat(60))],
-            &[("src/pipeline.rs", &"fn f() {}\n\n// why\n".repeat(100))],
+            &[("src/daemon/mod.rs", &"fn f() {}\n\n// why\n".repeat(100))],
         ],
     );
 }
@@ -259,8 +265,8 @@ fn every_file_begins_with_what_it_is() {
 fn files_are_named_after_what_they_hold() {
     check(
         form::file_names,
-        &[&[("src/consumer/utils.rs", "")], &[("src/common/mod.rs", "")]],
-        &[&[("src/consumer/wire.rs", "")]],
+        &[&[("src/kafka/utils.rs", "")], &[("src/common/mod.rs", "")]],
+        &[&[("src/kafka/wire.rs", "")]],
     );
 }
 

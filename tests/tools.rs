@@ -6,9 +6,9 @@ mod needs;
 
 mod recordings;
 
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::Action;
-use huntd::service::cli::{ClusterArgs, Compression, LoadArgs, MatchFormat};
+use huntd::service::cli::{ClusterArgs, LoadArgs, LoadCodec, MatchFormat};
 use huntd::tools::load;
 use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
 use huntd::tools::source::Source;
@@ -47,7 +47,7 @@ fn check_recording(file: PathBuf, zones: u16) -> Tally {
         assert_eq!(record.offset, offset + 1);
         assert!(record.time_ms >= time_ms, "time runs forwards");
         last[usize::from(record.partition)] = (record.offset, record.time_ms);
-        let origin = Origin { offset: record.offset, time_ms: record.time_ms };
+        let origin = RecordPosition { offset: record.offset, time_ms: record.time_ms };
         let value = record.value.expect("an event has a value").to_vec();
         let event = decoder.decode(origin, Some(&value)).expect("every event is valid");
         tally.events += 1;
@@ -134,7 +134,7 @@ fn a_load_is_in_the_topic_byte_for_byte() {
         format: None,
         repeat: 1,
         base_ms: Some(BASE_MS),
-        compression: Compression::Lz4,
+        compression: LoadCodec::Lz4,
     };
     load::run(&args).expect("the load arrives");
     let options = SyntheticOptions {
@@ -197,7 +197,7 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
         format: None,
         repeat: 1,
         base_ms: None,
-        compression: Compression::None,
+        compression: LoadCodec::None,
     };
     let error = load::run(&args).expect_err("the topic is too small");
     assert_eq!(error.exit_code().number(), 5);

@@ -5,7 +5,7 @@
 //! walk in closed paths, and `seq`, `ts_us`, a hunt's id and the record times are patched anew, so
 //! that every event does real work however often its batch comes.
 
-use huntd::consumer::wire::Writer;
+use huntd::kafka::wire::WireWriter;
 
 /// Events of one zone's cycle, about.
 const CYCLE_EVENTS: usize = 40_000;
@@ -273,7 +273,7 @@ impl<'a> Zone<'a> {
                 lay_out(&mut value, fields, self.shape.layout, self.random);
             let after_us = self.shape.event_us(index);
             record.clear();
-            let mut writer = Writer::new(&mut record);
+            let mut writer = WireWriter::new(&mut record);
             writer.i8(0); // attributes
             writer.varlong((after_us / 1_000) as i64);
             writer.varint(index as i32);
@@ -282,7 +282,7 @@ impl<'a> Zone<'a> {
             let value_in_record = record.len();
             record.extend_from_slice(&value);
             record.push(0); // headers
-            Writer::new(&mut bytes).varint(record.len() as i32);
+            WireWriter::new(&mut bytes).varint(record.len() as i32);
             let value_at = bytes.len() + value_in_record;
             bytes.extend_from_slice(&record);
             records.push(Patch {
@@ -299,7 +299,7 @@ impl<'a> Zone<'a> {
 
 fn write_header(bytes: &mut [u8], count: usize) {
     let mut header = Vec::with_capacity(HEADER_BYTES);
-    let mut writer = Writer::new(&mut header);
+    let mut writer = WireWriter::new(&mut header);
     writer.i64(0); // base_offset: the broker's matter
     writer.i32((bytes.len() - 12) as i32);
     writer.i32(-1); // partition_leader_epoch: the broker's matter

@@ -2,11 +2,11 @@
 //! told twice or left out; where nobody is timed meanwhile, also every update in it.
 
 use crate::wire::{self, Connection};
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::{Batch, BatchHeader};
-use huntd::consumer::wire::Reader;
-use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::Chain;
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::{Batch, BatchHeader};
+use huntd::kafka::wire::WireReader;
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::Chain;
 use std::ops::Range;
 
 /// Bytes of a batch at most.
@@ -206,12 +206,12 @@ fn number(text: &str, key: &str) -> i64 {
 
 /// Checks the CRC-32C of whole batches, as the reader of frames does.
 pub fn check(bytes: &[u8]) {
-    let mut reader = Reader::new(bytes);
+    let mut reader = WireReader::new(bytes);
     while reader.left() > 0 {
         reader.i64().expect("a whole batch");
         let length = reader.i32().expect("a whole batch") as usize;
         let range = reader.skip(length).expect("a whole batch");
-        let stated = Reader::resume(bytes, range.start + 5).u32().expect("a whole batch");
+        let stated = WireReader::resume(bytes, range.start + 5).u32().expect("a whole batch");
         assert_eq!(crc32c::crc32c(&bytes[range.start + 9..range.end]), stated, "damaged bytes");
     }
 }

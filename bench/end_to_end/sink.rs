@@ -5,7 +5,7 @@ use crate::load::Load;
 use crate::programs::thread_cpu_ns;
 use crate::table::say;
 use crate::wire::produced;
-use huntd::consumer::wire::FRAME_PREFIX_BYTES;
+use huntd::kafka::wire::FRAME_PREFIX_BYTES;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;

@@ -1,9 +1,9 @@
 //! The few Kafka requests that the bench makes itself, over a blocking socket: a client library
 //! between the load and the broker would cost more than what is measured.
 
-use huntd::consumer::fetch::{self, FetchPartition, FetchRequest};
-use huntd::consumer::record_batch::BatchHeader;
-use huntd::consumer::wire::{FRAME_PREFIX_BYTES, Reader, Writer};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
+use huntd::kafka::record_batch::BatchHeader;
+use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireReader, WireWriter};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Connection {
         const LATEST: i64 = -1;
         let mut request = std::mem::take(&mut self.request);
         request.clear();
-        let mut writer = Writer::new(&mut request);
+        let mut writer = WireWriter::new(&mut request);
         let start = writer.begin_frame();
         write_header(&mut writer, LIST_OFFSETS, LIST_OFFSETS_VERSION);
         writer.i32(-1); // replica_id: a consumer
@@ -83,7 +83,7 @@ impl Connection {
         self.send(&request);
         self.request = request;
         let mut ends = vec![0; partitions as usize];
-        let mut answer = Reader::new(self.receive());
+        let mut answer = WireReader::new(self.receive());
         let mut read = || {
             answer.i32()?;
             answer.array(false)?;
@@ -171,7 +171,7 @@ pub fn batches(bytes: &[u8]) -> impl Iterator<Item = (BatchHeader, Range<usize>)
     })
 }
 
-fn write_header(writer: &mut Writer<'_>, api: i16, version: i16) {
+fn write_header(writer: &mut WireWriter<'_>, api: i16, version: i16) {
     writer.i16(api);
     writer.i16(version);
     writer.i32(0); // correlation_id: answers come in order
@@ -189,7 +189,7 @@ pub struct ProduceRequest<'a> {
 impl<'a> ProduceRequest<'a> {
     pub fn begin(out: &'a mut Vec<u8>, topic: &str) -> ProduceRequest<'a> {
         out.clear();
-        let mut writer = Writer::new(out);
+        let mut writer = WireWriter::new(out);
         writer.i32(0);
         write_header(&mut writer, PRODUCE, PRODUCE_VERSION);
         writer.i16(-1); // transactional_id: none
@@ -206,7 +206,7 @@ impl<'a> ProduceRequest<'a> {
     /// its bytes to be patched.
     pub fn add(&mut self, partition: usize, batch: &[u8]) -> &mut [u8] {
         self.count += 1;
-        let mut writer = Writer::new(self.out);
+        let mut writer = WireWriter::new(self.out);
         writer.i32(partition as i32);
         writer.i32(batch.len() as i32);
         let at = self.out.len();
@@ -225,7 +225,7 @@ impl<'a> ProduceRequest<'a> {
 /// The answer that takes a batch of each partition.
 pub fn produced(topic: &str, partitions: i32) -> Vec<u8> {
     let mut answer = Vec::new();
-    let mut writer = Writer::new(&mut answer);
+    let mut writer = WireWriter::new(&mut answer);
     let start = writer.begin_frame();
     writer.i32(0); // correlation_id: answers come in order
     writer.array(1, false);
@@ -244,7 +244,7 @@ pub fn produced(topic: &str, partitions: i32) -> Vec<u8> {
 
 /// Checks the answer to a Produce request.
 pub fn check_produced(answer: &[u8]) {
-    let mut answer = Reader::new(answer);
+    let mut answer = WireReader::new(answer);
     let mut read = || {
         answer.i32()?;
         answer.array(false)?;

@@ -3,19 +3,19 @@
 #![expect(clippy::vec_box, reason = "blocks and frames go round as boxes, as in the daemon")]
 
 use crate::load::{Load, Template};
-use huntd::consumer::block::{Block, BlockPool};
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::Batch;
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::publisher::encode::encode;
-use huntd::publisher::frame::{Chain, Format, Frame};
-use huntd::publisher::framer::{Framer, Ownership, Sealed};
+use huntd::fetch::block::{Block, BlockPool};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::Batch;
+use huntd::output::encode::encode;
+use huntd::output::frame::{Chain, Format, Frame};
 use huntd::queue::{Receiver, Sender, bounded};
 use huntd::service::rules::built_in;
+use huntd::shards::framer::{Framer, Ownership, Sealed};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -98,7 +98,7 @@ pub struct Path {
     sink: TcpStream,
     buffer: Vec<u8>,
     decompressor: Decompressor,
-    records: Vec<(Origin, Range<usize>)>,
+    records: Vec<(RecordPosition, Range<usize>)>,
     decoder: Decoder,
     layouts: Layouts,
     json: JsonDecoder,
@@ -127,8 +127,8 @@ impl Path {
         source.set_nodelay(true).expect("a TCP socket has this option");
         let ownership = Ownership {
             partition: 0,
-            generation: 1,
-            epoch: 1,
+            ownership_id: 1,
+            owner_epoch: 1,
             fence_id: 0,
             ruleset: 0,
             published: 0,
@@ -320,14 +320,18 @@ fn stage_records(path: &mut Path) {
         while let Some(record) = open.next_record().expect("sound") {
             let value = record.value.expect("an event has a value");
             let from = value.as_ptr() as usize - start;
-            let origin = Origin { offset: record.offset, time_ms: record.timestamp_ms };
+            let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
             records.push((origin, from..from + value.len()));
         }
     }
 }
 
 #[inline(never)]
-fn stage_first_tier(layouts: &mut Layouts, buffer: &[u8], known: &[(Origin, Range<usize>)]) {
+fn stage_first_tier(
+    layouts: &mut Layouts,
+    buffer: &[u8],
+    known: &[(RecordPosition, Range<usize>)],
+) {
     for (origin, range) in known {
         black_box(layouts.read(*origin, &buffer[range.clone()]));
     }

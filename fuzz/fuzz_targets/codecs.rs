@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::consumer::codec::{Codec, Decompressor};
+use huntd::kafka::codec::{Codec, Decompressor};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

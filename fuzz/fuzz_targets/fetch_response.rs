@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::consumer::fetch::{self, VERSION_MAX, VERSION_MIN};
+use huntd::kafka::fetch::{self, VERSION_MAX, VERSION_MIN};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::consumer::message::{parse_api_versions, parse_metadata};
+use huntd::kafka::message::{parse_api_versions, parse_metadata};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

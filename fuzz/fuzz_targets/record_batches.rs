@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::{Batch, HEADER_BYTES, walk};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::{Batch, HEADER_BYTES, walk};
 use libfuzzer_sys::fuzz_target;
 
 const BATCH_BYTES_MAX: usize = 1 << 16;

@@ -4,7 +4,7 @@
 
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::Shard;
-use huntd::recovery::snapshot::Header;
+use huntd::snapshot::format::Header;
 use huntd::service::rules::built_in;
 use libfuzzer_sys::fuzz_target;
 

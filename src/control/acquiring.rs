@@ -1,12 +1,12 @@
 //! Shards that are being acquired, and jumps that are being bridged: the decisions of
 //! [`Acquisition`] and [`Bridge`], and the topics that they need, brought together.
 
-use crate::limits::TAIL_STALL_MS_MAX;
-use crate::recovery::acquire::{Acquired, Acquisition, Brief, Candidate, Wish};
-use crate::recovery::bridge::{Bridge, Crossed, Jump};
-use crate::recovery::refusal::Refusal;
-use crate::recovery::tail::{Tail, TailEvent};
-use crate::recovery::tail_error::TailError;
+use crate::control::output_log::{OutputEvent, OutputLog};
+use crate::kafka::READ_STALL_MS_MAX;
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need};
+use crate::ownership::gap_check::{Gap, GapCheck, GapResult};
+use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -24,23 +24,23 @@ pub(super) enum Outcome {
     /// The shard is ours.
     Acquired(Acquired),
     /// It is, and cannot be started.
-    Refused { partition: i32, refusal: Refusal },
+    Refused { partition: i32, refusal: StartError },
     /// Brokers or topics are not as they have to be.
-    Failed { partition: i32, error: TailError },
+    Failed { partition: i32, error: TopicError },
     /// What lies between two of our frames.
-    Crossed { jump: Jump, crossed: Crossed },
+    Crossed { jump: Gap, crossed: GapResult },
 }
 
 /// What is done at one output partition.
 enum Errand {
     Acquire(Box<Acquisition>),
-    Bridge(Box<Bridge>),
+    Bridge(Box<GapCheck>),
 }
 
 struct Work {
     errand: Errand,
     /// What was last asked for, beside reading.
-    asked: Option<Wish>,
+    asked: Option<Need>,
     /// Output offset from which reading goes on by itself.
     reading: Option<i64>,
     /// The end was told, and nothing came since: it is not told again by itself.
@@ -51,12 +51,12 @@ struct Work {
 
 /// All that is done at the output now, by partition.
 pub(super) struct Acquiring {
-    tail: Tail,
+    tail: OutputLog,
     works: BTreeMap<i32, Work>,
 }
 
 impl Acquiring {
-    pub(super) fn new(tail: Tail) -> Acquiring {
+    pub(super) fn new(tail: OutputLog) -> Acquiring {
         Acquiring { tail, works: BTreeMap::new() }
     }
 
@@ -71,7 +71,7 @@ impl Acquiring {
     }
 
     /// Begins to acquire shards, and returns those that have no leader now.
-    pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<Vec<i32>, TailError> {
+    pub(super) fn begin(&mut self, briefs: Vec<Brief>) -> Result<Vec<i32>, TopicError> {
         let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
         let bounds = self.tail.bounds(&partitions)?;
         let mut leaderless = Vec::new();
@@ -88,8 +88,8 @@ impl Acquiring {
     }
 
     /// Begins to read what lies between two of our frames.
-    pub(super) fn bridge(&mut self, jump: Jump) {
-        self.put(jump.partition, Errand::Bridge(Box::new(Bridge::new(jump))));
+    pub(super) fn check_gap(&mut self, jump: Gap) {
+        self.put(jump.partition, Errand::Bridge(Box::new(GapCheck::new(jump))));
     }
 
     fn put(&mut self, partition: i32, errand: Errand) {
@@ -109,7 +109,7 @@ impl Acquiring {
         let mut questions = Vec::new();
         for (partition, work) in &mut self.works {
             if let Errand::Acquire(acquisition) = &work.errand
-                && let wish @ Wish::Confirm { next_offset } = acquisition.wish()
+                && let wish @ Need::Confirm { next_offset } = acquisition.wish()
                 && work.asked != Some(wish)
             {
                 work.asked = Some(wish);
@@ -121,7 +121,7 @@ impl Acquiring {
 
     /// A shard for which more states are asked for.
     pub(super) fn wants_states(&self) -> Option<i32> {
-        let wants = |work: &Work| work.wish() == Wish::States;
+        let wants = |work: &Work| work.wish() == Need::States;
         self.works.iter().find(|(_, work)| wants(work)).map(|(partition, _)| *partition)
     }
 
@@ -140,7 +140,7 @@ impl Acquiring {
         for partition in partitions {
             if let Some(work) = self.works.get_mut(partition)
                 && let Errand::Acquire(acquisition) = &mut work.errand
-                && let (Wish::Confirm { .. }, Some(Wish::Confirm { .. })) =
+                && let (Need::Confirm { .. }, Some(Need::Confirm { .. })) =
                     (acquisition.wish(), work.asked)
             {
                 // Frames of the owner before us may have moved the offset since; no matter.
@@ -157,21 +157,21 @@ impl Acquiring {
         self.pursue(&mut outcomes);
         let Acquiring { tail, works } = self;
         tail.poll(wait_max, |event| match event {
-            TailEvent::Failed(error) => {
+            OutputEvent::Failed(error) => {
                 for partition in works.keys() {
                     outcomes.push(Outcome::Failed { partition: *partition, error: error.clone() });
                 }
             }
-            TailEvent::NotAppended { partition, error } => {
+            OutputEvent::NotAppended { partition, error } => {
                 outcomes.push(Outcome::Failed { partition, error });
             }
-            TailEvent::Truncated { partition } => {
-                let refusal = Refusal::Truncated;
+            OutputEvent::Truncated { partition } => {
+                let refusal = StartError::Truncated;
                 outcomes.push(Outcome::Refused { partition, refusal });
             }
-            TailEvent::Record { partition, .. }
-            | TailEvent::End { partition }
-            | TailEvent::Appended { partition, .. } => {
+            OutputEvent::Record { partition, .. }
+            | OutputEvent::End { partition }
+            | OutputEvent::Appended { partition, .. } => {
                 if let Some(work) = works.get_mut(&partition) {
                     work.take(&event);
                 }
@@ -187,7 +187,7 @@ impl Acquiring {
 
     /// Asks for what is wished and was not asked for, and collects what has ended.
     fn pursue(&mut self, outcomes: &mut Vec<Outcome>) {
-        let stall_max = Duration::from_millis(TAIL_STALL_MS_MAX);
+        let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         let ended = self.works.iter().filter(|(_, work)| work.has_ended());
         for partition in ended.map(|(partition, _)| *partition).collect::<Vec<i32>>() {
             self.tail.forget(partition);
@@ -208,7 +208,7 @@ impl Acquiring {
                 outcomes.push(Outcome::Failed { partition: *partition, error });
             } else if moved_at.elapsed() >= stall_max {
                 let sentence = format!("nothing came of the output for {} s", stall_max.as_secs());
-                let error = TailError::Unreachable(sentence);
+                let error = TopicError::Unreachable(sentence);
                 outcomes.push(Outcome::Failed { partition: *partition, error });
             }
         }
@@ -230,10 +230,10 @@ impl Work {
         Work { errand, asked: None, reading: None, at_end: false, moved_at: None }
     }
 
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> Need {
         match &self.errand {
             Errand::Acquire(acquisition) => acquisition.wish(),
-            Errand::Bridge(bridge) => Wish::Read { from: bridge.next() },
+            Errand::Bridge(bridge) => Need::Read { from: bridge.next() },
         }
     }
 
@@ -245,8 +245,8 @@ impl Work {
 
     fn has_ended(&self) -> bool {
         match &self.errand {
-            Errand::Acquire(acquisition) => acquisition.wish() == Wish::End,
-            Errand::Bridge(bridge) => bridge.crossed().is_some(),
+            Errand::Acquire(acquisition) => acquisition.wish() == Need::End,
+            Errand::Bridge(bridge) => bridge.result().is_some(),
         }
     }
 
@@ -260,33 +260,33 @@ impl Work {
                 }
             }
             Errand::Bridge(bridge) => {
-                Outcome::Crossed { jump: bridge.jump, crossed: bridge.crossed()? }
+                Outcome::Crossed { jump: bridge.jump, crossed: bridge.result()? }
             }
         })
     }
 
-    fn take(&mut self, event: &TailEvent<'_>) {
+    fn take(&mut self, event: &OutputEvent<'_>) {
         match event {
-            TailEvent::Record { offset, .. } => {
+            OutputEvent::Record { offset, .. } => {
                 self.reading = Some(offset + 1);
                 self.at_end = false;
             }
-            TailEvent::End { .. } => self.at_end = true,
+            OutputEvent::End { .. } => self.at_end = true,
             _ => {}
         }
         // Where a record is missing that has to come, the end comes again and again.
-        if !matches!(event, TailEvent::End { .. }) {
+        if !matches!(event, OutputEvent::End { .. }) {
             self.moved_at = Some(Instant::now());
         }
         match (&mut self.errand, event) {
-            (Errand::Acquire(acquisition), TailEvent::Record { offset, payload, .. }) => {
+            (Errand::Acquire(acquisition), OutputEvent::Record { offset, payload, .. }) => {
                 acquisition.take(*offset, payload);
             }
-            (Errand::Acquire(acquisition), TailEvent::End { .. }) => acquisition.reach_end(),
-            (Errand::Acquire(acquisition), TailEvent::Appended { offset, .. }) => {
+            (Errand::Acquire(acquisition), OutputEvent::End { .. }) => acquisition.reach_end(),
+            (Errand::Acquire(acquisition), OutputEvent::Appended { offset, .. }) => {
                 acquisition.appended(*offset);
             }
-            (Errand::Bridge(bridge), TailEvent::Record { offset, payload, .. }) => {
+            (Errand::Bridge(bridge), OutputEvent::Record { offset, payload, .. }) => {
                 bridge.take(*offset, payload);
             }
             _ => {}
@@ -295,21 +295,21 @@ impl Work {
 
     /// Asks for what is wished and was not asked for. Reading goes on until the end once it was
     /// asked for, unless it has to begin further back, or at the end, whose news is used up.
-    fn ask(&mut self, tail: &mut Tail, partition: i32) -> Result<(), TailError> {
+    fn ask(&mut self, tail: &mut OutputLog, partition: i32) -> Result<(), TopicError> {
         let wish = self.wish();
         match wish {
-            Wish::Read { from } => {
+            Need::Read { from } => {
                 if self.at_end || self.reading.is_none_or(|next| from < next) {
                     tail.read(partition, from)?;
                     self.at_end = false;
                     self.reading = Some(from);
                 }
             }
-            Wish::Append(header) if self.asked != Some(wish) => {
+            Need::Append(header) if self.asked != Some(wish) => {
                 tail.append(partition, &header)?;
                 self.asked = Some(wish);
             }
-            Wish::Append(_) | Wish::Confirm { .. } | Wish::States | Wish::End => {}
+            Need::Append(_) | Need::Confirm { .. } | Need::States | Need::End => {}
         }
         Ok(())
     }

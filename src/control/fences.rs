@@ -4,8 +4,15 @@
 //! that it has forgotten. Two instances that share an id fence one another without end, and with
 //! no broker away.
 
-use crate::limits::{FENCED_MAX, FENCED_S};
 use std::time::{Duration, Instant};
+
+/// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
+/// group has given it to another one, while no broker was away: two instances that share an id do
+/// so without end.
+pub(super) const INSTANCE_ID_TAKEN_MAX: u32 = 3;
+
+/// Seconds after which such an event is forgotten.
+pub(super) const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
@@ -26,10 +33,10 @@ impl Fences {
         if std::mem::take(&mut self.was_broker_away) {
             return true;
         }
-        let window = Duration::from_secs(FENCED_S);
+        let window = Duration::from_secs(INSTANCE_ID_TAKEN_S);
         self.unexplained.retain(|at| now.saturating_duration_since(*at) < window);
         self.unexplained.push(now);
-        self.unexplained.len() <= FENCED_MAX as usize
+        self.unexplained.len() <= INSTANCE_ID_TAKEN_MAX as usize
     }
 }
 
@@ -45,13 +52,16 @@ mod tests {
             fences.broker_is_away();
             assert!(fences.is_bearable(now));
         }
-        for _ in 0..FENCED_MAX {
+        for _ in 0..INSTANCE_ID_TAKEN_MAX {
             assert!(fences.is_bearable(now));
         }
         assert!(!fences.is_bearable(now));
         fences.broker_is_away();
         assert!(fences.is_bearable(now));
         assert!(!fences.is_bearable(now), "an absence explains one fence");
-        assert!(fences.is_bearable(now + Duration::from_secs(FENCED_S)), "the others are long ago");
+        assert!(
+            fences.is_bearable(now + Duration::from_secs(INSTANCE_ID_TAKEN_S)),
+            "the others are long ago"
+        );
     }
 }

@@ -6,40 +6,40 @@
 
 mod acquiring;
 mod fences;
+pub mod control_error;
+pub mod output_log;
+pub mod poison;
 mod owning;
 mod resolving;
 mod restoring;
-pub mod standing;
 mod states;
 
-use crate::consumer::membership::{Membership, MembershipError, MembershipEvent};
-use crate::consumer::metadata::MetadataError;
-use crate::consumer::{self, Report, Resolved};
+use crate::control::output_log::OutputLog;
+use crate::control::poison::Poison;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::limits::{
-    COMMIT_EVERY_MS, COMMIT_MS_MAX, CONTROL_LOOK_MS, COUNT_EVERY_MS, LEAVE_MS_MAX,
-    RECONNECT_MS_MAX, RECONNECT_MS_MIN, RELEASE_MS_MAX, SHARDS_MAX, TOPIC_MISSING_MS_MAX,
-};
-use crate::metrics::Metrics;
-use crate::progress::Progress;
-use crate::publisher::{DeliveryFailure, Order};
+use crate::fetch::{Report, Resolved};
+use crate::kafka::group::{GroupOptions, Membership, MembershipEvent};
+use crate::kafka::membership_error::MembershipError;
+use crate::kafka::metadata::MetadataError;
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::ownership::acquisition::Remedy;
+use crate::ownership::gap_check::Gap;
+use crate::ownership::shard_state::{ShardState, ShardStates};
+use crate::publisher::{DeliveryFailure, ToPublisher};
 use crate::queue::{Receiver, Sender};
-use crate::recovery::acquire::Remedy;
-use crate::recovery::bridge::Jump;
-use crate::recovery::copies;
-use crate::recovery::disk::Files;
-use crate::recovery::poison::Poison;
-use crate::recovery::slots::Store;
-use crate::recovery::snapshot::Origin;
-use crate::recovery::tail::{self, Tail};
-use crate::recovery::tail_error::TailError;
-use crate::service::log::Repeated;
 use crate::service::status::{Phase, Status};
-use crate::world::{Command, Notice};
+use crate::shards::{Command, Notice};
+use crate::snapshot::disk::Files;
+use crate::snapshot::format::Origin;
+use crate::snapshot::replicas;
+use crate::snapshot::slots::Store;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::{Progress, SHARDS_MAX};
+use crate::telemetry::repeated::Repeated;
 use acquiring::Acquiring;
+use control_error::ControlError;
 use fences::Fences;
 use resolving::Resolving;
-use standing::{Standing, Standings};
 use states::States;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +47,33 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Milliseconds that the last commit of a shard may take before the shard is let go without it.
+pub const COMMIT_MS_MAX: u64 = 500;
+
+/// Milliseconds between two looks of the control thread at what the others report.
+pub const CONTROL_POLL_MS: u64 = 10;
+
+/// Milliseconds between two commits of input offsets: lag tools look every few seconds.
+pub const COMMIT_EVERY_MS: u64 = 1_000;
+
+/// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
+pub const RELEASE_MS_MAX: u64 = 2_500;
+
+/// Milliseconds that leaving the group may take.
+pub const LEAVE_MS_MAX: u64 = 300;
+
+/// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
+/// just started does not know its topics.
+pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
+
+/// Milliseconds between two looks at how many partitions the input has.
+pub const COUNT_EVERY_MS: u64 = 30_000;
+
+/// Commands, notices, failures that may wait for their thread: several for every shard.
+pub const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
+
 /// The control thread's ends of all that it shares with other threads.
-pub struct Ends {
+pub struct ControlEnds {
     /// To the world.
     pub commands: Sender<Command>,
     /// From the world.
@@ -58,11 +83,11 @@ pub struct Ends {
     /// To the fetch path.
     pub resolved: Sender<Resolved>,
     /// To the publisher.
-    pub orders: Sender<Order>,
+    pub orders: Sender<ToPublisher>,
     /// From the publisher.
     pub failures: Receiver<DeliveryFailure>,
     /// From the publisher.
-    pub jumps: Receiver<Jump>,
+    pub jumps: Receiver<Gap>,
     /// The snapshots of this host; `None`: there are none.
     pub snapshots: Option<Store<Files>>,
     /// The rules of the game.
@@ -79,70 +104,33 @@ pub struct Ends {
 
 /// What the control thread is told at start-up.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ControlOptions {
     /// For the group.
-    pub consumer: consumer::Options,
+    pub group: GroupOptions,
     /// For the outputs.
-    pub tail: tail::Options,
+    pub tail: output_log::OutputLogOptions,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
     pub state_directory: Option<std::path::PathBuf>,
     /// The topics that snapshots are about.
     pub origin: Origin,
     /// For copies of other hosts' snapshots; `None`: there are none.
-    pub copies: Option<copies::Options>,
+    pub copies: Option<replicas::ReplicaOptions>,
     /// What to do with a shard whose state cannot be had.
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.
     pub skips: Vec<(i32, i64)>,
 }
 
-/// Why the daemon cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// The group.
-    #[error(transparent)]
-    Membership(#[from] MembershipError),
-    /// The output topic.
-    #[error(transparent)]
-    Tail(#[from] TailError),
-    /// The input topic.
-    #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
-    TooManyPartitions(i32),
-    /// Shards that stopped on a fault. The log has said why.
-    #[error("halted on a fault: {0} of the shards; the log says which and what to do")]
-    ShardsHalted(u32),
-}
-
-impl ControlError {
-    /// Whether brokers that are only starting may be the cause.
-    fn may_pass(&self) -> bool {
-        match self {
-            ControlError::Membership(error) => !error.is_final(),
-            ControlError::Tail(error) => error.may_pass(),
-            ControlError::TooManyPartitions(_) | ControlError::ShardsHalted(_) => false,
-        }
-    }
-
-    /// Whether a topic is said to be missing, as a broker that has just started does.
-    fn is_topic_missing(&self) -> bool {
-        matches!(
-            self,
-            ControlError::Membership(MembershipError::TopicMissing(_))
-                | ControlError::Tail(TailError::TopicMissing(_))
-        )
-    }
-}
-
 /// The control thread's state.
 pub struct Control {
-    ends: Ends,
-    options: Options,
+    ends: ControlEnds,
+    options: ControlOptions,
     membership: Membership,
     acquiring: Acquiring,
     resolving: Resolving,
     /// What the group said while something else was being done.
     events: VecDeque<MembershipEvent>,
-    shards: Standings,
+    shards: ShardStates,
     /// The question that the group has to answer before fences are written, and for which shards.
     question: Option<(u64, Vec<i32>, Instant)>,
     /// How often records took the engine down: loaded when it is known which input they are in.
@@ -168,7 +156,7 @@ pub struct Control {
 }
 
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
-pub fn run(options: Options, ends: Ends) -> Result<(), ControlError> {
+pub fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
     ends.status.enter(Phase::Reaching);
     let mut trouble = Repeated::new();
     let mut wait_ms = RECONNECT_MS_MIN;
@@ -201,16 +189,21 @@ pub fn run(options: Options, ends: Ends) -> Result<(), ControlError> {
 
 impl Control {
     /// Looks at the topics and begins to join the group.
-    fn connect(options: &Options) -> Result<(Tail, Membership), ControlError> {
-        let tail = Tail::connect(options.tail.clone())?;
-        let membership = Membership::join(&options.consumer)?;
+    fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
+        let tail = OutputLog::connect(options.tail.clone())?;
+        let membership = Membership::join(&options.group)?;
         if membership.partitions() as usize > SHARDS_MAX {
             return Err(ControlError::TooManyPartitions(membership.partitions()));
         }
         Ok((tail, membership))
     }
 
-    fn new(options: Options, mut ends: Ends, tail: Tail, membership: Membership) -> Control {
+    fn new(
+        options: ControlOptions,
+        mut ends: ControlEnds,
+        tail: OutputLog,
+        membership: Membership,
+    ) -> Control {
         ends.status.enter(Phase::Joining);
         let (origin, copies) = (options.origin.clone(), options.copies.clone());
         let states = States::new(ends.snapshots.take(), origin, copies);
@@ -221,7 +214,7 @@ impl Control {
             acquiring: Acquiring::new(tail),
             resolving: Resolving::new(),
             events: VecDeque::new(),
-            shards: Standings::new(),
+            shards: ShardStates::new(),
             question: None,
             poison: None,
             states,
@@ -287,7 +280,7 @@ impl Control {
     fn look_for_the_topic(&mut self) -> Result<(), ControlError> {
         let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
         if self.missing_since.take_if(|since| since.elapsed() >= missing_max).is_some()
-            && let Err(error @ MembershipError::TopicMissing(_)) = self.membership.look()
+            && let Err(error @ MembershipError::TopicMissing(_)) = self.membership.check_topic()
         {
             return Err(error.into());
         }
@@ -304,7 +297,7 @@ impl Control {
         self.joined = false;
         let (began, missing_max) = (Instant::now(), Duration::from_millis(TOPIC_MISSING_MS_MAX));
         while !self.ends.stop.load(Ordering::Acquire) {
-            match Membership::join(&self.options.consumer) {
+            match Membership::join(&self.options.group) {
                 Ok(membership) => {
                     leave(std::mem::replace(&mut self.membership, membership));
                     break;
@@ -326,7 +319,7 @@ impl Control {
     /// wait for.
     fn next_event(&mut self) -> Option<MembershipEvent> {
         let wait = match self.acquiring.is_idle() {
-            true => Duration::from_millis(CONTROL_LOOK_MS),
+            true => Duration::from_millis(CONTROL_POLL_MS),
             false => Duration::ZERO,
         };
         self.events.pop_front().or_else(|| self.membership.poll(wait))
@@ -363,7 +356,7 @@ impl Control {
                 self.shards.partitions().into_iter().partition(|place| (*place as usize) < before);
             added.into_iter().for_each(|partition| self.shards.halt(partition));
             for partition in ours {
-                if self.shards.get(partition) != Some(Standing::Halted) {
+                if self.shards.get(partition) != Some(ShardState::Halted) {
                     self.drop_shard(partition);
                     self.halt(partition, &sentence);
                 }
@@ -412,7 +405,7 @@ impl Control {
     fn is_busy(&self, partition: i32) -> bool {
         let progress = self.ends.progress.shard(partition);
         let in_flight = progress.sent.get() != progress.settled.get();
-        let in_capture = progress.captures.get() != progress.captures_settled.get();
+        let in_capture = progress.checkpoints.get() != progress.checkpoints_settled.get();
         self.shards.is_closing(partition) || in_flight || in_capture
     }
 
@@ -425,12 +418,12 @@ impl Control {
     fn forget(&mut self, partitions: &[i32]) {
         for partition in partitions {
             self.acquiring.give_up(*partition);
-            if let Some(Standing::Restoring(_) | Standing::Live(_) | Standing::Closing(_)) =
+            if let Some(ShardState::Restoring(_) | ShardState::Live(_) | ShardState::Closing(_)) =
                 self.shards.remove(*partition)
             {
                 self.command(Command::Drop { partition: *partition });
             }
-            self.ends.progress.shard(*partition).generation.set(0);
+            self.ends.progress.shard(*partition).ownership_id.set(0);
             self.refused.remove(partition);
             self.anew.remove(partition);
             self.diverged.remove(partition);
@@ -457,7 +450,8 @@ impl Control {
     fn acked_offsets(&self, partitions: &[i32]) -> Vec<(i32, i64)> {
         let acked =
             |partition: &i32| (*partition, self.ends.progress.shard(*partition).acked.get());
-        let owned = |partition: &&i32| self.ends.progress.shard(**partition).generation.get() != 0;
+        let owned =
+            |partition: &&i32| self.ends.progress.shard(**partition).ownership_id.get() != 0;
         partitions.iter().filter(owned).map(acked).collect()
     }
 

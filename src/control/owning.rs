@@ -1,19 +1,18 @@
 //! From due to owned, and back: what happens to a shard between the group and the hot thread.
 
 use super::acquiring::Outcome;
-use super::standing::Standing;
-use super::{Control, Ends};
-use crate::consumer::membership::{Membership, MembershipEvent};
-use crate::limits::{
-    ANSWER_MS_MAX, CONTROL_LOOK_MS, PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, YIELD_MS,
-};
-use crate::publisher::framer::Ownership;
-use crate::publisher::{DeliveryFailure, Order};
-use crate::recovery::acquire::{Acquired, Brief, Remedy};
-use crate::recovery::bridge::{Crossed, Jump};
-use crate::recovery::refusal::Refusal;
-use crate::recovery::tail_error::TailError;
-use crate::world::{Command, Notice};
+use super::{Control, ControlEnds};
+use crate::control::CONTROL_POLL_MS;
+use crate::kafka::group::{Membership, MembershipEvent};
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquisition::{Acquired, Brief, Remedy};
+use crate::ownership::gap_check::{Gap, GapResult};
+use crate::ownership::shard_state::ShardState;
+use crate::ownership::start_error::StartError;
+use crate::ownership::{ANSWER_MS_MAX, PANICS_MAX, REACQUIRE_MS, START_ERROR_MS_MAX, YIELD_MS};
+use crate::publisher::{DeliveryFailure, ToPublisher};
+use crate::shards::framer::Ownership;
+use crate::shards::{Command, Notice};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -33,14 +32,14 @@ impl Control {
             match self.acquiring.begin(briefs) {
                 Ok(leaderless) => leaderless.into_iter().for_each(|partition| {
                     let sentence = format!("partition {partition} has no leader now");
-                    self.fail_to_acquire(partition, &TailError::Unreachable(sentence));
+                    self.fail_to_acquire(partition, &TopicError::Unreachable(sentence));
                 }),
                 Err(error) => {
                     due.iter().for_each(|partition| self.fail_to_acquire(*partition, &error));
                 }
             }
         }
-        self.go_on_acquiring(Duration::from_millis(CONTROL_LOOK_MS));
+        self.go_on_acquiring(Duration::from_millis(CONTROL_POLL_MS));
     }
 
     fn brief(&mut self, partition: i32) -> Brief {
@@ -94,7 +93,7 @@ impl Control {
                 return;
             }
             let (_, partitions, _) = self.question.take().expect("it was there");
-            let error = TailError::Unreachable("the group does not answer a commit".to_owned());
+            let error = TopicError::Unreachable("the group does not answer a commit".to_owned());
             partitions.iter().for_each(|partition| self.fail_to_acquire(*partition, &error));
         }
         let questions = self.acquiring.questions();
@@ -116,41 +115,41 @@ impl Control {
             self.acquiring.confirm(&partitions);
             return;
         }
-        let error = TailError::Unreachable("the group does not count us in now".to_owned());
+        let error = TopicError::Unreachable("the group does not count us in now".to_owned());
         partitions.iter().for_each(|partition| self.fail_to_acquire(*partition, &error));
     }
 
-    fn fail_to_acquire(&mut self, partition: i32, error: &TailError) {
+    fn fail_to_acquire(&mut self, partition: i32, error: &TopicError) {
         self.acquiring.give_up(partition);
         match self.shards.get(partition) {
-            Some(Standing::Acquiring) if error.may_pass() => {
+            Some(ShardState::Acquiring) if error.may_pass() => {
                 // Time without an answer does not count as time in which it was refused.
                 self.refused.remove(&partition);
                 self.warn(&error.to_string());
                 self.shards.make_due(partition, Instant::now() + REACQUIRE);
             }
-            Some(Standing::Acquiring) => self.halt(partition, &error.to_string()),
+            Some(ShardState::Acquiring) => self.halt(partition, &error.to_string()),
             // What failed was a look at a jump: without it nothing more can be verified.
-            Some(Standing::Restoring(_) | Standing::Live(_)) => {
+            Some(ShardState::Restoring(_) | ShardState::Live(_)) => {
                 self.acquire_again(partition, &error.to_string());
             }
-            Some(Standing::Due(_) | Standing::Closing(_) | Standing::Halted) | None => {}
+            Some(ShardState::Due(_) | ShardState::Closing(_) | ShardState::Halted) | None => {}
         }
     }
 
     /// The shard is ours and cannot be started. What may pass is tried again for a while.
-    fn refuse(&mut self, partition: i32, refusal: Refusal) {
-        if self.shards.get(partition) != Some(Standing::Acquiring) {
+    fn refuse(&mut self, partition: i32, refusal: StartError) {
+        if self.shards.get(partition) != Some(ShardState::Acquiring) {
             // What was truncated was a look at a jump.
-            let error = TailError::Unreachable(refusal.to_string());
+            let error = TopicError::Unreachable(refusal.to_string());
             return self.fail_to_acquire(partition, &error);
         }
         if let Some(error) = self.states.why_unanswered(partition) {
-            let error = TailError::Unreachable(format!("{refusal}; and {error}"));
+            let error = TopicError::Unreachable(format!("{refusal}; and {error}"));
             return self.fail_to_acquire(partition, &error);
         }
         let since = *self.refused.entry(partition).or_insert_with(Instant::now);
-        let persists = since.elapsed() >= Duration::from_millis(REFUSAL_MS_MAX);
+        let persists = since.elapsed() >= Duration::from_millis(START_ERROR_MS_MAX);
         if refusal.may_pass() && !persists {
             self.warn(&format!("partition {partition}: {refusal}"));
             return self.shards.make_due(partition, Instant::now() + REACQUIRE);
@@ -166,12 +165,20 @@ impl Control {
 
     /// The output is ours: publisher and hot thread take over.
     fn open(&mut self, acquired: Acquired) {
-        let Acquired { partition, epoch, fence_id, mark, start, candidate, begun_by, skips } =
-            acquired;
+        let Acquired {
+            partition,
+            owner_epoch: epoch,
+            fence_id,
+            mark,
+            start,
+            candidate,
+            begun_by,
+            skips,
+        } = acquired;
         // An empty world must not pass for one of which there may be a copy.
         let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
         if let Some(error) = self.states.why_unanswered(partition).filter(|_| begins_late) {
-            let error = TailError::Unreachable(error.to_string());
+            let error = TopicError::Unreachable(error.to_string());
             return self.fail_to_acquire(partition, &error);
         }
         let Control { states, ends, events, membership, .. } = self;
@@ -184,7 +191,7 @@ impl Control {
         self.diverged.remove(&partition);
         self.anew.remove(&partition);
         self.refused.remove(&partition);
-        let generation = self.shards.open(partition);
+        let ownership_id = self.shards.open(partition);
         tracing::info!(
             partition,
             epoch,
@@ -200,11 +207,11 @@ impl Control {
         progress.high_watermark.set(-1);
         progress.goal.set(-1);
         progress.applied.set(start.next_offset);
-        progress.generation.set(generation);
+        progress.ownership_id.set(ownership_id);
         let ownership = Ownership {
             partition,
-            generation,
-            epoch,
+            ownership_id,
+            owner_epoch: epoch,
             fence_id,
             ruleset: engine.ruleset(),
             published: mark.next_update,
@@ -215,26 +222,28 @@ impl Control {
             start_chain: start.chain,
         };
         let zones = self.acquiring.partitions();
-        self.order(Order::Begin { partition, generation, mark, zones });
+        self.order(ToPublisher::Begin { partition, ownership_id, mark, zones });
         let skips = skips.into_iter().filter(|offset| *offset >= start.next_offset).collect();
         self.command(Command::Open { ownership, engine, skips });
     }
 
     /// What lies between two of our frames is known.
-    fn cross(&mut self, jump: Jump, crossed: Crossed) {
-        let Jump { partition, generation, .. } = jump;
-        if !self.shards.is_current(partition, generation) {
+    fn cross(&mut self, jump: Gap, crossed: GapResult) {
+        let Gap { partition, ownership_id, .. } = jump;
+        if !self.shards.is_current(partition, ownership_id) {
             return;
         }
         match crossed {
-            Crossed::Bridged(mark) => self.order(Order::Bridge { partition, generation, mark }),
-            Crossed::Fenced { epoch } => {
+            GapResult::Bridged(mark) => {
+                self.order(ToPublisher::GapChecked { partition, ownership_id, mark })
+            }
+            GapResult::Fenced { owner_epoch: epoch } => {
                 tracing::warn!(partition, epoch, "another instance has fenced the shard: let go");
                 self.drop_shard(partition);
                 // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
                 self.shards.make_due(partition, Instant::now() + Duration::from_millis(YIELD_MS));
             }
-            Crossed::Torn => self.acquire_again(partition, "the output is not what was written"),
+            GapResult::Torn => self.acquire_again(partition, "the output is not what was written"),
         }
     }
 
@@ -244,8 +253,8 @@ impl Control {
             self.take_notice(notice);
         }
         while let Some(jump) = self.ends.jumps.try_receive() {
-            if self.shards.is_current(jump.partition, jump.generation) {
-                self.acquiring.bridge(jump);
+            if self.shards.is_current(jump.partition, jump.ownership_id) {
+                self.acquiring.check_gap(jump);
             }
         }
         while let Some(failure) = self.ends.failures.try_receive() {
@@ -255,8 +264,8 @@ impl Control {
     }
 
     fn take_notice(&mut self, notice: Notice) {
-        let (partition, generation) = notice.ownership();
-        let is_current = self.shards.is_current(partition, generation);
+        let (partition, ownership_id) = notice.ownership();
+        let is_current = self.shards.is_current(partition, ownership_id);
         match notice {
             Notice::Closed { .. } => self.closed(partition, is_current),
             _ if !is_current => {}
@@ -308,8 +317,8 @@ impl Control {
 
     /// A shard that failed to deliver is acquired again, unless that would only fail again.
     fn fail(&mut self, failure: DeliveryFailure) {
-        let DeliveryFailure { partition, generation, sentence, is_final } = failure;
-        if !self.shards.is_current(partition, generation) {
+        let DeliveryFailure { partition, ownership_id, sentence, is_final } = failure;
+        if !self.shards.is_current(partition, ownership_id) {
             return;
         }
         if is_final {
@@ -337,7 +346,7 @@ impl Control {
 
     fn forget_ownership(&mut self, partition: i32) {
         self.acquiring.give_up(partition);
-        self.ends.progress.shard(partition).generation.set(0);
+        self.ends.progress.shard(partition).ownership_id.set(0);
     }
 
     pub(super) fn halt(&mut self, partition: i32, sentence: &str) {
@@ -361,7 +370,7 @@ impl Control {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: ToPublisher) {
         // The queue has room for several orders a shard; a publisher that is gone needs none.
         let _gone = self.ends.orders.try_send(order);
     }
@@ -370,7 +379,7 @@ impl Control {
 /// While other hosts' snapshots are read, the group is heard; what it says comes first, but for an
 /// answer to our own question.
 fn keep_watch(
-    ends: &Ends,
+    ends: &ControlEnds,
     membership: &mut Membership,
     events: &mut VecDeque<MembershipEvent>,
 ) -> ControlFlow<()> {

@@ -1,7 +1,7 @@
 //! Names of brokers are looked up beside the control thread: a resolver whose servers do not answer
 //! takes seconds to say so, and the group has to be heard meanwhile.
 
-use crate::consumer::Resolved;
+use crate::fetch::Resolved;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread;

@@ -1,10 +1,10 @@
 //! How far the shards are that have to catch up before the daemon is ready.
 
 use super::Control;
-use super::standing::Standing;
-use crate::metrics::{Counter, Gauge};
+use crate::ownership::shard_state::ShardState;
 use crate::service::restoring::Restoring;
 use crate::service::status::Phase;
+use crate::telemetry::metrics::{Counter, Gauge};
 use std::time::{Duration, Instant};
 
 impl Control {
@@ -13,12 +13,12 @@ impl Control {
     pub(super) fn show_phase(&mut self) {
         self.notice_restored();
         self.log_restoring();
-        let stands = |wanted: fn(&Standing) -> bool| {
+        let stands = |wanted: fn(&ShardState) -> bool| {
             self.shards.iter().any(|(_, standing)| wanted(&standing))
         };
-        let open = stands(|shard| matches!(shard, Standing::Live(_) | Standing::Restoring(_)));
-        let acquiring = stands(|shard| matches!(shard, Standing::Due(_) | Standing::Acquiring));
-        let restoring = stands(|shard| matches!(shard, Standing::Restoring(_)));
+        let open = stands(|shard| matches!(shard, ShardState::Live(_) | ShardState::Restoring(_)));
+        let acquiring = stands(|shard| matches!(shard, ShardState::Due(_) | ShardState::Acquiring));
+        let restoring = stands(|shard| matches!(shard, ShardState::Restoring(_)));
         // A standby has looked at the topic's leaders, and needs no connection beyond that.
         let connected = match open {
             true => self.ends.metrics.gauge(Gauge::Connections) > 0,
@@ -53,7 +53,7 @@ impl Control {
         let restoring: Vec<i32> = self
             .shards
             .iter()
-            .filter(|(_, standing)| matches!(standing, Standing::Restoring(_)))
+            .filter(|(_, standing)| matches!(standing, ShardState::Restoring(_)))
             .map(|(partition, _)| partition)
             .collect();
         let shards = self.ends.progress.clone();

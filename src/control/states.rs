@@ -2,12 +2,12 @@
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::recovery::acquire::Candidate;
-use crate::recovery::copies::{Copies, Copy, CopyError, Options};
-use crate::recovery::disk::Files;
-use crate::recovery::fold::Start;
-use crate::recovery::slots::Store;
-use crate::recovery::snapshot::{Header, Origin};
+use crate::output::fold::Start;
+use crate::ownership::acquisition::Candidate;
+use crate::snapshot::disk::Files;
+use crate::snapshot::format::{Header, Origin};
+use crate::snapshot::replicas::{Replica, ReplicaError, ReplicaOptions, Replicas};
+use crate::snapshot::slots::Store;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Where a state lies.
 enum Place {
     Here(Header),
-    Copied(Copy),
+    Copied(Replica),
 }
 
 /// Where the states of shards that are being acquired lie, as candidates in the same order.
@@ -23,11 +23,11 @@ pub(super) struct States {
     store: Option<Store<Files>>,
     /// The topics that the states have to be about.
     origin: Origin,
-    copy_options: Option<Options>,
-    copies: Option<Copies>,
+    copy_options: Option<ReplicaOptions>,
+    copies: Option<Replicas>,
     found: BTreeMap<i32, Vec<Place>>,
     /// Shards of which nobody could say whether there is a copy, and why.
-    unanswered: BTreeMap<i32, CopyError>,
+    unanswered: BTreeMap<i32, ReplicaError>,
     /// States that could not be read after all. A copy may be whole where the original is not.
     damaged: BTreeSet<Damaged>,
 }
@@ -39,7 +39,7 @@ impl States {
     pub(super) fn new(
         store: Option<Store<Files>>,
         origin: Origin,
-        copy_options: Option<Options>,
+        copy_options: Option<ReplicaOptions>,
     ) -> States {
         let (found, damaged, unanswered) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         States { store, origin, copy_options, copies: None, found, unanswered, damaged }
@@ -66,10 +66,10 @@ impl States {
     ) -> Option<Vec<Candidate>> {
         let copy = match self.newest_copy(partition, watch) {
             Ok(copy) => copy,
-            Err(CopyError::GivenUp) => return None,
+            Err(ReplicaError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
-                if !matches!(error, CopyError::TopicMissing(_)) {
+                if !matches!(error, ReplicaError::TopicMissing(_)) {
                     self.unanswered.insert(partition, error);
                 }
                 None
@@ -79,7 +79,7 @@ impl States {
         found.extend(copy.map(Place::Copied));
         let newest_first = |place: &Place| {
             let Header { origin, mark, next_offset, .. } = place.header();
-            (!origin.agrees(&self.origin), Reverse(mark.epoch), Reverse(*next_offset))
+            (!origin.agrees(&self.origin), Reverse(mark.owner_epoch), Reverse(*next_offset))
         };
         found.sort_by_key(newest_first);
         Some(self.candidates(partition))
@@ -87,7 +87,7 @@ impl States {
 
     /// Why it is not known whether there is a copy: a shard that cannot start without one has to
     /// wait for the answer.
-    pub(super) fn why_unanswered(&self, partition: i32) -> Option<&CopyError> {
+    pub(super) fn why_unanswered(&self, partition: i32) -> Option<&ReplicaError> {
         self.unanswered.get(&partition)
     }
 
@@ -95,11 +95,11 @@ impl States {
         &mut self,
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Option<Copy>, CopyError> {
+    ) -> Result<Option<Replica>, ReplicaError> {
         let Some(options) = &self.copy_options else { return Ok(None) };
         let copies = match &self.copies {
             Some(copies) => copies,
-            None => self.copies.insert(Copies::connect(options.clone())?),
+            None => self.copies.insert(Replicas::connect(options.clone())?),
         };
         let damaged = &self.damaged;
         let is_wanted = |header: &Header| !damaged.contains(&(partition, header.id(), true));
@@ -126,7 +126,7 @@ impl States {
         let loaded = match place {
             Place::Here(header) => {
                 let store = self.store.as_mut().expect("the snapshot is from there");
-                store.load(header, rulebook).map_err(CopyError::Snapshot)
+                store.load(header, rulebook).map_err(ReplicaError::Snapshot)
             }
             Place::Copied(copy) => {
                 let copies = self.copies.as_ref().expect("the copy is from there");
@@ -134,10 +134,10 @@ impl States {
             }
         };
         match &loaded {
-            Ok(_) | Err(CopyError::GivenUp) => {}
+            Ok(_) | Err(ReplicaError::GivenUp) => {}
             Err(error) => {
                 tracing::warn!(partition, "{error}");
-                if matches!(error, CopyError::Snapshot(_)) {
+                if matches!(error, ReplicaError::Snapshot(_)) {
                     self.damaged.insert(place.of(partition));
                 }
             }

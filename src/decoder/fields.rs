@@ -3,7 +3,7 @@
 //! Both tiers of the decoder collect an event's fields here, so that a range or a requirement is
 //! written once.
 
-use super::Origin;
+use super::RecordPosition;
 use super::names::Names;
 use super::quantity::Integer;
 use super::reject::Reject;
@@ -12,7 +12,7 @@ use crate::engine::event::{Action, Event, Handoff};
 /// A known field of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Field {
+pub(super) enum EventField {
     PlayerId,
     TsUs,
     Seq,
@@ -32,30 +32,30 @@ pub(super) enum Field {
 }
 
 /// How many known fields there are.
-const FIELDS: usize = Field::Handoff as usize + 1;
+const FIELDS: usize = EventField::Handoff as usize + 1;
 
-const FIELD_NAMES: Names<Field> = Names::new(&[
-    ("type", Field::Type),
-    ("player_id", Field::PlayerId),
-    ("seq", Field::Seq),
-    ("ts_us", Field::TsUs),
-    ("x", Field::X),
-    ("y", Field::Y),
-    ("heading", Field::Heading),
-    ("item", Field::Item),
-    ("weapon", Field::Weapon),
-    ("hunt", Field::Hunt),
-    ("seed", Field::Seed),
-    ("treasures", Field::Treasures),
-    ("duration_ms", Field::DurationMs),
-    ("to_zone", Field::ToZone),
-    ("ruleset", Field::Ruleset),
-    ("handoff", Field::Handoff),
+const FIELD_NAMES: Names<EventField> = Names::new(&[
+    ("type", EventField::Type),
+    ("player_id", EventField::PlayerId),
+    ("seq", EventField::Seq),
+    ("ts_us", EventField::TsUs),
+    ("x", EventField::X),
+    ("y", EventField::Y),
+    ("heading", EventField::Heading),
+    ("item", EventField::Item),
+    ("weapon", EventField::Weapon),
+    ("hunt", EventField::Hunt),
+    ("seed", EventField::Seed),
+    ("treasures", EventField::Treasures),
+    ("duration_ms", EventField::DurationMs),
+    ("to_zone", EventField::ToZone),
+    ("ruleset", EventField::Ruleset),
+    ("handoff", EventField::Handoff),
 ]);
 
-impl Field {
+impl EventField {
     /// The field of this name.
-    pub(super) fn named(name: &[u8]) -> Option<Field> {
+    pub(super) fn named(name: &[u8]) -> Option<EventField> {
         FIELD_NAMES.find(name)
     }
 }
@@ -65,7 +65,7 @@ impl Field {
 pub(super) struct FieldSet(u16);
 
 impl FieldSet {
-    const fn of(fields: &[Field]) -> FieldSet {
+    const fn of(fields: &[EventField]) -> FieldSet {
         let mut bits = 0;
         let mut i = 0;
         while i < fields.len() {
@@ -76,13 +76,13 @@ impl FieldSet {
     }
 
     /// Adds a field; false if it was there before.
-    pub(super) fn insert(&mut self, field: Field) -> bool {
+    pub(super) fn insert(&mut self, field: EventField) -> bool {
         let before = self.0;
         self.0 |= 1 << field as u8;
         self.0 != before
     }
 
-    fn contains(self, field: Field) -> bool {
+    fn contains(self, field: EventField) -> bool {
         self.0 & (1 << field as u8) != 0
     }
 
@@ -94,7 +94,7 @@ impl FieldSet {
 /// The type of an event: a player's up to `Use`, the world's from `Tick` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     Join,
     Leave,
     Move,
@@ -108,31 +108,31 @@ pub(super) enum Kind {
     RulesChange,
 }
 
-const KIND_NAMES: Names<Kind> = Names::new(&[
-    ("join", Kind::Join),
-    ("leave", Kind::Leave),
-    ("move", Kind::Move),
-    ("rotate", Kind::Rotate),
-    ("shoot", Kind::Shoot),
-    ("loot", Kind::Loot),
-    ("use", Kind::Use),
-    ("tick", Kind::Tick),
-    ("rules_change", Kind::RulesChange),
-    ("hunt_start", Kind::HuntStart),
-    ("hunt_end", Kind::HuntEnd),
+const KIND_NAMES: Names<EventKind> = Names::new(&[
+    ("join", EventKind::Join),
+    ("leave", EventKind::Leave),
+    ("move", EventKind::Move),
+    ("rotate", EventKind::Rotate),
+    ("shoot", EventKind::Shoot),
+    ("loot", EventKind::Loot),
+    ("use", EventKind::Use),
+    ("tick", EventKind::Tick),
+    ("rules_change", EventKind::RulesChange),
+    ("hunt_start", EventKind::HuntStart),
+    ("hunt_end", EventKind::HuntEnd),
 ]);
 
-impl Kind {
+impl EventKind {
     /// The kind that a `type` of this text names.
-    pub(super) fn named(name: &[u8]) -> Option<Kind> {
+    pub(super) fn named(name: &[u8]) -> Option<EventKind> {
         KIND_NAMES.find(name)
     }
 
     /// What an event of this kind must have.
     #[inline]
     pub(super) fn required(self) -> FieldSet {
-        use Field::{DurationMs, Heading, Hunt, Item, PlayerId, Ruleset, Seed};
-        use Field::{Seq, Treasures, TsUs, X, Y};
+        use EventField::{DurationMs, Heading, Hunt, Item, PlayerId, Ruleset, Seed};
+        use EventField::{Seq, Treasures, TsUs, X, Y};
         const PLAYER: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs]);
         const PLACE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, X, Y]);
         const ROTATE: FieldSet = FieldSet::of(&[PlayerId, Seq, TsUs, Heading]);
@@ -142,14 +142,14 @@ impl Kind {
         const HUNT_START: FieldSet = FieldSet::of(&[TsUs, Hunt, Seed, Treasures, DurationMs]);
         const HUNT_END: FieldSet = FieldSet::of(&[TsUs, Hunt]);
         match self {
-            Kind::Leave | Kind::Shoot | Kind::Loot => PLAYER,
-            Kind::Join | Kind::Move => PLACE,
-            Kind::Rotate => ROTATE,
-            Kind::Use => USE,
-            Kind::Tick => TICK,
-            Kind::RulesChange => RULES_CHANGE,
-            Kind::HuntStart => HUNT_START,
-            Kind::HuntEnd => HUNT_END,
+            EventKind::Leave | EventKind::Shoot | EventKind::Loot => PLAYER,
+            EventKind::Join | EventKind::Move => PLACE,
+            EventKind::Rotate => ROTATE,
+            EventKind::Use => USE,
+            EventKind::Tick => TICK,
+            EventKind::RulesChange => RULES_CHANGE,
+            EventKind::HuntStart => HUNT_START,
+            EventKind::HuntEnd => HUNT_END,
         }
     }
 }
@@ -196,7 +196,7 @@ const RANGES: [Range; FIELDS] = [
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     present: FieldSet,
-    kind: Option<Kind>,
+    kind: Option<EventKind>,
     /// The whole number of each field, in two's complement.
     numbers: [u64; FIELDS],
     handoff: Option<Handoff>,
@@ -205,17 +205,17 @@ pub(super) struct Fields {
 impl Fields {
     /// The fields of a record of which the type is known, and which fields it has.
     #[inline]
-    pub(super) fn of(kind: Kind, present: FieldSet) -> Fields {
+    pub(super) fn of(kind: EventKind, present: FieldSet) -> Fields {
         Fields { present, kind: Some(kind), numbers: [0; FIELDS], handoff: None }
     }
 
     /// Notes that a field stands in the record, which it may do once.
-    pub(super) fn claim(&mut self, field: Field) -> Result<(), Reject> {
+    pub(super) fn claim(&mut self, field: EventField) -> Result<(), Reject> {
         if self.present.insert(field) { Ok(()) } else { Err(Reject::DuplicateField) }
     }
 
     /// Sets the event's type.
-    pub(super) fn set_kind(&mut self, kind: Kind) {
+    pub(super) fn set_kind(&mut self, kind: EventKind) {
         self.kind = Some(kind);
     }
 
@@ -226,13 +226,13 @@ impl Fields {
 
     /// Sets `x` or `y`, in centimetres.
     #[inline]
-    pub(super) fn set_position(&mut self, field: Field, centimetres: i32) {
+    pub(super) fn set_position(&mut self, field: EventField, centimetres: i32) {
         self.numbers[field as usize] = i64::from(centimetres) as u64;
     }
 
     /// Sets a field whose value is a whole number.
     #[inline]
-    pub(super) fn set_integer(&mut self, field: Field, value: Integer) -> Result<(), Reject> {
+    pub(super) fn set_integer(&mut self, field: EventField, value: Integer) -> Result<(), Reject> {
         let Range { negative_max, least, most } = RANGES[field as usize];
         let Integer { magnitude, negative } = value;
         let fits = if negative {
@@ -247,7 +247,7 @@ impl Fields {
 
     /// The event, once all fields of the record are set.
     #[inline]
-    pub(super) fn event(&self, origin: Origin) -> Result<Event, Reject> {
+    pub(super) fn event(&self, origin: RecordPosition) -> Result<Event, Reject> {
         let kind = self.kind.ok_or(Reject::MissingField)?;
         if !self.present.contains_all(kind.required()) {
             return Err(Reject::MissingField);
@@ -255,58 +255,58 @@ impl Fields {
         Ok(Event {
             offset: origin.offset,
             time_ms: origin.time_ms,
-            player_id: if kind < Kind::Tick { self.number(Field::PlayerId) } else { 0 },
-            seq: if kind < Kind::HuntStart { self.number(Field::Seq) } else { 0 },
-            ts_us: self.number(Field::TsUs) as i64,
+            player_id: if kind < EventKind::Tick { self.number(EventField::PlayerId) } else { 0 },
+            seq: if kind < EventKind::HuntStart { self.number(EventField::Seq) } else { 0 },
+            ts_us: self.number(EventField::TsUs) as i64,
             action: self.action(kind),
         })
     }
 
     #[inline]
-    fn action(&self, kind: Kind) -> Action {
-        let x = self.number(Field::X) as i32;
-        let y = self.number(Field::Y) as i32;
-        let heading = self.number(Field::Heading) as u16;
-        let hunt = self.number(Field::Hunt) as u32;
+    fn action(&self, kind: EventKind) -> Action {
+        let x = self.number(EventField::X) as i32;
+        let y = self.number(EventField::Y) as i32;
+        let heading = self.number(EventField::Heading) as u16;
+        let hunt = self.number(EventField::Hunt) as u32;
         match kind {
-            Kind::Join => match self.handoff {
+            EventKind::Join => match self.handoff {
                 Some(handoff) => Action::Arrive { x, y, handoff },
                 None => Action::Join { x, y },
             },
-            Kind::Leave => {
-                let to_zone = self.number(Field::ToZone) as u16;
-                Action::Leave { to_zone: self.if_present(Field::ToZone, to_zone) }
+            EventKind::Leave => {
+                let to_zone = self.number(EventField::ToZone) as u16;
+                Action::Leave { to_zone: self.if_present(EventField::ToZone, to_zone) }
             }
-            Kind::Move => Action::Move { x, y },
-            Kind::Rotate => Action::Rotate { heading },
-            Kind::Shoot => Action::Shoot {
-                weapon: self.number(Field::Weapon) as u8,
-                heading: self.if_present(Field::Heading, heading),
+            EventKind::Move => Action::Move { x, y },
+            EventKind::Rotate => Action::Rotate { heading },
+            EventKind::Shoot => Action::Shoot {
+                weapon: self.number(EventField::Weapon) as u8,
+                heading: self.if_present(EventField::Heading, heading),
             },
-            Kind::Loot => Action::Loot { hunt: self.if_present(Field::Hunt, hunt) },
-            Kind::Use => Action::Use { item: self.number(Field::Item) as u8 },
-            Kind::Tick => Action::Tick,
-            Kind::RulesChange => {
-                Action::RulesChange { ruleset: self.number(Field::Ruleset) as u32 }
+            EventKind::Loot => Action::Loot { hunt: self.if_present(EventField::Hunt, hunt) },
+            EventKind::Use => Action::Use { item: self.number(EventField::Item) as u8 },
+            EventKind::Tick => Action::Tick,
+            EventKind::RulesChange => {
+                Action::RulesChange { ruleset: self.number(EventField::Ruleset) as u32 }
             }
-            Kind::HuntStart => Action::HuntStart {
+            EventKind::HuntStart => Action::HuntStart {
                 hunt,
-                seed: self.number(Field::Seed),
-                treasures: self.number(Field::Treasures) as u16,
-                duration_ms: self.number(Field::DurationMs) as u32,
+                seed: self.number(EventField::Seed),
+                treasures: self.number(EventField::Treasures) as u16,
+                duration_ms: self.number(EventField::DurationMs) as u32,
             },
-            Kind::HuntEnd => Action::HuntEnd { hunt },
+            EventKind::HuntEnd => Action::HuntEnd { hunt },
         }
     }
 
     /// A field's number, which its range makes fit the field's type.
     #[inline]
-    fn number(&self, field: Field) -> u64 {
+    fn number(&self, field: EventField) -> u64 {
         self.numbers[field as usize]
     }
 
     #[inline]
-    fn if_present<T>(&self, field: Field, value: T) -> Option<T> {
+    fn if_present<T>(&self, field: EventField, value: T) -> Option<T> {
         self.present.contains(field).then_some(value)
     }
 }

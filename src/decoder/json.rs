@@ -3,12 +3,11 @@
 //! The record is copied to a padded scratch buffer first. simd-json wants the padding, and writes
 //! unescaped strings over its input; the record itself stays as it was, for the dead letter.
 
-use super::Origin;
-use super::fields::{Field, Fields, Kind};
+use super::RecordPosition;
+use super::fields::{EventField, EventKind, Fields};
 use super::quantity::{Integer, centimetres};
 use super::reject::Reject;
-use crate::engine::event::{Event, Handoff, ItemStack};
-use crate::limits::{JSON_DEPTH_MAX, RECORD_BYTES_MAX};
+use crate::engine::event::{Event, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 
@@ -36,7 +35,7 @@ impl JsonDecoder {
     }
 
     /// The event in the bytes of a record, or why there is none.
-    pub fn decode(&mut self, origin: Origin, value: &[u8]) -> Result<Event, Reject> {
+    pub fn decode(&mut self, origin: RecordPosition, value: &[u8]) -> Result<Event, Reject> {
         if value.is_empty() {
             return Err(Reject::EmptyValue);
         }
@@ -97,7 +96,7 @@ fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
     };
     let mut fields = Fields::default();
     for _ in 0..len {
-        match Field::named(key(&mut nodes)) {
+        match EventField::named(key(&mut nodes)) {
             Some(field) => {
                 fields.claim(field)?;
                 read_field(field, &mut nodes, &mut fields)?;
@@ -108,21 +107,25 @@ fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
     Ok(fields)
 }
 
-fn read_field(field: Field, nodes: &mut Nodes<'_, '_>, fields: &mut Fields) -> Result<(), Reject> {
+fn read_field(
+    field: EventField,
+    nodes: &mut Nodes<'_, '_>,
+    fields: &mut Fields,
+) -> Result<(), Reject> {
     match (field, next(nodes)) {
-        (Field::Type, Node::String(name)) => {
-            fields.set_kind(Kind::named(name.as_bytes()).ok_or(Reject::UnknownType)?);
+        (EventField::Type, Node::String(name)) => {
+            fields.set_kind(EventKind::named(name.as_bytes()).ok_or(Reject::UnknownType)?);
         }
-        (Field::PlayerId, Node::String(digits)) => {
+        (EventField::PlayerId, Node::String(digits)) => {
             fields.set_integer(field, decimal(digits)?.into())?;
         }
-        (Field::X | Field::Y, Node::Static(StaticNode::F64(value))) => {
+        (EventField::X | EventField::Y, Node::Static(StaticNode::F64(value))) => {
             fields.set_position(field, centimetres(*value).ok_or(Reject::OutOfRange)?);
         }
-        (Field::Handoff, &Node::Object { len, .. }) => {
+        (EventField::Handoff, &Node::Object { len, .. }) => {
             fields.set_handoff(read_handoff(len, nodes)?);
         }
-        (Field::Type | Field::Handoff, _) => return Err(Reject::WrongType),
+        (EventField::Type | EventField::Handoff, _) => return Err(Reject::WrongType),
         (_, node) => fields.set_integer(field, integer(node)?)?,
     }
     Ok(())

@@ -6,11 +6,18 @@
 //! value of the right kind in each gap, differs from the accepted one in nothing but those values,
 //! so it is valid too. Whatever surprises is left to the second tier: nothing is rejected here.
 
-use super::Origin;
+use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
-use super::fields::{Field, FieldSet, Fields, Kind};
-use crate::engine::event::Event;
-use crate::limits::{LAYOUT_SEGMENTS_MAX, LAYOUTS_MAX, RECORD_BYTES_MAX};
+use super::fields::{EventField, EventKind, FieldSet, Fields};
+use crate::engine::event::{Event, RECORD_BYTES_MAX};
+
+/// Layouts that a decoder remembers: the types of event, and room for a few producers that
+/// write them differently.
+pub const LAYOUTS_MAX: usize = 16;
+
+/// Segments of one layout: a value each, and one more for every 16 bytes between two values. The
+/// longest type of event takes 10; the rest is for unknown fields.
+pub const LAYOUT_SEGMENTS_MAX: usize = 32;
 
 /// Bytes of the shortest record worth a look: no event is shorter.
 const RECORD_BYTES_MIN: usize = 16;
@@ -43,7 +50,7 @@ impl Layouts {
     }
 
     /// The event in a record of a known layout. `None` says nothing about the record.
-    pub fn read(&mut self, origin: Origin, value: &[u8]) -> Option<Event> {
+    pub fn read(&mut self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
         if value.len() < RECORD_BYTES_MIN || value.len() > RECORD_BYTES_MAX {
             return None;
         }
@@ -136,14 +143,14 @@ struct Segment {
     text_bytes: u8,
     slot: Slot,
     /// The known field in a slot of digits or a position.
-    field: Field,
+    field: EventField,
 }
 
 /// Bytes of the longest text of one segment: two words.
 const TEXT_BYTES_MAX: usize = 16;
 
 impl Segment {
-    fn new(text: &[u8], slot: Slot, field: Field) -> Segment {
+    fn new(text: &[u8], slot: Slot, field: EventField) -> Segment {
         assert!(text.len() <= TEXT_BYTES_MAX);
         let mask = first_bytes(text.len());
         let last = text.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
@@ -168,7 +175,7 @@ impl Segment {
 struct Layout {
     /// Records that had this layout, until the count is halved.
     hits: u32,
-    kind: Option<Kind>,
+    kind: Option<EventKind>,
     present: FieldSet,
     /// The record's second eight bytes, as far as they stand before the first value, and which bits
     /// they take: with the tail, enough to pass over most other layouts.
@@ -195,7 +202,7 @@ impl Layout {
             head_mask: 0,
             tail: 0,
             tail_mask: 0,
-            segments: [Segment::new(b"", Slot::Nothing, Field::Type); LAYOUT_SEGMENTS_MAX],
+            segments: [Segment::new(b"", Slot::Nothing, EventField::Type); LAYOUT_SEGMENTS_MAX],
             segment_count: 0,
         };
         let mut text = value;
@@ -211,7 +218,7 @@ impl Layout {
             }
         }
         past(b'}', rest)?;
-        layout.add_segments(text, Slot::Nothing, Field::Type)?;
+        layout.add_segments(text, Slot::Nothing, EventField::Type)?;
         let first_text_bytes = layout.segments[0].text_bytes;
         layout.head_mask = first_bytes(usize::from(first_text_bytes).saturating_sub(8));
         layout.head = word(&value[8..]) & layout.head_mask;
@@ -228,37 +235,37 @@ impl Layout {
         bytes: &'v [u8],
         text: &mut &'v [u8],
     ) -> Option<&'v [u8]> {
-        let field = Field::named(key);
+        let field = EventField::named(key);
         if let Some(field) = field {
             self.present.insert(field);
         }
         let (slot, start, rest) = match field {
-            Some(Field::Type) => {
+            Some(EventField::Type) => {
                 let rest = after_plain_value(bytes)?;
                 let quoted = &bytes[..bytes.len() - rest.len()];
-                self.kind = Kind::named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
+                self.kind = EventKind::named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
                 return Some(rest);
             }
-            Some(Field::Handoff) => return None,
-            Some(Field::PlayerId) if bytes.starts_with(b"\"") => {
+            Some(EventField::Handoff) => return None,
+            Some(EventField::PlayerId) if bytes.starts_with(b"\"") => {
                 let digits = &bytes[1..];
                 (Slot::Digits, digits, unsigned(digits)?.1)
             }
-            Some(Field::X | Field::Y) => (Slot::Position, bytes, position(bytes)?.1),
+            Some(EventField::X | EventField::Y) => (Slot::Position, bytes, position(bytes)?.1),
             Some(_) => (Slot::Digits, bytes, unsigned(bytes)?.1),
             None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
         };
         let before = &text[..text.len() - start.len()];
-        self.add_segments(before, slot, field.unwrap_or(Field::Type))?;
+        self.add_segments(before, slot, field.unwrap_or(EventField::Type))?;
         *text = rest;
         // The quote after a player's digits.
         rest.get(bytes.len() - start.len()..)
     }
 
-    fn add_segments(&mut self, mut text: &[u8], slot: Slot, field: Field) -> Option<()> {
+    fn add_segments(&mut self, mut text: &[u8], slot: Slot, field: EventField) -> Option<()> {
         while text.len() > TEXT_BYTES_MAX {
             let (first, rest) = text.split_at(TEXT_BYTES_MAX);
-            self.add_segment(Segment::new(first, Slot::Nothing, Field::Type))?;
+            self.add_segment(Segment::new(first, Slot::Nothing, EventField::Type))?;
             text = rest;
         }
         self.add_segment(Segment::new(text, slot, field))
@@ -275,7 +282,7 @@ impl Layout {
     }
 
     #[inline]
-    fn read(&self, origin: Origin, value: &[u8]) -> Option<Event> {
+    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
         let mut fields = Fields::of(self.kind?, self.present);
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {

@@ -21,7 +21,7 @@ use reject::Reject;
 
 /// Where a record stands in its partition, and its timestamp as Kafka stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct RecordPosition {
     /// Offset of the record in its input partition.
     pub offset: i64,
     /// Timestamp of the record, in milliseconds since the Unix epoch.
@@ -69,7 +69,11 @@ impl Decoder {
     }
 
     /// The event in a record's value, or why there is none. `None` is Kafka's null value.
-    pub fn decode(&mut self, origin: Origin, value: Option<&[u8]>) -> Result<Event, Reject> {
+    pub fn decode(
+        &mut self,
+        origin: RecordPosition,
+        value: Option<&[u8]>,
+    ) -> Result<Event, Reject> {
         let value = value.ok_or(Reject::NullValue)?;
         if self.tries_layouts() {
             if let Some(event) = self.layouts.read(origin, value) {

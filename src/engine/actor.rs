@@ -1,11 +1,11 @@
 //! What is known of one actor: two rows of fixed size, one that every event touches and one that
 //! few do.
 
-use crate::engine::crossing::Passage;
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
+use crate::engine::handoff::HandoffId;
+use crate::engine::hunt::HUNTS_MAX;
 use crate::engine::refusal::{Effect, Hint};
 use crate::engine::table::{Identity, Row};
-use crate::limits::HUNTS_MAX;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
 
@@ -187,14 +187,14 @@ pub struct Pack {
     /// Number of the player's last crossing out of a zone, as far as it is known here.
     pub crossing_sent: u32,
     /// The last crossing that was accepted here.
-    pub accepted: Passage,
+    pub accepted: HandoffId,
     /// What the player found, by hunt slot.
-    pub progress: [Progress; HUNTS_MAX],
+    pub progress: [HuntProgress; HUNTS_MAX],
 }
 
 /// What a player found in a hunt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct HuntProgress {
     /// The hunt. Another one in the same slot makes the count stale.
     pub hunt: u32,
     /// Treasures opened.
@@ -255,7 +255,7 @@ impl Row<PACK_WORDS> for Pack {
         });
         let progress = std::array::from_fn(|at| {
             let word = words[13 + at];
-            Progress { hunt: word as u32, found: (word >> 32) as u16 }
+            HuntProgress { hunt: word as u32, found: (word >> 32) as u16 }
         });
         let pack = Pack {
             player_id: words[0],
@@ -266,7 +266,7 @@ impl Row<PACK_WORDS> for Pack {
             scored_ordinal: words[9],
             scored_at_ms: words[10],
             crossing_sent: words[11] as u32,
-            accepted: Passage { seq: words[12], crossing: (words[11] >> 32) as u32 },
+            accepted: HandoffId { seq: words[12], crossing: (words[11] >> 32) as u32 },
             progress,
         };
         (pack.to_words() == words).then_some(pack)

@@ -1,9 +1,14 @@
 //! The actors of a shard, and what follows from them: the index, the board, what is due.
 
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
+use crate::engine::chunks::CHUNK_ROWS;
 use crate::engine::index::{Glance, Index};
-use crate::engine::order::{Key, Order};
+use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::table::Table;
+
+/// Actors of one shard: a full zone is a refusal, never a resize.
+pub const ACTORS_MAX: usize = 128 * 1024;
+const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
@@ -15,9 +20,9 @@ pub struct Actors {
     free: Vec<u32>,
     used: u32,
     /// By score, the highest first; of equal ones the one that was reached first.
-    board: Order,
+    board: RankTree,
     /// By when something ends for the actor.
-    due: Order,
+    due: RankTree,
     /// When that is for the first one; the largest number if there is none.
     due_ms: u64,
 }
@@ -31,8 +36,8 @@ impl Actors {
             index: Index::new(actors_max),
             free: Vec::with_capacity(actors_max),
             used: 0,
-            board: Order::new(actors_max),
-            due: Order::new(actors_max),
+            board: RankTree::new(actors_max),
+            due: RankTree::new(actors_max),
             due_ms: u64::MAX,
         }
     }
@@ -189,7 +194,7 @@ impl Actors {
     }
 
     /// The board, by rows.
-    pub fn board(&self) -> &Order {
+    pub fn board(&self) -> &RankTree {
         &self.board
     }
 

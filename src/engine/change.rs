@@ -7,20 +7,20 @@ use crate::engine::update::Payload;
 
 /// A kind of update as others see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct UpdateKind {
     /// Its name.
     pub name: &'static str,
     /// Its fields, in the order in which they are written.
-    pub fields: &'static [Field],
+    pub fields: &'static [UpdateField],
 }
 
 /// One field of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct UpdateField {
     /// Its name.
     pub name: &'static str,
     /// Which part of the payload it is.
-    pub place: Place,
+    pub place: PayloadPart,
     /// How it is written.
     pub form: Form,
     /// The names that its numbers stand for, if its form is [`Form::Name`].
@@ -29,7 +29,7 @@ pub struct Field {
 
 /// Parts of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PayloadPart {
     /// `code`.
     Code,
     /// `short`.
@@ -77,11 +77,11 @@ macro_rules! changes {
         }
 
         /// The kinds, in the order of their numbers, from 1.
-        pub const KINDS: &[Kind] = &[$(Kind {
+        pub const KINDS: &[UpdateKind] = &[$(UpdateKind {
             name: $name,
-            fields: &[$(Field {
+            fields: &[$(UpdateField {
                 name: $key,
-                place: Place::$place,
+                place: PayloadPart::$place,
                 form: Form::$form,
                 names: <$type as Packed>::NAMES,
             },)*],
@@ -96,7 +96,7 @@ macro_rules! changes {
                 match self {
                     $(Change::$variant { $($field,)* } => {
                         payload.kind = $number;
-                        $(payload.set(Place::$place, $field.to_bits());)*
+                        $(payload.set(PayloadPart::$place, $field.to_bits());)*
                     })*
                 }
                 payload
@@ -106,7 +106,7 @@ macro_rules! changes {
             pub fn unpack(payload: Payload) -> Option<Change> {
                 Some(match payload.kind {
                     $($number => Change::$variant {
-                        $($field: Packed::from_bits(payload.get(Place::$place))?,)*
+                        $($field: Packed::from_bits(payload.get(PayloadPart::$place))?,)*
                     },)*
                     _ => return None,
                 })
@@ -118,10 +118,10 @@ macro_rules! changes {
                 let mut known = Payload { kind: payload.kind, ..Payload::default() };
                 match payload.kind {
                     $($number => {$(
-                        let bits = payload.get(Place::$place);
+                        let bits = payload.get(PayloadPart::$place);
                         let value = <$type as Packed>::from_bits(bits);
                         let Some(value) = value else { return false };
-                        known.set(Place::$place, value.to_bits());
+                        known.set(PayloadPart::$place, value.to_bits());
                     )*})*
                     _ => return false,
                 }

@@ -3,6 +3,13 @@
 use crate::runtime::prefetch::prefetch;
 use std::ops::{Index, IndexMut};
 
+/// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
+/// memory stays some microseconds.
+pub const CHUNK_ROWS: usize = 128;
+
+/// Rows of a chunk that are a word or less: as much memory at a time.
+pub const CHUNK_WORDS: usize = 1024;
+
 /// Values by number, in chunks of `ROWS`, a power of two. The addresses of all chunks that there
 /// can be are reserved at once, so that a value is found without a directory; they take memory as
 /// they are reached.

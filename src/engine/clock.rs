@@ -1,6 +1,7 @@
 //! The shard's clock: made of the times of its records, and of nothing else.
 
-use crate::limits::CLOCK_RECORDS;
+/// Record times that the shard's clock looks back on: it follows the smallest of them.
+pub const CLOCK_RECORDS: usize = 8;
 
 /// Time within a shard, in milliseconds.
 ///

@@ -3,6 +3,16 @@
 //! An event is a fixed-size value without pointers, so that a block of them is plain memory. The
 //! decoder makes events from JSON records; nothing else does, but for tests and the load tools.
 
+/// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
+/// the bound keeps the worst case of the decoder small.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
+pub const JSON_DEPTH_MAX: usize = 8;
+
+/// Counts up whenever the decoder would make other events from the same records, or refuse others.
+pub const DECODER_VERSION: u64 = 2;
+
 /// Slots of an actor's inventory; a hand-off carries all of them.
 pub const INVENTORY_SLOTS: usize = 8;
 

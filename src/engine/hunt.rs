@@ -6,12 +6,17 @@ use crate::engine::path::{Path, TreasureSet};
 use crate::engine::state::Words;
 use crate::engine::table::{Column, Identity, Row, Table};
 use crate::engine::tiles::{Tiles, TreasureKey};
-use crate::limits::{HUNTS_MAX, TREASURES_MAX};
+
+/// Hunts of one zone that run, or are being closed, at once.
+pub const HUNTS_MAX: usize = 4;
+
+/// Treasures of one hunt.
+pub const TREASURES_MAX: usize = 4096;
 
 /// Where a hunt is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub enum HuntPhase {
     /// The slot holds no hunt.
     #[default]
     Free = 0,
@@ -29,7 +34,7 @@ pub struct Hunt {
     /// Its number.
     pub hunt: u32,
     /// Where it is in its life.
-    pub phase: Phase,
+    pub phase: HuntPhase,
     /// Treasures of the event that started it.
     pub treasures: u16,
     /// How many of them have been tried to lay.
@@ -49,18 +54,18 @@ pub struct Hunt {
     /// Players that opened enough treasures.
     pub finishers: u16,
     /// How many of them have been told.
-    pub told: u16,
+    pub announced: u16,
 }
 
 impl Hunt {
     /// Whether treasures can be opened.
     pub fn running(&self) -> bool {
-        matches!(self.phase, Phase::Laying | Phase::Open)
+        matches!(self.phase, HuntPhase::Laying | HuntPhase::Open)
     }
 
     /// Whether all treasures were laid and opened.
     pub fn all_found(&self) -> bool {
-        self.phase == Phase::Open && self.opened == self.laid
+        self.phase == HuntPhase::Open && self.opened == self.laid
     }
 }
 
@@ -70,8 +75,9 @@ impl Row<6> for Hunt {
     fn to_words(&self) -> [u64; 6] {
         let counts = [self.treasures, self.tried, self.laid, self.opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
-        let told =
-            u64::from(self.swept) | u64::from(self.finishers) << 16 | u64::from(self.told) << 32;
+        let told = u64::from(self.swept)
+            | u64::from(self.finishers) << 16
+            | u64::from(self.announced) << 32;
         let first = u64::from(self.hunt) | (self.phase as u64) << 32;
         [first, counts, told, self.seed, self.started_ms, self.ends_ms]
     }
@@ -81,10 +87,10 @@ impl Row<6> for Hunt {
         let hunt = Hunt {
             hunt: first as u32,
             phase: match first >> 32 {
-                0 => Phase::Free,
-                1 => Phase::Laying,
-                2 => Phase::Open,
-                3 => Phase::Closing,
+                0 => HuntPhase::Free,
+                1 => HuntPhase::Laying,
+                2 => HuntPhase::Open,
+                3 => HuntPhase::Closing,
                 _ => return None,
             },
             treasures: counts as u16,
@@ -96,17 +102,18 @@ impl Row<6> for Hunt {
             started_ms,
             ends_ms,
             finishers: (told >> 16) as u16,
-            told: (told >> 32) as u16,
+            announced: (told >> 32) as u16,
         };
-        let counts = [hunt.tried, hunt.laid, hunt.opened, hunt.swept, hunt.finishers, hunt.told];
+        let counts =
+            [hunt.tried, hunt.laid, hunt.opened, hunt.swept, hunt.finishers, hunt.announced];
         let valid = usize::from(hunt.treasures) <= TREASURES_MAX
             && counts.iter().all(|count| *count <= hunt.treasures)
             && hunt.opened <= hunt.laid
             && hunt.laid <= hunt.tried
             && hunt.finishers <= hunt.opened
-            && hunt.told <= hunt.finishers
-            && (hunt.phase == Phase::Closing || (hunt.swept, hunt.told) == (0, 0))
-            && (hunt.phase != Phase::Free || words == [0; 6])
+            && hunt.announced <= hunt.finishers
+            && (hunt.phase == HuntPhase::Closing || (hunt.swept, hunt.announced) == (0, 0))
+            && (hunt.phase != HuntPhase::Free || words == [0; 6])
             && hunt.to_words() == words;
         valid.then_some(hunt)
     }
@@ -264,7 +271,7 @@ impl Hunts {
     /// Changes the hunt in a slot.
     pub fn write(&mut self, slot: usize, hunt: Hunt) {
         let before = *self.hunt(slot);
-        let is_busy = matches!(hunt.phase, Phase::Laying | Phase::Closing);
+        let is_busy = matches!(hunt.phase, HuntPhase::Laying | HuntPhase::Closing);
         self.busy = with_bit(self.busy, slot, is_busy);
         self.hunts.write(slot as u32, hunt);
         if (before.running(), before.ends_ms) == (hunt.running(), hunt.ends_ms) {
@@ -369,7 +376,7 @@ impl Hunts {
                 }
                 hunts.write_treasure(slot, number, treasure);
             }
-            for rank in hunt.told..hunt.finishers {
+            for rank in hunt.announced..hunt.finishers {
                 let finisher = Finisher::from_words(words.take()?)?;
                 if hunts.rank_of(slot, finisher.player_id).is_some() {
                     return None;
@@ -380,7 +387,7 @@ impl Hunts {
             hunts.paths[slot].decode(tiles, words, |number| treasures.get(number)?.tile())?;
             // A state that says otherwise has another digest now, and is refused.
             match hunt.phase {
-                Phase::Open => hunts.seek(slot),
+                HuntPhase::Open => hunts.seek(slot),
                 _ => hunts.stop(slot),
             }
         }

@@ -5,9 +5,10 @@
 //! that looking up a player waits for memory once. What does not fit it forms a list through
 //! `links`; the ids themselves stay in the rows.
 
-use crate::engine::chunks::Chunks;
+use crate::engine::actors::ACTORS_MAX;
+use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks};
+use crate::engine::handoff::TOMBSTONES_MAX;
 use crate::engine::mix;
-use crate::limits::{ACTORS_MAX, CHUNK_ROWS, CHUNK_WORDS, TOMBSTONES_MAX};
 
 /// Buckets of an empty index.
 const BUCKETS_MIN: u32 = 4;

@@ -6,7 +6,7 @@ use crate::engine::Shard;
 
 /// A player's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Rank {
     /// 1 is first.
     pub rank: u32,
     /// The player.
@@ -26,13 +26,13 @@ impl Shard {
     }
 
     /// A player's place.
-    pub fn standing(&self, player_id: u64) -> Option<Standing> {
+    pub fn standing(&self, player_id: u64) -> Option<Rank> {
         let row = self.actors.find(player_id)?;
         Some(self.standing_of(row, self.actors.rank(row) + 1))
     }
 
     /// The places from `rank` on, `count` of them or what there is. Each costs O(log n).
-    pub fn standings(&self, rank: u32, count: u32) -> impl Iterator<Item = Standing> + '_ {
+    pub fn standings(&self, rank: u32, count: u32) -> impl Iterator<Item = Rank> + '_ {
         let first = rank.max(1);
         (first..first.saturating_add(count)).map_while(|rank| {
             let row = self.actors.board().at(rank - 1)?;
@@ -41,16 +41,16 @@ impl Shard {
     }
 
     /// The places around a player's, `each_side` above and below it.
-    pub fn standings_around(&self, player_id: u64, each_side: u32) -> Option<Vec<Standing>> {
+    pub fn standings_around(&self, player_id: u64, each_side: u32) -> Option<Vec<Rank>> {
         let rank = self.standing(player_id)?.rank;
         let first = rank.saturating_sub(each_side).max(1);
         let count = (rank - first).saturating_add(each_side).saturating_add(1);
         Some(self.standings(first, count).collect())
     }
 
-    fn standing_of(&self, row: u32, rank: u32) -> Standing {
+    fn standing_of(&self, row: u32, rank: u32) -> Rank {
         let pack = self.actors.pack(row);
-        Standing {
+        Rank {
             rank,
             player_id: pack.player_id,
             score: pack.score,
@@ -63,10 +63,10 @@ impl Shard {
 /// The first `count` places over several shards, from the first `count` places of each. Equal
 /// scores are ordered by time, then zone, then player; a player who is on several boards counts
 /// once, at its best place.
-pub fn merged(boards: &[Vec<Standing>], count: usize) -> Vec<Standing> {
-    let mut all: Vec<Standing> = boards.iter().flatten().copied().collect();
+pub fn merged(boards: &[Vec<Rank>], count: usize) -> Vec<Rank> {
+    let mut all: Vec<Rank> = boards.iter().flatten().copied().collect();
     all.sort_by_key(|standing| {
-        let Standing { score, scored_at_ms, zone, player_id, .. } = *standing;
+        let Rank { score, scored_at_ms, zone, player_id, .. } = *standing;
         (u64::MAX - score, scored_at_ms, zone, player_id)
     });
     let mut seen = std::collections::BTreeSet::new();
@@ -82,8 +82,8 @@ pub fn merged(boards: &[Vec<Standing>], count: usize) -> Vec<Standing> {
 mod tests {
     use super::*;
 
-    fn standing(player_id: u64, score: u64, scored_at_ms: i64, zone: u16) -> Standing {
-        Standing { rank: 0, player_id, score, scored_at_ms, zone }
+    fn standing(player_id: u64, score: u64, scored_at_ms: i64, zone: u16) -> Rank {
+        Rank { rank: 0, player_id, score, scored_at_ms, zone }
     }
 
     #[test]

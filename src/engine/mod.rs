@@ -23,7 +23,7 @@ pub mod actor;
 
 pub mod actors;
 
-pub mod crossing;
+pub mod handoff;
 
 pub mod leaderboard;
 
@@ -35,7 +35,7 @@ pub mod tiles;
 
 pub mod walk;
 
-pub mod capture;
+pub mod checkpoint;
 
 pub mod state;
 
@@ -45,7 +45,7 @@ pub mod chunks;
 
 pub mod index;
 
-pub mod order;
+pub mod rank_tree;
 
 pub mod mix;
 
@@ -53,17 +53,17 @@ pub mod mix;
 mod tests;
 
 use actors::Actors;
-use capture::Capture;
 use change::Change;
+use checkpoint::Checkpoint;
 use clock::Clock;
-use crossing::{Crossing, Tombstones};
 use event::{Action, Event};
+use handoff::{HandoffOut, Tombstones};
 use hunt::{Hunt, Hunts};
 use index::Glance;
 use refusal::{ActionKind, Refusal};
 use rules::Rules;
 use rules::inventory::Inventory;
-use rules::motion::Pace;
+use rules::motion::Allowance;
 use rules::rulebook::{Edition, Rulebook};
 use std::sync::Arc;
 use tiles::Tiles;
@@ -95,14 +95,14 @@ pub struct Shard {
     rules: Arc<Rules>,
     /// Their hash.
     ruleset: u32,
-    paces: [Pace; 2],
+    paces: [Allowance; 2],
     clock: Clock,
     last_tick: u64,
     actors: Actors,
     tombstones: Tombstones,
     tiles: Tiles,
     hunts: Hunts,
-    capture: Capture,
+    checkpoint: Checkpoint,
 }
 
 /// Events from the first look at one to the second, and from there to its turn: not many more reads
@@ -150,7 +150,7 @@ impl Tell<'_> {
     }
 
     /// Tells all parts of a crossing.
-    pub(crate) fn crossing(&mut self, player_id: u64, crossing: &Crossing) {
+    pub(crate) fn crossing(&mut self, player_id: u64, crossing: &HandoffOut) {
         crossing.parts().into_iter().for_each(|part| self.push(player_id, part));
     }
 }
@@ -164,14 +164,14 @@ impl Shard {
             partition,
             rulebook: rulebook.clone(),
             ruleset,
-            paces: Pace::both(&rules),
+            paces: Allowance::both(&rules),
             clock: Clock::default(),
             last_tick: 0,
             actors: Actors::new(actors_max),
             tombstones: Tombstones::none(),
             tiles: Tiles::new(&rules.world, actors_max),
             hunts: Hunts::new(rules.world.tiles()),
-            capture: Capture::default(),
+            checkpoint: Checkpoint::default(),
             rules,
         }
     }
@@ -300,7 +300,7 @@ impl Shard {
     }
 
     fn play_by(&mut self, Edition { ruleset, rules }: Edition) {
-        self.paces = Pace::both(&rules);
+        self.paces = Allowance::both(&rules);
         (self.ruleset, self.rules) = (ruleset, rules);
     }
 

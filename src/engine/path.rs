@@ -12,11 +12,18 @@
 //! Which treasures were sought, and how many pieces the search has had, decide all that it finds:
 //! they alone are the cache's state, and the maps follow from them.
 
+use crate::engine::hunt::TREASURES_MAX;
 use crate::engine::mix;
 use crate::engine::refusal::Hint;
 use crate::engine::state::Words;
-use crate::engine::tiles::{STRIP_TILES, Tiles};
-use crate::limits::{PATH_DISTANCE_MAX, PATH_STRIPS_PER_PIECE, TREASURES_MAX};
+use crate::engine::tiles::{STRIP_TILES, TILES_PER_SIDE_MAX, Tiles};
+
+/// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
+pub const PATH_STRIPS_PER_PIECE: u32 = 16;
+
+/// Steps to a treasure that the path cache can tell: on a map without walls, all there are.
+pub const PATH_DISTANCE_MAX: u32 = 1023;
+const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 
 /// Words of a set of treasures.
 const SET_WORDS: usize = TREASURES_MAX / 64;
@@ -364,7 +371,7 @@ const HINTS: [Hint; 4] = [Hint::East, Hint::North, Hint::West, Hint::South];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::rules::World;
+    use crate::engine::rules::Map;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -407,7 +414,7 @@ mod tests {
             let tiles_per_side = 1 << side_bits;
             let count = tiles_per_side * tiles_per_side;
             let mut world =
-                World { tiles_per_side, ..crate::engine::rules::tests::sample().world };
+                Map { tiles_per_side, ..crate::engine::rules::tests::sample().world };
             world.walls = vec![0; count.div_ceil(64) as usize];
             // Enough walls to make ways long, on small maps at least.
             let regular = (0..count / 4).map(|n| n.wrapping_mul(0x9e37_79b9));

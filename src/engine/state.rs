@@ -7,12 +7,12 @@
 use crate::engine::Shard;
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::engine::clock::Clock;
-use crate::engine::crossing::Tombstones;
+use crate::engine::handoff::Tombstones;
 use crate::engine::hunt::Hunts;
 use crate::engine::refusal::Effect;
+use crate::engine::rules::HEALTH_MAX;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::table::Row;
-use crate::limits::HEALTH_MAX;
 
 /// First word of an encoded state: its name and the format's version.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x04");

@@ -4,9 +4,8 @@
 //! notes. All else (indexes, lists, trees, maps) follows from these and is built again after a
 //! restart.
 
-use crate::engine::chunks::{Chunks, Shadow};
+use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks, Shadow};
 use crate::engine::mix;
-use crate::limits::{CHUNK_ROWS, CHUNK_WORDS};
 
 /// A row: a fixed number of words, of which all zero is the empty row.
 pub trait Row<const WORDS: usize>: Copy + Default {
@@ -100,7 +99,7 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     }
 
     /// Begins a capture: from now on [`Table::captured`] says what rows were at this moment.
-    pub fn begin_capture(&mut self) {
+    pub fn begin_checkpoint(&mut self) {
         self.shadow.begin(&self.rows);
     }
 

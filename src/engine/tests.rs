@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::engine::event::{Handoff, ItemStack};
-use crate::engine::hunt::Treasure;
+use crate::engine::hunt::{HUNTS_MAX, Treasure};
 use crate::engine::refusal::Hint;
-use crate::limits::{EVENT_UPDATES_MAX, HUNTS_MAX};
+use crate::engine::update::EVENT_UPDATES_MAX;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -192,7 +192,7 @@ fn near(shard: &Shard, tile: u32) -> Vec<u32> {
 
 /// Every hint is exact, or it says that it is stale. Returns how many tiles were exact.
 fn check_paths(shard: &Shard, slot: usize) -> usize {
-    if shard.hunts.hunt(slot).phase != hunt::Phase::Open {
+    if shard.hunts.hunt(slot).phase != hunt::HuntPhase::Open {
         return 0;
     }
     let distances = distances(shard, slot);
@@ -306,7 +306,7 @@ proptest! {
         play(&mut shard, before);
         let (mut expected, mut bytes) = (Vec::new(), Vec::new());
         shard.clone().encode_state(&mut expected);
-        let promised = shard.begin_capture();
+        let promised = shard.begin_checkpoint();
         let mut pieces = pieces.iter().cycle();
         let mut after = after.iter();
         loop {
@@ -314,7 +314,7 @@ proptest! {
                 play(&mut shard, std::slice::from_ref(event));
             }
             let bytes_max = bytes.len() + usize::from(*pieces.next().unwrap()) * 4 / 8 * 8 + 8;
-            if shard.tell_capture(&mut bytes, bytes_max) == capture::Captured::Whole {
+            if shard.write_checkpoint(&mut bytes, bytes_max) == checkpoint::CheckpointRead::Done {
                 break;
             }
         }

@@ -3,10 +3,14 @@
 //! All of it follows from the actors, the treasures and the rules, so it is layout, not state: the
 //! order of a tile's list decides nothing.
 
-use crate::engine::chunks::Chunks;
-use crate::engine::rules::World;
-use crate::limits::{CHUNK_WORDS, HUNTS_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX};
+use crate::engine::chunks::{CHUNK_WORDS, Chunks};
+use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
+use crate::engine::rules::Map;
 use crate::runtime::prefetch::prefetch;
+
+/// Tiles along a zone's side: the longest way on a map without walls is one that the path cache
+/// tells.
+pub const TILES_PER_SIDE_MAX: u32 = 512;
 
 /// Tiles of a strip: as many, one after the other, as a word has bits.
 pub const STRIP_TILES: u32 = u64::BITS;
@@ -83,7 +87,7 @@ pub struct TreasureKey {
 
 impl Tiles {
     /// The empty map of these rules.
-    pub fn new(world: &World, actors_max: usize) -> Tiles {
+    pub fn new(world: &Map, actors_max: usize) -> Tiles {
         let mut walls = Bits::none(world.tiles());
         walls.0.iter_mut().zip(&world.walls).for_each(|(word, wall)| *word = *wall);
         Tiles {

@@ -4,8 +4,14 @@
 //! its readable form. The words are packed once, by the engine, and never rearranged after that, so
 //! the chain over a shard's updates is a hash over the bytes that are published.
 
-use crate::engine::change::{Change, Place};
-use crate::limits::{EVENT_UPDATES_MAX, FRAME_UPDATES_MAX};
+use crate::engine::change::{Change, PayloadPart};
+
+/// Updates that one event may cause. Longer consequences wait in a work list for later events.
+pub const EVENT_UPDATES_MAX: usize = 64;
+
+/// Updates in one list, which become one frame: at their longest JSON form they fit into it.
+pub const FRAME_UPDATES_MAX: usize = 4096;
+const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
 
 /// Bytes of one update.
 pub const UPDATE_BYTES: usize = 32;
@@ -137,26 +143,26 @@ pub struct Payload {
 
 impl Payload {
     /// The bits of one part.
-    pub fn get(&self, place: Place) -> u64 {
+    pub fn get(&self, place: PayloadPart) -> u64 {
         match place {
-            Place::Code => self.code.into(),
-            Place::Short => self.short.into(),
-            Place::Word => self.word.into(),
-            Place::Low => self.long & u64::from(u32::MAX),
-            Place::High => self.long >> 32,
-            Place::Long => self.long,
+            PayloadPart::Code => self.code.into(),
+            PayloadPart::Short => self.short.into(),
+            PayloadPart::Word => self.word.into(),
+            PayloadPart::Low => self.long & u64::from(u32::MAX),
+            PayloadPart::High => self.long >> 32,
+            PayloadPart::Long => self.long,
         }
     }
 
     /// Sets one part, which was 0. The bits must fit it: what is above is lost.
-    pub fn set(&mut self, place: Place, bits: u64) {
+    pub fn set(&mut self, place: PayloadPart, bits: u64) {
         match place {
-            Place::Code => self.code = bits as u8,
-            Place::Short => self.short = bits as u16,
-            Place::Word => self.word = bits as u32,
-            Place::Low => self.long |= bits & u64::from(u32::MAX),
-            Place::High => self.long |= bits << 32,
-            Place::Long => self.long = bits,
+            PayloadPart::Code => self.code = bits as u8,
+            PayloadPart::Short => self.short = bits as u16,
+            PayloadPart::Word => self.word = bits as u32,
+            PayloadPart::Low => self.long |= bits & u64::from(u32::MAX),
+            PayloadPart::High => self.long |= bits << 32,
+            PayloadPart::Long => self.long = bits,
         }
     }
 

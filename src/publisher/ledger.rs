@@ -5,12 +5,12 @@
 //! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in
 //! the same window: it is gated when it comes to the front.
 
-use crate::limits::SHARDS_MAX;
-use crate::publisher::frame::FrameHeader;
-use crate::publisher::{Capture, Gate};
-use crate::recovery::bridge::Jump;
-use crate::recovery::mark::Mark;
-use crate::recovery::verified::{Ack, Verified};
+use crate::output::frame::FrameHeader;
+use crate::output::mark::Mark;
+use crate::output::verified::{Ack, Verified};
+use crate::ownership::gap_check::Gap;
+use crate::publisher::{CheckpointId, Gate};
+use crate::telemetry::progress::SHARDS_MAX;
 use std::collections::VecDeque;
 
 /// The windows of all shards, by partition number.
@@ -19,7 +19,7 @@ pub struct Ledger {
     /// Captures that came to the front of their window.
     gates: VecDeque<Gate>,
     /// Records between frames of ours that have to be read.
-    jumps: VecDeque<Jump>,
+    jumps: VecDeque<Gap>,
 }
 
 impl Default for Ledger {
@@ -34,7 +34,7 @@ pub struct Receipt {
     /// The shard's partition.
     pub partition: i32,
     /// The ownership that sent it.
-    pub generation: u32,
+    pub ownership_id: u32,
     /// Its place in the shard's window.
     pub sequence: u64,
 }
@@ -50,17 +50,17 @@ pub enum Settled {
     Unverified(&'static str),
 }
 
-/// What one shard has sent in its latest generation.
+/// What one shard has sent in its latest ownership.
 #[derive(Default)]
 struct Window {
-    generation: u32,
+    ownership_id: u32,
     failed: bool,
     /// Sequence of the window's first entry.
     first: u64,
     entries: VecDeque<Entry>,
     /// Entries at the window's front that are verified as far as they can be.
     verified_entries: usize,
-    /// How far the log is verified; `None` before the first generation.
+    /// How far the log is verified; `None` before the first ownership.
     verified: Option<Verified>,
     /// Where a reader stands after all that has left the window.
     mark: Mark,
@@ -79,7 +79,7 @@ enum Entry {
     /// A dead letter or an own record of the input, and whether it is acknowledged.
     Beside { acked: bool },
     /// It is acknowledged when what is before it is.
-    Capture(Capture),
+    Capture(CheckpointId),
 }
 
 impl Ledger {
@@ -92,29 +92,29 @@ impl Ledger {
         }
     }
 
-    /// A generation begins: its frames will stand behind this mark.
-    pub fn begin(&mut self, partition: i32, generation: u32, mark: Mark) {
+    /// A ownership begins: its frames will stand behind this mark.
+    pub fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
         let window = self.window(partition);
-        assert!(generation > window.generation, "generations count up");
+        assert!(ownership_id > window.ownership_id, "ownership ids count up");
         window.clear();
-        window.generation = generation;
+        window.ownership_id = ownership_id;
         window.failed = false;
         window.verified = Some(Verified::new(mark));
         window.mark = mark;
     }
 
-    /// Whether something of this generation may be sent: not before it has begun, not when a newer
+    /// Whether something of this ownership may be sent: not before it has begun, not when a newer
     /// one has, and not after it failed.
-    pub fn admits(&mut self, partition: i32, generation: u32) -> bool {
+    pub fn admits(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
-        generation == window.generation && !window.failed
+        ownership_id == window.ownership_id && !window.failed
     }
 
     /// The receipt of what is sent next.
     pub fn receipt(&mut self, partition: i32) -> Receipt {
         let window = self.window(partition);
         let sequence = window.first + window.entries.len() as u64;
-        Receipt { partition, generation: window.generation, sequence }
+        Receipt { partition, ownership_id: window.ownership_id, sequence }
     }
 
     /// The receipt's record is in the producer's hands. `header` is a frame's, `None` for what goes
@@ -128,16 +128,16 @@ impl Ledger {
     }
 
     /// A capture was begun after all that was sent so far.
-    pub fn captured(&mut self, capture: Capture) {
+    pub fn checkpoint(&mut self, capture: CheckpointId) {
         self.window(capture.partition).entries.push_back(Entry::Capture(capture));
         let _moved = self.settle(capture.partition);
     }
 
     /// The broker has acknowledged it, at this offset of its topic. Of an older or a failed
-    /// generation nothing counts.
+    /// ownership nothing counts.
     pub fn acked(&mut self, receipt: Receipt, offset: i64) -> Settled {
         let window = self.window(receipt.partition);
-        if receipt.generation != window.generation || window.failed {
+        if receipt.ownership_id != window.ownership_id || window.failed {
             return Settled::Nothing;
         }
         let entry = &mut window.entries[(receipt.sequence - window.first) as usize];
@@ -150,13 +150,13 @@ impl Ledger {
     }
 
     /// Somebody has read what lies before our next frame, and it is nobody else's fence.
-    pub fn bridge(&mut self, partition: i32, generation: u32, mark: Mark) -> Settled {
+    pub fn gap_checked(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Settled {
         let window = self.window(partition);
-        if generation != window.generation || window.failed || !window.is_jumping {
+        if ownership_id != window.ownership_id || window.failed || !window.is_jumping {
             return Settled::Nothing;
         }
         window.is_jumping = false;
-        window.verified.as_mut().expect("it has begun").bridge(mark);
+        window.verified.as_mut().expect("it has begun").pass_gap(mark);
         self.settle(partition)
     }
 
@@ -166,17 +166,17 @@ impl Ledger {
     }
 
     /// Records between frames of ours, to be read by somebody.
-    pub fn next_jump(&mut self) -> Option<Jump> {
+    pub fn next_jump(&mut self) -> Option<Gap> {
         self.jumps.pop_front()
     }
 
     fn settle(&mut self, partition: i32) -> Settled {
         let Ledger { shards, gates, jumps } = self;
         let window = &mut shards[usize::try_from(partition).expect("not negative")];
-        let generation = window.generation;
+        let ownership_id = window.ownership_id;
         match window.verify() {
             Ok(None) => {}
-            Ok(Some((from, to))) => jumps.push_back(Jump { partition, generation, from, to }),
+            Ok(Some((from, to))) => jumps.push_back(Gap { partition, ownership_id, from, to }),
             Err(sentence) => return Settled::Unverified(sentence),
         }
         let mut moved = false;
@@ -186,9 +186,9 @@ impl Ledger {
                     window.mark = mark;
                     moved = true;
                 }
-                Entry::Capture(Capture { capture, .. }) => {
+                Entry::Capture(CheckpointId { checkpoint: capture, .. }) => {
                     let mark = window.mark;
-                    gates.push_back(Gate { partition, generation, capture, mark });
+                    gates.push_back(Gate { partition, ownership_id, capture, mark });
                 }
                 Entry::Frame(_) | Entry::Acked(..) | Entry::Beside { .. } => {}
             }
@@ -203,10 +203,10 @@ impl Ledger {
     }
 
     /// A delivery failed, or is worth nothing: whether that is news, and not the consequence of an
-    /// earlier failure or of a generation that is over.
-    pub fn failed(&mut self, partition: i32, generation: u32) -> bool {
+    /// earlier failure or of a ownership that is over.
+    pub fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
-        let news = generation == window.generation && !window.failed;
+        let news = ownership_id == window.ownership_id && !window.failed;
         if news {
             window.failed = true;
             window.clear();
@@ -214,11 +214,11 @@ impl Ledger {
         news
     }
 
-    /// The shards that wait for acknowledgements, as partition and generation.
+    /// The shards that wait for acknowledgements, as partition and ownership.
     pub fn waiting(&self) -> Vec<(i32, u32)> {
         let windows = (0..).zip(&self.shards);
         let waiting = windows.filter(|(_, window)| !window.entries.is_empty());
-        waiting.map(|(partition, window)| (partition, window.generation)).collect()
+        waiting.map(|(partition, window)| (partition, window.ownership_id)).collect()
     }
 
     fn window(&mut self, partition: i32) -> &mut Window {
@@ -245,7 +245,7 @@ impl Window {
                 Entry::Frame(_) => break,
                 Entry::Acked(header, output_offset) => match verified.ack(*output_offset, header) {
                     Ack::Counts => *entry = Entry::Verified(verified.mark()),
-                    Ack::Jump => {
+                    Ack::Gap => {
                         self.is_jumping = true;
                         return Ok(Some((verified.mark(), *output_offset)));
                     }
@@ -273,15 +273,20 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::publisher::frame::{Chain, Frame};
+    use crate::output::frame::{Chain, Frame};
 
-    const FENCE: Mark =
-        Mark { output_offset: 100, epoch: 3, next_update: 0, next_offset: 5, chain: Chain(0) };
+    const FENCE: Mark = Mark {
+        output_offset: 100,
+        owner_epoch: 3,
+        next_update: 0,
+        next_offset: 5,
+        chain: Chain(0),
+    };
 
     /// Sends a frame of so many updates that covers the input up to this offset.
     fn send(ledger: &mut Ledger, first_update: u64, count: u32, next_offset: i64) -> Receipt {
         let header = FrameHeader {
-            epoch: 3,
+            owner_epoch: 3,
             first_update,
             count,
             next_offset,
@@ -307,8 +312,8 @@ mod tests {
         ledger
     }
 
-    fn capture(number: u64) -> Capture {
-        Capture { partition: PARTITION, generation: 1, capture: number }
+    fn capture(number: u64) -> CheckpointId {
+        CheckpointId { partition: PARTITION, ownership_id: 1, checkpoint: number }
     }
 
     const PARTITION: i32 = 3;
@@ -330,22 +335,27 @@ mod tests {
     #[test]
     fn a_capture_is_gated_when_everything_before_it_is_verified_and_nothing_after_it() {
         let mut ledger = begun();
-        ledger.captured(capture(6));
+        ledger.checkpoint(capture(6));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark), Some(FENCE));
         let frame = send(&mut ledger, 0, 2, 10);
         let letter = send_letter(&mut ledger);
-        ledger.captured(capture(7));
+        ledger.checkpoint(capture(7));
         let later = send(&mut ledger, 2, 3, 20);
         assert_eq!(ledger.acked(frame, 100), Settled::UpTo(10));
         assert_eq!(ledger.next_gate(), None);
         assert_eq!(ledger.acked(later, 101), Settled::Nothing);
         assert_eq!(ledger.acked(letter, 5), Settled::UpTo(20));
         let gate = ledger.next_gate().expect("everything before it is acknowledged");
-        assert_eq!((gate.partition, gate.generation, gate.capture), (PARTITION, 1, 7));
-        let mark =
-            Mark { output_offset: 101, epoch: 3, next_update: 2, next_offset: 10, chain: Chain(2) };
+        assert_eq!((gate.partition, gate.ownership_id, gate.capture), (PARTITION, 1, 7));
+        let mark = Mark {
+            output_offset: 101,
+            owner_epoch: 3,
+            next_update: 2,
+            next_offset: 10,
+            chain: Chain(2),
+        };
         assert_eq!(gate.mark, mark);
-        ledger.captured(capture(8));
+        ledger.checkpoint(capture(8));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(102));
     }
 
@@ -354,21 +364,21 @@ mod tests {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
-        ledger.captured(capture(7));
+        ledger.checkpoint(capture(7));
         assert_eq!(ledger.acked(first, 103), Settled::Nothing);
-        let (partition, generation) = (PARTITION, 1);
-        let jump = Jump { partition, generation, from: FENCE, to: 103 };
+        let (partition, ownership_id) = (PARTITION, 1);
+        let jump = Gap { partition, ownership_id, from: FENCE, to: 103 };
         assert_eq!(ledger.next_jump(), Some(jump));
         assert_eq!(ledger.acked(second, 104), Settled::Nothing);
         assert_eq!((ledger.next_jump(), ledger.next_gate()), (None, None));
         let mark = Mark { output_offset: 103, ..FENCE };
-        assert_eq!(ledger.bridge(PARTITION, 7, mark), Settled::Nothing);
-        assert_eq!(ledger.bridge(PARTITION, 1, mark), Settled::UpTo(20));
+        assert_eq!(ledger.gap_checked(PARTITION, 7, mark), Settled::Nothing);
+        assert_eq!(ledger.gap_checked(PARTITION, 1, mark), Settled::UpTo(20));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(105));
     }
 
     #[test]
-    fn frames_that_a_reader_does_not_accept_fail_their_generation() {
+    fn frames_that_a_reader_does_not_accept_end_their_ownership() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
@@ -376,7 +386,7 @@ mod tests {
         assert!(matches!(ledger.acked(first, 101), Settled::Nothing));
         assert!(ledger.next_jump().is_some());
         let mark = Mark { output_offset: 101, ..FENCE };
-        assert!(matches!(ledger.bridge(PARTITION, 1, mark), Settled::Unverified(_)));
+        assert!(matches!(ledger.gap_checked(PARTITION, 1, mark), Settled::Unverified(_)));
 
         let mut ledger = begun();
         let beyond = send(&mut ledger, 4, 1, 10);
@@ -385,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_of_an_older_generation_do_not_count() {
+    fn deliveries_of_an_earlier_ownership_do_not_count() {
         let mut ledger = begun();
         let old = send(&mut ledger, 0, 1, 10);
         ledger.begin(PARTITION, 2, FENCE);
@@ -397,14 +407,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_news_once_and_ends_its_generation() {
+    fn a_failure_is_news_once_and_ends_its_ownership() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
-        ledger.captured(capture(7));
+        ledger.checkpoint(capture(7));
         assert_eq!(ledger.waiting(), [(PARTITION, 1)]);
-        assert!(ledger.failed(first.partition, first.generation));
-        assert!(!ledger.failed(second.partition, second.generation));
+        assert!(ledger.failed(first.partition, first.ownership_id));
+        assert!(!ledger.failed(second.partition, second.ownership_id));
         assert!(!ledger.admits(PARTITION, 1));
         assert_eq!(ledger.acked(second, 101), Settled::Nothing);
         assert!(ledger.waiting().is_empty() && ledger.next_gate().is_none());

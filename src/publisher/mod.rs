@@ -4,43 +4,42 @@
 //! shard. What the broker has acknowledged becomes progress; what it never will becomes a
 //! [`DeliveryFailure`], after which the shard is acquired again: nothing is sent twice from memory.
 
-pub mod bell;
-pub mod dead_letter;
-pub mod departure;
-pub mod encode;
-pub mod event_json;
-pub mod frame;
-pub mod framer;
 pub mod ledger;
-pub mod line;
 pub mod producer;
 pub mod publishing;
 pub mod ticker;
-pub mod update_json;
 
-use crate::limits::{RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX};
-use crate::metrics::Metrics;
-use crate::progress::Progress;
+use crate::kafka::client::ClientOptions;
+use crate::output::dead_letter::DeadLetter;
+use crate::output::frame::{
+    Compression, Format, Frame, RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX,
+};
+use crate::output::handoff::HandoffRecord;
+use crate::output::mark::Mark;
+use crate::ownership::gap_check::Gap;
 use crate::queue;
-use crate::recovery::bridge::Jump;
-use crate::recovery::mark::Mark;
-use bell::Bell;
-use dead_letter::DeadLetter;
-use departure::Departure;
-use frame::{Compression, Format, Frame};
+use crate::queue::bell::Bell;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
 use producer::{Producer, ProducerError};
 use publishing::{Inbox, Publisher, Sent, Time};
-use std::io;
 use std::sync::Arc;
-use std::thread;
+use std::{io, thread};
+
+/// Microseconds that a frame may wait for its batch; longer than this is no real time.
+pub const LINGER_US_MAX: u32 = 900_000;
+
+/// Frames of one shard that may be unacknowledged, the upper bound of `publish.frames_per_shard`.
+pub const SHARD_FRAMES_MAX: usize = 1024;
+
+/// What may wait for the publisher: every frame, and dead letters.
+pub const OUTBOX_ITEMS_MAX: usize = 2048;
 
 /// What the publisher is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Brokers to ask first, `host:port`.
-    pub brokers: Vec<String>,
-    /// How the daemon names itself to brokers.
-    pub client_id: String,
+pub struct PublisherOptions {
+    /// How the brokers are reached.
+    pub client: ClientOptions,
     /// The topic that the records came from; dead letters name it.
     pub input_topic: String,
     /// The topic for frames; it has as many partitions as the input topic.
@@ -71,10 +70,10 @@ pub enum Outgoing {
     DeadLetter(Box<DeadLetter>),
     /// A player that goes to another zone: a record for that zone's input. It comes before any
     /// capture of a state that the player has left.
-    Departure(Departure),
+    Departure(HandoffRecord),
     /// A capture of the shard's state was begun after everything that came before this. It is sent
     /// nowhere, and gated when all of that is acknowledged.
-    Capture(Capture),
+    Capture(CheckpointId),
 }
 
 impl Outgoing {
@@ -95,13 +94,13 @@ impl Outgoing {
 
 /// Which capture of a shard's state, and where it was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capture {
+pub struct CheckpointId {
     /// The shard's partition.
     pub partition: i32,
     /// The ownership that captured.
-    pub generation: u32,
+    pub ownership_id: u32,
     /// Number of the capture within this process.
-    pub capture: u64,
+    pub checkpoint: u64,
 }
 
 /// Every frame and dead letter before a capture is acknowledged: its state may be relied on.
@@ -110,7 +109,7 @@ pub struct Gate {
     /// The shard's partition.
     pub partition: i32,
     /// The ownership that captured.
-    pub generation: u32,
+    pub ownership_id: u32,
     /// Number of the capture within this process.
     pub capture: u64,
     /// What a reader of the output makes of all that is acknowledged.
@@ -119,24 +118,24 @@ pub struct Gate {
 
 /// What the control thread tells the publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ToPublisher {
     /// An ownership begins. Nothing of it is sent before.
     Begin {
         /// The shard's partition.
         partition: i32,
         /// The ownership.
-        generation: u32,
+        ownership_id: u32,
         /// Behind its fence: where its frames will stand.
         mark: Mark,
         /// Zones there are: partitions of the input.
         zones: i32,
     },
     /// What lies before the frame that a [`Jump`] told of was read, and is nobody's fence.
-    Bridge {
+    GapChecked {
         /// The shard's partition.
         partition: i32,
         /// The ownership.
-        generation: u32,
+        ownership_id: u32,
         /// Where the frame stands.
         mark: Mark,
     },
@@ -148,7 +147,7 @@ pub struct DeliveryFailure {
     /// The shard's partition.
     pub partition: i32,
     /// The ownership that has failed; it sends nothing more.
-    pub generation: u32,
+    pub ownership_id: u32,
     /// What happened.
     pub sentence: String,
     /// Sending it again would fail again: only the operator can help.
@@ -172,17 +171,17 @@ pub enum PublisherError {
 }
 
 /// The publisher's ends of all that it shares with other threads.
-pub struct Ends {
+pub struct PublisherEnds {
     /// Frames and dead letters to send. Its end is the publisher's end.
     pub inbox: queue::Receiver<Outgoing>,
     /// Takes sent frames back, empty or not.
     pub free_frames: queue::Sender<Box<Frame>>,
     /// From the control thread.
-    pub orders: queue::Receiver<Order>,
-    /// Takes failures, one a shard and generation.
+    pub orders: queue::Receiver<ToPublisher>,
+    /// Takes failures, one a shard and ownership.
     pub failures: queue::Sender<DeliveryFailure>,
     /// Takes jumps, one at a time of a shard.
-    pub jumps: queue::Sender<Jump>,
+    pub jumps: queue::Sender<Gap>,
     /// Takes the gates of captures. Whoever has none has no receiver either.
     pub gates: queue::Sender<Gate>,
     /// Rung after a gate.
@@ -193,8 +192,8 @@ pub struct Ends {
 
 /// Publishes until the inbox has ended and everything is acknowledged, or that takes too long.
 pub fn run(
-    options: Options,
-    ends: Ends,
+    options: PublisherOptions,
+    ends: PublisherEnds,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 ) -> Result<(), PublisherError> {

@@ -4,11 +4,10 @@
 //! that change places are a gap and a duplicate. So the settings that decide about retries and
 //! order are not the operator's: they are pinned here and checked against what librdkafka took.
 
-use crate::limits::{
-    METADATA_REFRESH_MS, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, RECONNECT_MS_MAX,
-};
-use crate::publisher::Options;
-use crate::publisher::dead_letter::DeadLetter;
+use crate::kafka::RECONNECT_MS_MAX;
+use crate::kafka::client::writer_config;
+use crate::output::dead_letter::DeadLetter;
+use crate::publisher::PublisherOptions;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -20,6 +19,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+/// KiB that librdkafka accepts as the bound of its producer queue.
+pub const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
+
+/// Milliseconds between two looks at acknowledgements while some are due.
+pub const PUBLISHER_BUSY_MS_MAX: u64 = 1;
+
+/// Milliseconds that the publisher waits at its end for the last acknowledgements. A stop must be
+/// over within five seconds.
+pub const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 
 /// The most that librdkafka takes for `message.max.bytes`.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
@@ -65,12 +74,12 @@ pub struct Delivery<T> {
     /// Offset that the broker gave it, if it has it.
     pub offset: i64,
     /// Why it failed, or nothing: the broker has it.
-    pub failure: Option<Failure>,
+    pub failure: Option<SendFailure>,
 }
 
 /// Why something was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct SendFailure {
     /// In words.
     pub sentence: String,
     /// It is larger than the topic or the producer's buffer takes: no retry helps.
@@ -83,7 +92,7 @@ pub enum SendError {
     /// The buffer is full. Once deliveries were reported, the same record can be sent.
     Full,
     /// It can never be sent, for this reason.
-    Refused(Failure),
+    Refused(SendFailure),
 }
 
 /// The producer could not be made: wrong settings, or no resources.
@@ -124,12 +133,12 @@ pub trait Produce<T> {
     fn fatal_error(&self) -> Option<String>;
 
     /// Begins anew: everything that is not delivered yet is given up. What became of all of it.
-    fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError>;
+    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
 impl<T> Producer<T> {
     /// Starts the producer. It connects by itself, and again whenever it has to.
-    pub fn new(options: &Options) -> Result<Producer<T>, ProducerError> {
+    pub fn new(options: &PublisherOptions) -> Result<Producer<T>, ProducerError> {
         let config = config(options);
         check_pinned(&config)?;
         let (sender, reported) = mpsc::channel();
@@ -169,7 +178,7 @@ impl<T> Producer<T> {
             deliveries.extend(std::iter::from_fn(|| self.next_delivery()));
         }
         let sentence = "nobody knows whether the record was delivered".to_owned();
-        let failure = Some(Failure { sentence, is_too_large: false });
+        let failure = Some(SendFailure { sentence, is_too_large: false });
         let unreported = std::mem::take(&mut self.receipts).into_values();
         deliveries.extend(unreported.map(|receipt| Delivery {
             receipt,
@@ -237,7 +246,7 @@ impl<T> Produce<T> for Producer<T> {
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
 
-    fn replace(&mut self, options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
+    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
         let abandoned = std::mem::replace(self, Producer::new(options)?);
         Ok(abandoned.abandon(Duration::from_millis(PUBLISHER_FLUSH_MS_MAX)))
     }
@@ -247,7 +256,7 @@ impl<T> Produce<T> for Producer<T> {
 struct Reported {
     number: usize,
     offset: i64,
-    failure: Option<Failure>,
+    failure: Option<SendFailure>,
 }
 
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
@@ -277,19 +286,8 @@ impl ProducerContext for Reports {
     }
 }
 
-/// What all clients have in common that write to topics.
-pub fn client_config(brokers: &[String], client_id: &str) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", brokers.join(","))
-        .set("client.id", client_id)
-        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
-        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
-    config
-}
-
-fn config(options: &Options) -> ClientConfig {
-    let mut config = client_config(&options.brokers, &options.client_id);
+fn config(options: &PublisherOptions) -> ClientConfig {
+    let mut config = writer_config(&options.client);
     config
         .set("compression.type", options.compression.name())
         .set("queue.buffering.max.messages", "0")
@@ -308,7 +306,7 @@ fn config(options: &Options) -> ClientConfig {
 }
 
 /// A record beyond the buffer would wait for room for ever.
-fn record_bytes_max(options: &Options) -> usize {
+fn record_bytes_max(options: &PublisherOptions) -> usize {
     (options.queue_kbytes_max * 1024).min(RECORD_BYTES_MAX)
 }
 
@@ -329,22 +327,26 @@ fn refusal(error: &KafkaError) -> SendError {
     }
 }
 
-fn failure(error: &KafkaError) -> Failure {
+fn failure(error: &KafkaError) -> SendFailure {
     let code = error.rdkafka_error_code();
     let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
-    Failure { sentence: error.to_string(), is_too_large }
+    SendFailure { sentence: error.to_string(), is_too_large }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::publisher::frame::{Compression, Format};
+    use crate::kafka::client::ClientOptions;
+    use crate::output::frame::{Compression, Format};
 
     /// Nobody listens there, so that nothing is ever delivered.
-    fn options() -> Options {
-        Options {
-            brokers: vec!["127.0.0.1:1".to_owned()],
-            client_id: "test".to_owned(),
+    fn options() -> PublisherOptions {
+        PublisherOptions {
+            client: ClientOptions {
+                brokers: vec!["127.0.0.1:1".to_owned()],
+                client_id: "test".to_owned(),
+                group: "test".to_owned(),
+            },
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),

@@ -1,23 +1,29 @@
 //! The publisher at work: what comes in goes to librdkafka, and what is heard of it to the ledger.
 
-use super::dead_letter::DeadLetter;
-use super::encode;
-use super::event_json;
-use super::frame::{Frame, FrameHeader};
 use super::ledger::{Ledger, Receipt, Settled};
-use super::producer::{Delivery, Failure, Produce, SendError};
+use super::producer::{Delivery, Produce, SendError, SendFailure};
 use super::ticker::{Ticker, tick_id};
-use super::{DeliveryFailure, Ends, Options, Order, Outgoing, PublisherError};
-use crate::engine::event::Action;
-use crate::limits::{
-    PUBLISHER_BATCH_MAX, PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX, PUBLISHER_IDLE_MS_MAX,
+use super::{
+    DeliveryFailure, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
 };
-use crate::metrics::{Counter, Gauge, Metrics};
-use crate::progress::Progress;
+use crate::engine::event::Action;
+use crate::output::dead_letter::DeadLetter;
+use crate::output::frame::{Frame, FrameHeader};
+use crate::output::{encode, event_json};
+use crate::publisher::producer::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX};
+use crate::telemetry::metrics::{Counter, Gauge, Metrics};
+use crate::telemetry::progress::Progress;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
+
+/// Frames and dead letters that the publisher takes from its inbox between two looks at what the
+/// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
+pub const PUBLISHER_BATCH_MAX: usize = 256;
+
+/// Milliseconds that the publisher may sleep while nothing is due.
+pub const PUBLISHER_IDLE_MS_MAX: u64 = 100;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +56,8 @@ pub enum Inbox {
 
 /// The publisher, apart from its thread.
 pub struct Publisher<P> {
-    options: Options,
-    ends: Ends,
+    options: PublisherOptions,
+    ends: PublisherEnds,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
     producer: P,
@@ -103,8 +109,8 @@ pub struct Quota {
 impl<P: Produce<Sent>> Publisher<P> {
     /// A publisher that has sent nothing.
     pub fn new(
-        options: Options,
-        ends: Ends,
+        options: PublisherOptions,
+        ends: PublisherEnds,
         progress: Arc<Progress>,
         metrics: Arc<Metrics>,
         producer: P,
@@ -162,18 +168,18 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Sends one item, or drops it with its failed generation. What comes back has to wait.
+    /// Sends one item, or drops it with its failed ownership. What comes back has to wait.
     fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
-        let (partition, generation) = match &outgoing {
-            Outgoing::Frame(frame) => (frame.partition, frame.generation),
-            Outgoing::DeadLetter(letter) => (letter.partition, letter.generation),
-            Outgoing::Departure(departure) => (departure.partition, departure.generation),
-            Outgoing::Capture(capture) => (capture.partition, capture.generation),
+        let (partition, ownership_id) = match &outgoing {
+            Outgoing::Frame(frame) => (frame.partition, frame.ownership_id),
+            Outgoing::DeadLetter(letter) => (letter.partition, letter.ownership_id),
+            Outgoing::Departure(departure) => (departure.partition, departure.ownership_id),
+            Outgoing::Capture(capture) => (capture.partition, capture.ownership_id),
         };
-        if !self.ledger.admits(partition, generation) {
+        if !self.ledger.admits(partition, ownership_id) {
             // An ownership is begun before its first frame can be here.
             self.take_orders();
-            if !self.ledger.admits(partition, generation) {
+            if !self.ledger.admits(partition, ownership_id) {
                 self.give_back(outgoing);
                 return None;
             }
@@ -185,7 +191,7 @@ impl<P: Produce<Sent>> Publisher<P> {
             return None;
         }
         if let Outgoing::Capture(capture) = outgoing {
-            self.ledger.captured(capture);
+            self.ledger.checkpoint(capture);
             self.pass_gates();
             return None;
         }
@@ -201,7 +207,7 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
             Err(SendError::Full) => Some(outgoing),
             Err(SendError::Refused(failure)) => {
-                self.fail(partition, generation, failure);
+                self.fail(partition, ownership_id, failure);
                 self.give_back(outgoing);
                 None
             }
@@ -250,7 +256,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         letter: &DeadLetter,
         quota: Quota,
     ) -> Result<Option<FrameHeader>, SendError> {
-        let Options { dead_letter_topic, input_topic, .. } = &self.options;
+        let PublisherOptions { dead_letter_topic, input_topic, .. } = &self.options;
         let sent = Sent::DeadLetter(quota);
         self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
         Ok(None)
@@ -262,8 +268,8 @@ impl<P: Produce<Sent>> Publisher<P> {
         let Time { now, now_us } = self.time;
         let due: Vec<i32> = self.ticker.due(now).collect();
         for partition in due {
-            let generation = self.progress.shard(partition).generation.get();
-            if !self.ledger.admits(partition, generation) {
+            let ownership_id = self.progress.shard(partition).ownership_id.get();
+            if !self.ledger.admits(partition, ownership_id) {
                 self.ticker.end(partition);
                 continue;
             }
@@ -326,7 +332,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.count_settled(receipt.partition, bytes);
         if let Some(failure) = delivery.failure {
             self.metrics.add(Counter::DeliveriesFailed, 1);
-            self.fail(receipt.partition, receipt.generation, failure);
+            self.fail(receipt.partition, receipt.ownership_id, failure);
             return;
         }
         self.metrics.add(counter, 1);
@@ -334,32 +340,32 @@ impl<P: Produce<Sent>> Publisher<P> {
             self.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
         }
         let settled = self.ledger.acked(receipt, delivery.offset);
-        self.move_on(receipt.partition, receipt.generation, settled);
+        self.move_on(receipt.partition, receipt.ownership_id, settled);
     }
 
     fn take_orders(&mut self) {
         while let Some(order) = self.ends.orders.try_receive() {
             match order {
-                Order::Begin { partition, generation, mark, zones } => {
-                    self.ledger.begin(partition, generation, mark);
+                ToPublisher::Begin { partition, ownership_id, mark, zones } => {
+                    self.ledger.begin(partition, ownership_id, mark);
                     self.ticker.begin(partition, self.time.now);
                     self.zones = zones;
                 }
-                Order::Bridge { partition, generation, mark } => {
-                    let settled = self.ledger.bridge(partition, generation, mark);
-                    self.move_on(partition, generation, settled);
+                ToPublisher::GapChecked { partition, ownership_id, mark } => {
+                    let settled = self.ledger.gap_checked(partition, ownership_id, mark);
+                    self.move_on(partition, ownership_id, settled);
                 }
             }
         }
     }
 
-    fn move_on(&mut self, partition: i32, generation: u32, settled: Settled) {
+    fn move_on(&mut self, partition: i32, ownership_id: u32, settled: Settled) {
         match settled {
             Settled::Nothing => {}
             Settled::UpTo(offset) => self.progress.shard(partition).acked.set(offset),
             Settled::Unverified(sentence) => {
-                let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
-                self.fail(partition, generation, failure);
+                let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
+                self.fail(partition, ownership_id, failure);
             }
         }
         self.pass_gates();
@@ -379,9 +385,9 @@ impl<P: Produce<Sent>> Publisher<P> {
 
     /// A fatal error has made the producer useless: all that it still had is lost for its shards.
     fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
-        for (partition, generation) in self.ledger.waiting() {
-            let failure = Failure { sentence: sentence.to_owned(), is_too_large: false };
-            self.fail(partition, generation, failure);
+        for (partition, ownership_id) in self.ledger.waiting() {
+            let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
+            self.fail(partition, ownership_id, failure);
         }
         for delivery in self.producer.replace(&self.options)? {
             self.settle(delivery);
@@ -389,10 +395,10 @@ impl<P: Produce<Sent>> Publisher<P> {
         Ok(())
     }
 
-    fn fail(&mut self, partition: i32, generation: u32, failure: Failure) {
-        if self.ledger.failed(partition, generation) {
-            let Failure { sentence, is_too_large: is_final } = failure;
-            let failure = DeliveryFailure { partition, generation, sentence, is_final };
+    fn fail(&mut self, partition: i32, ownership_id: u32, failure: SendFailure) {
+        if self.ledger.failed(partition, ownership_id) {
+            let SendFailure { sentence, is_too_large: is_final } = failure;
+            let failure = DeliveryFailure { partition, ownership_id, sentence, is_final };
             self.unreported.push_back(failure);
         }
     }

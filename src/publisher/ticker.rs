@@ -3,8 +3,11 @@
 //! Pure: time is an argument. A partition has one tick on its way at most, so a dead one gathers
 //! none.
 
-use crate::limits::SHARDS_MAX;
+use crate::telemetry::progress::SHARDS_MAX;
 use std::time::{Duration, Instant};
+
+/// Milliseconds between two ticks of a zone: beyond this, its time would stand still.
+pub const TICK_EVERY_MS_MAX: u32 = 60_000;
 
 /// The ticks of all shards, by partition number.
 pub struct Ticker {

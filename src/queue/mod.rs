@@ -4,7 +4,8 @@
 //! Full = senders wait. All senders gone = the receiver drains what is left, then sees the end.
 //! The same queue joins stages of one thread and threads: a waker decides how its owner is woken.
 
-pub mod wakes;
+pub mod bell;
+pub mod waiters;
 
 /// The types that the wake protocol stands on; a model checker puts its own in their place.
 mod sync {
@@ -16,7 +17,7 @@ use crossbeam_queue::ArrayQueue;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use wakes::{SENDERS_MAX, Wakes};
+use waiters::{SENDERS_MAX, Wakes};
 
 /// A queue for at most `items_max` items, with its first sender.
 pub fn bounded<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
@@ -43,7 +44,7 @@ impl<T> Sender<T> {
         let sent = poll_fn(|context| self.poll_send(context, &mut item)).await;
         match sent {
             Ok(()) => Ok(()),
-            Err(wakes::Closed) => Err(item.expect("an item that was not pushed is still here")),
+            Err(waiters::Closed) => Err(item.expect("an item that was not pushed is still here")),
         }
     }
 
@@ -51,7 +52,7 @@ impl<T> Sender<T> {
         &mut self,
         context: &mut Context<'_>,
         item: &mut Option<T>,
-    ) -> Poll<Result<(), wakes::Closed>> {
+    ) -> Poll<Result<(), waiters::Closed>> {
         let items = &self.shared.items;
         self.shared.wakes.poll_send(self.slot, context, || match item.take() {
             Some(value) => match items.push(value) {

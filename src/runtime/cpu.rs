@@ -4,12 +4,15 @@
 //! own. So the whole process is restricted to the helper cores first, the threads are made, the hot
 //! thread is pinned last, and then every task of the process is looked at.
 
-use super::Options;
-use crate::limits::CORES_MAX;
+use super::RuntimeOptions;
+
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::io;
+
+/// Cores that the kernel's affinity calls know, as the C library sizes its sets.
+pub const CORES_MAX: usize = 1024;
 
 /// Who runs where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +119,7 @@ pub fn siblings(core: usize) -> Vec<usize> {
 /// Left to choose, the hot thread gets the last allowed core, because the first ones serve most
 /// interrupts, and its siblings stay idle if any other core is left.
 pub fn plan(
-    options: &Options,
+    options: &RuntimeOptions,
     allowed: &[usize],
     siblings: impl Fn(usize) -> Vec<usize>,
 ) -> Result<Plan, CpuError> {

@@ -17,7 +17,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 /// What the stages of the hot thread know of it.
-pub struct Driver {
+pub struct Turns {
     operations: Rc<Operations>,
     rest: Arc<Rest>,
     now: Cell<Instant>,
@@ -26,10 +26,10 @@ pub struct Driver {
     turns: Cell<u64>,
 }
 
-impl Driver {
+impl Turns {
     /// A driver before its first turn.
-    pub fn new(now: Instant) -> Rc<Driver> {
-        Rc::new(Driver {
+    pub fn new(now: Instant) -> Rc<Turns> {
+        Rc::new(Turns {
             operations: Operations::new(),
             rest: Arc::default(),
             now: Cell::new(now),

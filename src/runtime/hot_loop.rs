@@ -3,7 +3,7 @@
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
-use crate::runtime::driver::{Driver, Rest};
+use crate::runtime::driver::{Rest, Turns};
 use crate::runtime::operations::{Handle, Operation};
 use crate::runtime::ring::{Ring, RingError};
 use smol::LocalExecutor;
@@ -15,9 +15,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+/// Milliseconds that the hot thread may sleep in `io_uring_enter`, so that the watchdog sees it
+/// turn even when no event comes.
+pub const PARK_MS_MAX: u64 = 100;
+
 /// Runs one root future on the calling thread.
 pub struct HotLoop {
-    driver: Rc<Driver>,
+    driver: Rc<Turns>,
     ring: Ring,
     alarm: Arc<Alarm>,
     bell: Handle,
@@ -28,7 +32,7 @@ impl HotLoop {
     /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
     /// most.
     pub fn new(ring_entries: u32, park_max: Duration) -> Result<HotLoop, RingError> {
-        let driver = Driver::new(clock());
+        let driver = Turns::new(clock());
         let ring = Ring::new(driver.operations().clone(), ring_entries)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC;
         let bell = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
@@ -38,7 +42,7 @@ impl HotLoop {
     }
 
     /// Time and turns, for the stages.
-    pub fn driver(&self) -> &Rc<Driver> {
+    pub fn driver(&self) -> &Rc<Turns> {
         &self.driver
     }
 

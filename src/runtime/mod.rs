@@ -10,7 +10,7 @@ pub mod prefetch;
 
 /// What the runtime is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct RuntimeOptions {
     /// The core for the hot thread; `None` lets the daemon choose.
     pub hot_core: Option<usize>,
     /// The cores for all other threads; `None` lets the daemon choose.

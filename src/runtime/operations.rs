@@ -28,7 +28,7 @@ pub struct Operations {
 struct Inner {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    orders: VecDeque<Order>,
+    orders: VecDeque<Request>,
 }
 
 /// An operation under way, or its result that nobody has asked for yet.
@@ -55,7 +55,7 @@ pub struct Token {
 }
 
 /// What is to be done, in the order in which it was asked for.
-pub enum Order {
+pub enum Request {
     /// Begin this, and [`Operations::finish`] it some time.
     Start(Token, Task),
     /// Nobody waits for the operation any more: finish it soon, however it ends.
@@ -135,19 +135,19 @@ impl Operations {
     /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write
     /// to a worker thread.
     pub fn ring_bell(&self, bell: &Handle) {
-        self.inner.borrow_mut().orders.push_back(Order::RingBell(bell.clone()));
+        self.inner.borrow_mut().orders.push_back(Request::RingBell(bell.clone()));
     }
 
     fn start(self: &Rc<Operations>, task: Task) -> Operation {
         let mut inner = self.inner.borrow_mut();
         let token = inner.take_slot();
-        inner.orders.push_back(Order::Start(token, task));
+        inner.orders.push_back(Request::Start(token, task));
         drop(inner);
         Operation { operations: self.clone(), token, finished: false }
     }
 
     /// For who carries the operations out: what is to be done next.
-    pub fn take_order(&self) -> Option<Order> {
+    pub fn take_order(&self) -> Option<Request> {
         self.inner.borrow_mut().orders.pop_front()
     }
 
@@ -248,6 +248,6 @@ impl Drop for Operation {
             return;
         }
         slot.state = SlotState::Abandoned;
-        inner.orders.push_back(Order::Cancel(self.token));
+        inner.orders.push_back(Request::Cancel(self.token));
     }
 }

@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::runtime::operations::{Completed, Handle, Operations, Order, Task, Token};
+use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
@@ -18,6 +18,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
+pub const RING_ENTRIES: u32 = 256;
 
 /// Why there is no ring. Each says what an operator can do.
 #[derive(Debug, thiserror::Error)]
@@ -157,9 +160,9 @@ impl Ring {
         Ok(())
     }
 
-    fn carry_out(&self, inner: &mut Inner, order: Order) {
+    fn carry_out(&self, inner: &mut Inner, order: Request) {
         match order {
-            Order::Start(token, task) => match entry_of(task) {
+            Request::Start(token, task) => match entry_of(task) {
                 Ok((entry, payload, handle)) => {
                     inner.carry(Carried { token, payload, handle });
                     // SAFETY: what the entry points to is on the heap, and was just put where it
@@ -171,12 +174,12 @@ impl Ring {
                     self.operations.finish(token, Completed::new(Err(error), Vec::new()));
                 }
             },
-            Order::Cancel(token) => {
+            Request::Cancel(token) => {
                 let entry = opcode::AsyncCancel::new(token.to_bits()).build();
                 // SAFETY: a cancel entry points to nothing.
                 unsafe { self.push(inner, &entry.user_data(UNATTENDED)) };
             }
-            Order::RingBell(bell) => {
+            Request::RingBell(bell) => {
                 let one: *const u64 = &raw const ONE;
                 let length = size_of::<u64>() as u32;
                 let entry = opcode::Write::new(Fd(bell.as_raw_fd()), one.cast(), length).build();

@@ -13,7 +13,7 @@ pub fn offline(config: &Config) -> Result<String, CpuError> {
         }
         Plan::Shared { core } => format!("only core {core} is allowed: nothing is pinned"),
     };
-    let consumer = &config.consumer;
+    let group = &config.group;
     let publisher = &config.publisher;
     Ok(format!(
         "configuration: valid\n\
@@ -21,12 +21,12 @@ pub fn offline(config: &Config) -> Result<String, CpuError> {
          topics: {} -> {} ({:?}), dead letters to {}\n\
          group: {} through {}\n\
          monitoring: http://{}/metrics\n",
-        consumer.input_topic,
+        group.input_topic,
         publisher.output_topic,
         publisher.format,
         publisher.dead_letter_topic,
-        consumer.group,
-        consumer.brokers.join(", "),
+        group.client.group,
+        group.client.brokers.join(", "),
         config.service.listen,
     ))
 }

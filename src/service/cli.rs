@@ -1,7 +1,8 @@
 //! The command line: one struct of arguments for each verb.
 
 use super::help;
-use crate::limits::{BOOTSTRAP_BROKERS_MAX, SHARDS_MAX};
+use crate::service::config::BOOTSTRAP_BROKERS_MAX;
+use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -176,7 +177,7 @@ pub struct LoadArgs {
     pub base_ms: Option<i64>,
     /// How the broker stores the batches.
     #[arg(long, value_name = "CODEC", default_value = "none")]
-    pub compression: Compression,
+    pub compression: LoadCodec,
 }
 
 /// Arguments of `replay`.
@@ -351,7 +352,7 @@ pub enum MatchFormat {
 
 /// How record batches are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Compression {
+pub enum LoadCodec {
     /// Not at all.
     None,
     /// DEFLATE with gzip's header.

@@ -3,48 +3,56 @@
 //! Everything that can be checked without the network is checked here, before the first socket.
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
-use super::settings::{ConfigError, Place, Settings};
+use super::settings::{ConfigError, Settings, Source};
 use super::written::{
     Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenService,
     WrittenSnapshot,
 };
-use crate::consumer::GroupProtocol;
-use crate::publisher::frame::{Compression, Format};
-use crate::recovery::acquire::Remedy;
-use crate::{consumer, limits, publisher, recovery, runtime};
+use crate::engine::rules::rulebook::RULES_FILES_MAX;
+use crate::fetch::FetchOptions;
+use crate::kafka::client::ClientOptions;
+use crate::kafka::group::{GroupOptions, GroupProtocol};
+use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
+use crate::ownership::acquisition::Remedy;
+use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+/// Brokers in the list to ask first.
+pub const BOOTSTRAP_BROKERS_MAX: usize = 64;
+
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// For the consumer.
-    pub consumer: consumer::Options,
+    /// For the consumer group.
+    pub group: GroupOptions,
+    /// For the fetch path.
+    pub fetch: FetchOptions,
     /// For the publisher.
-    pub publisher: publisher::Options,
+    pub publisher: publisher::PublisherOptions,
     /// For snapshots.
-    pub snapshot: recovery::Options,
+    pub snapshot: snapshot::SnapshotOptions,
     /// What to do with a shard whose state cannot be had; the command line says.
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.
     pub skips: Vec<(i32, i64)>,
     /// For the hot thread.
-    pub runtime: runtime::Options,
+    pub runtime: runtime::RuntimeOptions,
     /// Blocks that the queue between decoder and engine holds.
     pub queue_blocks: usize,
     /// The files with the game's rules, those of a new world first; none takes the built-in ones.
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
-    pub service: super::Options,
+    pub service: super::ServiceOptions,
 }
 
 /// Reads a file and the process's environment.
 pub fn load(file: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
-        place: Place::File(file.display().to_string()),
+        place: Source::File(file.display().to_string()),
         sentence: format!("name a readable configuration file with --config: {error}"),
     })?;
     let variables = std::env::vars_os()
@@ -89,7 +97,8 @@ impl Check<'_> {
     fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
         self.topics_differ(raw)?;
         Ok(Config {
-            consumer: self.consumer(&raw.kafka, &raw.fetch)?,
+            group: self.group(&raw.kafka)?,
+            fetch: self.fetch(&raw.kafka, &raw.fetch)?,
             publisher: self.publisher(&raw.kafka, &raw.publish, &raw.input)?,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
@@ -98,28 +107,30 @@ impl Check<'_> {
             queue_blocks: self.number(
                 "queue.blocks",
                 raw.queue.blocks,
-                1..=limits::QUEUE_BLOCKS_MAX,
+                1..=fetch::QUEUE_BLOCKS_MAX,
             )?,
             rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
         })
     }
 
-    fn consumer(
-        &self,
-        kafka: &WrittenKafka,
-        raw: &WrittenFetch,
-    ) -> Result<consumer::Options, ConfigError> {
-        let options = consumer::Options {
+    fn client(&self, kafka: &WrittenKafka) -> Result<ClientOptions, ConfigError> {
+        Ok(ClientOptions {
             brokers: self.brokers(&kafka.brokers)?,
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
-            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             group: self.name("kafka.group", &kafka.group)?,
-            group_instance_id: match optional(&kafka.group_instance_id) {
+        })
+    }
+
+    fn group(&self, kafka: &WrittenKafka) -> Result<GroupOptions, ConfigError> {
+        Ok(GroupOptions {
+            client: self.client(kafka)?,
+            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
+            instance_id: match optional(&kafka.group_instance_id) {
                 Some(name) => Some(self.name("kafka.group_instance_id", name)?),
                 None => None,
             },
-            group_protocol: self.choice(
+            protocol: self.choice(
                 "kafka.group_protocol",
                 &kafka.group_protocol,
                 &[
@@ -131,37 +142,44 @@ impl Check<'_> {
             session_timeout_ms: self.number(
                 "kafka.session_timeout_ms",
                 kafka.session_timeout_ms,
-                limits::SESSION_TIMEOUT_MS_MIN..=limits::SESSION_TIMEOUT_MS_MAX,
+                kafka::group::SESSION_TIMEOUT_MS_MIN..=kafka::group::SESSION_TIMEOUT_MS_MAX,
             )?,
+        })
+    }
+
+    fn fetch(&self, kafka: &WrittenKafka, raw: &WrittenFetch) -> Result<FetchOptions, ConfigError> {
+        let options = FetchOptions {
+            client_id: self.name("kafka.client_id", &kafka.client_id)?,
+            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             connections_per_broker: self.number(
                 "fetch.connections_per_broker",
                 raw.connections_per_broker,
-                1..=limits::CONNECTIONS_PER_BROKER_MAX,
+                1..=fetch::CONNECTIONS_PER_BROKER_MAX,
             )?,
             fetch_wait_ms_max: self.number(
                 "fetch.wait_ms_max",
                 raw.wait_ms_max,
-                0..=limits::FETCH_WAIT_MS_MAX,
+                0..=fetch::FETCH_WAIT_MS_MAX,
             )?,
             receive_buffer_bytes: self.number(
                 "fetch.receive_buffer_bytes",
                 raw.receive_buffer_bytes,
-                limits::RECEIVE_BUFFER_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX,
+                fetch::RECEIVE_BUFFER_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX,
             )?,
             fetch_bytes_max: self.number(
                 "fetch.bytes_max",
                 raw.bytes_max,
-                limits::FETCH_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX / 2,
+                fetch::FETCH_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             partition_bytes_max: self.number(
                 "fetch.partition_bytes_max",
                 raw.partition_bytes_max,
-                limits::FETCH_BYTES_MIN..=limits::RECEIVE_BUFFER_BYTES_MAX / 2,
+                fetch::FETCH_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             batch_bytes_max: self.number(
                 "fetch.batch_bytes_max",
                 raw.batch_bytes_max,
-                limits::RECEIVE_BUFFER_STEP_BYTES..=limits::BATCH_BYTES_MAX,
+                fetch::RECEIVE_BUFFER_STEP_BYTES..=fetch::BATCH_BYTES_MAX,
             )?,
             read_committed: raw.read_committed,
         };
@@ -169,12 +187,12 @@ impl Check<'_> {
         Ok(options)
     }
 
-    fn receive_buffer_fits(&self, options: &consumer::Options) -> Result<(), ConfigError> {
+    fn receive_buffer_fits(&self, options: &FetchOptions) -> Result<(), ConfigError> {
         let buffer_bytes = options.receive_buffer_bytes;
-        if !buffer_bytes.is_multiple_of(limits::RECEIVE_BUFFER_STEP_BYTES) {
+        if !buffer_bytes.is_multiple_of(fetch::RECEIVE_BUFFER_STEP_BYTES) {
             let sentence = format!(
                 "= {buffer_bytes}: choose a multiple of {}",
-                limits::RECEIVE_BUFFER_STEP_BYTES
+                fetch::RECEIVE_BUFFER_STEP_BYTES
             );
             return Err(self.error("fetch.receive_buffer_bytes", sentence));
         }
@@ -211,15 +229,14 @@ impl Check<'_> {
         kafka: &WrittenKafka,
         raw: &WrittenPublish,
         input: &WrittenInput,
-    ) -> Result<publisher::Options, ConfigError> {
+    ) -> Result<publisher::PublisherOptions, ConfigError> {
         let format = self.choice(
             "publish.format",
             &raw.format,
             &[("json", Format::Json), ("binary", Format::Binary)],
         )?;
-        Ok(publisher::Options {
-            brokers: self.brokers(&kafka.brokers)?,
-            client_id: self.name("kafka.client_id", &kafka.client_id)?,
+        Ok(publisher::PublisherOptions {
+            client: self.client(kafka)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
@@ -236,40 +253,40 @@ impl Check<'_> {
             linger_us_max: self.number(
                 "publish.linger_us_max",
                 raw.linger_us_max,
-                0..=limits::LINGER_US_MAX,
+                0..=publisher::LINGER_US_MAX,
             )?,
             frames_per_shard: self.number(
                 "publish.frames_per_shard",
                 raw.frames_per_shard,
-                1..=limits::SHARD_FRAMES_MAX,
+                1..=publisher::SHARD_FRAMES_MAX,
             )?,
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
                 raw.queue_kbytes_max,
                 // Less than one frame would never let any out.
-                limits::FRAME_BYTES_MAX / 1024..=limits::PUBLISH_QUEUE_KBYTES_MAX,
+                FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
             tick_every_ms: self.number(
                 "input.tick_every_ms",
                 input.tick_every_ms,
-                0..=limits::TICK_EVERY_MS_MAX,
+                0..=publisher::ticker::TICK_EVERY_MS_MAX,
             )?,
             carry_players: input.carry_players,
         })
     }
 
-    fn snapshot(&self, raw: &WrittenSnapshot) -> Result<recovery::Options, ConfigError> {
-        Ok(recovery::Options {
+    fn snapshot(&self, raw: &WrittenSnapshot) -> Result<snapshot::SnapshotOptions, ConfigError> {
+        Ok(snapshot::SnapshotOptions {
             directory: optional(&raw.directory).map(PathBuf::from),
             every_ms: self.number(
                 "snapshot.every_ms",
                 raw.every_ms,
-                limits::SNAPSHOT_EVERY_MS_MIN..=limits::SNAPSHOT_EVERY_MS_MAX,
+                snapshot::SNAPSHOT_EVERY_MS_MIN..=snapshot::SNAPSHOT_EVERY_MS_MAX,
             )?,
             keep: self.number(
                 "snapshot.keep",
                 raw.keep,
-                limits::SNAPSHOTS_KEPT_MIN..=limits::SNAPSHOTS_KEPT_MAX,
+                snapshot::SNAPSHOTS_KEPT_MIN..=snapshot::SNAPSHOTS_KEPT_MAX,
             )?,
             topic: match optional(&raw.topic) {
                 Some(topic) => Some(self.topic("snapshot.topic", topic)?),
@@ -278,15 +295,18 @@ impl Check<'_> {
         })
     }
 
-    fn runtime(&self, raw: &WrittenCpu) -> Result<runtime::Options, ConfigError> {
+    fn runtime(&self, raw: &WrittenCpu) -> Result<runtime::RuntimeOptions, ConfigError> {
         let hot_core = match raw.hot_core.as_str() {
             "auto" => None,
-            text => Some(text.parse().ok().filter(|core| *core < limits::CORES_MAX).ok_or_else(
-                || {
-                    let sentence = format!("= \"{text}\": write \"auto\" or one core, as in \"3\"");
-                    self.error("cpu.hot_core", sentence)
-                },
-            )?),
+            text => {
+                Some(text.parse().ok().filter(|core| *core < runtime::cpu::CORES_MAX).ok_or_else(
+                    || {
+                        let sentence =
+                            format!("= \"{text}\": write \"auto\" or one core, as in \"3\"");
+                        self.error("cpu.hot_core", sentence)
+                    },
+                )?)
+            }
         };
         let helper_cores = match raw.helper_cores.as_str() {
             "auto" => None,
@@ -302,10 +322,14 @@ impl Check<'_> {
             let sentence = format!("has the hot core, {hot}: leave it out of the list");
             return Err(self.error("cpu.helper_cores", sentence));
         }
-        Ok(runtime::Options { hot_core, helper_cores, ring_entries: limits::RING_ENTRIES })
+        Ok(runtime::RuntimeOptions {
+            hot_core,
+            helper_cores,
+            ring_entries: runtime::ring::RING_ENTRIES,
+        })
     }
 
-    fn service(&self, raw: &WrittenService) -> Result<super::Options, ConfigError> {
+    fn service(&self, raw: &WrittenService) -> Result<super::ServiceOptions, ConfigError> {
         let listen: SocketAddr = raw.listen.parse().map_err(|_| {
             let sentence = format!(
                 "= \"{}\": write an IP address and a port, as in \"127.0.0.1:9464\"",
@@ -313,7 +337,7 @@ impl Check<'_> {
             );
             self.error("service.listen", sentence)
         })?;
-        Ok(super::Options {
+        Ok(super::ServiceOptions {
             listen,
             log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
             log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
@@ -356,10 +380,10 @@ impl Check<'_> {
     /// A name that brokers show in logs and tools.
     fn name(&self, path: &str, written: &str) -> Result<String, ConfigError> {
         let printable = written.chars().all(|c| c.is_ascii_graphic());
-        if written.is_empty() || written.len() > limits::NAME_CHARS_MAX || !printable {
+        if written.is_empty() || written.len() > kafka::NAME_CHARS_MAX || !printable {
             let sentence = format!(
                 "= \"{written}\": choose 1 to {} printable ASCII characters without spaces",
-                limits::NAME_CHARS_MAX
+                kafka::NAME_CHARS_MAX
             );
             return Err(self.error(path, sentence));
         }
@@ -369,12 +393,12 @@ impl Check<'_> {
     /// A topic name, by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
     fn topic(&self, path: &str, written: &str) -> Result<String, ConfigError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let length = 1..=limits::TOPIC_NAME_CHARS_MAX;
+        let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;
         let dots = matches!(written, "." | "..");
         if !length.contains(&written.len()) || !written.chars().all(legal) || dots {
             let sentence = format!(
                 "= \"{written}\": choose 1 to {} letters, digits, '.', '_' or '-'",
-                limits::TOPIC_NAME_CHARS_MAX
+                kafka::TOPIC_NAME_CHARS_MAX
             );
             return Err(self.error(path, sentence));
         }
@@ -400,20 +424,17 @@ impl Check<'_> {
     }
 
     fn rules_files(&self, files: &[String]) -> Result<Vec<PathBuf>, ConfigError> {
-        if files.len() > limits::RULES_FILES_MAX || files.iter().any(String::is_empty) {
-            let most = limits::RULES_FILES_MAX;
+        if files.len() > RULES_FILES_MAX || files.iter().any(String::is_empty) {
+            let most = RULES_FILES_MAX;
             return Err(self.error("rules.files", format!("must be at most {most} paths")));
         }
         Ok(files.iter().map(PathBuf::from).collect())
     }
 
     fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
-        if !(1..=limits::BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
-            let sentence = format!(
-                "has {} entries: name 1 to {}",
-                written.len(),
-                limits::BOOTSTRAP_BROKERS_MAX
-            );
+        if !(1..=BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
+            let sentence =
+                format!("has {} entries: name 1 to {}", written.len(), BOOTSTRAP_BROKERS_MAX);
             return Err(self.error("kafka.brokers", sentence));
         }
         for broker in written {

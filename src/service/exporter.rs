@@ -3,17 +3,30 @@
 //! One request a connection, then close. Connections, bytes and time are bounded; whatever bytes
 //! come, they get an answer or a close.
 
-use super::Observed;
-use super::exposition;
-use crate::limits::{
-    HTTP_DRAIN_BYTES_MAX, HTTP_EXCHANGE_MS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX,
-};
+use super::{Observed, exposition};
+
 use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
 use std::cell::Cell;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
+
+/// HTTP connections served at once; further ones wait in the listen backlog.
+pub const HTTP_CONNECTIONS_MAX: usize = 16;
+
+/// Bytes of a request line and its headers.
+pub const HTTP_HEAD_BYTES_MAX: usize = 4096;
+
+/// Headers of one request.
+pub const HTTP_HEADERS_MAX: usize = 64;
+
+/// Milliseconds that one HTTP exchange may take, a slow client included.
+pub const HTTP_EXCHANGE_MS_MAX: u64 = 5_000;
+
+/// Bytes of a request's body that are read, and thrown away, so that the client sees the answer
+/// before the close.
+pub const HTTP_DRAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// The listening socket.
 pub struct Exporter {
@@ -55,7 +68,7 @@ impl Exporter {
 
 /// What a request's bytes so far ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum HttpRequest {
     /// Nothing yet: the head is incomplete.
     More,
     /// A page.
@@ -98,28 +111,30 @@ pub enum Refused {
 }
 
 /// Reads a request's head. `bytes` are all that came so far.
-pub fn asked(bytes: &[u8]) -> Asked {
+pub fn asked(bytes: &[u8]) -> HttpRequest {
     let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) if bytes.len() < HTTP_HEAD_BYTES_MAX => return Asked::More,
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Asked::Refused(Refused::TooLarge);
+        Ok(httparse::Status::Partial) if bytes.len() < HTTP_HEAD_BYTES_MAX => {
+            return HttpRequest::More;
         }
-        Err(_) => return Asked::Refused(Refused::Malformed),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return HttpRequest::Refused(Refused::TooLarge);
+        }
+        Err(_) => return HttpRequest::Refused(Refused::Malformed),
     }
     let path = request.path.unwrap_or_default();
     let page = match path.split('?').next().unwrap_or_default() {
         "/metrics" => Page::Metrics,
         "/livez" => Page::Live,
         "/readyz" => Page::Ready,
-        _ => return Asked::Refused(Refused::NotFound),
+        _ => return HttpRequest::Refused(Refused::NotFound),
     };
     match request.method {
-        Some("GET") => Asked::Page(page, Method::Get),
-        Some("HEAD") => Asked::Page(page, Method::Head),
-        _ => Asked::Refused(Refused::Method),
+        Some("GET") => HttpRequest::Page(page, Method::Get),
+        Some("HEAD") => HttpRequest::Page(page, Method::Head),
+        _ => HttpRequest::Refused(Refused::Method),
     }
 }
 
@@ -138,7 +153,7 @@ async fn exchange(
         }
         filled += read;
         match asked(&head[..filled]) {
-            Asked::More => {}
+            HttpRequest::More => {}
             asked => break asked,
         }
     };
@@ -162,25 +177,25 @@ async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(asked: Asked, observed: &Observed, live: bool) -> Vec<u8> {
+fn answer(asked: HttpRequest, observed: &Observed, live: bool) -> Vec<u8> {
     let refused = |status, sentence: &str| (status, format!("{sentence}\n"));
     let (status, body) = match asked {
-        Asked::More => unreachable!("an answer waits for the whole head"),
-        Asked::Page(Page::Metrics, _) => ("200 OK", exposition::render(observed)),
-        Asked::Page(Page::Live, _) if live => ("200 OK", "live\n".to_owned()),
-        Asked::Page(Page::Live, _) => {
+        HttpRequest::More => unreachable!("an answer waits for the whole head"),
+        HttpRequest::Page(Page::Metrics, _) => ("200 OK", exposition::render(observed)),
+        HttpRequest::Page(Page::Live, _) if live => ("200 OK", "live\n".to_owned()),
+        HttpRequest::Page(Page::Live, _) => {
             ("503 Service Unavailable", "the hot thread does not turn\n".to_owned())
         }
-        Asked::Page(Page::Ready, _) => match observed.status.unready() {
+        HttpRequest::Page(Page::Ready, _) => match observed.status.unready() {
             None => ("200 OK", "ready\n".to_owned()),
             Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
         },
-        Asked::Refused(Refused::Malformed) => refused("400 Bad Request", "send HTTP/1.1"),
-        Asked::Refused(Refused::NotFound) => {
+        HttpRequest::Refused(Refused::Malformed) => refused("400 Bad Request", "send HTTP/1.1"),
+        HttpRequest::Refused(Refused::NotFound) => {
             refused("404 Not Found", "ask for /metrics, /livez or /readyz")
         }
-        Asked::Refused(Refused::Method) => refused("405 Method Not Allowed", "use GET"),
-        Asked::Refused(Refused::TooLarge) => {
+        HttpRequest::Refused(Refused::Method) => refused("405 Method Not Allowed", "use GET"),
+        HttpRequest::Refused(Refused::TooLarge) => {
             refused("431 Request Header Fields Too Large", "send a shorter request")
         }
     };
@@ -189,11 +204,11 @@ fn answer(asked: Asked, observed: &Observed, live: bool) -> Vec<u8> {
          Content-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n",
         body.len()
     );
-    if asked == Asked::Refused(Refused::Method) {
+    if asked == HttpRequest::Refused(Refused::Method) {
         answer += "Allow: GET, HEAD\r\n";
     }
     answer += "\r\n";
-    if !matches!(asked, Asked::Page(_, Method::Head)) {
+    if !matches!(asked, HttpRequest::Page(_, Method::Head)) {
         answer += &body;
     }
     answer.into_bytes()

@@ -3,8 +3,8 @@
 //! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
 
 use super::Observed;
-use crate::metrics::{Counter, Gauge, Histogram, Reasons};
-use crate::progress::{Progress, ShardProgress};
+use crate::telemetry::metrics::{Counter, Gauge, Histogram, Reasons};
+use crate::telemetry::progress::{Progress, ShardProgress};
 use std::fmt::Write;
 use std::time::SystemTime;
 

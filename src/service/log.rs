@@ -1,10 +1,9 @@
 //! Log lines: to the journal when systemd started the daemon, else to standard error.
 
-use super::Options;
-use crate::limits::REPEATED_NOTICE_S;
+use super::ServiceOptions;
+
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -14,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// The journal under systemd, else text.
     Auto,
     /// One line of text each.
@@ -26,11 +25,11 @@ pub enum Format {
 }
 
 /// The words of `service.log_format`.
-pub const FORMATS: [(&str, Format); 4] = [
-    ("auto", Format::Auto),
-    ("text", Format::Text),
-    ("json", Format::Json),
-    ("journald", Format::Journald),
+pub const FORMATS: [(&str, LogFormat); 4] = [
+    ("auto", LogFormat::Auto),
+    ("text", LogFormat::Text),
+    ("json", LogFormat::Json),
+    ("journald", LogFormat::Journald),
 ];
 
 /// The words of `service.log_level`.
@@ -44,11 +43,11 @@ pub const LEVELS: [(&str, Level); 5] = [
 
 /// Sends log lines where the options say, for the rest of the process's life. Where the journal is
 /// asked for and absent, text takes its place, with a line that says so.
-pub fn start(options: &Options) {
+pub fn start(options: &ServiceOptions) {
     let journal = match options.log_format {
-        Format::Journald => true,
-        Format::Auto => stderr_is_the_journal(),
-        Format::Text | Format::Json => false,
+        LogFormat::Journald => true,
+        LogFormat::Auto => stderr_is_the_journal(),
+        LogFormat::Text | LogFormat::Json => false,
     };
     let journal = journal.then(tracing_journald::layer);
     let refusal = match &journal {
@@ -57,7 +56,7 @@ pub fn start(options: &Options) {
     };
     let layer = match journal {
         Some(Ok(layer)) => layer.boxed(),
-        _ if options.log_format == Format::Json => {
+        _ if options.log_format == LogFormat::Json => {
             tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).boxed()
         }
         _ => tracing_subscriber::fmt::layer()
@@ -99,31 +98,6 @@ fn stderr_is_the_journal() -> bool {
     stream == format!("{}:{}", stderr.dev(), stderr.ino())
 }
 
-/// Lets one of many equal notices through in a while, and counts the others.
-#[derive(Debug, Default)]
-pub struct Repeated {
-    last: Option<Instant>,
-    withheld: u64,
-}
-
-impl Repeated {
-    /// No notice so far.
-    pub const fn new() -> Repeated {
-        Repeated { last: None, withheld: 0 }
-    }
-
-    /// Whether to log now; if so, how many notices were withheld since the last one.
-    pub fn notice(&mut self, now: Instant) -> Option<u64> {
-        let pause = Duration::from_secs(REPEATED_NOTICE_S);
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
-            self.withheld += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.withheld))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,17 +111,5 @@ mod tests {
                 assert_eq!(filter.would_enable(target, &Level::ERROR), librdkafka, "{target}");
             }
         }
-    }
-
-    #[test]
-    fn repeated_notices_are_counted_and_let_through_after_a_pause() {
-        let start = Instant::now();
-        let pause = Duration::from_secs(REPEATED_NOTICE_S);
-        let mut repeated = Repeated::new();
-        assert_eq!(repeated.notice(start), Some(0));
-        assert_eq!(repeated.notice(start + pause / 2), None);
-        assert_eq!(repeated.notice(start + pause / 2), None);
-        assert_eq!(repeated.notice(start + pause), Some(2));
-        assert_eq!(repeated.notice(start + pause + pause), Some(0));
     }
 }

@@ -32,9 +32,8 @@ pub mod log;
 
 pub mod exit;
 
-use crate::limits;
-use crate::metrics::Metrics;
-use crate::progress::Progress;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
 use exporter::Exporter;
 use notify::Reporter;
 use smol::channel;
@@ -48,11 +47,11 @@ use std::thread::JoinHandle;
 
 /// What the service thread is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ServiceOptions {
     /// Where HTTP is served.
     pub listen: SocketAddr,
     /// How log lines look.
-    pub log_format: log::Format,
+    pub log_format: log::LogFormat,
     /// The least level that is logged.
     pub log_level: tracing::Level,
 }
@@ -98,7 +97,7 @@ impl Service {
     ///
     /// The new thread inherits the caller's allowed cores.
     pub fn start(
-        options: &Options,
+        options: &ServiceOptions,
         observed: Observed,
         stop: impl FnOnce() + Send + 'static,
     ) -> Result<Service, Error> {
@@ -138,7 +137,7 @@ fn serve(
     let live = Rc::new(Cell::new(true));
     let exporter = Rc::new(exporter);
     let executor = smol::LocalExecutor::new();
-    for _ in 0..limits::HTTP_CONNECTIONS_MAX {
+    for _ in 0..exporter::HTTP_CONNECTIONS_MAX {
         let (exporter, observed, live) = (exporter.clone(), observed.clone(), live.clone());
         executor.spawn(async move { exporter.serve(&observed, &live).await }).detach();
     }

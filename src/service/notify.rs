@@ -6,17 +6,32 @@
 use super::Observed;
 use super::restoring::Restoring;
 use super::status::Phase;
-use crate::limits::{DRAIN_MS_MAX, LOOK_MS_MAX, PATIENCE_MS, STATUS_MS, STUCK_MS};
-use crate::metrics::Counter;
+
+use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
 use sd_notify::NotifyState;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// Milliseconds between two looks of the service thread at the daemon.
+pub const SAMPLE_MS_MAX: u64 = 1_000;
+
+/// Milliseconds between two status lines for systemd.
+pub const STATUS_MS: u64 = 2_000;
+
+/// Milliseconds without a turn of the hot thread after which the daemon counts as stuck.
+pub const STUCK_MS: u64 = 5_000;
+
+/// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
+pub const PATIENCE_MS: u64 = 10_000;
+
+/// Milliseconds over which the daemon asks for more patience while it drains.
+pub const DRAIN_MS_MAX: u64 = 60_000;
+
 /// What the daemon looks like at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Sample {
     /// When.
     pub now: Instant,
     /// What it is doing.
@@ -37,7 +52,7 @@ pub struct Look {
 
 /// What to tell systemd now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct Notification {
     /// The daemon is ready: said once.
     pub ready: bool,
     /// It is stopping: said once.
@@ -53,7 +68,7 @@ pub struct Report {
 /// Turns looks into reports: what must be remembered between two of them.
 #[derive(Debug)]
 pub struct Reporter {
-    last: Look,
+    last: Sample,
     ready_said: bool,
     draining_since: Option<Instant>,
     turned_at: Instant,
@@ -63,7 +78,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Begins with a first look, which is reported only as the start of what follows.
-    pub fn new(look: Look) -> Reporter {
+    pub fn new(look: Sample) -> Reporter {
         Reporter {
             last: look,
             ready_said: false,
@@ -79,10 +94,10 @@ impl Reporter {
     pub async fn run(observed: Observed, live: Rc<Cell<bool>>) {
         let pause = sd_notify::watchdog_enabled()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
-            .min(Duration::from_millis(LOOK_MS_MAX));
-        let mut reporter = Reporter::new(look(&observed));
+            .min(Duration::from_millis(SAMPLE_MS_MAX));
+        let mut reporter = Reporter::new(sample(&observed));
         loop {
-            let report = reporter.next(look(&observed));
+            let report = reporter.next(sample(&observed));
             let stuck = reporter.stuck();
             if live.replace(!stuck) == stuck {
                 log_liveness(stuck);
@@ -97,8 +112,8 @@ impl Reporter {
     }
 
     /// What to say after a look.
-    pub fn next(&mut self, look: Look) -> Report {
-        let mut report = Report::default();
+    pub fn next(&mut self, look: Sample) -> Notification {
+        let mut report = Notification::default();
         let turned = look.turns != self.last.turns;
         if turned {
             self.turned_at = look.now;
@@ -134,7 +149,7 @@ impl Reporter {
 
     /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
     /// move, or a drain beyond its bound, may not.
-    fn patience(&self, look: &Look, turned: bool) -> Option<u32> {
+    fn patience(&self, look: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match look.phase {
             Phase::Ready => false,
             Phase::Starting
@@ -152,7 +167,7 @@ impl Reporter {
 }
 
 /// The daemon as it is now.
-fn look(observed: &Observed) -> Look {
+fn sample(observed: &Observed) -> Sample {
     let metrics = &observed.metrics;
     let mut shards = 0;
     let mut lag = Some(0);
@@ -161,7 +176,7 @@ fn look(observed: &Observed) -> Look {
         let behind = shard.lag();
         lag = lag.zip(behind).map(|(sum, behind)| sum + behind);
     }
-    Look {
+    Sample {
         now: Instant::now(),
         phase: observed.status.phase(),
         halted_shards: observed.status.halted_shards(),
@@ -174,7 +189,7 @@ fn look(observed: &Observed) -> Look {
 }
 
 /// `ready: 3 shards, 120000 records/s, 78 records behind`.
-fn status_line(look: &Look, records: u64, since: Option<Duration>) -> String {
+fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
     if look.restoring.shards > 0 && look.phase == Phase::Restoring {
         let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
@@ -202,7 +217,7 @@ fn log_liveness(stuck: bool) {
     }
 }
 
-fn send(report: &Report) {
+fn send(report: &Notification) {
     let mut states = Vec::with_capacity(5);
     if report.ready {
         states.push(NotifyState::Ready);
@@ -215,17 +230,17 @@ fn send(report: &Report) {
     }
     states.extend(report.extend_us.map(NotifyState::ExtendTimeoutUsec));
     states.extend(report.status.as_deref().map(NotifyState::Status));
-    tell(&states);
+    notify(&states);
 }
 
 /// The last line, when the service thread ends.
 pub fn stopped() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
 }
 
 /// Without systemd nothing is sent. A lost message is not worth a log line a second: the journal
 /// would be gone as well.
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if !states.is_empty() {
         let _ = sd_notify::notify(states);
     }
@@ -235,10 +250,10 @@ fn tell(states: &[NotifyState<'_>]) {
 mod tests {
     use super::*;
 
-    fn at(start: Instant, ms: u64, phase: Phase, turns: u64) -> Look {
+    fn at(start: Instant, ms: u64, phase: Phase, turns: u64) -> Sample {
         let now = start + Duration::from_millis(ms);
         let restoring = Restoring::default();
-        Look {
+        Sample {
             now,
             phase,
             halted_shards: 0,

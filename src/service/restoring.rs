@@ -1,6 +1,6 @@
 //! How far the shards are that catch up with their input, in words.
 
-use crate::progress::Progress;
+use crate::telemetry::progress::Progress;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -64,11 +64,11 @@ mod tests {
     #[test]
     fn shards_that_are_behind_their_goal_are_counted_with_what_they_miss() {
         let progress = Progress::new();
-        for (partition, generation, goal, applied) in
+        for (partition, ownership_id, goal, applied) in
             [(0, 1, 100, 40), (1, 2, 50, 50), (2, 0, 90, 0), (3, 3, -1, 7)]
         {
             let shard = progress.shard(partition);
-            shard.generation.set(generation);
+            shard.ownership_id.set(ownership_id);
             shard.goal.set(goal);
             shard.applied.set(applied);
         }

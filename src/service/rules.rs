@@ -3,8 +3,7 @@
 use crate::engine::refusal::Effect;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::rules::{
-    ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Points, Rules, RulesError, Weapon,
-    World,
+    ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, RulesError, Weapon,
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -82,7 +81,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
         // What serde says may go over several lines.
         RulesFileError::Syntax { line, message: error.message().replace('\n', ", ") }
     })?;
-    let mut world = World {
+    let mut world = Map {
         tile_cm: raw.world.tile_cm,
         tiles_per_side: raw.world.tiles_per_side,
         speed_cm_per_s_max: raw.world.speed_cm_per_s_max,

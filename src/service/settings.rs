@@ -20,14 +20,14 @@ const VARIABLE_PREFIX: &str = "HUNTD_";
 #[error("{place}: {sentence}")]
 pub struct ConfigError {
     /// Where it is written: file and line, or environment variable.
-    pub place: Place,
+    pub place: Source,
     /// What to do about it.
     pub sentence: String,
 }
 
 /// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Source {
     /// In the compiled-in defaults.
     Default,
     /// In a file, at a line counted from 1.
@@ -38,13 +38,13 @@ pub enum Place {
     Variable(String),
 }
 
-impl Display for Place {
+impl Display for Source {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Default => write!(out, "built-in defaults"),
-            Place::Line(file, line) => write!(out, "{file}:{line}"),
-            Place::File(file) => write!(out, "{file}"),
-            Place::Variable(name) => write!(out, "environment variable {name}"),
+            Source::Default => write!(out, "built-in defaults"),
+            Source::Line(file, line) => write!(out, "{file}:{line}"),
+            Source::File(file) => write!(out, "{file}"),
+            Source::Variable(name) => write!(out, "environment variable {name}"),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Display for Place {
 #[derive(Debug)]
 pub struct Settings {
     values: Table,
-    places: BTreeMap<(String, String), Place>,
+    places: BTreeMap<(String, String), Source>,
 }
 
 impl Settings {
@@ -94,7 +94,7 @@ impl Settings {
             let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
             let Some((section, key)) = key else { continue };
             let (section, key) = (section.to_lowercase(), key.to_lowercase());
-            let place = Place::Variable(name.clone());
+            let place = Source::Variable(name.clone());
             self.check_section(&section, &place)?;
             let default = self.default_of(&section, &key, &place)?;
             let value = parse_like(default, &text).unwrap_or(Value::String(text));
@@ -120,7 +120,7 @@ impl Settings {
         let place = |key: &&str| self.places.get(&(section.to_owned(), (*key).to_owned()));
         let place = place(&key).or_else(|| related.iter().find_map(place));
         ConfigError {
-            place: place.cloned().unwrap_or(Place::Default),
+            place: place.cloned().unwrap_or(Source::Default),
             sentence: format!("{section}.{key} {sentence}"),
         }
     }
@@ -130,7 +130,7 @@ impl Settings {
         section: &str,
         key: &str,
         value: Value,
-        place: Place,
+        place: Source,
     ) -> Result<(), ConfigError> {
         let default = self.default_of(section, key, &place)?;
         if !same_shape(default, &value) {
@@ -143,7 +143,7 @@ impl Settings {
         Ok(())
     }
 
-    fn check_section(&self, section: &str, place: &Place) -> Result<(), ConfigError> {
+    fn check_section(&self, section: &str, place: &Source) -> Result<(), ConfigError> {
         if self.values.contains_key(section) {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Settings {
     }
 
     /// The value so far of a key that must exist, which has the key's type.
-    fn default_of(&self, section: &str, key: &str, place: &Place) -> Result<&Value, ConfigError> {
+    fn default_of(&self, section: &str, key: &str, place: &Source) -> Result<&Value, ConfigError> {
         let keys = self.values[section].as_table().expect("the defaults hold sections only");
         keys.get(key).ok_or_else(|| {
             let nearest = nearest(key, keys.keys());
@@ -164,9 +164,9 @@ impl Settings {
 }
 
 /// The place of a byte of a file.
-fn line_place(file: &str, text: &str, offset: usize) -> Place {
+fn line_place(file: &str, text: &str, offset: usize) -> Source {
     let before = &text.as_bytes()[..offset.min(text.len())];
-    Place::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
+    Source::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
 }
 
 /// The existing name that a wrong one most resembles.

@@ -2,15 +2,15 @@
 //!
 //! `replay` prints the accounts; `demo` compares what the daemon published with them.
 
-use super::source::Record;
+use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
-use crate::decoder::{Decoder, Origin};
+use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::change::Change;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::{Update, Updates};
 use crate::engine::{Outcome, Shard};
-use crate::publisher::frame::Chain;
-use crate::recovery::refusal::Refusal;
+use crate::output::frame::Chain;
+use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of one shard's records: events = applied + refusals + no-ops + rejects.
@@ -115,8 +115,8 @@ impl OfflineShards {
 
     /// Applies the next record of its partition: the number of the first update that it caused, and
     /// the updates. The error tells that it asks for rules that are not at hand.
-    pub fn apply(&mut self, record: &Record<'_>) -> Result<(u64, &[Update]), Refusal> {
-        let Record { partition, offset, time_ms, value } = *record;
+    pub fn apply(&mut self, record: &SourceRecord<'_>) -> Result<(u64, &[Update]), StartError> {
+        let SourceRecord { partition, offset, time_ms, value } = *record;
         let rulebook = &self.rulebook;
         let shard = self.shards.entry(partition);
         let played = shard.or_insert_with(|| Played::new(partition, rulebook));
@@ -125,7 +125,7 @@ impl OfflineShards {
         self.updates.clear();
         let decoded = match self.skips.contains(&(partition.into(), offset)) {
             true => Err(Reject::Poison),
-            false => self.decoder.decode(Origin { offset, time_ms }, value),
+            false => self.decoder.decode(RecordPosition { offset, time_ms }, value),
         };
         match decoded {
             Err(reject) => {
@@ -136,7 +136,7 @@ impl OfflineShards {
                 Outcome::Applied => played.account.applied += 1,
                 Outcome::NoOp => played.account.no_ops += 1,
                 Outcome::RulesMissing { ruleset } => {
-                    return Err(Refusal::RulesMissing { offset, ruleset });
+                    return Err(StartError::RulesMissing { offset, ruleset });
                 }
                 Outcome::Refused(refusal) => {
                     played.account.refusals += 1;

@@ -1,8 +1,8 @@
 //! Why a tool ends without having done its work.
 
 use super::source::SourceError;
-use crate::failure::Failure;
-use crate::recovery::refusal::Refusal;
+use crate::daemon::failure::Failure;
+use crate::ownership::start_error::StartError;
 use crate::service::exit::ExitCode;
 use crate::service::settings::ConfigError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -54,8 +54,8 @@ impl From<ConfigError> for ToolError {
     }
 }
 
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> ToolError {
+impl From<StartError> for ToolError {
+    fn from(refusal: StartError) -> ToolError {
         ToolError::Config(refusal.to_string())
     }
 }

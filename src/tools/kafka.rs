@@ -12,7 +12,7 @@ use std::time::Duration;
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// Partitions that a tool reads or writes, as for the daemon.
-const PARTITIONS_MAX: usize = crate::limits::SHARDS_MAX;
+const PARTITIONS_MAX: usize = crate::telemetry::progress::SHARDS_MAX;
 
 /// A client of these brokers, named after the verb.
 pub fn client_config(brokers: &[String], verb: &str) -> ClientConfig {

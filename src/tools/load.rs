@@ -5,9 +5,9 @@ use super::kafka;
 use super::matches::{MatchOptions, format_of};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
-use super::source::{Record, Source};
+use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::service::cli::{Compression, LoadArgs};
+use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -152,7 +152,7 @@ impl EventSender {
     pub fn connect(
         brokers: &[String],
         topic: &str,
-        compression: Compression,
+        compression: LoadCodec,
         linger_ms: u32,
     ) -> Result<EventSender, ToolError> {
         let config = producer_config(brokers, compression, linger_ms);
@@ -167,7 +167,7 @@ impl EventSender {
     }
 
     /// Hands one record over, waiting while the buffer is full.
-    pub fn send(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+    pub fn send(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         loop {
             let mut message: BaseRecord<'_, (), [u8]> = BaseRecord::to(&self.topic)
                 .partition(record.partition.into())
@@ -223,7 +223,7 @@ fn is_full(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
 }
 
-fn producer_config(brokers: &[String], compression: Compression, linger_ms: u32) -> ClientConfig {
+fn producer_config(brokers: &[String], compression: LoadCodec, linger_ms: u32) -> ClientConfig {
     let mut config = kafka::client_config(brokers, "load");
     config
         .set("enable.idempotence", "true")
@@ -238,12 +238,12 @@ fn producer_config(brokers: &[String], compression: Compression, linger_ms: u32)
     config
 }
 
-fn codec_name(compression: Compression) -> &'static str {
+fn codec_name(compression: LoadCodec) -> &'static str {
     match compression {
-        Compression::None => "none",
-        Compression::Gzip => "gzip",
-        Compression::Snappy => "snappy",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
+        LoadCodec::None => "none",
+        LoadCodec::Gzip => "gzip",
+        LoadCodec::Snappy => "snappy",
+        LoadCodec::Lz4 => "lz4",
+        LoadCodec::Zstd => "zstd",
     }
 }

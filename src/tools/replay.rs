@@ -5,10 +5,10 @@ use super::failure::ToolError;
 use super::kafka::{self, Read, TopicReader};
 use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
-use super::source::{Record, Source, SourceError};
+use super::source::{Source, SourceError, SourceRecord};
 use super::tap::write_update;
 use crate::engine::update::Update;
-use crate::publisher::departure::Departure;
+use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
 use rdkafka::message::{Message, Timestamp};
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ struct Play<'a> {
     print_updates: bool,
     carry_players: bool,
     /// Players that are on their way from one zone to another.
-    departures: VecDeque<Departure>,
+    departures: VecDeque<HandoffRecord>,
     bar: ProgressBar,
     events: u64,
 }
@@ -135,12 +135,12 @@ impl Play<'_> {
     }
 
     /// Applies a record, and lets those come to other zones whom it made leave.
-    fn play(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+    fn play(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         self.apply(record)?;
         self.carry(record.time_ms)
     }
 
-    fn apply(&mut self, record: &Record<'_>) -> Result<(), ToolError> {
+    fn apply(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         let (first_update, updates) = self.shards.apply(record)?;
         if self.print_updates {
             for (number, update) in (first_update..).zip(updates) {
@@ -148,8 +148,8 @@ impl Play<'_> {
             }
         }
         if self.carry_players {
-            let Record { partition, offset, .. } = *record;
-            self.departures.extend(Departure::all(partition.into(), 0, offset, updates));
+            let SourceRecord { partition, offset, .. } = *record;
+            self.departures.extend(HandoffRecord::all(partition.into(), 0, offset, updates));
         }
         self.events += 1;
         self.bar.show(self.events);
@@ -164,7 +164,12 @@ impl Play<'_> {
             let mut value = Vec::new();
             departure.write(&mut value);
             let partition = departure.crossing.to_zone;
-            self.apply(&Record { partition, offset: IN_NO_FILE, time_ms, value: Some(&value) })?;
+            self.apply(&SourceRecord {
+                partition,
+                offset: IN_NO_FILE,
+                time_ms,
+                value: Some(&value),
+            })?;
         }
         Ok(())
     }
@@ -199,12 +204,12 @@ fn print(
     Ok(())
 }
 
-fn record_of<'a>(partition: u16, message: &'a impl Message) -> Record<'a> {
+fn record_of<'a>(partition: u16, message: &'a impl Message) -> SourceRecord<'a> {
     let time_ms = match message.timestamp() {
         Timestamp::CreateTime(time_ms) | Timestamp::LogAppendTime(time_ms) => time_ms,
         Timestamp::NotAvailable => -1,
     };
-    Record { partition, offset: message.offset(), time_ms, value: message.payload() }
+    SourceRecord { partition, offset: message.offset(), time_ms, value: message.payload() }
 }
 
 /// Prints one account, a line a number.

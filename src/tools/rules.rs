@@ -2,11 +2,11 @@
 
 use super::failure::ToolError;
 use super::load::{EventSender, now_us};
-use super::source::Record;
+use super::source::SourceRecord;
 use super::{kafka, rulebook};
 use crate::engine::event::Action;
-use crate::publisher::event_json::write_event;
-use crate::service::cli::{Compression, RulesArgs};
+use crate::output::event_json::write_event;
+use crate::service::cli::{LoadCodec, RulesArgs};
 use crate::service::config::{self, Config};
 use std::io::Write;
 
@@ -40,17 +40,17 @@ fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
 /// Appends the event to each partition. Where the game goes by these rules already it is a no-op,
 /// so that after a failure it can be tried again.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
-    let (brokers, topic) = (&config.consumer.brokers, &config.consumer.input_topic);
+    let (brokers, topic) = (&config.group.client.brokers, &config.fetch.input_topic);
     let partitions = kafka::topic_partitions(brokers, topic)?;
     let ts_us = now_us();
     let time_ms = ts_us / 1000;
     let mut value = Vec::new();
     write_event(&mut value, 0, 0, ts_us, &Action::RulesChange { ruleset });
     let mut out = std::io::stdout().lock();
-    let mut sender = EventSender::connect(brokers, topic, Compression::None, 0)?;
+    let mut sender = EventSender::connect(brokers, topic, LoadCodec::None, 0)?;
     for partition in 0..partitions {
         let value = Some(value.as_slice());
-        sender.send(&Record { partition, offset: 0, time_ms, value })?;
+        sender.send(&SourceRecord { partition, offset: 0, time_ms, value })?;
         sender.flush()?;
         writeln!(out, "{topic} partition {partition}: told to go on by ruleset {ruleset}")?;
     }

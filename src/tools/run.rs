@@ -2,12 +2,11 @@
 
 use super::failure::ToolError;
 use super::{rulebook, topics};
-use crate::failure::Failure;
-use crate::pipeline;
-use crate::recovery::acquire::Remedy;
+use crate::daemon;
+use crate::daemon::failure::Failure;
+use crate::ownership::acquisition::Remedy;
 use crate::service::cli::{CheckArgs, RunArgs, TopicsArgs};
-use crate::service::config;
-use crate::service::{check, log};
+use crate::service::{check, config, log};
 use std::io::Write;
 
 /// Runs the daemon until a signal ends it.
@@ -19,7 +18,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     config.skips.clone_from(&args.skip);
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
-    Ok(pipeline::run(config, rulebook)?)
+    Ok(daemon::run(config, rulebook)?)
 }
 
 /// Says what `run` would do, or why it would not start.

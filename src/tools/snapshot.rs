@@ -2,13 +2,13 @@
 
 use super::failure::ToolError;
 use super::rulebook;
-use crate::keeping;
-use crate::progress::TopicId;
-use crate::recovery::disk::{Disk, Files, StateDirectory};
-use crate::recovery::slots::{Found, Store};
-use crate::recovery::snapshot::{Header, Origin, SnapshotError};
+use crate::daemon::snapshots;
 use crate::service::cli::{SnapshotArgs, SnapshotVerb};
 use crate::service::config::{self, Config};
+use crate::snapshot::disk::{Disk, Files, StateDirectory};
+use crate::snapshot::format::{Header, Origin, SnapshotError};
+use crate::snapshot::slots::{Found, Store};
+use crate::telemetry::progress::TopicId;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -26,20 +26,20 @@ pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
     let mut out = io::stdout().lock();
     match &args.verb {
         SnapshotVerb::List(_) => {
-            list(&mut looked_at(&config, directory), chosen.partition, &mut out)
+            list(&mut store_of(&config, directory), chosen.partition, &mut out)
         }
         SnapshotVerb::Verify(_) => verify(&config, directory, chosen.partition, &mut out),
         SnapshotVerb::Drop(_) => drop_all(&config, directory, chosen.partition, &mut out),
     }
 }
 
-fn looked_at(config: &Config, directory: &Path) -> Store<Files> {
+fn store_of(config: &Config, directory: &Path) -> Store<Files> {
     store(config, Files::of(directory))
 }
 
 /// No broker is asked which topic it is: only names tell whose snapshots they are.
 fn store(config: &Config, files: Files) -> Store<Files> {
-    Store::new(files, keeping::origin(config, &TopicId::default()), config.snapshot.keep)
+    Store::new(files, snapshots::origin(config, &TopicId::default()), config.snapshot.keep)
 }
 
 /// The partitions that are asked about.
@@ -80,7 +80,7 @@ fn line(found: &Found) -> String {
                 "{name}  {input_topic} next_offset={next_offset} next_update={next_update} \
                  bytes={state_bytes} ruleset={ruleset} epoch={} output_offset={} \
                  taken_at_ms={taken_at_ms}",
-                mark.epoch, mark.output_offset
+                mark.owner_epoch, mark.output_offset
             )
         }
         Err(error) => format!("{name}  {error}"),
@@ -93,7 +93,7 @@ fn verify(
     chosen: Option<u16>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let (mut store, mut damaged) = (looked_at(config, directory), 0);
+    let (mut store, mut damaged) = (store_of(config, directory), 0);
     let rulebook = rulebook(&config.rules_files)?;
     for partition in partitions(&mut store, chosen)? {
         for Found { name, header, .. } in store.found(partition).map_err(unreadable)? {

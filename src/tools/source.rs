@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// One record as the input topic holds it, when it is loaded into an empty topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct SourceRecord<'a> {
     /// The partition, which is the zone.
     pub partition: u16,
     /// The place in the partition, from 0.
@@ -63,7 +63,7 @@ impl Source {
     }
 
     /// The next record, or nothing after the last.
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+    pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -171,7 +171,7 @@ impl EventLines {
         })
     }
 
-    fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+    fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         self.line.clear();
         self.line_number += 1;
         let read = self.lines.read_until(b'\n', &mut self.line);
@@ -191,7 +191,7 @@ impl EventLines {
         let offset_next = &mut self.offset_next[usize::from(partition)];
         let offset = *offset_next;
         *offset_next += 1;
-        Ok(Some(Record { partition, offset, time_ms, value: Some(value) }))
+        Ok(Some(SourceRecord { partition, offset, time_ms, value: Some(value) }))
     }
 }
 

@@ -3,10 +3,10 @@
 use super::failure::ToolError;
 use super::kafka::{self, Read, TopicReader};
 use crate::engine::update::Update;
-use crate::publisher::encode::decode_frame;
-use crate::publisher::frame::{FrameHeader, FrameKind};
-use crate::publisher::update_json;
-use crate::recovery::reader::{Reader, Verdict};
+use crate::output::encode::decode_frame;
+use crate::output::frame::{FrameHeader, FrameKind};
+use crate::output::reader::{Reader, Verdict};
+use crate::output::update_json;
 use crate::service::cli::{TapArgs, TapFrom};
 use rdkafka::message::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -196,7 +196,15 @@ impl<W: Write> Tap<W> {
             FrameKind::Skip => "skip",
             FrameKind::Genesis => "genesis",
         };
-        let FrameHeader { epoch, first_update, count, next_offset, ruleset, chain, .. } = header;
+        let FrameHeader {
+            owner_epoch: epoch,
+            first_update,
+            count,
+            next_offset,
+            ruleset,
+            chain,
+            ..
+        } = header;
         writeln!(
             self.out,
             "{{\"partition\":{partition},\"offset\":{offset},\"kind\":\"{kind}\",\

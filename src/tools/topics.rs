@@ -2,8 +2,9 @@
 
 use super::failure::ToolError;
 use super::kafka;
-use crate::limits::{FRAME_BYTES_MAX, RECORD_BYTES_MAX};
-use crate::publisher::dead_letter::LETTER_HEAD_BYTES_MAX;
+use crate::engine::event::RECORD_BYTES_MAX;
+use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
+use crate::output::frame::FRAME_BYTES_MAX;
 use crate::service::cli::TopicsArgs;
 use crate::service::config;
 use futures_lite::future::block_on;
@@ -78,14 +79,14 @@ struct Found {
 /// sentence.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config)?;
-    let client_config = kafka::client_config(&config.consumer.brokers, "topics");
+    let client_config = kafka::client_config(&config.group.client.brokers, "topics");
     let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
     let broker = Broker {
         admin: client_config.create().map_err(unreachable)?,
         consumer: client_config.create().map_err(unreachable)?,
     };
     let file = args.config.display();
-    let input = &config.consumer.input_topic;
+    let input = &config.fetch.input_topic;
     let (partitions, batch_bytes_max) = match broker.topic(input)? {
         Some(found) => (found.partitions as u16, broker.batch_bytes_max(input)?),
         None => (args.partitions.unwrap_or(PARTITIONS), BATCH_BYTES_MAX),
@@ -103,7 +104,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
         wanted_dead_letters(
             &config.publisher.dead_letter_topic,
             batch_bytes_max,
-            config.consumer.batch_bytes_max,
+            config.fetch.batch_bytes_max,
         ),
     ];
     wanted.extend(config.snapshot.topic.map(|topic| wanted_copies(&topic, partitions)));
@@ -122,8 +123,8 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
                 let state = if created { "created" } else { "checked" };
                 writeln!(out, "{name:<32} {state}  {partitions} partitions  {replicas} replicas")?;
                 if !created {
-                    tell_unmet_wish(name, "--partitions", args.partitions, partitions)?;
-                    tell_unmet_wish(name, "--replicas", args.replicas, replicas)?;
+                    report_unmet(name, "--partitions", args.partitions, partitions)?;
+                    report_unmet(name, "--replicas", args.replicas, replicas)?;
                 }
             }
         }
@@ -136,7 +137,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
 }
 
 /// A number that was asked for is for topics to create: it changes none that is there.
-fn tell_unmet_wish(
+fn report_unmet(
     name: &str,
     argument: &str,
     wish: Option<u16>,

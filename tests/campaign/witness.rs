@@ -1,7 +1,7 @@
 //! A reader of the whole output, from its start, that follows the reader rule while it grows.
 
-use huntd::publisher::encode::decode_frame;
-use huntd::recovery::reader::{Position, Reader, Verdict};
+use huntd::output::encode::decode_frame;
+use huntd::output::reader::{Position, Reader, Verdict};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Message};
@@ -75,7 +75,7 @@ impl Witness {
 
     /// The epoch of each partition.
     pub fn epochs(&self) -> Vec<u64> {
-        self.of_all(|seen| seen.reader.position().epoch)
+        self.of_all(|seen| seen.reader.position().owner_epoch)
     }
 
     /// Where the reader of a partition is.
@@ -85,8 +85,9 @@ impl Witness {
 
     /// Whether these partitions have an epoch of so much at least, and updates since then.
     pub fn has_moved_on(&self, least: &[(i32, u64)], since: Instant) -> bool {
-        let has =
-            |seen: &Seen, epoch| seen.reader.position().epoch >= epoch && seen.moved_at > since;
+        let has = |seen: &Seen, epoch| {
+            seen.reader.position().owner_epoch >= epoch && seen.moved_at > since
+        };
         least.iter().all(|&(partition, epoch)| self.of(partition, |seen| has(seen, epoch)))
     }
 

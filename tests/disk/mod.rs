@@ -1,7 +1,7 @@
 //! A disk in memory that fails and loses power where a test says so.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use huntd::recovery::disk::Disk;
+use huntd::snapshot::disk::Disk;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

@@ -1,11 +1,11 @@
 //! The board of a zone: who has how many points, and who had them first.
 
 use crate::script::{Game, rules};
-use huntd::engine::leaderboard::Standing;
+use huntd::engine::leaderboard::Rank;
 
 /// Rank, player and score of each.
-fn told(standings: impl IntoIterator<Item = Standing>) -> Vec<(u32, u64, u64)> {
-    let told = |standing: Standing| (standing.rank, standing.player_id, standing.score);
+fn told(standings: impl IntoIterator<Item = Rank>) -> Vec<(u32, u64, u64)> {
+    let told = |standing: Rank| (standing.rank, standing.player_id, standing.score);
     standings.into_iter().map(told).collect()
 }
 

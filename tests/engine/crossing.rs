@@ -1,8 +1,8 @@
 //! Crossing from one zone to another.
 
 use crate::script::{Game, check, rules};
-use huntd::engine::crossing::{Crossing, HANDOFF_PARTS};
 use huntd::engine::event::Action;
+use huntd::engine::handoff::{HANDOFF_PARTS, HandoffOut};
 
 #[test]
 fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
@@ -20,10 +20,10 @@ fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
     );
     let updates = west.play("7 leave to_zone=2 seq=22");
     let parts: &[_; HANDOFF_PARTS] = updates[1..].try_into().unwrap();
-    let (player_id, crossing) = Crossing::from_updates(1, parts).unwrap();
+    let (player_id, crossing) = HandoffOut::from_updates(1, parts).unwrap();
     assert_eq!((player_id, crossing.to_zone), (7, 2));
     let mut east = Game::of_zone(2, rules());
-    let Crossing { x, y, handoff, .. } = crossing;
+    let HandoffOut { x, y, handoff, .. } = crossing;
     let arrived = east.apply(7, 0, Action::Arrive { x, y, handoff });
     let told: Vec<String> = arrived.iter().map(crate::script::sentence).collect();
     assert_eq!(

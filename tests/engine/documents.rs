@@ -1,6 +1,6 @@
 //! docs/RULES.md lists what the code has.
 
-use huntd::engine::change::{KINDS, Place};
+use huntd::engine::change::{KINDS, PayloadPart};
 use huntd::engine::refusal::Refusal;
 
 const RULES: &str = include_str!("../../docs/RULES.md");
@@ -15,12 +15,12 @@ fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
         let fields = row.rsplit(" | ").next().unwrap();
         let wanted = kind.fields.iter().map(|field| {
             let place = match field.place {
-                Place::Code => "code",
-                Place::Short => "short",
-                Place::Word => "word",
-                Place::Low => "low",
-                Place::High => "high",
-                Place::Long => "long",
+                PayloadPart::Code => "code",
+                PayloadPart::Short => "short",
+                PayloadPart::Word => "word",
+                PayloadPart::Low => "low",
+                PayloadPart::High => "high",
+                PayloadPart::Long => "long",
             };
             format!("`{}` {place}: ", field.name)
         });

@@ -3,10 +3,9 @@
 
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::{Update, Updates};
+use huntd::engine::update::{EVENT_UPDATES_MAX, Update, Updates};
 use huntd::engine::{Outcome, Shard};
-use huntd::limits::EVENT_UPDATES_MAX;
-use huntd::publisher::frame::Chain;
+use huntd::output::frame::Chain;
 use huntd::service::rules::built_in;
 
 /// Players that take part.

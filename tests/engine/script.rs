@@ -11,7 +11,7 @@ use huntd::engine::event::{Action, Event, Handoff};
 use huntd::engine::rules::Rules;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
-use huntd::publisher::update_json;
+use huntd::output::update_json;
 use huntd::service::rules::built_in;
 use std::collections::BTreeMap;
 use std::fmt::Write;

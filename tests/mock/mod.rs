@@ -3,7 +3,8 @@
 
 use huntd::engine::change::Change;
 use huntd::engine::update::{Update, Updates};
-use huntd::publisher::frame::{Chain, Frame, FrameHeader, FrameKind};
+use huntd::kafka::client::ClientOptions;
+use huntd::output::frame::{Chain, Frame, FrameHeader, FrameKind};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message, OwnedMessage};
@@ -29,6 +30,12 @@ pub fn cluster(topics: &[(&str, i32)]) -> Cluster {
 /// Where to connect to.
 pub fn brokers(cluster: &Cluster) -> Vec<String> {
     cluster.bootstrap_servers().split(',').map(str::to_owned).collect()
+}
+
+/// How a client under test reaches the cluster.
+pub fn client(cluster: &Cluster) -> ClientOptions {
+    let (client_id, group) = ("test".to_owned(), "hunters".to_owned());
+    ClientOptions { brokers: brokers(cluster), client_id, group }
 }
 
 /// Waits until `done`, which says what it waits for.
@@ -102,7 +109,7 @@ pub fn header(record: &OwnedMessage, name: &str) -> Option<String> {
 /// Makes the frames of one shard as its owner does.
 pub struct Shard {
     pub partition: i32,
-    pub generation: u32,
+    pub ownership_id: u32,
     pub epoch: u64,
     pub next_update: u64,
     pub next_offset: i64,
@@ -113,7 +120,7 @@ impl Shard {
     pub fn new(partition: i32) -> Shard {
         Shard {
             partition,
-            generation: 1,
+            ownership_id: 1,
             epoch: 1,
             next_update: 0,
             next_offset: 0,
@@ -138,7 +145,7 @@ impl Shard {
         self.next_offset += i64::from(count.max(1));
         let header = FrameHeader {
             kind: FrameKind::Updates,
-            epoch: self.epoch,
+            owner_epoch: self.epoch,
             first_update: self.next_update - u64::from(count),
             count,
             next_offset: self.next_offset,
@@ -146,16 +153,16 @@ impl Shard {
             chain: self.chain,
             fence_id: 0,
         };
-        let Shard { partition, generation, .. } = *self;
+        let Shard { partition, ownership_id, .. } = *self;
         let received_at = Some(Instant::now());
-        Box::new(Frame { partition, generation, header, received_at, updates })
+        Box::new(Frame { partition, ownership_id, header, received_at, updates })
     }
 
     /// A fence of this epoch, as an owner repeats it.
     pub fn fence(&self, fence_id: u128) -> FrameHeader {
         FrameHeader {
             kind: FrameKind::Fence,
-            epoch: self.epoch,
+            owner_epoch: self.epoch,
             first_update: self.next_update,
             count: 0,
             next_offset: self.next_offset,

@@ -2,13 +2,13 @@
 
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::Cluster;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
-use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::{Chain, FrameKind};
-use huntd::recovery::reader::{Reader, Verdict};
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::{Chain, FrameKind};
+use huntd::output::reader::{Reader, Verdict};
 use huntd::service::rules;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
@@ -66,7 +66,7 @@ pub fn replay_by(
     for record in cluster.client().consume(&topics.input, partition) {
         let time_ms = record.timestamp().to_millis().expect("records have times");
         story.next_offset = record.offset() + 1;
-        let origin = Origin { offset: record.offset(), time_ms };
+        let origin = RecordPosition { offset: record.offset(), time_ms };
         if skips.contains(&record.offset()) {
             counts.rejects += 1;
             continue;
@@ -176,7 +176,7 @@ impl Follower {
 
     /// The epoch of each partition's owner.
     pub fn epochs(&self) -> Vec<u64> {
-        self.readers.iter().map(|reader| reader.position().epoch).collect()
+        self.readers.iter().map(|reader| reader.position().owner_epoch).collect()
     }
 
     /// What the output has told by now, partition by partition.

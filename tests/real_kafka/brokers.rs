@@ -3,11 +3,10 @@
 use crate::kafka::{self, Cluster, Options};
 use rdkafka::Message;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Set for a process that starts a broker and waits to be killed: where it says which.
 const VICTIM: &str = "HUNTD_TEST_VICTIM";

@@ -5,8 +5,8 @@ use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::notified::Systemd;
 use crate::players::{events, produce};
-use huntd::consumer::membership::{Membership, MembershipEvent};
-use huntd::consumer::{GroupProtocol, Options};
+use huntd::kafka::client::ClientOptions;
+use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership, MembershipEvent};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -74,21 +74,16 @@ fn a_member_of_the_group_fetches_nothing() {
     }
 }
 
-fn options(topics: &Topics, group_protocol: GroupProtocol) -> Options {
-    Options {
-        brokers: kafka::shared().bootstrap().split(',').map(str::to_owned).collect(),
-        client_id: "huntd-test".to_owned(),
+fn options(topics: &Topics, protocol: GroupProtocol) -> GroupOptions {
+    GroupOptions {
+        client: ClientOptions {
+            brokers: kafka::shared().bootstrap().split(',').map(str::to_owned).collect(),
+            client_id: "huntd-test".to_owned(),
+            group: topics.group().to_owned(),
+        },
         input_topic: topics.input.clone(),
-        group: topics.group().to_owned(),
-        group_instance_id: None,
-        group_protocol,
+        instance_id: None,
+        protocol,
         session_timeout_ms: 6_000,
-        connections_per_broker: 1,
-        fetch_wait_ms_max: 100,
-        fetch_bytes_max: 1 << 20,
-        partition_bytes_max: 1 << 20,
-        receive_buffer_bytes: 4 << 20,
-        batch_bytes_max: 4 << 20,
-        read_committed: true,
     }
 }

@@ -2,10 +2,9 @@
 //! makes one kind of system call, seldom.
 
 use crate::daemon::{Huntd, PATIENCE, Topics};
-use crate::kafka;
 use crate::load::Load;
-use crate::needs;
 use crate::scrape::{Page, get, hot_task, tasks};
+use crate::{kafka, needs};
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use crate::daemon::{Huntd, Topics};
 use crate::scrape::Page;
 use crate::verbs::huntd;
 use crate::{kafka, recordings};
-use huntd::publisher::frame::Chain;
+use huntd::output::frame::Chain;
 use serde_json::Value;
 
 /// The recording that this test plays.

@@ -5,7 +5,7 @@ use crate::accounts::{self, Follower};
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::{Cluster, Options};
 use crate::players::{events, produce};
-use huntd::limits::REFUSAL_MS_MAX;
+use huntd::ownership::START_ERROR_MS_MAX;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
     cluster.broker_mut(STOPPING.1).stop();
     let mut huntd = start(&cluster, elsewhere.path(), &["--genesis"]);
     huntd.wait_until("a refusal", |huntd| huntd.log().contains("the input begins at offset 1"));
-    thread::sleep(Duration::from_millis(REFUSAL_MS_MAX + 2_000));
+    thread::sleep(Duration::from_millis(START_ERROR_MS_MAX + 2_000));
     assert!(!huntd.log().contains("beginning anew"), "{}", huntd.log());
     assert!(!huntd.log().contains("has halted"), "{}", huntd.log());
     cluster.broker_mut(STOPPING.1).restart(3);

@@ -8,7 +8,7 @@ use crate::snapshots::{assert_halts, settings, start, start_offsets, stop, wait_
 use crate::verbs::huntd;
 use huntd::engine::change::Change;
 use huntd::engine::update::Update;
-use huntd::publisher::encode::decode_frame;
+use huntd::output::encode::decode_frame;
 use huntd::service::rules::{BUILT_IN, load_all};
 use rdkafka::message::Message;
 use std::path::{Path, PathBuf};

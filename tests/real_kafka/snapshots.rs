@@ -6,7 +6,7 @@ use crate::daemon::{Huntd, Topics};
 use crate::kafka;
 use crate::players::{Load, events, produce};
 use crate::restarts::{wait_for_more, wait_for_new_owner};
-use huntd::recovery::snapshot::Header;
+use huntd::snapshot::format::Header;
 use std::path::{Path, PathBuf};
 
 /// Settings for a daemon that keeps snapshots in a folder, many of them.

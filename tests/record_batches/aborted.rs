@@ -1,8 +1,8 @@
 //! Aborted transactions: whose batches are passed over, and when a transaction ends.
 
-use huntd::consumer::aborted::{AbortedTransaction, AbortedTransactions, Marker};
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::{Batch, BatchHeader};
+use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions, Marker};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::{Batch, BatchHeader};
 
 use crate::builder::{BATCH_BYTES_MAX, BatchPlan, Owned, records};
 

@@ -1,7 +1,7 @@
 //! Batches without damage, and batches that lie in one field each.
 
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::{Batch, BatchError, BatchReason, Walk, walk};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::{Batch, BatchError, BatchReason, HeaderScan, scan_headers};
 use kafka_protocol::records::{
     Compression, Record as OracleRecord, RecordBatchDecoder, RecordBatchEncoder,
     RecordEncodeOptions, TimestampType,
@@ -96,11 +96,11 @@ fn compaction_may_leave_gaps_or_nothing_at_all() {
     }
     let mut bytes = plan.build();
     assert_eq!(read_batch(&mut bytes, 0).unwrap(), kept);
-    assert_eq!(walk(&bytes, 10, BATCH_BYTES_MAX).unwrap().next_offset, 30);
+    assert_eq!(scan_headers(&bytes, 10, BATCH_BYTES_MAX).unwrap().next_offset, 30);
 
     let mut empty = BatchPlan { record_count: 0, body: Vec::new(), ..plan }.build();
     assert_eq!(read_batch(&mut empty, 0).unwrap(), []);
-    assert_eq!(walk(&empty, 10, BATCH_BYTES_MAX).unwrap().next_offset, 30);
+    assert_eq!(scan_headers(&empty, 10, BATCH_BYTES_MAX).unwrap().next_offset, 30);
 }
 
 #[test]
@@ -140,15 +140,21 @@ fn a_walk_ends_before_a_batch_that_is_cut_off() {
     let first = BatchPlan::new(&records(5, 3)).build();
     let mut both = first.clone();
     both.extend(BatchPlan::new(&records(8, 4)).build());
-    let whole =
-        Walk { next_offset: 12, leader_epoch: Some(7), batches: 2, bytes: both.len(), records: 7 };
-    assert_eq!(walk(&both, 6, BATCH_BYTES_MAX).unwrap(), whole);
+    let whole = HeaderScan {
+        next_offset: 12,
+        leader_epoch: Some(7),
+        batches: 2,
+        bytes: both.len(),
+        records: 7,
+    };
+    assert_eq!(scan_headers(&both, 6, BATCH_BYTES_MAX).unwrap(), whole);
     for cut in first.len()..both.len() {
-        let expected = Walk { next_offset: 8, batches: 1, bytes: first.len(), records: 3, ..whole };
-        assert_eq!(walk(&both[..cut], 6, BATCH_BYTES_MAX).unwrap(), expected);
+        let expected =
+            HeaderScan { next_offset: 8, batches: 1, bytes: first.len(), records: 3, ..whole };
+        assert_eq!(scan_headers(&both[..cut], 6, BATCH_BYTES_MAX).unwrap(), expected);
     }
     for cut in 0..first.len() {
-        let walked = walk(&first[..cut], 6, BATCH_BYTES_MAX).unwrap();
+        let walked = scan_headers(&first[..cut], 6, BATCH_BYTES_MAX).unwrap();
         assert_eq!((walked.next_offset, walked.batches), (6, 0));
     }
 }
@@ -158,7 +164,7 @@ fn batches_out_of_order_are_refused() {
     let mut bytes = BatchPlan::new(&records(8, 4)).build();
     bytes.extend(BatchPlan::new(&records(11, 4)).build());
     let refused = BatchError { offset: 11, reason: BatchReason::Offsets };
-    assert_eq!(walk(&bytes, 0, BATCH_BYTES_MAX), Err(refused));
+    assert_eq!(scan_headers(&bytes, 0, BATCH_BYTES_MAX), Err(refused));
     let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
     assert_eq!(read_batches(&mut bytes, 0, &mut decompressor), Err(refused));
 }
@@ -169,7 +175,7 @@ fn an_old_format_is_told_from_a_cut_off_batch() {
         let mut bytes = BatchPlan::new(&records(3, 1)).build();
         bytes[16] = magic as u8;
         let refused = BatchError { offset: 3, reason: BatchReason::Magic(magic) };
-        assert_eq!(walk(&bytes[..17], 0, BATCH_BYTES_MAX), Err(refused));
+        assert_eq!(scan_headers(&bytes[..17], 0, BATCH_BYTES_MAX), Err(refused));
         assert!(refused.to_string().contains("offset 3"));
     }
 }
@@ -228,7 +234,7 @@ fn a_record_count_that_the_bytes_do_not_hold_is_refused() {
 
 /// Where the record of this place begins.
 fn offset_of_record(body: &[u8], place: usize) -> usize {
-    let mut reader = huntd::consumer::wire::Reader::new(body);
+    let mut reader = huntd::kafka::wire::WireReader::new(body);
     for _ in 0..place {
         let length = reader.varint().unwrap();
         reader.skip(length as usize).unwrap();
@@ -276,12 +282,12 @@ fn header_counts_that_lie_are_refused() {
         let mut plan = BatchPlan::new(&records(0, 1));
         let mut body = Vec::new();
         let fields = &plan.body[1..plan.body.len() - 1];
-        let mut writer = huntd::consumer::wire::Writer::new(&mut body);
+        let mut writer = huntd::kafka::wire::WireWriter::new(&mut body);
         writer.raw(fields);
         writer.varint(headers);
         let length = body.len() as i32;
         plan.body.clear();
-        huntd::consumer::wire::Writer::new(&mut plan.body).varint(length);
+        huntd::kafka::wire::WireWriter::new(&mut plan.body).varint(length);
         plan.body.extend(body);
         assert!(matches!(
             refusal(&plan),

@@ -4,15 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use huntd::consumer::aborted::{AbortedTransaction, AbortedTransactions};
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::fetch::{self, FetchPartition, FetchRequest};
-use huntd::consumer::message::{
+use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::error_code::ErrorCode;
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
+use huntd::kafka::message::{
     API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
     api_versions_request, frame_length, metadata_request, parse_api_versions, parse_metadata,
 };
-use huntd::consumer::record_batch::walk;
+use huntd::kafka::record_batch::scan_headers;
 
 use crate::builder::{BATCH_BYTES_MAX, Owned, read_committed};
 
@@ -129,7 +129,7 @@ impl Connection {
                 FetchPartition { partition, offset, leader_epoch, last_fetched_epoch, bytes_max };
             let mut fetched = self.fetch_once(version, topic, asked);
             assert_eq!(fetched.error, ErrorCode::NONE);
-            let walked = walk(&fetched.records, offset, BATCH_BYTES_MAX).unwrap();
+            let walked = scan_headers(&fetched.records, offset, BATCH_BYTES_MAX).unwrap();
             aborted.load(fetched.aborted.into_iter());
             let committed =
                 read_committed(&mut fetched.records, offset, &mut aborted, &mut decompressor);

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use huntd::consumer::aborted::{AbortedTransactions, Marker};
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::{Batch, BatchError, Batches, HEADER_BYTES};
-use huntd::consumer::wire::Writer;
+use huntd::kafka::aborted::{AbortedTransactions, Marker};
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::{Batch, BatchError, Batches, HEADER_BYTES};
+use huntd::kafka::wire::WireWriter;
 
 /// The bound that the tests give to batches.
 pub(crate) const BATCH_BYTES_MAX: usize = 1024 * 1024;
@@ -136,7 +136,7 @@ impl BatchPlan {
     pub(crate) fn build(&self) -> Vec<u8> {
         let stored = self.packing.compress(&self.body);
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
+        let mut writer = WireWriter::new(&mut out);
         writer.i64(self.base_offset);
         writer.i32((HEADER_BYTES - 12 + stored.len()) as i32);
         writer.i32(7); // partition leader epoch
@@ -171,7 +171,7 @@ pub(crate) fn append_record(
     out: &mut Vec<u8>,
 ) {
     let mut body = Vec::new();
-    let mut writer = Writer::new(&mut body);
+    let mut writer = WireWriter::new(&mut body);
     writer.i8(0);
     writer.varlong(record.timestamp_ms - base_timestamp_ms);
     writer.varint((record.offset - base_offset) as i32);
@@ -190,7 +190,7 @@ pub(crate) fn append_record(
         writer.raw(b"h");
         writer.varint(if header == 0 { -1 } else { 0 });
     }
-    Writer::new(out).varint(body.len() as i32);
+    WireWriter::new(out).varint(body.len() as i32);
     out.extend_from_slice(&body);
 }
 

@@ -1,6 +1,6 @@
 //! The decompressor's bound, its reuse, and bytes that no codec produced.
 
-use huntd::consumer::codec::{Codec, CodecError, Decompressor};
+use huntd::kafka::codec::{Codec, CodecError, Decompressor};
 use proptest::prelude::*;
 
 use crate::builder::{PACKINGS, Packing};

@@ -1,7 +1,7 @@
 //! Damaged batches: an error or the same records, never others, never a panic.
 
-use huntd::consumer::codec::Decompressor;
-use huntd::consumer::record_batch::walk;
+use huntd::kafka::codec::Decompressor;
+use huntd::kafka::record_batch::scan_headers;
 use proptest::prelude::*;
 
 use crate::builder::{
@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
-        let _ = walk(&bytes, 0, BATCH_BYTES_MAX);
+        let _ = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
         let _ = read_batches(&mut bytes, 0, &mut decompressor);
     }
 
@@ -77,7 +77,7 @@ proptest! {
         }
         bytes[16] = 2;
         seal(&mut bytes);
-        let walked = walk(&bytes, 0, BATCH_BYTES_MAX);
+        let walked = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
         if let Ok(read) = read_batch(&mut bytes, 0) {
             prop_assert!(read.windows(2).all(|pair| pair[0].offset < pair[1].offset));
             let next_offset = walked.unwrap().next_offset;

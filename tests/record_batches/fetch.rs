@@ -1,13 +1,13 @@
 //! Fetch requests and responses, against another implementation of the protocol.
 
 use bytes::{Bytes, BytesMut};
-use huntd::consumer::aborted::AbortedTransaction;
-use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::fetch::{
-    self, CurrentLeader, EpochEnd, FetchError, FetchPartition, FetchRequest, FetchedPartition,
-    Trouble, VERSION_MAX, VERSION_MIN,
+use huntd::kafka::aborted::AbortedTransaction;
+use huntd::kafka::error_code::ErrorCode;
+use huntd::kafka::fetch::{
+    self, CurrentLeader, EpochEnd, FetchError, FetchPartition, FetchRemedy, FetchRequest,
+    FetchedPartition, VERSION_MAX, VERSION_MIN,
 };
-use huntd::consumer::wire::Writer;
+use huntd::kafka::wire::WireWriter;
 use kafka_protocol::messages::fetch_request::{
     FetchPartition as OraclePartition, FetchRequest as OracleRequest, FetchTopic,
 };
@@ -107,7 +107,7 @@ struct Plan {
 fn response(version: i16, correlation_id: i32, topics: &[(&str, Vec<Plan>)]) -> Vec<u8> {
     let flexible = version >= 12;
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = WireWriter::new(&mut out);
     writer.i32(correlation_id);
     writer.no_tagged_fields(flexible);
     writer.i32(250); // throttle_time_ms
@@ -128,9 +128,9 @@ fn response(version: i16, correlation_id: i32, topics: &[(&str, Vec<Plan>)]) -> 
     out
 }
 
-fn write_partition(plan: &Plan, version: i16, writer: &mut Writer<'_>) {
+fn write_partition(plan: &Plan, version: i16, writer: &mut WireWriter<'_>) {
     let flexible = version >= 12;
-    let length = |length: Option<usize>, writer: &mut Writer<'_>| match (length, flexible) {
+    let length = |length: Option<usize>, writer: &mut WireWriter<'_>| match (length, flexible) {
         (Some(length), _) => writer.array(length, flexible),
         (None, true) => writer.unsigned_varint(0),
         (None, false) => writer.i32(-1),
@@ -158,7 +158,7 @@ fn write_partition(plan: &Plan, version: i16, writer: &mut Writer<'_>) {
     }
 }
 
-fn write_partition_tags(plan: &Plan, writer: &mut Writer<'_>) {
+fn write_partition_tags(plan: &Plan, writer: &mut WireWriter<'_>) {
     let tags = 1 + u32::from(plan.diverging.is_some()) + u32::from(plan.leader.is_some());
     writer.unsigned_varint(tags);
     if let Some(diverging) = plan.diverging {
@@ -307,11 +307,11 @@ fn every_error_that_kafka_documents_for_fetch_has_its_answer() {
         }
     };
     assert_eq!(fetch::trouble(ErrorCode::NONE), None);
-    answers(&[-1, 7, 70, 71, 75, 78, 106], Trouble::RetryLater);
-    answers(&[3, 5, 6, 9, 56, 74, 100, 103, 108], Trouble::RefreshMetadata);
-    answers(&[1], Trouble::OffsetOutOfRange);
-    answers(&[2, 29, 35, 76], Trouble::Fatal);
-    assert_eq!(fetch::trouble(ErrorCode(999)), Some(Trouble::Fatal));
+    answers(&[-1, 7, 70, 71, 75, 78, 106], FetchRemedy::RetryLater);
+    answers(&[3, 5, 6, 9, 56, 74, 100, 103, 108], FetchRemedy::RefreshMetadata);
+    answers(&[1], FetchRemedy::OffsetOutOfRange);
+    answers(&[2, 29, 35, 76], FetchRemedy::Fatal);
+    assert_eq!(fetch::trouble(ErrorCode(999)), Some(FetchRemedy::Fatal));
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 //! Batches as Kafka 4.3.0 stored them for its Java producer: the codecs that librdkafka's build
 //! here lacks or frames differently, and transactions with their markers.
 
-use huntd::consumer::aborted::{AbortedTransaction, AbortedTransactions};
-use huntd::consumer::codec::Decompressor;
+use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};
+use huntd::kafka::codec::Decompressor;
 
 use crate::builder::{BATCH_BYTES_MAX, Owned, read_committed};
 

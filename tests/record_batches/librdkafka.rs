@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::fetch::{self, FetchPartition, Trouble, VERSION_MAX, VERSION_MIN};
-use huntd::consumer::metadata::Table;
+use huntd::kafka::error_code::ErrorCode;
+use huntd::kafka::fetch::{self, FetchPartition, FetchRemedy, VERSION_MAX, VERSION_MIN};
+use huntd::kafka::metadata::LeaderTable;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Message, OwnedHeaders};
@@ -128,7 +128,7 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
     produce(&cluster, "zones", "lz4");
     let bootstrap = cluster.bootstrap_servers();
     let (mut first, _) = Connection::open(bootstrap.split(',').next().unwrap());
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     for version in 1..=first.versions.metadata {
         table.fold(&first.metadata(version, "zones")).unwrap();
         assert_eq!((table.brokers().len(), table.partition_count()), (3, PARTITIONS as usize));
@@ -148,7 +148,7 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
         let (mut other, _) = Connection::open(&address((partition + 1) % 3 + 1));
         let Fetched { error, records, .. } =
             other.fetch_once(VERSION_MAX, "zones", at(partition, 0));
-        assert_eq!(fetch::trouble(error), Some(Trouble::RefreshMetadata), "{error}");
+        assert_eq!(fetch::trouble(error), Some(FetchRemedy::RefreshMetadata), "{error}");
         assert!(records.is_empty());
     }
 }

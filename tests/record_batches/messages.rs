@@ -1,13 +1,13 @@
 //! The messages beside Fetch, against another implementation of the protocol.
 
 use bytes::Bytes;
-use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::message::{
+use huntd::kafka::error_code::ErrorCode;
+use huntd::kafka::message::{
     ApiRange, ApiVersionsAnswer, Broker, Envelope, MessageError, Metadata, PartitionLeader,
     Versions, api_versions_request, frame_length, metadata_request, parse_api_versions,
     parse_metadata,
 };
-use huntd::consumer::wire::{Reader, Writer};
+use huntd::kafka::wire::{WireReader, WireWriter};
 use kafka_protocol::messages::{ApiVersionsResponse, MetadataResponse};
 use kafka_protocol::protocol::Decodable;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ const RANGES: [(i16, i16, i16); 4] = [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0,
 fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> Vec<u8> {
     let flexible = version >= 3;
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = WireWriter::new(&mut out);
     writer.i32(ID);
     writer.i16(error);
     writer.array(ranges.len(), flexible);
@@ -44,7 +44,7 @@ fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> 
 fn metadata_answer(version: i16) -> Vec<u8> {
     let flexible = version >= 9;
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = WireWriter::new(&mut out);
     writer.i32(ID);
     writer.no_tagged_fields(flexible);
     if version >= 3 {
@@ -185,7 +185,7 @@ fn requests_can_be_encoded_in_every_version() {
     }
     for (api_key, version, bytes) in requests {
         assert_eq!(frame_length(&bytes, 1000), Ok(Some(bytes.len() - 4)));
-        let mut reader = Reader::resume(&bytes, 4);
+        let mut reader = WireReader::resume(&bytes, 4);
         let header = (reader.i16(), reader.i16(), reader.i32(), reader.string(false));
         assert_eq!(header, (Ok(api_key), Ok(version), Ok(ID), Ok("huntd")));
     }

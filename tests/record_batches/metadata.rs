@@ -1,9 +1,9 @@
 //! The data plane's table of leaders: what is believed, what is stale, what stops the daemon.
 
-use huntd::consumer::error_code::ErrorCode;
-use huntd::consumer::fetch::CurrentLeader;
-use huntd::consumer::message::{Broker, Metadata, PartitionLeader};
-use huntd::consumer::metadata::{MetadataError, Table};
+use huntd::kafka::error_code::ErrorCode;
+use huntd::kafka::fetch::CurrentLeader;
+use huntd::kafka::message::{Broker, Metadata, PartitionLeader};
+use huntd::kafka::metadata::{LeaderTable, MetadataError};
 
 /// Partition `n` has the `n`th leader and epoch.
 fn metadata(leaders: &[(i32, i32)]) -> Metadata {
@@ -29,13 +29,13 @@ fn leads(node_id: i32, leader_epoch: i32) -> Option<CurrentLeader> {
     Some(CurrentLeader { node_id, leader_epoch })
 }
 
-fn stale(table: &Table) -> Vec<i32> {
+fn stale(table: &LeaderTable) -> Vec<i32> {
     table.stale().collect()
 }
 
 #[test]
 fn the_first_answer_fills_the_table() {
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     assert_eq!((table.partition_count(), table.leader(0)), (0, None));
     table.fold(&metadata(&[(1, 5), (-1, 5), (3, 0)])).unwrap();
     assert_eq!(table.leader(0), leads(1, 5));
@@ -48,7 +48,7 @@ fn the_first_answer_fills_the_table() {
 
 #[test]
 fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5)])).unwrap();
     table.mark_stale(0);
     assert_eq!(table.leader(0), None);
@@ -64,7 +64,7 @@ fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
 
 #[test]
 fn a_leader_named_by_a_fetch_response_is_believed_if_newer_and_reachable() {
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5)])).unwrap();
     table.mark_stale(0);
     let named = |node_id, leader_epoch| CurrentLeader { node_id, leader_epoch };
@@ -78,7 +78,7 @@ fn a_leader_named_by_a_fetch_response_is_believed_if_newer_and_reachable() {
 
 #[test]
 fn a_broker_that_is_gone_makes_its_partitions_stale() {
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5), (1, 7)])).unwrap();
     table.mark_broker_stale(1);
     assert_eq!(stale(&table), [0, 2]);
@@ -91,14 +91,14 @@ fn a_broker_that_is_gone_makes_its_partitions_stale() {
 fn a_follower_that_is_missing_does_not_hide_the_leader() {
     let mut answer = metadata(&[(1, 5)]);
     answer.partitions[0].error = ErrorCode(9);
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     table.fold(&answer).unwrap();
     assert_eq!(table.leader(0), leads(1, 5));
 }
 
 #[test]
 fn a_topic_that_is_gone_recreated_or_resized_changes_nothing_and_is_reported() {
-    let mut table = Table::new();
+    let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5)])).unwrap();
     let gone = Metadata { error: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ..metadata(&[]) };
     let error = MetadataError::Topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);

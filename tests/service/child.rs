@@ -2,10 +2,10 @@
 //! child, which is this test program with one test selected.
 
 use crate::notified::Systemd;
-use huntd::metrics::{Counter, Metrics};
-use huntd::progress::Progress;
 use huntd::service::status::{Phase, Status};
-use huntd::service::{Observed, Options, Service, log};
+use huntd::service::{Observed, Service, ServiceOptions, log};
+use huntd::telemetry::metrics::{Counter, Metrics};
+use huntd::telemetry::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -85,9 +85,9 @@ fn the_child_obeys_its_commands() {
         progress: Arc::new(Progress::new()),
         status: Arc::new(Status::new()),
     };
-    let options = Options {
+    let options = ServiceOptions {
         listen: "127.0.0.1:0".parse().expect("an address"),
-        log_format: log::Format::Text,
+        log_format: log::LogFormat::Text,
         log_level: tracing::Level::ERROR,
     };
     let status = observed.status.clone();

@@ -1,9 +1,9 @@
 //! docs/OPERATIONS.md has the tables that the code has.
 
-use huntd::metrics::Counter;
 use huntd::service::exit::ExitCode;
 use huntd::service::exposition::FAMILIES;
 use huntd::service::settings::DEFAULTS;
+use huntd::telemetry::metrics::Counter;
 
 /// The rows of the first table after a heading, without its two header rows.
 fn table(heading: &str) -> Vec<String> {

@@ -1,12 +1,13 @@
 //! The pages, and what becomes of requests that are none.
 
-use huntd::limits::{HTTP_CONNECTIONS_MAX, HTTP_HEAD_BYTES_MAX};
-use huntd::metrics::{Counter, Gauge, Metrics};
-use huntd::progress::Progress;
-use huntd::service::exporter::{Asked, Method, Page, Refused, asked};
+use huntd::service::exporter::{
+    HTTP_CONNECTIONS_MAX, HTTP_HEAD_BYTES_MAX, HttpRequest, Method, Page, Refused, asked,
+};
 use huntd::service::exposition::{FAMILIES, render};
 use huntd::service::status::{Phase, Status};
-use huntd::service::{Observed, Options, Service, log};
+use huntd::service::{Observed, Service, ServiceOptions, log};
+use huntd::telemetry::metrics::{Counter, Gauge, Metrics};
+use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,9 +23,9 @@ fn observed() -> Observed {
 }
 
 fn start(observed: &Observed) -> Service {
-    let options = Options {
+    let options = ServiceOptions {
         listen: "127.0.0.1:0".parse().expect("an address"),
-        log_format: log::Format::Text,
+        log_format: log::LogFormat::Text,
         log_level: tracing::Level::ERROR,
     };
     Service::start(&options, observed.clone(), || ()).expect("a free port")
@@ -158,14 +159,14 @@ fn whatever_bytes_come_get_an_answer_or_a_close() {
             stream.shutdown(std::net::Shutdown::Write).expect("half closes");
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).expect("an answer or a close");
-            assert_eq!(answer.is_empty(), parsed == Asked::More, "seed={seed} round={round}");
+            assert_eq!(answer.is_empty(), parsed == HttpRequest::More, "seed={seed} round={round}");
         }
     }
     for must in [
-        Asked::More,
-        Asked::Page(Page::Metrics, Method::Get),
-        Asked::Refused(Refused::Malformed),
-        Asked::Refused(Refused::NotFound),
+        HttpRequest::More,
+        HttpRequest::Page(Page::Metrics, Method::Get),
+        HttpRequest::Refused(Refused::Malformed),
+        HttpRequest::Refused(Refused::NotFound),
     ] {
         assert!(seen.contains(&format!("{must:?}")), "{must:?} never came up: seed={seed}");
     }
@@ -216,7 +217,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
     observed.metrics.end_to_end_us(70_000_000);
     observed.metrics.end_to_end_us(-5);
     let shard = observed.progress.shard(7);
-    shard.generation.set(1);
+    shard.ownership_id.set(1);
     shard.fetched.set(20);
     shard.acked.set(12);
     let service = start(&observed);
@@ -256,7 +257,7 @@ fn lag_is_absent_while_the_end_of_the_log_is_unknown() {
     shard.acked.set(10);
     shard.high_watermark.set(25);
     assert_eq!(lag(), None, "not owned");
-    shard.generation.set(2);
+    shard.ownership_id.set(2);
     assert_eq!(lag(), Some(15.0));
     shard.high_watermark.set(-1);
     assert_eq!(lag(), None, "unknown");

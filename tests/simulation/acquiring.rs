@@ -5,26 +5,27 @@ use crate::chance::{Fault, Sight};
 use crate::line::{Lane, Late, Sent, append};
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings};
-use huntd::limits::{ANSWER_MS_MAX, FENCE_MS_MAX};
-use huntd::publisher::encode::encode;
-use huntd::publisher::frame::{Format, FrameHeader, FrameKind};
-use huntd::recovery::acquire::{Acquired, Acquisition, Wish};
-use huntd::recovery::bridge::{Bridge, Crossed, Jump};
-use huntd::recovery::refusal::Refusal;
+use huntd::control::output_log::FENCE_MS_MAX;
+use huntd::output::encode::encode;
+use huntd::output::frame::{Format, FrameHeader, FrameKind};
+use huntd::ownership::ANSWER_MS_MAX;
+use huntd::ownership::acquisition::{Acquired, Acquisition, Need};
+use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
+use huntd::ownership::start_error::StartError;
 use std::collections::BTreeSet;
 
 /// What became of it.
 pub(crate) enum Outcome {
     Acquired(Box<Acquired>),
-    Refused(Refusal),
+    Refused(StartError),
     /// The brokers or the group did not answer as they should have.
     Failed,
-    Crossed(Box<(Jump, Crossed)>),
+    Crossed(Box<(Gap, GapResult)>),
 }
 
 enum Errand {
     Acquire(Box<Acquisition>),
-    Bridge(Box<Bridge>),
+    Bridge(Box<GapCheck>),
     Ended,
 }
 
@@ -66,7 +67,7 @@ impl Work {
         Work::new(Errand::Acquire(Box::new(acquisition)), places)
     }
 
-    pub(crate) fn bridge(bridge: Bridge) -> Work {
+    pub(crate) fn bridge(bridge: GapCheck) -> Work {
         Work::new(Errand::Bridge(Box::new(bridge)), Vec::new())
     }
 
@@ -98,7 +99,7 @@ impl Work {
                     bridge.take(next, &log.records[next as usize]);
                     next += 1;
                 }
-                bridge.crossed().map(|crossed| Outcome::Crossed(Box::new((bridge.jump, crossed))))
+                bridge.result().map(|crossed| Outcome::Crossed(Box::new((bridge.jump, crossed))))
             }
             Errand::Acquire(_) => self.go_on(around, node, damaged, mutation),
             Errand::Ended => unreachable!("something comes of it once"),
@@ -115,20 +116,20 @@ impl Work {
         let Errand::Acquire(acquisition) = &mut self.errand else { unreachable!("not a bridge") };
         let partition = acquisition.partition();
         match (acquisition.wish(), &mut self.waiting) {
-            (Wish::End, _) => {}
-            (Wish::Read { from }, _) => {
+            (Need::End, _) => {}
+            (Need::Read { from }, _) => {
                 let own = (mutation == Mutation::TailBeforeFence)
                     .then_some((self.read_before, &self.appended[..]));
                 if let Some(failed) = read(around, acquisition, from, own) {
                     return Some(failed);
                 }
             }
-            (Wish::States, _) => {
+            (Need::States, _) => {
                 self.places = around.everywhere(partition, damaged);
                 acquisition
                     .offer(self.places.iter().map(|place| place.candidate(mutation)).collect());
             }
-            (Wish::Confirm { .. }, Waiting::Answer { at, is_lost }) => {
+            (Need::Confirm { .. }, Waiting::Answer { at, is_lost }) => {
                 if around.now < *at {
                     return None;
                 }
@@ -139,14 +140,14 @@ impl Work {
                 let id = u128::from(around.chance.next()) << 64 | u128::from(around.chance.next());
                 acquisition.confirm(id.max(1));
             }
-            (Wish::Confirm { .. }, _) => {
+            (Need::Confirm { .. }, _) => {
                 let is_lost = around.chance.strikes_of(Fault::AnswerLost, 5);
                 let refused = around.chance.strikes_of(Fault::NotCounted, 5);
                 let wait = if is_lost { ANSWER_MS_MAX * 1000 } else { around.chance.delay_us() };
                 let at = around.now + wait;
                 self.waiting = Waiting::Answer { at, is_lost: is_lost || refused };
             }
-            (Wish::Append(header), Waiting::Nothing) => {
+            (Need::Append(header), Waiting::Nothing) => {
                 self.fences += usize::from(header.kind == FrameKind::Fence);
                 if self.fences == 2 {
                     around.chance.see(Sight::FenceContended);
@@ -154,7 +155,7 @@ impl Work {
                 self.read_before = around.broker.outputs[partition as usize].end();
                 self.waiting = begin_append(around, partition, &header);
             }
-            (Wish::Append(_), waiting) => {
+            (Need::Append(_), waiting) => {
                 return go_on_appending(around, acquisition, waiting, &mut self.appended);
             }
         }
@@ -163,7 +164,7 @@ impl Work {
 
     fn end(&mut self) -> Option<Outcome> {
         let Errand::Acquire(acquisition) = &self.errand else { return None };
-        if acquisition.wish() != Wish::End {
+        if acquisition.wish() != Need::End {
             return None;
         }
         let Errand::Acquire(acquisition) = std::mem::replace(&mut self.errand, Errand::Ended)

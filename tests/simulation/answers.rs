@@ -3,7 +3,7 @@
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault};
-use huntd::consumer::wire::{Reader, WireError, Writer};
+use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// The input topic.
 pub(crate) const TOPIC: &str = "events";
@@ -19,7 +19,7 @@ pub(crate) enum Answer {
 struct Request<'a> {
     version: i16,
     correlation_id: i32,
-    reader: Reader<'a>,
+    reader: WireReader<'a>,
 }
 
 /// What a Fetch asks of one partition.
@@ -40,7 +40,7 @@ impl Broker {
         request: &[u8],
         is_late: bool,
     ) -> Answer {
-        let mut reader = Reader::new(request);
+        let mut reader = WireReader::new(request);
         let key = reader.i16().expect("a request has a key");
         let version = reader.i16().expect("a request has a version");
         let correlation_id = reader.i32().expect("a request has an id");
@@ -109,7 +109,7 @@ impl Broker {
         })
     }
 
-    fn write_topic(&self, writer: &mut Writer<'_>, version: i16) {
+    fn write_topic(&self, writer: &mut WireWriter<'_>, version: i16) {
         let flexible = version >= 9;
         writer.i16(0);
         writer.string(TOPIC, flexible);
@@ -254,7 +254,7 @@ impl Part {
         }
     }
 
-    fn write(&self, writer: &mut Writer<'_>, version: i16) {
+    fn write(&self, writer: &mut WireWriter<'_>, version: i16) {
         let flexible = version >= 12;
         writer.i32(self.partition);
         writer.i16(self.error);
@@ -282,7 +282,7 @@ impl Part {
         }
     }
 
-    fn write_tags(&self, writer: &mut Writer<'_>) {
+    fn write_tags(&self, writer: &mut WireWriter<'_>) {
         let tags = u32::from(self.diverging.is_some()) + u32::from(self.leader.is_some());
         writer.unsigned_varint(tags);
         if let Some((epoch, end)) = self.diverging {
@@ -352,16 +352,16 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
     read().expect("huntd sends whole requests")
 }
 
-fn frame(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn frame(write: impl FnOnce(&mut WireWriter<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = WireWriter::new(&mut out);
     let start = writer.begin_frame();
     write(&mut writer);
     writer.end_frame(start);
     out
 }
 
-fn null_string(writer: &mut Writer<'_>, compact: bool) {
+fn null_string(writer: &mut WireWriter<'_>, compact: bool) {
     match compact {
         true => writer.unsigned_varint(0),
         false => writer.i16(-1),

@@ -4,11 +4,11 @@ use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
 use crate::sim::Sim;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::Action;
-use huntd::publisher::departure::Departure;
-use huntd::recovery::refusal::Refusal;
-use huntd::recovery::snapshot::Header;
+use huntd::output::handoff::HandoffRecord;
+use huntd::ownership::start_error::StartError;
+use huntd::snapshot::format::Header;
 use std::collections::BTreeSet;
 
 impl Sim {
@@ -28,7 +28,7 @@ impl Sim {
             let progress = node.progress.shard(partition);
             let idle = progress.sent.get() == progress.settled.get();
             let offsets = [&progress.applied, &progress.published, &progress.acked];
-            progress.generation.get() != 0
+            progress.ownership_id.get() != 0
                 && offsets.iter().all(|offset| offset.get() == end)
                 && idle
         });
@@ -41,11 +41,11 @@ impl Sim {
         let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
         match self.refusals.get(&partition) {
-            Some(Refusal::InputGone { wanted, input_start }) => {
+            Some(StartError::InputGone { wanted, input_start }) => {
                 wanted < input_start && *input_start <= input.start
             }
-            Some(Refusal::StartGone | Refusal::Truncated) => output.start > 0,
-            Some(Refusal::InputLost { .. } | Refusal::Diverged { .. }) => {
+            Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
+            Some(StartError::InputLost { .. } | StartError::Diverged { .. }) => {
                 input.truncated_to.is_some()
             }
             _ => false,
@@ -62,9 +62,9 @@ impl Sim {
             for node in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
                 let progress = node.progress.shard(partition);
                 words += &format!(
-                    "; node {} has generation {} applied {} acked {} sent {} settled {}",
+                    "; node {} has ownership {} applied {} acked {} sent {} settled {}",
                     node.name,
-                    progress.generation.get(),
+                    progress.ownership_id.get(),
                     progress.applied.get(),
                     progress.acked.get(),
                     progress.sent.get(),
@@ -174,13 +174,13 @@ impl Sim {
 
     /// Every player that has left for another zone is on its way there, whatever has died.
     fn check_departures(&self, partition: i32, replay: &Replay) -> Result<(), String> {
-        for departure in Departure::all(partition, 0, 0, &replay.updates) {
+        for departure in HandoffRecord::all(partition, 0, 0, &replay.updates) {
             let mut value = Vec::new();
             departure.write(&mut value);
             let to = &self.broker.inputs[departure.to_partition() as usize];
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);
             if to.truncated_to.is_none() && !to.records.values().any(arrives) {
-                let Departure { player_id, crossing, .. } = departure;
+                let HandoffRecord { player_id, crossing, .. } = departure;
                 return Err(format!("player {player_id} is lost on its way: {crossing:?}"));
             }
         }
@@ -194,7 +194,7 @@ impl Sim {
             // Before the first event nothing has told the digest. Who was fenced and does not know
             // it may be in a world of its own, but nothing of that is acknowledged.
             if end > 0
-                && progress.generation.get() != 0
+                && progress.ownership_id.get() != 0
                 && progress.published.get() == end
                 && progress.acked.get() == end
                 && progress.digest.get() != replay.digest
@@ -227,7 +227,7 @@ impl Sim {
 
 /// Whether a record is what a simulated engine fails at (`game.rs`).
 fn is_poison(partition: i32, value: &[u8]) -> bool {
-    let event = Decoder::new().decode(Origin { offset: 0, time_ms: 0 }, Some(value));
+    let event = Decoder::new().decode(RecordPosition { offset: 0, time_ms: 0 }, Some(value));
     let zone = Some(partition as u16);
     event.is_ok_and(|event| matches!(event.action, Action::Leave { to_zone } if to_zone == zone))
 }

@@ -7,19 +7,20 @@ use crate::group::GroupEvent;
 use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings};
-use huntd::consumer::{Report, Resolved};
-use huntd::control::standing::{Standing, Standings};
+use huntd::control::RELEASE_MS_MAX;
 use huntd::engine::Shard;
-use huntd::limits::{PANICS_MAX, REACQUIRE_MS, REFUSAL_MS_MAX, RELEASE_MS_MAX, YIELD_MS};
-use huntd::progress::Progress;
-use huntd::publisher::framer::Ownership;
-use huntd::publisher::{DeliveryFailure, Order};
+use huntd::fetch::{Report, Resolved};
+use huntd::output::mark::Mark;
+use huntd::ownership::acquisition::{Acquired, Acquisition, Brief, Remedy};
+use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
+use huntd::ownership::shard_state::{ShardState, ShardStates};
+use huntd::ownership::start_error::StartError;
+use huntd::ownership::{PANICS_MAX, REACQUIRE_MS, START_ERROR_MS_MAX, YIELD_MS};
+use huntd::publisher::{DeliveryFailure, ToPublisher};
 use huntd::queue::{Receiver, Sender};
-use huntd::recovery::acquire::{Acquired, Acquisition, Brief, Remedy};
-use huntd::recovery::bridge::{Bridge, Crossed, Jump};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::refusal::Refusal;
-use huntd::world::{Command, Notice};
+use huntd::shards::framer::Ownership;
+use huntd::shards::{Command, Notice};
+use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,9 +32,9 @@ pub(crate) struct Ends {
     pub(crate) notices: Receiver<Notice>,
     pub(crate) reports: Receiver<Report>,
     pub(crate) resolved: Sender<Resolved>,
-    pub(crate) orders: Sender<Order>,
+    pub(crate) orders: Sender<ToPublisher>,
     pub(crate) failures: Receiver<DeliveryFailure>,
-    pub(crate) jumps: Receiver<Jump>,
+    pub(crate) jumps: Receiver<Gap>,
     pub(crate) progress: Arc<Progress>,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Control {
     /// The daemon's name in the group.
     node: u64,
     host: usize,
-    shards: Standings,
+    shards: ShardStates,
     works: BTreeMap<i32, Work>,
     /// What is being let go, and until when that may take.
     releasing: Option<(Vec<i32>, u64)>,
@@ -55,7 +56,7 @@ pub(crate) struct Control {
     /// Snapshots that could not be read after all, by id.
     damaged: BTreeSet<u64>,
     /// What became of shards that were acquired: why they were refused, or where they began.
-    pub(crate) acquired: Vec<(i32, Result<Mark, Refusal>)>,
+    pub(crate) acquired: Vec<(i32, Result<Mark, StartError>)>,
     mutation: Mutation,
 }
 
@@ -65,7 +66,7 @@ impl Control {
             ends,
             node,
             host,
-            shards: Standings::new(),
+            shards: ShardStates::new(),
             works: BTreeMap::new(),
             releasing: None,
             stopping: false,
@@ -172,7 +173,7 @@ impl Control {
         let progress = self.ends.progress.shard(partition);
         self.shards.is_closing(partition)
             || progress.sent.get() != progress.settled.get()
-            || progress.captures.get() != progress.captures_settled.get()
+            || progress.checkpoints.get() != progress.checkpoints_settled.get()
     }
 
     fn forget(&mut self, partitions: &[i32]) {
@@ -181,7 +182,7 @@ impl Control {
             if self.shards.remove(*partition).is_some() {
                 self.command(Command::Drop { partition: *partition });
             }
-            self.ends.progress.shard(*partition).generation.set(0);
+            self.ends.progress.shard(*partition).ownership_id.set(0);
         }
     }
 
@@ -191,24 +192,24 @@ impl Control {
             self.take_notice(around, &notice);
         }
         while let Some(jump) = self.ends.jumps.try_receive() {
-            if self.shards.is_current(jump.partition, jump.generation) {
-                self.works.insert(jump.partition, Work::bridge(Bridge::new(jump)));
+            if self.shards.is_current(jump.partition, jump.ownership_id) {
+                self.works.insert(jump.partition, Work::bridge(GapCheck::new(jump)));
             }
         }
         while let Some(failure) = self.ends.failures.try_receive() {
             around.trace(|| format!("node {} is told {failure:?}", self.node));
             around.chance.see(Sight::DeliveryFailed);
-            let DeliveryFailure { partition, generation, .. } = failure;
+            let DeliveryFailure { partition, ownership_id, .. } = failure;
             let ignored = self.mutation == Mutation::FailureIgnored;
-            if self.shards.is_current(partition, generation) && !ignored {
+            if self.shards.is_current(partition, ownership_id) && !ignored {
                 self.acquire_again(around, partition);
             }
         }
     }
 
     fn take_notice(&mut self, around: &mut Surroundings<'_>, notice: &Notice) {
-        let (partition, generation) = notice.ownership();
-        let is_current = self.shards.is_current(partition, generation);
+        let (partition, ownership_id) = notice.ownership();
+        let is_current = self.shards.is_current(partition, ownership_id);
         match notice {
             Notice::Closed { .. } => {
                 around.chance.see(Sight::Closed);
@@ -272,8 +273,16 @@ impl Control {
 
     fn open(&mut self, around: &mut Surroundings<'_>, acquired: Acquired, work: &Work) {
         around.trace(|| format!("node {} has {acquired:?}", self.node));
-        let Acquired { partition, epoch, fence_id, mark, mut start, candidate, begun_by, skips } =
-            acquired;
+        let Acquired {
+            partition,
+            owner_epoch: epoch,
+            fence_id,
+            mark,
+            mut start,
+            candidate,
+            begun_by,
+            skips,
+        } = acquired;
         let rulebook = around.rulebook.beginning_by(begun_by).expect("every host has all rules");
         let mut engine = Box::new(Shard::new(partition as u16, &rulebook));
         if let Some(place) = candidate.map(|candidate| &work.places[candidate]) {
@@ -294,16 +303,16 @@ impl Control {
         around.chance.see(Sight::Acquired);
         self.acquired.push((partition, Ok(mark)));
         self.refused.remove(&partition);
-        let generation = self.shards.open(partition);
+        let ownership_id = self.shards.open(partition);
         let progress = self.ends.progress.shard(partition);
         progress.acked.set(mark.next_offset.max(start.next_offset));
         progress.high_watermark.set(-1);
         progress.applied.set(start.next_offset);
-        progress.generation.set(generation);
+        progress.ownership_id.set(ownership_id);
         let mut ownership = Ownership {
             partition,
-            generation,
-            epoch,
+            ownership_id,
+            owner_epoch: epoch,
             fence_id,
             ruleset: engine.ruleset(),
             published: mark.next_update,
@@ -318,9 +327,9 @@ impl Control {
             ownership.published_chain = start.chain;
         }
         around.line.borrow_mut().begin(partition, mark.output_offset);
-        let _gone = self.ends.orders.try_send(Order::Begin {
+        let _gone = self.ends.orders.try_send(ToPublisher::Begin {
             partition,
-            generation,
+            ownership_id,
             mark,
             zones: around.broker.inputs.len() as i32,
         });
@@ -328,28 +337,28 @@ impl Control {
         self.command(Command::Open { ownership, engine, skips });
     }
 
-    fn cross(&mut self, around: &mut Surroundings<'_>, jump: Jump, crossed: Crossed) {
-        let Jump { partition, generation, .. } = jump;
-        if !self.shards.is_current(partition, generation) {
+    fn cross(&mut self, around: &mut Surroundings<'_>, jump: Gap, crossed: GapResult) {
+        let Gap { partition, ownership_id, .. } = jump;
+        if !self.shards.is_current(partition, ownership_id) {
             return;
         }
         match crossed {
-            Crossed::Bridged(mark) => {
+            GapResult::Bridged(mark) => {
                 around.chance.see(Sight::JumpBridged);
-                let order = Order::Bridge { partition, generation, mark };
+                let order = ToPublisher::GapChecked { partition, ownership_id, mark };
                 let _gone = self.ends.orders.try_send(order);
             }
-            Crossed::Fenced { .. } => {
+            GapResult::Fenced { .. } => {
                 around.chance.see(Sight::JumpFenced);
                 self.drop_shard(partition);
                 self.make_due(around, partition, YIELD_MS);
             }
-            Crossed::Torn => self.acquire_again(around, partition),
+            GapResult::Torn => self.acquire_again(around, partition),
         }
     }
 
     fn look_at_inputs(&mut self, around: &mut Surroundings<'_>) {
-        let restoring = self.shards.iter().filter(|(_, at)| matches!(at, Standing::Restoring(_)));
+        let restoring = self.shards.iter().filter(|(_, at)| matches!(at, ShardState::Restoring(_)));
         let restoring: Vec<i32> = restoring.map(|(partition, _)| partition).collect();
         for partition in restoring {
             let progress = self.ends.progress.shard(partition);
@@ -370,7 +379,7 @@ impl Control {
     fn drop_shard(&mut self, partition: i32) {
         self.works.remove(&partition);
         self.command(Command::Drop { partition });
-        self.ends.progress.shard(partition).generation.set(0);
+        self.ends.progress.shard(partition).ownership_id.set(0);
     }
 
     /// What is being let go is not taken back.
@@ -385,15 +394,15 @@ impl Control {
         }
     }
 
-    fn refuse(&mut self, around: &mut Surroundings<'_>, partition: i32, refusal: Refusal) {
+    fn refuse(&mut self, around: &mut Surroundings<'_>, partition: i32, refusal: StartError) {
         around.trace(|| format!("node {}, partition {partition}: {refusal}", self.node));
         around.chance.see(Sight::Refused);
-        if let Refusal::Diverged { .. } = refusal {
+        if let StartError::Diverged { .. } = refusal {
             around.chance.see(Sight::Diverged);
         }
         self.acquired.push((partition, Err(refusal)));
         let since = *self.refused.entry(partition).or_insert(around.now);
-        if refusal.may_pass() && around.now < since + REFUSAL_MS_MAX * 1000 {
+        if refusal.may_pass() && around.now < since + START_ERROR_MS_MAX * 1000 {
             self.works.remove(&partition);
             return self.make_due(around, partition, REACQUIRE_MS);
         }

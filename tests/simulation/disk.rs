@@ -1,7 +1,7 @@
 //! A host's disk: what was written is there at once and lasts only once it was synced; and it lies.
 
 use crate::chance::{Chance, Fault};
-use huntd::recovery::disk::Disk;
+use huntd::snapshot::disk::Disk;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

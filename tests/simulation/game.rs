@@ -3,7 +3,7 @@
 use crate::chance::{Chance, Fault};
 use huntd::engine::event::Action;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::publisher::event_json::write_event;
+use huntd::output::event_json::write_event;
 use huntd::service::rules::built_in;
 
 /// Milliseconds since the Unix epoch at the simulation's start.

@@ -5,16 +5,15 @@ use crate::chance::{Chance, Fault, Sight};
 use crate::disk::HostDisk;
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings, store};
-use huntd::hot::KeeperEnds;
-use huntd::limits::SNAPSHOT_BLOCK_BYTES;
-use huntd::progress::Progress;
+use huntd::daemon::hot::CheckpointEnds;
+use huntd::output::mark::Mark;
 use huntd::publisher::Gate;
-use huntd::publisher::bell::Bell;
+use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
-use huntd::recovery::capture::{Buffer, Captured, Message};
-use huntd::recovery::keeper::{Keeper, Outcome};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::snapshot::Header;
+use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, Message};
+use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
+use huntd::snapshot::writer::{SnapshotWriter, Written};
+use huntd::telemetry::progress::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +23,14 @@ const BUFFERS: usize = 2;
 
 /// The keeper with its ends.
 pub(crate) struct Keeping {
-    keeper: Keeper<HostDisk>,
+    keeper: SnapshotWriter<HostDisk>,
     messages: Receiver<Message>,
     free_buffers: Sender<Buffer>,
     gates: Receiver<Gate>,
     progress: Arc<Progress>,
     mutation: Mutation,
     /// The captures that were begun last.
-    captured: BTreeMap<i32, Captured>,
+    captured: BTreeMap<i32, CheckpointHeader>,
     /// Where each ownership began.
     pub(crate) begins: BTreeMap<i32, Mark>,
     /// Snapshots that were stored and nobody has checked.
@@ -48,7 +47,7 @@ impl Keeping {
         bell: Arc<Bell>,
         progress: Arc<Progress>,
         mutation: Mutation,
-    ) -> (Keeping, KeeperEnds, Sender<Gate>) {
+    ) -> (Keeping, CheckpointEnds, Sender<Gate>) {
         let (hot_messages, messages) = bounded(64);
         let (free_buffers, hot_free_buffers) = bounded(BUFFERS);
         let (publisher_gates, gates) = bounded(64);
@@ -57,7 +56,7 @@ impl Keeping {
             assert!(given.is_ok(), "there is room for every buffer");
         }
         let keeping = Keeping {
-            keeper: Keeper::new(store(disk)),
+            keeper: SnapshotWriter::new(store(disk)),
             messages,
             free_buffers,
             gates,
@@ -70,7 +69,7 @@ impl Keeping {
         };
         let messages = hot_messages;
         let every = Duration::from_millis(chance.pick(&[20, 200, 2_000, 60_000]));
-        let hot = KeeperEnds { messages, free_buffers: hot_free_buffers, bell, every };
+        let hot = CheckpointEnds { messages, free_buffers: hot_free_buffers, bell, every };
         (keeping, hot, publisher_gates)
     }
 
@@ -112,8 +111,8 @@ impl Keeping {
         let Some(captured) = begun else { return };
         let ungated = [Mutation::Ungated, Mutation::UngatedAndUnfiltered].contains(&self.mutation);
         if ungated && let Some(mark) = self.begins.get(&captured.partition) {
-            let Captured { partition, generation, capture, .. } = captured;
-            self.keeper.gate(Gate { partition, generation, capture, mark: *mark });
+            let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = captured;
+            self.keeper.gate(Gate { partition, ownership_id, capture, mark: *mark });
         }
         self.captured.insert(captured.partition, captured);
     }
@@ -121,18 +120,18 @@ impl Keeping {
     fn gate(&mut self, mut gate: Gate) {
         if self.mutation == Mutation::MarkOfSnapshot
             && let Some(captured) = self.captured.get(&gate.partition)
-            && captured.capture == gate.capture
+            && captured.checkpoint == gate.capture
         {
-            let Captured { next_update, next_offset, chain, .. } = *captured;
+            let CheckpointHeader { next_update, next_offset, chain, .. } = *captured;
             gate.mark = Mark { next_update, next_offset, chain, ..gate.mark };
         }
         self.keeper.gate(gate);
     }
 
-    fn tell(&mut self, around: &mut Surroundings<'_>, outcome: Outcome) {
+    fn tell(&mut self, around: &mut Surroundings<'_>, outcome: Written) {
         self.is_writing = false;
         let partition = match outcome {
-            Outcome::Stored(header) => {
+            Written::Stored(header) => {
                 around.trace(|| format!("stored: {header:?}"));
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
@@ -144,17 +143,17 @@ impl Keeping {
                 self.stored.push(*header);
                 partition
             }
-            Outcome::Failed { partition, sentence } => {
+            Written::Failed { partition, sentence } => {
                 around.trace(|| sentence);
                 around.chance.see(Sight::SnapshotFailed);
                 partition
             }
-            Outcome::Dropped { partition } => {
+            Written::Dropped { partition } => {
                 around.chance.see(Sight::SnapshotDropped);
                 partition
             }
         };
-        let settled = &self.progress.shard(partition).captures_settled;
+        let settled = &self.progress.shard(partition).checkpoints_settled;
         settled.set(settled.get() + 1);
     }
 }

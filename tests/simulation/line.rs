@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::game::{EPOCH_MS, Record};
 use crate::mutation::Mutation;
-use huntd::publisher::producer::Failure;
+use huntd::publisher::producer::SendFailure;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where a record goes.
@@ -30,7 +30,7 @@ pub(crate) struct Sent {
 pub(crate) struct Told {
     at: u64,
     pub(crate) id: u64,
-    pub(crate) result: Result<i64, Failure>,
+    pub(crate) result: Result<i64, SendFailure>,
 }
 
 /// A record that lands without anybody being told.
@@ -192,6 +192,6 @@ pub(crate) fn append(broker: &mut Broker, sent: &Sent, now: u64) -> i64 {
     }
 }
 
-fn failure() -> Failure {
-    Failure { sentence: "the broker did not take it".to_owned(), is_too_large: false }
+fn failure() -> SendFailure {
+    SendFailure { sentence: "the broker did not take it".to_owned(), is_too_large: false }
 }

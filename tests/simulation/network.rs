@@ -6,7 +6,7 @@ use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::node::Common;
-use huntd::runtime::operations::{Completed, Handle, Operations, Order, Task, Token};
+use huntd::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -66,9 +66,9 @@ impl Network {
     pub(crate) fn take_orders(&mut self, operations: &Operations, chance: &mut Chance, now: u64) {
         while let Some(order) = operations.take_order() {
             match order {
-                Order::Start(token, task) => self.start(chance, now, token, task),
-                Order::Cancel(token) => self.cancel(operations, token),
-                Order::RingBell(_) => unreachable!("the bell is rung by the loop"),
+                Request::Start(token, task) => self.start(chance, now, token, task),
+                Request::Cancel(token) => self.cancel(operations, token),
+                Request::RingBell(_) => unreachable!("the bell is rung by the loop"),
             }
         }
     }

@@ -12,18 +12,18 @@ use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::producer::SimProducer;
 use crate::surroundings::Surroundings;
-use huntd::consumer::{self, GroupProtocol};
+use huntd::daemon::hot::{self, Stages};
 use huntd::engine::refusal::Refusal;
-use huntd::hot::{self, Stages};
-use huntd::limits::FRAME_BYTES_MAX;
-use huntd::metrics::{Gauge, Metrics};
-use huntd::progress::Progress;
+use huntd::fetch::FetchOptions;
+use huntd::kafka::client::ClientOptions;
+use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
 use huntd::publisher;
-use huntd::publisher::bell::Bell;
-use huntd::publisher::frame::{Format, Frame};
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
+use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
-use huntd::runtime::driver::Driver;
+use huntd::runtime::driver::Turns;
+use huntd::telemetry::metrics::{Gauge, Metrics};
+use huntd::telemetry::progress::Progress;
 use std::cell::RefCell;
 use std::fs::File;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ const THREADS: [Thread; 5] =
 pub(crate) struct Node {
     /// Its name in the group: the number of daemons before it.
     pub(crate) name: u64,
-    driver: Rc<Driver>,
+    driver: Rc<Turns>,
     stages: Stages,
     network: Network,
     publisher: Publisher<SimProducer<Sent>>,
@@ -112,14 +112,14 @@ impl Node {
         let (free_frames, hot_free_frames) = recycled_frames(frames);
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
-        let driver = Driver::new(common.base + Duration::from_micros(now));
+        let driver = Turns::new(common.base + Duration::from_micros(now));
         let limits = Limits::new(chance);
         let (bell, kept) = (common.bell.clone(), progress.clone());
         let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
         let (bell, kept) = (common.bell.clone(), progress.clone());
         #[rustfmt::skip]
-        let hot = hot::Ends {
-            consumer: consumer_options(chance),
+        let hot = hot::HotEnds {
+            fetch: fetch_options(chance),
             bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
             queue_blocks: limits.queue_blocks,
             linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
@@ -131,7 +131,7 @@ impl Node {
         };
         let (bell, keeper_bell) = (common.bell.clone(), common.bell.clone());
         #[rustfmt::skip]
-        let ends = publisher::Ends {
+        let ends = publisher::PublisherEnds {
             inbox, free_frames, orders: publisher_orders, failures: publisher_failures,
             jumps: publisher_jumps, gates, keeper_bell, bell,
         };
@@ -339,16 +339,11 @@ fn metrics(chance: &mut Chance) -> Metrics {
     Metrics::with_reasons(&Refusal::NAMES[..known], &[])
 }
 
-fn consumer_options(chance: &mut Chance) -> consumer::Options {
+fn fetch_options(chance: &mut Chance) -> FetchOptions {
     let bytes_max = chance.pick(&[300, 2_000, 30_000]) as usize;
-    consumer::Options {
-        brokers: vec!["10.0.0.1:9092".to_owned()],
+    FetchOptions {
         client_id: "huntd".to_owned(),
         input_topic: TOPIC.to_owned(),
-        group: "huntd".to_owned(),
-        group_instance_id: None,
-        group_protocol: GroupProtocol::Classic,
-        session_timeout_ms: 6_000,
         connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
         fetch_bytes_max: 2 * bytes_max,
@@ -359,16 +354,19 @@ fn consumer_options(chance: &mut Chance) -> consumer::Options {
     }
 }
 
-fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher::Options {
-    publisher::Options {
-        brokers: vec!["10.0.0.1:9092".to_owned()],
-        client_id: "huntd".to_owned(),
+fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher::PublisherOptions {
+    publisher::PublisherOptions {
+        client: ClientOptions {
+            brokers: vec!["10.0.0.1:9092".to_owned()],
+            client_id: "huntd".to_owned(),
+            group: "huntd".to_owned(),
+        },
         input_topic: TOPIC.to_owned(),
         output_topic: "updates".to_owned(),
         dead_letter_topic: "letters".to_owned(),
         format: Format::Binary,
         linger_us_max: 0,
-        compression: huntd::publisher::frame::Compression::None,
+        compression: huntd::output::frame::Compression::None,
         frames_per_shard,
         queue_kbytes_max: 1024,
         carry_players: true,

@@ -2,9 +2,9 @@
 
 use crate::answers::TOPIC;
 use crate::line::{Lane, Line};
-use huntd::publisher::Options;
-use huntd::publisher::dead_letter::DeadLetter;
-use huntd::publisher::producer::{Delivery, Failure, Produce, ProducerError, SendError};
+use huntd::output::dead_letter::DeadLetter;
+use huntd::publisher::PublisherOptions;
+use huntd::publisher::producer::{Delivery, Produce, ProducerError, SendError, SendFailure};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,9 +76,9 @@ impl<T> Produce<T> for SimProducer<T> {
         self.line.borrow_mut().fatal.take()
     }
 
-    fn replace(&mut self, _options: &Options) -> Result<Vec<Delivery<T>>, ProducerError> {
+    fn replace(&mut self, _options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
         let given_up = std::mem::take(self.receipts.get_mut()).into_values();
-        let failure = Failure { sentence: "given up".to_owned(), is_too_large: false };
+        let failure = SendFailure { sentence: "given up".to_owned(), is_too_large: false };
         let delivery = |receipt| Delivery { receipt, offset: -1, failure: Some(failure.clone()) };
         Ok(given_up.map(delivery).collect())
     }

@@ -4,15 +4,15 @@ use crate::broker::{InputLog, OutputLog};
 use crate::chance::{Chance, Sight};
 use crate::game::Record;
 use crate::mutation::Mutation;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
 use huntd::engine::change::Change;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
-use huntd::publisher::encode::decode_frame;
-use huntd::publisher::frame::{Chain, FrameHeader, FrameKind};
-use huntd::recovery::mark::Mark;
-use huntd::recovery::reader::{Reader, Verdict};
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::{Chain, FrameHeader, FrameKind};
+use huntd::output::mark::Mark;
+use huntd::output::reader::{Reader, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A reader that follows one output partition.
@@ -44,7 +44,7 @@ impl Follower {
     fn from(reader: Reader, next: i64, mutation: Mutation) -> Follower {
         Follower {
             first: reader.position().next_update,
-            fenced: reader.position().epoch,
+            fenced: reader.position().owner_epoch,
             reader,
             next,
             accepted: Vec::new(),
@@ -66,7 +66,7 @@ impl Follower {
     /// must if an owner has repeated its fence in time since, and no update was missing then.
     pub(crate) fn has_come_to(&self, whole: &Follower, log: &OutputLog, from: i64) -> bool {
         let (position, end) = (self.reader.position(), whole.reader.position());
-        let is_level = position.epoch == end.epoch
+        let is_level = position.owner_epoch == end.owner_epoch
             && position.next_update == end.next_update
             && position.chain == end.chain
             && position.next_offset >= end.next_offset;
@@ -75,7 +75,7 @@ impl Follower {
             let mark = whole.marks[at as usize];
             header.kind == FrameKind::Fence
                 && header.next_offset >= 0
-                && (header.epoch, header.first_update) == (mark.epoch, mark.next_update)
+                && (header.owner_epoch, header.first_update) == (mark.owner_epoch, mark.next_update)
         };
         let stands = self.reader.has_joined() && is_level;
         stands || self.reader.gaps > 0 || !(from..log.end()).any(told)
@@ -95,14 +95,14 @@ impl Follower {
 
     fn take(&mut self, bytes: &[u8], chance: &mut Chance) -> Result<(), String> {
         let (mut header, updates) = decode_frame(bytes).map_err(|error| format!("{error:?}"))?;
-        let (epoch, position) = (header.epoch, self.reader.position());
+        let (epoch, position) = (header.owner_epoch, self.reader.position());
         if header.kind == FrameKind::Fence {
             self.fenced = self.fenced.max(epoch);
             if header.next_offset >= 0 {
                 chance.see(Sight::FenceRepeated);
             }
         } else if self.mutation == Mutation::AnyEpoch {
-            header.epoch = header.epoch.max(position.epoch);
+            header.owner_epoch = header.owner_epoch.max(position.owner_epoch);
         }
         match self.reader.fold(&header, &updates) {
             Verdict::Accepted { from } => {
@@ -129,7 +129,7 @@ impl Follower {
             Verdict::Progress if header.first_update == position.next_update => {
                 self.take_rules(&header, &[], chance)?;
             }
-            Verdict::Fence if self.ruleset.is_none() && position.epoch < epoch => {
+            Verdict::Fence if self.ruleset.is_none() && position.owner_epoch < epoch => {
                 self.begun_by = Some(header.ruleset);
             }
             Verdict::Progress | Verdict::Fence | Verdict::Genesis | Verdict::Waiting => {}
@@ -227,7 +227,7 @@ impl Replay {
         let mut updates = Updates::new();
         let (mut all, mut letters) = (Vec::new(), BTreeSet::new());
         for (offset, record) in records {
-            let origin = Origin { offset: *offset, time_ms: record.time_ms };
+            let origin = RecordPosition { offset: *offset, time_ms: record.time_ms };
             match decoder.decode(origin, record.value.as_deref()) {
                 Ok(event) if !skips.contains(offset) => {
                     shard.apply(&event, &mut updates);

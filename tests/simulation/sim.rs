@@ -10,12 +10,12 @@ use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
+use huntd::control::poison::Poison;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::limits::STALL_LOOK_MS;
-use huntd::recovery::poison::Poison;
-use huntd::recovery::refusal::Refusal;
-use huntd::recovery::snapshot::{Header, Origin};
+use huntd::ownership::start_error::StartError;
+use huntd::shards::STALL_RETRY_MS;
+use huntd::snapshot::format::{Header, Origin};
 use std::collections::BTreeMap;
 
 /// Hosts, and daemons at once.
@@ -26,7 +26,7 @@ const HOSTS: usize = 2;
 const CALM_US_MAX: u64 = 240_000_000;
 
 /// Simulated time for which everything stays caught up before it counts as that.
-const SETTLE_US: u64 = 5 * 1_000 * STALL_LOOK_MS;
+const SETTLE_US: u64 = 5 * 1_000 * STALL_RETRY_MS;
 
 /// Turns of threads in one simulation: beyond it something turns without end.
 const TURNS_MAX: u64 = 400_000;
@@ -47,7 +47,7 @@ pub(crate) struct Sim {
     started: u64,
     pub(crate) is_traced: bool,
     /// Refusals that shards have met, by partition: the last one.
-    pub(crate) refusals: BTreeMap<i32, Refusal>,
+    pub(crate) refusals: BTreeMap<i32, StartError>,
     /// When the group, the players and the operator have their next turn.
     next_group: u64,
     next_input: u64,

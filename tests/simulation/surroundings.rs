@@ -7,13 +7,13 @@ use crate::disk::HostDisk;
 use crate::group::Group;
 use crate::line::{Late, Line};
 use crate::mutation::Mutation;
+use huntd::control::poison::Poison;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::recovery::acquire::{Bounds, Candidate};
-use huntd::recovery::fold::Start;
-use huntd::recovery::poison::Poison;
-use huntd::recovery::slots::Store;
-use huntd::recovery::snapshot::{Header, Origin};
+use huntd::output::fold::Start;
+use huntd::ownership::acquisition::{Bounds, Candidate};
+use huntd::snapshot::format::{Header, Origin};
+use huntd::snapshot::slots::Store;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl Surroundings<'_> {
         places.extend(
             copy.map(|(header, shard)| Place::Copied(header.clone(), Box::new(shard.clone()))),
         );
-        let age = |place: &Place| (place.header().mark.epoch, place.header().next_offset);
+        let age = |place: &Place| (place.header().mark.owner_epoch, place.header().next_offset);
         places.sort_by_key(|place| std::cmp::Reverse(age(place)));
         places
     }

@@ -4,10 +4,14 @@
 //! of actors at a time, the earliest first and of equal ones the lowest player id.
 
 use crate::engine::change::Change;
-use crate::engine::mix;
 use crate::engine::refusal::Effect;
-use crate::engine::{Shard, Tell};
-use crate::limits::{DUE_ACTORS_PER_EVENT, RESPAWN_TRIES};
+use crate::engine::{Shard, Tell, mix};
+
+/// Actors for which something ends, such as an effect, at one event; the others wait for the next.
+pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
+
+/// Tiles that a respawn tries before the actor stands up where it lies.
+pub(super) const RESPAWN_TRIES: u64 = 16;
 
 impl Shard {
     pub(crate) fn settle_due(&mut self, tell: &mut Tell) {
@@ -49,7 +53,7 @@ impl Shard {
             body.stand_at(x, y);
             let health = body.health();
             tell.push(body.player_id, Change::Respawned { health, tile, x, y });
-            self.tell_way(&mut body, tell);
+            self.emit_hint(&mut body, tell);
         }
         self.actors.write_body(row, body);
         self.actors.write_pack(row, pack);

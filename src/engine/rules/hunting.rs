@@ -1,15 +1,27 @@
 //! Hunts: their start, their end, and the work between that is spread over events.
 
 use crate::engine::change::Change;
-use crate::engine::hunt::{Hunt, Phase, Treasure};
-use crate::engine::mix;
+use crate::engine::hunt::{HUNTS_MAX, Hunt, HuntPhase, Treasure};
 use crate::engine::refusal::{Hint, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
-use crate::engine::{Outcome, Shard, Tell};
-use crate::limits::{
-    HUNT_UPDATES_PER_EVENT, HUNTS_MAX, LAYING_TRIES, PATH_PIECE_MS, PATH_PIECES_PER_EVENT,
-    PATH_PIECES_PER_TICK,
-};
+use crate::engine::{Outcome, Shard, Tell, mix};
+
+/// Tiles that laying a treasure tries before the hunt goes without it.
+pub(super) const LAYING_TRIES: u64 = 32;
+
+/// Updates of one event that tell what hunts have still to tell: treasures laid, finishers.
+pub(super) const HUNT_UPDATES_PER_EVENT: usize = 12;
+
+/// Milliseconds of event time between two pieces of that search. On a map of 65,536 tiles the ways
+/// to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
+pub(super) const PATH_PIECE_MS: u64 = 4;
+
+/// Pieces that one event works on at most, when much time passed since the one before. A tick works
+/// on more, some 20 us: it comes once a second, and the paths of a quiet zone are found by it.
+pub(super) const PATH_PIECES_PER_EVENT: u64 = 4;
+
+/// See [`PATH_PIECES_PER_EVENT`].
+pub(super) const PATH_PIECES_PER_TICK: u64 = 64;
 
 impl Shard {
     /// The numbers of hunts count up, so one that is not above the highest came before.
@@ -29,11 +41,11 @@ impl Shard {
         if !(1..=self.rules.hunts.duration_ms_max).contains(&duration_ms) {
             return Err(Refusal::DurationOutOfRange);
         }
-        let free = (0..HUNTS_MAX).find(|slot| self.hunts.hunt(*slot).phase == Phase::Free);
+        let free = (0..HUNTS_MAX).find(|slot| self.hunts.hunt(*slot).phase == HuntPhase::Free);
         let slot = free.ok_or(Refusal::HuntsFull)?;
         let started_ms = self.clock.now_ms();
         let ends_ms = started_ms + u64::from(duration_ms);
-        let begun = Hunt { phase: Phase::Laying, started_ms, ends_ms, ..start };
+        let begun = Hunt { phase: HuntPhase::Laying, started_ms, ends_ms, ..start };
         self.hunts.write(slot, begun);
         let Hunt { hunt, treasures, .. } = begun;
         tell.push(0, Change::HuntStarted { hunt, treasures, duration_ms });
@@ -71,7 +83,7 @@ impl Shard {
         let finishers = finishers.into();
         tell.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
         self.hunts.stop(slot);
-        self.hunts.write(slot, Hunt { phase: Phase::Closing, swept: 0, told: 0, ..hunt });
+        self.hunts.write(slot, Hunt { phase: HuntPhase::Closing, swept: 0, announced: 0, ..hunt });
     }
 
     pub(crate) fn elapsed_ms(&self, hunt: &Hunt) -> u32 {
@@ -94,10 +106,10 @@ impl Shard {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
         for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
             match self.hunts.hunt(slot).phase {
-                Phase::Free | Phase::Open => unreachable!("such a slot is not busy"),
-                Phase::Laying => self.lay(slot, &mut updates_left, tell),
-                Phase::Closing => {
-                    self.tell_finishers(slot, &mut updates_left, tell);
+                HuntPhase::Free | HuntPhase::Open => unreachable!("such a slot is not busy"),
+                HuntPhase::Laying => self.lay(slot, &mut updates_left, tell),
+                HuntPhase::Closing => {
+                    self.emit_finishers(slot, &mut updates_left, tell);
                     self.sweep(slot);
                 }
             }
@@ -143,7 +155,7 @@ impl Shard {
             tell.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
         }
         if hunt.tried == hunt.treasures {
-            hunt.phase = Phase::Open;
+            hunt.phase = HuntPhase::Open;
             self.hunts.seek(slot);
         }
         self.hunts.write(slot, hunt);
@@ -166,7 +178,7 @@ impl Shard {
     pub(crate) fn hint(&self, tile: u32) -> Option<(usize, Hint, u16)> {
         let running = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
         let slot = running.min_by_key(|slot| self.hunts.hunt(*slot).hunt)?;
-        if self.hunts.hunt(slot).phase == Phase::Laying {
+        if self.hunts.hunt(slot).phase == HuntPhase::Laying {
             return Some((slot, Hint::Stale, 0));
         }
         let lies =
@@ -176,23 +188,24 @@ impl Shard {
     }
 
     /// Tells finishers in the order of their ranks and pays the prizes to those who are here.
-    fn tell_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
+    fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
         let mut hunt = *self.hunts.hunt(slot);
-        if hunt.told == hunt.finishers {
+        if hunt.announced == hunt.finishers {
             return;
         }
-        while hunt.told < hunt.finishers && *updates_left >= 2 {
-            let finisher = self.hunts.finisher(slot, hunt.told);
-            let prize = self.rules.hunts.prizes.get(usize::from(hunt.told)).copied().unwrap_or(0);
-            self.hunts.remove_finisher(slot, hunt.told);
-            hunt.told += 1;
+        while hunt.announced < hunt.finishers && *updates_left >= 2 {
+            let finisher = self.hunts.finisher(slot, hunt.announced);
+            let prize =
+                self.rules.hunts.prizes.get(usize::from(hunt.announced)).copied().unwrap_or(0);
+            self.hunts.remove_finisher(slot, hunt.announced);
+            hunt.announced += 1;
             *updates_left -= 1;
             tell.push(
                 finisher.player_id,
                 Change::Finished {
                     found: finisher.found,
                     hunt: hunt.hunt,
-                    rank: hunt.told.into(),
+                    rank: hunt.announced.into(),
                     elapsed_ms: finisher.elapsed_ms,
                 },
             );
@@ -220,7 +233,7 @@ impl Shard {
             self.hunts.write_treasure(slot, hunt.swept, Treasure::Nowhere);
             hunt.swept += 1;
         }
-        let done = hunt.swept == hunt.tried && hunt.told == hunt.finishers;
+        let done = hunt.swept == hunt.tried && hunt.announced == hunt.finishers;
         let after = if done { Hunt::default() } else { hunt };
         self.hunts.write(slot, after);
     }

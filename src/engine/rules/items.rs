@@ -33,7 +33,7 @@ impl Shard {
                 let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
                 self.start_effect(body, &mut pack, effect, lasts_ms, tell);
                 if effect == Effect::Compass {
-                    self.tell_way_unless(Compass::default(), body, tell);
+                    self.emit_hint_unless(Compass::default(), body, tell);
                 }
             }
             ItemUse::Heal(health) => {

@@ -1,14 +1,13 @@
 //! Opening treasures.
 
-use crate::engine::actor::{Body, Pack, Progress};
+use crate::engine::actor::{Body, HuntProgress, Pack};
 use crate::engine::change::Change;
 use crate::engine::event::ItemStack;
-use crate::engine::hunt::{Finisher, Hunt, Phase, Treasure};
-use crate::engine::mix;
+use crate::engine::hunt::{Finisher, Hunt, HuntPhase, Treasure};
 use crate::engine::refusal::{Effect, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
 use crate::engine::walk::square_cm;
-use crate::engine::{Shard, Tell};
+use crate::engine::{Shard, Tell, mix};
 
 impl Shard {
     /// Opens the treasure in reach that is nearest; of equal ones that on the lowest tile.
@@ -28,7 +27,7 @@ impl Shard {
         self.tiles.lay(tile, None);
         self.hunts.write_treasure(slot, key.number, Treasure::Opened(tile));
         let mut hunt = *self.hunts.hunt(slot);
-        if hunt.phase == Phase::Open {
+        if hunt.phase == HuntPhase::Open {
             self.hunts.seek(slot);
         }
         hunt.opened += 1;
@@ -86,7 +85,7 @@ impl Shard {
     fn count_find(&mut self, slot: usize, hunt: &mut Hunt, pack: &mut Pack) {
         let progress = &mut pack.progress[slot];
         if progress.hunt != hunt.hunt {
-            *progress = Progress { hunt: hunt.hunt, found: 0 };
+            *progress = HuntProgress { hunt: hunt.hunt, found: 0 };
         }
         progress.found += 1;
         let found = progress.found;

@@ -22,11 +22,59 @@ mod score;
 
 mod shots;
 
+use crate::engine::actors::ACTORS_MAX;
+use crate::engine::clock::CLOCK_RECORDS;
+use crate::engine::event::{DECODER_VERSION, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
+use crate::engine::handoff::{ARRIVAL_UPDATES_MAX, SETTLE_UPDATES_MAX, TOMBSTONES_MAX};
+use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::mix;
+use crate::engine::path::{PATH_DISTANCE_MAX, PATH_STRIPS_PER_PIECE};
 use crate::engine::refusal::Effect;
-use crate::limits::{
-    ACTORS_MAX, DECIDING, HEALTH_MAX, TILES_PER_SIDE_MAX, TREASURES_MAX, ZONE_CM_MAX,
+use crate::engine::rules::due::{DUE_ACTORS_PER_EVENT, RESPAWN_TRIES};
+use crate::engine::rules::hunting::{
+    HUNT_UPDATES_PER_EVENT, LAYING_TRIES, PATH_PIECE_MS, PATH_PIECES_PER_EVENT,
+    PATH_PIECES_PER_TICK,
 };
+use crate::engine::rules::presence::ARRIVAL_TILES_PER_SIDE;
+use crate::engine::tiles::TILES_PER_SIDE_MAX;
+use crate::engine::update::EVENT_UPDATES_MAX;
+
+/// Health that rules may give an actor.
+pub const HEALTH_MAX: u16 = 10_000;
+
+/// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
+/// an i64 with room to spare.
+pub const ZONE_CM_MAX: u32 = 1 << 24;
+const _: () = assert!(
+    DUE_ACTORS_PER_EVENT * SETTLE_UPDATES_MAX
+        + HUNTS_MAX
+        + ARRIVAL_UPDATES_MAX
+        + HUNT_UPDATES_PER_EVENT
+        <= EVENT_UPDATES_MAX
+);
+
+/// Everything here that decides what becomes of an event: part of the ruleset hash, so that two
+/// versions with other bounds are told apart. A limit that only says how fast something goes, or
+/// what is refused at the start, is left out.
+pub const DECIDING: [u64; 17] = [
+    DECODER_VERSION,
+    RECORD_BYTES_MAX as u64,
+    JSON_DEPTH_MAX as u64,
+    HUNTS_MAX as u64,
+    TREASURES_MAX as u64,
+    LAYING_TRIES,
+    HUNT_UPDATES_PER_EVENT as u64,
+    PATH_STRIPS_PER_PIECE as u64,
+    PATH_PIECE_MS,
+    PATH_PIECES_PER_EVENT,
+    PATH_PIECES_PER_TICK,
+    PATH_DISTANCE_MAX as u64,
+    TOMBSTONES_MAX as u64,
+    CLOCK_RECORDS as u64,
+    DUE_ACTORS_PER_EVENT as u64,
+    RESPAWN_TRIES,
+    ARRIVAL_TILES_PER_SIDE as u64,
+];
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
 pub const ENGINE_VERSION: u64 = 4;
@@ -35,7 +83,7 @@ pub const ENGINE_VERSION: u64 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The zone's map.
-    pub world: World,
+    pub world: Map,
     /// What holds for every actor.
     pub actors: ActorRules,
     /// What holds for every hunt.
@@ -54,7 +102,7 @@ pub struct Rules {
 
 /// The zone's map: a square of tiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct World {
+pub struct Map {
     /// Side of a tile in cm, a power of two.
     pub tile_cm: u32,
     /// Tiles along the side of the zone, a power of two.
@@ -272,7 +320,7 @@ impl Rules {
     }
 }
 
-impl World {
+impl Map {
     fn check(&self) -> Result<(), RulesError> {
         let tiles = self.tiles_per_side;
         let side = tiles.is_power_of_two() && (4..=TILES_PER_SIDE_MAX).contains(&tiles);
@@ -322,7 +370,7 @@ impl ActorRules {
 }
 
 impl HuntRules {
-    fn check(&self, world: &World) -> Result<(), RulesError> {
+    fn check(&self, world: &Map) -> Result<(), RulesError> {
         let treasures = (1..=TREASURES_MAX as u16).contains(&self.treasures_max);
         require(treasures, "hunts.treasures_max", "1..=4096")?;
         require(self.duration_ms_max > 0, "hunts.duration_ms_max", "above 0")?;

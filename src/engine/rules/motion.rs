@@ -13,16 +13,16 @@ use crate::engine::{Shard, Tell};
 
 /// How an actor's allowance grows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Allowance {
     /// Thousandths of a cm a millisecond.
     per_ms: u64,
     allowance_max: u32,
 }
 
-impl Pace {
+impl Allowance {
     /// Without haste, and with it.
-    pub(crate) fn both(rules: &Rules) -> [Pace; 2] {
-        [100, rules.effects[Effect::Haste as usize].percent].map(|percent| Pace {
+    pub(crate) fn both(rules: &Rules) -> [Allowance; 2] {
+        [100, rules.effects[Effect::Haste as usize].percent].map(|percent| Allowance {
             per_ms: u64::from(rules.world.speed_cm_per_s_max) * u64::from(percent) / 100,
             allowance_max: rules.world.allowance_max(percent),
         })
@@ -55,7 +55,7 @@ impl Shard {
         body.set_allowance(body.allowance() - cost);
         body.stand_at(x, y);
         tell.push(body.player_id, Change::Moved { tile, x, y });
-        self.tell_way(body, tell);
+        self.emit_hint(body, tell);
         Ok(())
     }
 
@@ -76,15 +76,15 @@ impl Shard {
 
     /// Tells the way that an actor's compass shows, if it has one and was not told so.
     #[inline]
-    pub(crate) fn tell_way(&self, body: &mut Body, tell: &mut Tell) {
+    pub(crate) fn emit_hint(&self, body: &mut Body, tell: &mut Tell) {
         if body.has(Effect::Compass) {
-            self.tell_way_unless(body.compass(), body, tell);
+            self.emit_hint_unless(body.compass(), body, tell);
         }
     }
 
     /// Tells the way from where an actor stands to a treasure, unless it is this one.
     #[inline(never)]
-    pub(crate) fn tell_way_unless(&self, told: Compass, body: &mut Body, tell: &mut Tell) {
+    pub(crate) fn emit_hint_unless(&self, told: Compass, body: &mut Body, tell: &mut Tell) {
         let tile = self.tiles.under(body.x(), body.y());
         let Some((slot, hint, distance)) = self.hint(tile) else { return };
         let hunt = self.hunts.hunt(slot).hunt;

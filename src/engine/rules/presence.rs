@@ -2,13 +2,15 @@
 
 use crate::engine::actor::{Body, Pack};
 use crate::engine::change::Change;
-use crate::engine::crossing::{Crossing, Passage, Tombstone};
 use crate::engine::event::{EFFECT_SLOTS, Handoff, ItemStack};
+use crate::engine::handoff::{HandoffId, HandoffOut, Tombstone};
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::inventory;
 use crate::engine::walk::square_cm;
 use crate::engine::{Outcome, Shard, Tell};
-use crate::limits::ARRIVAL_TILES_PER_SIDE;
+
+/// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
+pub(super) const ARRIVAL_TILES_PER_SIDE: u32 = 8;
 
 /// Crossings count on from a player's `seq` where nothing else is known of it, so that a player who
 /// left for good and came back elsewhere does not use a number again. This much is left to count.
@@ -102,7 +104,7 @@ impl Shard {
         if let Some(to_zone) = to_zone {
             let (x, y) = self.opposite(body.x(), body.y());
             let handoff = self.handoff_of(&body, &pack, crossing_sent);
-            tell.crossing(body.player_id, &Crossing { to_zone, x, y, handoff });
+            tell.crossing(body.player_id, &HandoffOut { to_zone, x, y, handoff });
         }
         Ok(Outcome::Applied)
     }
@@ -149,7 +151,7 @@ impl Shard {
             Some(row) => self.known_of(row),
             None => self.tombstones.find(player_id).copied().unwrap_or_default(),
         };
-        let accepted = Passage { seq: handoff.last_seq, crossing: handoff.crossing };
+        let accepted = HandoffId { seq: handoff.last_seq, crossing: handoff.crossing };
         if accepted <= known.accepted {
             return Ok(Outcome::NoOp);
         }
@@ -220,7 +222,7 @@ impl Shard {
                 self.start_effect(&mut body, &mut pack, effect, left_ms, tell);
             }
         }
-        self.tell_way(&mut body, tell);
+        self.emit_hint(&mut body, tell);
         self.actors.write_body(row, body);
         self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, tell);
         self.actors.write_pack(row, pack);
@@ -249,6 +251,6 @@ impl Shard {
         // It comes after whatever left this zone before it.
         let (from_zone, last_seq) = (self.partition, known.seq);
         let handoff = Handoff { from_zone, crossing, last_seq, ..*handoff };
-        tell.crossing(known.player_id, &Crossing { to_zone, x, y, handoff });
+        tell.crossing(known.player_id, &HandoffOut { to_zone, x, y, handoff });
     }
 }

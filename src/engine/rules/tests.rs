@@ -7,7 +7,7 @@ pub(crate) fn sample() -> Rules {
     let effect = |lasts_ms, percent| EffectRules { lasts_ms, lasts_ms_max: 30_000, percent };
     let item = |does| Item { stack_max: 3, does };
     Rules {
-        world: World {
+        world: Map {
             tile_cm: 1024,
             tiles_per_side: 256,
             speed_cm_per_s_max: 2500,

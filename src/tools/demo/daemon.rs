@@ -1,34 +1,34 @@
 //! The daemon inside the demo: the same threads as under systemd, stopped when the demo is over.
 
+use crate::daemon;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::metrics::Metrics;
-use crate::pipeline;
-use crate::progress::Progress;
 use crate::service::config::Config;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
 use crate::tools::failure::ToolError;
 use std::sync::Arc;
 
 /// A running daemon, and its numbers after it has ended.
-pub(super) struct Daemon {
+pub(super) struct DemoDaemon {
     /// How far each shard is.
     pub(super) progress: Arc<Progress>,
     /// The counters.
     pub(super) metrics: Arc<Metrics>,
-    running: Option<pipeline::Daemon>,
+    running: Option<daemon::Daemon>,
 }
 
-impl Daemon {
+impl DemoDaemon {
     /// Starts all threads.
-    pub(super) fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, ToolError> {
-        let running = pipeline::Daemon::start(config, rulebook)?;
+    pub(super) fn start(config: Config, rulebook: Rulebook) -> Result<DemoDaemon, ToolError> {
+        let running = daemon::Daemon::start(config, rulebook)?;
         let progress = running.observed.progress.clone();
         let metrics = running.observed.metrics.clone();
-        Ok(Daemon { progress, metrics, running: Some(running) })
+        Ok(DemoDaemon { progress, metrics, running: Some(running) })
     }
 
     /// Whether it has ended by itself, or because a signal asked for it.
     pub(super) fn has_ended(&self) -> bool {
-        self.running.as_ref().is_none_or(pipeline::Daemon::has_ended)
+        self.running.as_ref().is_none_or(daemon::Daemon::has_ended)
     }
 
     /// Lets it drain and end.

@@ -25,13 +25,13 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::service::cli::{Compression, DemoArgs};
+use crate::service::cli::{DemoArgs, LoadCodec};
 use crate::service::config::{self, Config};
-use daemon::Daemon;
+use daemon::DemoDaemon;
 use flight::Flight;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
-use report::Report;
+use report::DemoReport;
 use verifier::Verifier;
 use winners::Winners;
 
@@ -58,7 +58,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let config = demo_config(&brokers)?;
     let rulebook = super::rulebook(&config.rules_files)?;
 
-    let mut daemon = Daemon::start(config, rulebook.clone())?;
+    let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
     let measured = measure(args, &brokers, &daemon);
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
@@ -70,10 +70,10 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let mut source = open_source(args)?;
     while let Some(record) = source.next_record()? {
         let (_, updates) = offline.apply(&record)?;
-        winners.tell(record.partition, updates);
+        winners.add(record.partition, updates);
     }
     winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;
-    Report::new(&measured, &daemon, &offline).print(args.json)
+    DemoReport::new(&measured, &daemon, &offline).print(args.json)
 }
 
 /// What the run itself showed.
@@ -82,10 +82,14 @@ struct Measured {
     verifier: Verifier,
 }
 
-fn measure(args: &DemoArgs, brokers: &[String], daemon: &Daemon) -> Result<Measured, ToolError> {
+fn measure(
+    args: &DemoArgs,
+    brokers: &[String],
+    daemon: &DemoDaemon,
+) -> Result<Measured, ToolError> {
     let flight = Flight::new(args.partitions);
     // The sender has its connections by the time the daemon is ready: start-up is no latency.
-    let sender = EventSender::connect(brokers, INPUT_TOPIC, Compression::None, LINGER_MS)?;
+    let sender = EventSender::connect(brokers, INPUT_TOPIC, LoadCodec::None, LINGER_MS)?;
     let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
     verifier.wait_for_owner(daemon)?;
     let source = open_source(args)?;

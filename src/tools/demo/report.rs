@@ -1,15 +1,15 @@
 //! What the demo shows at its end, and whether the accounts close.
 
 use super::Measured;
-use super::daemon::Daemon;
-use crate::metrics::Counter;
+use super::daemon::DemoDaemon;
+use crate::telemetry::metrics::Counter;
 use crate::tools::accounts::{Account, OfflineShards, fold};
 use crate::tools::failure::ToolError;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The accounts of a run. Everything that can differ from the offline replay is here.
-pub(super) struct Report {
+pub(super) struct DemoReport {
     counted: Counted,
     lost: u64,
     duplicated: u64,
@@ -31,9 +31,13 @@ struct Counted {
     rejects: u64,
 }
 
-impl Report {
+impl DemoReport {
     /// Compares what the reader saw and the daemon counted with an offline replay of the events.
-    pub(super) fn new(measured: &Measured, daemon: &Daemon, offline: &OfflineShards) -> Report {
+    pub(super) fn new(
+        measured: &Measured,
+        daemon: &DemoDaemon,
+        offline: &OfflineShards,
+    ) -> DemoReport {
         let Measured { flight, verifier } = measured;
         let counter = |counter| daemon.metrics.get(counter);
         let counted = Counted {
@@ -72,7 +76,7 @@ impl Report {
         }
         let histogram = &verifier.latency_us;
         let at = |quantile| histogram.value_at_quantile(quantile);
-        Report {
+        DemoReport {
             lost: flight.uncovered(),
             duplicated: verifier.duplicated,
             events_per_second: histogram.len() as f64 / verifier.elapsed.as_secs_f64().max(1e-9),

@@ -1,10 +1,10 @@
 //! Reads what the daemon publishes, by the reader rule, and takes the times.
 
-use super::daemon::Daemon;
+use super::daemon::DemoDaemon;
 use super::flight::Flight;
-use crate::publisher::encode::decode_frame;
-use crate::publisher::frame::FrameKind;
-use crate::recovery::reader::{Position, Reader, Verdict};
+use crate::output::encode::decode_frame;
+use crate::output::frame::FrameKind;
+use crate::output::reader::{Position, Reader, Verdict};
 use crate::tools::failure::ToolError;
 use crate::tools::kafka::{Read, TopicReader};
 use crate::tools::pace::Pace;
@@ -60,7 +60,7 @@ impl Verifier {
     }
 
     /// Waits until the daemon has fenced every partition.
-    pub(super) fn wait_for_owner(&mut self, daemon: &Daemon) -> Result<(), ToolError> {
+    pub(super) fn wait_for_owner(&mut self, daemon: &DemoDaemon) -> Result<(), ToolError> {
         let nothing = Flight::new(self.readers.len() as u16);
         let pace = Pace::start(None);
         while self.fenced.contains(&false) {
@@ -84,7 +84,7 @@ impl Verifier {
         &mut self,
         flight: &Flight,
         pace: &Pace,
-        daemon: &Daemon,
+        daemon: &DemoDaemon,
         bar: &ProgressBar,
     ) -> Result<(), ToolError> {
         let mut heard = Instant::now();
@@ -126,7 +126,7 @@ impl Verifier {
             Verdict::Fence | Verdict::Progress | Verdict::Skip { .. } | Verdict::Stale => {}
             Verdict::Genesis | Verdict::Joined | Verdict::Waiting => {}
         }
-        if header.kind == FrameKind::Fence && header.epoch > 0 {
+        if header.kind == FrameKind::Fence && header.owner_epoch > 0 {
             self.fenced[usize::from(partition)] = true;
         }
         let next_offset = reader.position().next_offset;

@@ -25,7 +25,7 @@ struct Standing {
 impl Winners {
     /// Takes the updates of a zone in their order. Who leaves it gives its points up, or takes them
     /// along.
-    pub(super) fn tell(&mut self, zone: u16, updates: &[Update]) {
+    pub(super) fn add(&mut self, zone: u16, updates: &[Update]) {
         for update in updates {
             let player = (zone, update.player_id());
             match update.change() {
@@ -67,11 +67,11 @@ mod tests {
             Update::new(player, ts_us, Change::Scored { cause: ScoreCause::Loot, points: 1, score })
         };
         let mut winners = Winners::default();
-        winners.tell(0, &[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
-        winners.tell(0, &[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
+        winners.add(0, &[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
+        winners.add(0, &[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
         // Who is in another zone by now has no points in this one.
-        winners.tell(1, &[scored(10, 1_000_000, 900)]);
-        winners.tell(1, &[Update::new(10, 3_000_000, Change::Left { to_zone: Some(2), seq: 4 })]);
+        winners.add(1, &[scored(10, 1_000_000, 900)]);
+        winners.add(1, &[Update::new(10, 3_000_000, Change::Left { to_zone: Some(2), seq: 4 })]);
         let mut text = Vec::new();
         winners.write(&mut text, 500_000).expect("memory takes what is written");
         let text = String::from_utf8(text).expect("the table is text");

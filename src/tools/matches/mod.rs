@@ -12,12 +12,12 @@ pub mod records;
 pub mod rocket_league;
 pub mod stage;
 
-use super::source::{Record, SourceError};
+use super::source::{SourceError, SourceRecord};
 use crate::engine::event::Action;
 use crate::service::cli::MatchFormat;
 use clap::ValueEnum;
 use grid::Grid;
-use records::Records;
+use records::MatchRecords;
 use serde::Deserialize;
 use stage::{REPETITION_MS, Stage};
 use std::io::{Error, ErrorKind};
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// that gives away another game is an error: its adapter would find nothing.
 pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
     let mut first = Vec::new();
-    let read = Records::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
+    let read = MatchRecords::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
     read.map_err(|source| SourceError::read(file, source))?;
     if first.is_empty() {
         return Err(SourceError::Empty(file.to_owned()));
@@ -102,7 +102,7 @@ pub struct MatchEvents {
     options: MatchOptions,
     adapter: Adapter,
     stage: Stage,
-    records: Records,
+    records: MatchRecords,
     record: Vec<u8>,
     record_number: u64,
     repetitions_left: u32,
@@ -128,7 +128,7 @@ impl MatchEvents {
         Ok(MatchEvents {
             adapter: Adapter::new(options.format),
             stage: Stage::new(grid, options.base_ms),
-            records: Records::open(&options.file)?,
+            records: MatchRecords::open(&options.file)?,
             record: Vec::new(),
             record_number: 0,
             repetitions_left: options.repeat,
@@ -137,7 +137,7 @@ impl MatchEvents {
     }
 
     /// The next event, or nothing after the last.
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SourceError> {
+    pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         while !self.stage.has_waiting() && self.repetitions_left > 0 {
             self.stage.forget_taken();
             self.read_record()?;
@@ -168,7 +168,7 @@ impl MatchEvents {
         self.repetitions_left -= 1;
         if self.repetitions_left > 0 {
             self.adapter = Adapter::new(self.options.format);
-            self.records = Records::open(&self.options.file)?;
+            self.records = MatchRecords::open(&self.options.file)?;
             self.record_number = 0;
         }
         Ok(())

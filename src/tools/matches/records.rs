@@ -7,30 +7,30 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
 /// Records, one after the other: a recording may be longer than memory.
-pub struct Records {
+pub struct MatchRecords {
     input: Box<dyn BufRead + Send>,
     is_array: bool,
 }
 
-impl Records {
+impl MatchRecords {
     /// Opens a recording, which is compressed if its name says so.
-    pub fn open(path: &Path) -> std::result::Result<Records, SourceError> {
-        Records::of(open(path)?).map_err(|source| SourceError::read(path, source))
+    pub fn open(path: &Path) -> std::result::Result<MatchRecords, SourceError> {
+        MatchRecords::of(open(path)?).map_err(|source| SourceError::read(path, source))
     }
 
     /// As [`Records::open`], but the recording ends after so many bytes.
-    pub fn open_start(path: &Path, bytes: u64) -> std::result::Result<Records, SourceError> {
+    pub fn open_start(path: &Path, bytes: u64) -> std::result::Result<MatchRecords, SourceError> {
         let start = Box::new(open(path)?.take(bytes));
-        Records::of(start).map_err(|source| SourceError::read(path, source))
+        MatchRecords::of(start).map_err(|source| SourceError::read(path, source))
     }
 
-    fn of(mut input: Box<dyn BufRead + Send>) -> Result<Records> {
+    fn of(mut input: Box<dyn BufRead + Send>) -> Result<MatchRecords> {
         while input.fill_buf()?.first().is_some_and(|byte| is_space(*byte)) {
             input.consume(1);
         }
         let is_array = input.fill_buf()?.first() == Some(&b'[');
         input.consume(usize::from(is_array));
-        Ok(Records { input, is_array })
+        Ok(MatchRecords { input, is_array })
     }
 
     /// Reads the next record into an empty buffer, which stays empty after the last one.

@@ -7,9 +7,9 @@
 
 use super::grid::Grid;
 use crate::engine::event::Action;
-use crate::publisher::event_json::write_event;
+use crate::output::event_json::write_event;
 use crate::tools::PLAYER_ID_FIRST;
-use crate::tools::source::Record;
+use crate::tools::source::SourceRecord;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -253,10 +253,10 @@ impl Stage {
     }
 
     /// The next event, in the order they were made.
-    pub fn take(&mut self) -> Option<Record<'_>> {
+    pub fn take(&mut self) -> Option<SourceRecord<'_>> {
         let next = self.waiting.get(self.taken)?;
         self.taken += 1;
-        Some(Record {
+        Some(SourceRecord {
             partition: next.partition,
             offset: next.offset,
             time_ms: next.time_ms,

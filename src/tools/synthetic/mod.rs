@@ -6,9 +6,9 @@
 //! speed that the rules allow.
 
 use super::WEAPONS;
-use super::source::Record;
+use super::source::SourceRecord;
 use crate::engine::event::Action;
-use crate::publisher::event_json::write_event;
+use crate::output::event_json::write_event;
 
 /// What decides the load: the same options give the same events, byte for byte.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Synthetic {
     }
 
     /// The next event. Its `ts_us` is the time at which it is meant to be sent.
-    pub fn next_record(&mut self) -> Record<'_> {
+    pub fn next_record(&mut self) -> SourceRecord<'_> {
         self.text.clear();
         let zone = match self.next_world_event() {
             Some(zone) => zone,
@@ -134,7 +134,7 @@ impl Synthetic {
         let offset_next = &mut self.offset_next[usize::from(zone)];
         let offset = *offset_next;
         *offset_next += 1;
-        Record { partition: zone, offset, time_ms, value: Some(&self.text) }
+        SourceRecord { partition: zone, offset, time_ms, value: Some(&self.text) }
     }
 
     /// The intended time of the next event, in microseconds since the Unix epoch.

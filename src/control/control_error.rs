@@ -1,0 +1,42 @@
+//! Why the daemon cannot go on: what the control thread ends with.
+
+use crate::kafka::membership_error::MembershipError;
+use crate::kafka::topic_error::TopicError;
+use crate::telemetry::progress::SHARDS_MAX;
+
+/// Why the daemon cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The group.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The output topic.
+    #[error(transparent)]
+    Tail(#[from] TopicError),
+    /// The input topic.
+    #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
+    TooManyPartitions(i32),
+    /// Shards that stopped on a fault. The log has said why.
+    #[error("halted on a fault: {0} of the shards; the log says which and what to do")]
+    ShardsHalted(u32),
+}
+
+impl ControlError {
+    /// Whether brokers that are only starting may be the cause.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            ControlError::Membership(error) => !error.is_final(),
+            ControlError::Tail(error) => error.may_pass(),
+            ControlError::TooManyPartitions(_) | ControlError::ShardsHalted(_) => false,
+        }
+    }
+
+    /// Whether a topic is said to be missing, as a broker that has just started does.
+    pub(super) fn is_topic_missing(&self) -> bool {
+        matches!(
+            self,
+            ControlError::Membership(MembershipError::TopicMissing(_))
+                | ControlError::Tail(TopicError::Missing(_))
+        )
+    }
+}

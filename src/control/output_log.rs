@@ -1,0 +1,363 @@
+//! The door to output partitions for their owner: reads stretches of them, appends single frames.
+//!
+//! All partitions share one consumer and one producer, so that nobody waits for another's broker.
+//! What the records mean is decided elsewhere.
+
+use crate::kafka::METADATA_MS_MAX;
+use crate::kafka::client::{
+    ClientOptions, is_out_of_range, partitions, reader_config, topic_error, writer_config,
+};
+use crate::kafka::topic_error::TopicError;
+use crate::output::encode::encode;
+use crate::output::frame::{Format, FrameHeader};
+use crate::ownership::acquisition::Bounds;
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds that one fence may take to be acknowledged.
+pub const FENCE_MS_MAX: u64 = 10_000;
+
+/// What reading and fencing outputs needs to know.
+#[derive(Clone, Debug)]
+pub struct OutputLogOptions {
+    /// How the brokers are reached.
+    pub client: ClientOptions,
+    /// The topic with the events.
+    pub input_topic: String,
+    /// The topic with the frames.
+    pub output_topic: String,
+    /// The topic for records that are no events; it has to be there.
+    pub dead_letter_topic: String,
+    /// How frames are written.
+    pub format: Format,
+}
+
+/// What happened at the output.
+#[derive(Debug)]
+pub enum OutputEvent<'a> {
+    /// The next record of a partition that is being read.
+    Record {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+        /// Its value.
+        payload: &'a [u8],
+    },
+    /// Nothing is left to be read of this partition for now.
+    End {
+        /// Output partition.
+        partition: i32,
+    },
+    /// All replicas have the frame that was appended last.
+    Appended {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+    },
+    /// It was not appended, or nobody knows.
+    NotAppended {
+        /// Output partition.
+        partition: i32,
+        /// Why.
+        error: TopicError,
+    },
+    /// The offset to be read is no offset of the log.
+    Truncated {
+        /// Output partition.
+        partition: i32,
+    },
+    /// The topic cannot be read or written at all.
+    Failed(TopicError),
+}
+
+/// Clients for one output topic.
+pub struct OutputLog {
+    options: OutputLogOptions,
+    consumer: BaseConsumer,
+    producer: BaseProducer<Appended>,
+    appended: mpsc::Receiver<Append>,
+    /// Number of the last append.
+    appends: usize,
+    /// The append that each partition waits for.
+    waiting: BTreeMap<i32, usize>,
+    /// Partitions that are being read.
+    reading: Vec<i32>,
+    partitions: i32,
+}
+
+impl OutputLog {
+    /// Connects, and checks that all topics are there and fit together.
+    pub fn connect(options: OutputLogOptions) -> Result<OutputLog, TopicError> {
+        let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
+        let consumer: BaseConsumer = consumer_config(&options).create().map_err(unusable)?;
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let input = partitions(&consumer, &options.input_topic, wait)?;
+        let output = partitions(&consumer, &options.output_topic, wait)?;
+        if input != output {
+            let OutputLogOptions { input_topic, output_topic, .. } = options;
+            return Err(TopicError::PartitionsDiffer { input_topic, input, output_topic, output });
+        }
+        partitions(&consumer, &options.dead_letter_topic, wait)?;
+        let (sender, appended) = mpsc::channel();
+        let producer =
+            producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
+        Ok(OutputLog {
+            options,
+            consumer,
+            producer,
+            appended,
+            appends: 0,
+            waiting: BTreeMap::new(),
+            reading: Vec::new(),
+            partitions: output,
+        })
+    }
+
+    /// Partitions of the input topic, and of the output topic.
+    pub fn partitions(&self) -> i32 {
+        self.partitions
+    }
+
+    /// Where the logs of these partitions begin and end now, by a few requests for all of them.
+    /// Those are missing that have no leader now. The requests have one time for all: who asks can
+    /// do nothing else meanwhile.
+    pub fn bounds(&self, partitions: &[i32]) -> Result<BTreeMap<i32, Bounds>, TopicError> {
+        let OutputLogOptions { input_topic, output_topic, .. } = &self.options;
+        let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
+        let starts = self.list_offsets(partitions, Offset::Beginning, until)?;
+        let ends = self.list_offsets(partitions, Offset::End, until)?;
+        let bounds = |partition: &i32| {
+            let of = |offsets: &Listed, topic: &str| {
+                offsets.get(&(topic.to_owned(), *partition)).copied()
+            };
+            let found = Bounds {
+                input_start: of(&starts, input_topic)?,
+                input_end: of(&ends, input_topic)?,
+                output_start: of(&starts, output_topic)?,
+                output_end: of(&ends, output_topic)?,
+            };
+            Some((*partition, found))
+        };
+        Ok(partitions.iter().filter_map(bounds).collect())
+    }
+
+    fn list_offsets(
+        &self,
+        partitions: &[i32],
+        end: Offset,
+        until: Instant,
+    ) -> Result<Listed, TopicError> {
+        let OutputLogOptions { input_topic, output_topic, .. } = &self.options;
+        let mut wanted = TopicPartitionList::new();
+        for (topic, partition) in [input_topic, output_topic]
+            .into_iter()
+            .flat_map(|t| partitions.iter().map(move |p| (t, *p)))
+        {
+            wanted
+                .add_partition_offset(topic, partition, end)
+                .map_err(|error| self.failure(&error))?;
+        }
+        let wait = until.saturating_duration_since(Instant::now());
+        let listed =
+            self.consumer.offsets_for_times(wanted, wait).map_err(|error| self.failure(&error))?;
+        let offset = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            element.error().ok()?;
+            let Offset::Offset(offset) = element.offset() else { return None };
+            Some(((element.topic().to_owned(), element.partition()), offset))
+        };
+        Ok(listed.elements().iter().filter_map(offset).collect())
+    }
+
+    /// Begins to read a partition here, or goes on here.
+    pub fn read(&mut self, partition: i32, from: i64) -> Result<(), TopicError> {
+        self.stop_reading(partition);
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
+            .and_then(|()| self.consumer.incremental_assign(&list))
+            .map_err(|error| self.failure(&error))?;
+        self.reading.push(partition);
+        Ok(())
+    }
+
+    /// Nothing is heard of a partition any more, neither its records nor what became of an append.
+    pub fn forget(&mut self, partition: i32) {
+        self.stop_reading(partition);
+        self.waiting.remove(&partition);
+    }
+
+    fn stop_reading(&mut self, partition: i32) {
+        let Some(place) = self.reading.iter().position(|reading| *reading == partition) else {
+            return;
+        };
+        self.reading.swap_remove(place);
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&self.options.output_topic, partition);
+        if let Err(error) = self.consumer.incremental_unassign(&list) {
+            tracing::debug!(%error, partition, "an output partition is not let go");
+        }
+    }
+
+    /// Appends a frame without updates. What became of it is an event; of an earlier one of the
+    /// same partition nothing is heard any more.
+    pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TopicError> {
+        let mut bytes = Vec::new();
+        encode(self.options.format, header, &[], &mut bytes);
+        self.appends += 1;
+        let record = BaseRecord::<'_, (), [u8], usize>::with_opaque_to(
+            &self.options.output_topic,
+            self.appends,
+        );
+        let record = record.partition(partition).payload(&bytes);
+        self.producer.send(record).map_err(|(error, _)| self.failure(&error))?;
+        self.waiting.insert(partition, self.appends);
+        Ok(())
+    }
+
+    /// Hands over what has happened, waiting at most so long for the first of it.
+    pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
+        let mut wait = wait_max;
+        if !self.waiting.is_empty() {
+            self.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
+            self.take_appended(&mut take);
+            wait = wait.min(LOOK);
+        }
+        if self.reading.is_empty() {
+            if self.waiting.is_empty() {
+                // Somebody else is waited for, who does not wake us.
+                std::thread::sleep(wait.min(LOOK));
+            }
+            return;
+        }
+        for _ in 0..RECORDS_PER_POLL {
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => take(OutputEvent::Record {
+                    partition: message.partition(),
+                    offset: message.offset(),
+                    payload: message.payload().unwrap_or_default(),
+                }),
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    take(OutputEvent::End { partition });
+                }
+                Some(Err(error)) => self.tolerate(&error, &mut take),
+                None => return,
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    fn take_appended(&mut self, take: &mut impl FnMut(OutputEvent<'_>)) {
+        for append in self.appended.try_iter() {
+            let waits = |(_, number): &(&i32, &usize)| **number == append.number;
+            let Some(partition) = self.waiting.iter().find(waits).map(|(partition, _)| *partition)
+            else {
+                continue;
+            };
+            self.waiting.remove(&partition);
+            match append.offset {
+                Ok(offset) => take(OutputEvent::Appended { partition, offset }),
+                Err(error) => {
+                    let error = passing(topic_error(&self.options.output_topic, &error));
+                    take(OutputEvent::NotAppended { partition, error });
+                }
+            }
+        }
+    }
+
+    /// Lost connections come back, or reading stalls for too long; anything else is final.
+    fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(OutputEvent<'_>)) {
+        if is_out_of_range(error) {
+            // librdkafka does not say which partition it was, so all are begun again.
+            for partition in &self.reading {
+                take(OutputEvent::Truncated { partition: *partition });
+            }
+        }
+        match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::TopicAuthorizationFailed,
+            ) => take(OutputEvent::Failed(self.failure(error))),
+            _ => {}
+        }
+    }
+
+    fn failure(&self, error: &KafkaError) -> TopicError {
+        passing(topic_error(&self.options.output_topic, error))
+    }
+}
+
+/// Offsets by topic and partition.
+type Listed = BTreeMap<(String, i32), i64>;
+
+/// Time between two looks at what does not wake us.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Records that are handed over before the caller looks at other things again.
+const RECORDS_PER_POLL: usize = 256;
+
+/// What became of an append. One that was given up may be reported while another is waited for.
+struct Append {
+    number: usize,
+    offset: Result<i64, KafkaError>,
+}
+
+/// The producer's callbacks.
+struct Appended(mpsc::Sender<Append>);
+
+impl ClientContext for Appended {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "the fence producer reports trouble");
+    }
+}
+
+impl ProducerContext for Appended {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        let offset = match result {
+            Ok(message) => Ok(message.offset()),
+            Err((error, _)) => Err(error.clone()),
+        };
+        // The other end is gone only while the producer itself is being dropped.
+        drop(self.0.send(Append { number, offset }));
+    }
+}
+
+/// The topics were there when the daemon connected. A broker that has just started does not know
+/// its topics for a while, and that passes.
+fn passing(error: TopicError) -> TopicError {
+    match error {
+        TopicError::Missing(topic) => {
+            TopicError::Unreachable(format!("the broker does not know the topic `{topic}` now"))
+        }
+        other => other,
+    }
+}
+
+fn consumer_config(options: &OutputLogOptions) -> ClientConfig {
+    let mut config = reader_config(&options.client);
+    config
+        // Frames are never part of a transaction; somebody else's must not hide them.
+        .set("isolation.level", "read_uncommitted")
+        .set("fetch.wait.max.ms", "10")
+        .set("fetch.queue.backoff.ms", "1")
+        .set("queued.max.messages.kbytes", "65536");
+    config
+}
+
+fn producer_config(options: &OutputLogOptions) -> ClientConfig {
+    let mut config = writer_config(&options.client);
+    // A fence that is appended twice means the same as once, so idempotence is not needed.
+    config.set("message.timeout.ms", FENCE_MS_MAX.to_string());
+    config
+}

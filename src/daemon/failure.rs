@@ -1,0 +1,71 @@
+//! Why the daemon could not start, or has ended, and which exit code tells it.
+
+use crate::control::control_error::ControlError;
+use crate::kafka::membership_error::MembershipError;
+use crate::kafka::topic_error::TopicError;
+use crate::publisher::PublisherError;
+use crate::runtime::cpu::CpuError;
+use crate::runtime::ring::RingError;
+use crate::service;
+use crate::service::exit::ExitCode;
+use crate::snapshot::disk::DirectoryError;
+
+/// Why the daemon could not start, or has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No broker's name is known.
+    #[error("none of the brokers {0} can be resolved: check kafka.brokers and the name service")]
+    UnknownBrokers(String),
+    /// The cores.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// io_uring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The state directory.
+    #[error(transparent)]
+    StateDirectory(#[from] DirectoryError),
+    /// The service thread.
+    #[error(transparent)]
+    Service(#[from] service::Error),
+    /// The control thread.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The publisher.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+}
+
+impl Failure {
+    /// What the process exits with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
+            Failure::Cpu(_) => ExitCode::CorePinning,
+            Failure::Ring(RingError::NoDescriptors(_)) => ExitCode::OutOfResources,
+            Failure::Ring(_) => ExitCode::RingUnavailable,
+            Failure::StateDirectory(_) => ExitCode::Config,
+            Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
+            Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
+            Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
+            Failure::Publisher(_) => ExitCode::OutOfResources,
+            Failure::Control(ControlError::TooManyPartitions(_)) => ExitCode::TopicWrong,
+            Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
+            Failure::Control(ControlError::Membership(error)) => match error {
+                MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
+                MembershipError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                MembershipError::InstanceTaken(_) | MembershipError::Refused(_) => ExitCode::Config,
+                MembershipError::Unreachable(_) | MembershipError::Passing(_) => {
+                    ExitCode::KafkaUnreachable
+                }
+            },
+            Failure::Control(ControlError::Tail(error)) => match error {
+                TopicError::Missing(_) | TopicError::PartitionsDiffer { .. } => {
+                    ExitCode::TopicWrong
+                }
+                TopicError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                _ => ExitCode::KafkaUnreachable,
+            },
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The whole daemon on one screen: threads are started last to first, and end first to last.
+//!
+//! ```text
+//! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
+//!    ▲                        │ notices                                              │
+//!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
+//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
+//! ```
+
+pub mod failure;
+pub mod hot;
+pub mod snapshots;
+pub mod threads;
+pub mod wiring;
+
+use crate::control::control_error::ControlError;
+use crate::daemon::failure::Failure;
+use crate::daemon::snapshots::SnapshotThreads;
+use crate::daemon::threads::{joined, spawn};
+use crate::daemon::wiring::{Wiring, control_options};
+use crate::decoder::reject::Reject;
+use crate::engine::refusal::Refusal;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::publisher::PublisherError;
+use crate::runtime::cpu::{self, Plan};
+use crate::runtime::hot_loop::{HotLoop, PARK_MS_MAX};
+use crate::service::config::Config;
+use crate::service::status::Status;
+use crate::service::{Observed, Service};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
+use crate::{control, publisher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A running daemon.
+pub struct Daemon {
+    /// What can be seen of it from outside.
+    pub observed: Observed,
+    stop: Arc<AtomicBool>,
+    service: Service,
+    publisher: JoinHandle<Result<(), PublisherError>>,
+    keeper: Option<SnapshotThreads>,
+    control: JoinHandle<Result<(), ControlError>>,
+    hot: JoinHandle<Result<(), Failure>>,
+}
+
+/// Runs the daemon until a signal ends it.
+pub fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
+    Daemon::start(config, rulebook)?.wait()
+}
+
+impl Daemon {
+    /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
+    /// off the hot core; the hot thread is pinned to it last.
+    pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
+        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
+        Daemon::start_counting(config, rulebook, metrics)
+    }
+
+    /// The same, with these counters.
+    pub fn start_counting(
+        config: Config,
+        rulebook: Rulebook,
+        metrics: Metrics,
+    ) -> Result<Daemon, Failure> {
+        let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
+        cpu::restrict_process(&plan)?;
+        let observed = Observed {
+            metrics: Arc::new(metrics),
+            progress: Arc::new(Progress::new()),
+            status: Arc::new(Status::new()),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let wiring = Wiring::new(&config, &rulebook, &observed, &stop)?;
+
+        let asked = stop.clone();
+        let stop_daemon = move || asked.store(true, Ordering::Release);
+        let service = Service::start(&config.service, observed.clone(), stop_daemon)?;
+        let Observed { metrics, progress, .. } = observed.clone();
+        let (options, ends) = (config.publisher.clone(), wiring.publisher);
+        let publisher =
+            spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
+        let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
+        let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
+        let control = spawn("control", &stop, move || control::run(options, ends))?;
+        let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
+        let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
+        Ok(Daemon { observed, stop, service, publisher, keeper, control, hot })
+    }
+
+    /// Asks the daemon to drain and end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether a thread that only ends with the daemon has ended.
+    pub fn has_ended(&self) -> bool {
+        self.control.is_finished() || self.hot.is_finished() || self.publisher.is_finished()
+    }
+
+    /// Waits until the daemon has ended, first to last: the control thread has released the shards,
+    /// so the hot thread ends; its last frames are published and its last snapshots stored; then
+    /// nobody needs the service thread.
+    pub fn wait(self) -> Result<(), Failure> {
+        let control = joined(self.control);
+        let hot = joined(self.hot);
+        let publisher = joined(self.publisher);
+        self.keeper.into_iter().for_each(SnapshotThreads::wait);
+        self.service.finish();
+        hot?;
+        publisher?;
+        Ok(control?)
+    }
+}
+
+/// The hot thread: the ring is made on it, and it is pinned when all others are there.
+fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::HotEnds) -> Result<(), Failure> {
+    let hot_loop = HotLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX))?;
+    if let Plan::Pinned { helper_cores, .. } = plan {
+        hot_loop.ring().confine_workers(helper_cores)?;
+    }
+    cpu::pin_this_thread(plan)?;
+    cpu::verify(plan, cpu::this_task())?;
+    Ok(hot::run(&hot_loop, ends)?)
+}

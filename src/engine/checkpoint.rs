@@ -1,0 +1,252 @@
+//! A shard's state as bytes while the shard goes on.
+//!
+//! A capture notes what stands in no table and marks the chunks of those; that is all that happens
+//! at once. From then on a chunk is copied before the first write to it, and read bit by bit
+//! whenever there is time. So the bytes say what the state was when the capture began, whatever
+//! came since.
+
+use crate::engine::Shard;
+use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
+use crate::engine::state::{ACTOR_WORDS, FORMAT};
+use crate::engine::table::Row;
+
+/// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
+pub const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
+
+/// Whether a capture has given all its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointRead {
+    /// There are more.
+    More,
+    /// These were the last.
+    Done,
+}
+
+/// Words that are noted at most: the searches for paths have most of them.
+const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
+
+/// What is still to be told of a state, and in which order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checkpoint {
+    /// What was noted when the capture began.
+    words: Vec<u64>,
+    steps: Vec<Step>,
+    step: usize,
+    /// Words of the last row that have not found room.
+    waiting: [u64; ACTOR_WORDS],
+    waiting_count: usize,
+}
+
+/// A run of words or of rows.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    part: Part,
+    next: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Words,
+    Actors,
+    Tombstones,
+    Treasures(usize),
+    Finishers(usize),
+}
+
+impl Checkpoint {
+    fn step(&mut self, part: Part, next: u32, end: u32) {
+        if next < end {
+            self.steps.push(Step { part, next, end });
+        }
+    }
+
+    /// Ends a run of words: those since the last one.
+    fn step_words(&mut self, told_before: &mut u32) {
+        let end = self.words.len() as u32;
+        self.step(Part::Words, *told_before, end);
+        *told_before = end;
+    }
+
+    /// Nothing is to be told any more; the memory stays for the next one.
+    fn forget(&mut self) {
+        self.words.clear();
+        self.steps.clear();
+        (self.step, self.waiting_count) = (0, 0);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.step == self.steps.len() && self.waiting_count == 0
+    }
+
+    /// Tells what waits, as far as there is room.
+    fn write_waiting(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
+        let room = (bytes_max - out.len()) / 8;
+        let told = self.waiting_count.min(room);
+        for word in &self.waiting[..told] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        self.waiting.copy_within(told..self.waiting_count, 0);
+        self.waiting_count -= told;
+    }
+
+    fn wait(&mut self, words: &[u64]) {
+        self.waiting[self.waiting_count..][..words.len()].copy_from_slice(words);
+        self.waiting_count += words.len();
+    }
+
+    /// Tells rows of the step at hand until there is no more room, or it is done, or so many were
+    /// looked at.
+    fn write_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
+        let Step { part, mut next, end } = self.steps[self.step];
+        while next < end && self.waiting_count == 0 && *rows > 0 {
+            self.read_row(shard, part, next);
+            self.write_waiting(out, bytes_max);
+            next += 1;
+            *rows -= 1;
+        }
+        self.steps[self.step].next = next;
+        self.step += usize::from(next == end);
+    }
+
+    fn read_row(&mut self, shard: &Shard, part: Part, number: u32) {
+        match part {
+            Part::Words => self.wait(&[self.words[number as usize]]),
+            Part::Actors => {
+                let body = shard.actors.bodies.captured(number);
+                if body.player_id != 0 {
+                    self.wait(&body.to_words());
+                    self.wait(&shard.actors.packs.captured(number).to_words());
+                }
+            }
+            Part::Tombstones => {
+                let tombstone = shard.tombstones.rows.captured(number);
+                if tombstone.player_id != 0 {
+                    self.wait(&[number.into()]);
+                    self.wait(&tombstone.to_words());
+                }
+            }
+            Part::Treasures(slot) => {
+                self.wait(&shard.hunts.treasures[slot].captured(number).to_words());
+            }
+            Part::Finishers(slot) => {
+                self.wait(&shard.hunts.finishers[slot].captured(number).to_words());
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever
+    /// the state's size. A capture that was not told to its end is over.
+    pub fn begin_checkpoint(&mut self) -> u64 {
+        self.end_capture();
+        let capture = self.note();
+        self.actors.bodies.begin_checkpoint();
+        self.actors.packs.begin_checkpoint();
+        self.tombstones.rows.begin_checkpoint();
+        for slot in 0..HUNTS_MAX {
+            self.hunts.treasures[slot].begin_capture();
+            self.hunts.finishers[slot].begin_checkpoint();
+        }
+        let bytes = self.checkpoint_bytes(&capture);
+        self.checkpoint = capture;
+        bytes
+    }
+
+    /// Appends the next bytes of the captured state, until there are `bytes_max` in all. Bounded
+    /// work: there may be fewer.
+    pub fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead {
+        assert!(out.len() <= bytes_max, "{} bytes where {bytes_max} may be", out.len());
+        let mut capture = std::mem::take(&mut self.checkpoint);
+        let mut rows = CHECKPOINT_ROWS_PER_PIECE;
+        capture.write_waiting(out, bytes_max);
+        while capture.waiting_count == 0 && rows > 0 && capture.step < capture.steps.len() {
+            let step = capture.step;
+            capture.write_step(self, out, bytes_max, &mut rows);
+            let Step { part, next, .. } = capture.steps[step];
+            self.pass(part, next);
+        }
+        let is_whole = capture.is_whole();
+        self.checkpoint = capture;
+        if !is_whole {
+            return CheckpointRead::More;
+        }
+        self.end_capture();
+        CheckpointRead::Done
+    }
+
+    /// Gives up the capture, if there is one.
+    pub fn end_capture(&mut self) {
+        self.checkpoint.forget();
+        self.actors.bodies.end_capture();
+        self.actors.packs.end_capture();
+        self.tombstones.rows.end_capture();
+        for slot in 0..HUNTS_MAX {
+            self.hunts.treasures[slot].end_capture();
+            self.hunts.finishers[slot].end_capture();
+        }
+    }
+
+    /// Appends the whole state.
+    pub fn encode_state(&mut self, out: &mut Vec<u8>) {
+        self.begin_checkpoint();
+        while self.write_checkpoint(out, usize::MAX) == CheckpointRead::More {}
+    }
+
+    /// Notes what stands in no table, and which rows are to be told.
+    fn note(&mut self) -> Checkpoint {
+        let mut capture = std::mem::take(&mut self.checkpoint);
+        let mut told = 0;
+        let words = &mut capture.words;
+        words.reserve(NOTED_WORDS_MAX);
+        words.extend([FORMAT, self.ruleset.into(), self.partition.into()]);
+        words.extend(self.clock.to_words());
+        words.extend([self.last_tick, self.actors.count().into()]);
+        capture.step_words(&mut told);
+        capture.step(Part::Actors, 0, self.actors.rows());
+        capture.words.extend(self.tombstones.noted().map(u64::from));
+        capture.step_words(&mut told);
+        capture.step(Part::Tombstones, 0, self.tombstones.rows.count());
+        capture.words.extend([self.hunts.last_hunt.into(), self.hunts.searched_ms]);
+        for slot in 0..HUNTS_MAX {
+            let hunt = *self.hunts.hunt(slot);
+            capture.words.extend(hunt.to_words());
+            capture.step_words(&mut told);
+            capture.step(Part::Treasures(slot), 0, hunt.tried.into());
+            capture.step(Part::Finishers(slot), hunt.announced.into(), hunt.finishers.into());
+            self.hunts.paths[slot].note(&mut capture.words);
+        }
+        capture.words.push(self.digest());
+        capture.step_words(&mut told);
+        capture
+    }
+
+    fn checkpoint_bytes(&self, capture: &Checkpoint) -> u64 {
+        let words = capture.steps.iter().map(|Step { part, next, end }| {
+            let rows = u64::from(end - next);
+            match part {
+                Part::Words | Part::Treasures(_) => rows,
+                Part::Finishers(_) => 2 * rows,
+                // Empty rows are left out.
+                Part::Actors => ACTOR_WORDS as u64 * u64::from(self.actors.count()),
+                Part::Tombstones => 5 * u64::from(self.tombstones.noted()[1]),
+            }
+        });
+        8 * words.sum::<u64>()
+    }
+
+    /// Rows of a part below this one were told.
+    fn pass(&mut self, part: Part, number: u32) {
+        match part {
+            Part::Words => {}
+            Part::Actors => {
+                self.actors.bodies.pass_captured(number);
+                self.actors.packs.pass_captured(number);
+            }
+            Part::Tombstones => self.tombstones.rows.pass_captured(number),
+            Part::Treasures(slot) => self.hunts.treasures[slot].pass_captured(number),
+            Part::Finishers(slot) => self.hunts.finishers[slot].pass_captured(number),
+        }
+    }
+}

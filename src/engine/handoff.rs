@@ -1,0 +1,225 @@
+//! Players that left: what a zone remembers of them, and what they carry to another zone.
+
+use crate::engine::actors::ACTORS_MAX;
+use crate::engine::change::Change;
+use crate::engine::event::{EFFECT_SLOTS, Handoff, INVENTORY_SLOTS, ItemStack};
+use crate::engine::index::Index;
+use crate::engine::state::Words;
+use crate::engine::table::{Identity, Row, Table};
+use crate::engine::update::Update;
+
+/// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the way,
+/// the score. A player's own event, which settles the player too, makes fewer.
+pub const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
+
+/// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
+pub const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
+
+/// Players that left a zone and are still known there: as many as it holds, as all may leave.
+pub const TOMBSTONES_MAX: usize = ACTORS_MAX;
+
+/// Which of a player's departures one is. They come in this order: a later one has a higher `seq`,
+/// and one that was sent back, or on, the same `seq` and a higher number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HandoffId {
+    /// The `seq` of the `leave`.
+    pub seq: u64,
+    /// Number of the crossing.
+    pub crossing: u32,
+}
+
+/// What is remembered of a player that left, so that its repeated events stay no-ops and each
+/// crossing is accepted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The player; 0 in an empty row.
+    pub player_id: u64,
+    /// The last `seq` that was applied.
+    pub seq: u64,
+    /// Number of the player's last crossing out of a zone, as far as it is known here.
+    pub crossing_sent: u32,
+    /// The last one that was accepted here.
+    pub accepted: HandoffId,
+}
+
+impl Row<4> for Tombstone {
+    const IDENTITY: Identity = Identity::Number;
+
+    fn to_words(&self) -> [u64; 4] {
+        let crossings = u64::from(self.crossing_sent) | u64::from(self.accepted.crossing) << 32;
+        [self.player_id, self.seq, crossings, self.accepted.seq]
+    }
+
+    fn from_words([player_id, seq, crossings, accepted_seq]: [u64; 4]) -> Option<Tombstone> {
+        let accepted = HandoffId { seq: accepted_seq, crossing: (crossings >> 32) as u32 };
+        Some(Tombstone { player_id, seq, crossing_sent: crossings as u32, accepted })
+    }
+}
+
+const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
+
+/// The players that left last, in a ring: a new one takes the oldest one's place.
+#[derive(Clone, Debug)]
+pub struct Tombstones {
+    pub(crate) rows: Table<Tombstone, 4>,
+    index: Index,
+    next: u32,
+}
+
+impl Tombstones {
+    /// Nobody left yet.
+    pub fn none() -> Tombstones {
+        Tombstones {
+            rows: Table::new(TOMBSTONES_MAX, 3),
+            index: Index::new(TOMBSTONES_MAX),
+            next: 0,
+        }
+    }
+
+    /// What is remembered of a player.
+    pub fn find(&self, player_id: u64) -> Option<&Tombstone> {
+        self.row_of(player_id).map(|row| self.rows.row(row))
+    }
+
+    fn row_of(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.rows.row(row).player_id)
+    }
+
+    /// Remembers a player, in place of what was remembered of it.
+    pub fn put(&mut self, tombstone: Tombstone) {
+        self.take(tombstone.player_id);
+        let row = self.next;
+        self.next = (row + 1) % ROWS_MAX;
+        self.rows.reach(row);
+        let oldest = self.rows.row(row).player_id;
+        if oldest != 0 {
+            self.index.remove(oldest, row);
+        }
+        self.rows.write(row, tombstone);
+        self.index.insert(tombstone.player_id, row, |row| self.rows.row(row).player_id);
+    }
+
+    /// Forgets a player.
+    pub fn take(&mut self, player_id: u64) -> Option<Tombstone> {
+        let row = self.row_of(player_id)?;
+        let tombstone = *self.rows.row(row);
+        self.index.remove(player_id, row);
+        self.rows.write(row, Tombstone::default());
+        Some(tombstone)
+    }
+
+    /// The row that is written next, and how many are not empty: what a capture notes at once.
+    pub(crate) fn noted(&self) -> [u32; 2] {
+        [self.next, self.index.count()]
+    }
+
+    /// The tombstones that a capture told.
+    pub fn decode(words: &mut Words) -> Option<Tombstones> {
+        let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
+        let mut tombstones = Tombstones::none();
+        let next = row_of(words.word()?)?;
+        for _ in 0..words.word()? {
+            let row = row_of(words.word()?)?;
+            let tombstone = Tombstone::from_words(words.take()?)?;
+            tombstones.rows.reach(row);
+            let taken = tombstones.rows.row(row).player_id != 0;
+            if taken || tombstone.player_id == 0 || tombstones.find(tombstone.player_id).is_some() {
+                return None;
+            }
+            tombstones.rows.write(row, tombstone);
+            let rows = &tombstones.rows;
+            tombstones.index.insert(tombstone.player_id, row, |row| rows.row(row).player_id);
+        }
+        tombstones.next = next;
+        Some(tombstones)
+    }
+
+    /// Hash of all tombstones.
+    pub fn digest(&self) -> u64 {
+        self.rows.digest().wrapping_add(u64::from(self.next))
+    }
+}
+
+/// Updates that a hand-off consists of, in a row and in this order.
+pub const HANDOFF_PARTS: usize = 9;
+const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
+const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
+
+/// A player on its way from one zone to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoffOut {
+    /// The zone it goes to.
+    pub to_zone: u16,
+    /// Where it enters, in cm.
+    pub x: i32,
+    /// Where it enters, in cm.
+    pub y: i32,
+    /// What it carries.
+    pub handoff: Handoff,
+}
+
+impl HandoffOut {
+    /// The crossing as the changes that tell it.
+    pub fn parts(&self) -> [Change; HANDOFF_PARTS] {
+        let HandoffOut { to_zone, x, y, handoff } = *self;
+        let items = |first: usize| Change::HandoffItems {
+            first_slot: first as u8,
+            items: std::array::from_fn(|at| handoff.items[first + at]),
+        };
+        let effect = |slot: usize| Change::HandoffEffect {
+            slot: slot as u8,
+            effect: handoff.effects[slot],
+            left_ms: handoff.effects_left_ms[slot],
+        };
+        [
+            Change::Handoff { to_zone, crossing: handoff.crossing, last_seq: handoff.last_seq },
+            Change::HandoffPlace { x, y },
+            Change::HandoffScore { score: handoff.score },
+            items(0),
+            items(4),
+            effect(0),
+            effect(1),
+            effect(2),
+            effect(3),
+        ]
+    }
+
+    /// The crossing that these updates of `from_zone` tell, with its player. `None`: they are not
+    /// the parts of one player's hand-off, all of them and in their order.
+    pub fn from_updates(
+        from_zone: u16,
+        updates: &[Update; HANDOFF_PARTS],
+    ) -> Option<(u64, HandoffOut)> {
+        let player_id = updates[0].player_id();
+        let mut crossing = HandoffOut {
+            to_zone: 0,
+            x: 0,
+            y: 0,
+            handoff: Handoff { from_zone, ..Handoff::default() },
+        };
+        let handoff = &mut crossing.handoff;
+        for update in updates {
+            match update.change() {
+                Change::Handoff { to_zone, crossing: number, last_seq } => {
+                    crossing.to_zone = to_zone;
+                    (handoff.crossing, handoff.last_seq) = (number, last_seq);
+                }
+                Change::HandoffPlace { x, y } => (crossing.x, crossing.y) = (x, y),
+                Change::HandoffScore { score } => handoff.score = score,
+                Change::HandoffItems { first_slot, items } => {
+                    let first = usize::from(first_slot);
+                    let slots: &mut [ItemStack] = handoff.items.get_mut(first..first + 4)?;
+                    slots.copy_from_slice(&items);
+                }
+                Change::HandoffEffect { slot, effect, left_ms } => {
+                    *handoff.effects.get_mut(usize::from(slot))? = effect;
+                    handoff.effects_left_ms[usize::from(slot)] = left_ms;
+                }
+                _ => return None,
+            }
+        }
+        let told = updates.iter().map(Update::change).eq(crossing.parts());
+        let one_player = updates.iter().all(|update| update.player_id() == player_id);
+        (told && one_player && player_id != 0).then_some((player_id, crossing))
+    }
+}

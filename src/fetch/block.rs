@@ -1,0 +1,163 @@
+//! The block: a pooled buffer of events of one shard, the unit that the queue carries.
+
+use crate::decoder::reject::Reject;
+use crate::engine::event::Event;
+
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+/// Bytes of a block of events, the unit that the queue carries: two pages stay in the L1 cache
+/// between the decoder, which fills it, and the engine, which empties it.
+pub const BLOCK_BYTES_MAX: usize = 8 * 1024;
+
+/// Events in one block.
+pub const BLOCK_EVENTS_MAX: usize = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<Event>();
+
+/// Bytes that a block's own fields may take beside its events.
+pub const BLOCK_HEADER_BYTES_MAX: usize = 88;
+
+const _: () = assert!(BLOCK_EVENTS_MAX >= 64);
+
+/// Rejects in one block: they hold copies of their records, so a block of them is short.
+pub const BLOCK_REJECTS_MAX: usize = 32;
+
+/// Blocks that one shard may have between the decoder and the end of the engine: 1 MiB of events,
+/// two or three Fetch responses' worth. Beyond it the shard is left out of the next Fetch.
+pub const SHARD_BLOCKS_MAX: usize = 128;
+
+/// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
+/// behind. What is never used is hardly in memory.
+pub const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
+
+/// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
+const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
+
+/// Events of a contiguous run of one shard's input.
+#[derive(Debug)]
+pub struct Block {
+    /// The shard's input partition.
+    pub partition: i32,
+    /// Which ownership of the partition the events were decoded for.
+    pub ownership_id: u32,
+    /// The input offset up to which (exclusive) this block and those before it account for the
+    /// input, whether as events, rejects or records that are none.
+    pub next_offset: i64,
+    /// When the response that the events came in began to arrive.
+    pub received_at: Option<Instant>,
+    /// The events, at most [`BLOCK_EVENTS_MAX`].
+    pub events: Vec<Event>,
+    /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
+    pub rejects: Vec<Rejected>,
+    /// How many of the events the decoder's first tier has read.
+    pub of_known_layout: u64,
+}
+
+/// A record that is no valid event, on its way to the dead letters.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Offset of the record.
+    pub offset: i64,
+    /// Timestamp of the record, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Why it is no event.
+    pub reject: Reject,
+    /// The record's key, if not null.
+    pub key: Option<Vec<u8>>,
+    /// The record's value as it came, if not null.
+    pub value: Option<Vec<u8>>,
+}
+
+const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
+
+impl Block {
+    /// Whether one more record fits, be it an event or a reject.
+    pub fn has_room(&self) -> bool {
+        self.events.len() < BLOCK_EVENTS_MAX && self.rejects.len() < BLOCK_REJECTS_MAX
+    }
+
+    /// Whether its rejects alone take as much memory as a block may: it is full then, too. To be
+    /// asked when one was added.
+    pub fn is_heavy(&self) -> bool {
+        let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+        let of_reject = |reject: &Rejected| bytes(&reject.key) + bytes(&reject.value);
+        self.rejects.iter().map(of_reject).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
+    }
+}
+
+/// Empty blocks, the last used first: it is the one that is still in the cache.
+#[derive(Default)]
+pub struct BlockPool {
+    #[expect(clippy::vec_box, reason = "blocks go round as boxes and are never moved")]
+    free: RefCell<Vec<Box<Block>>>,
+    made: Cell<usize>,
+}
+
+impl BlockPool {
+    /// Makes the blocks that so many shards need when the publisher falls behind, so that none has
+    /// to be made then; of many shards, only some fall behind.
+    pub fn reserve(&self, shards: usize) {
+        let blocks = (shards * SHARD_BLOCKS_MAX).min(POOL_BLOCKS_MIN);
+        let mut free = self.free.borrow_mut();
+        free.reserve(POOL_BLOCKS_MIN);
+        while self.made.get() < blocks {
+            free.push(self.make());
+        }
+    }
+
+    fn make(&self) -> Box<Block> {
+        self.made.set(self.made.get() + 1);
+        let (events, rejects) = (Vec::with_capacity(BLOCK_EVENTS_MAX), Vec::new());
+        Box::new(Block {
+            partition: 0,
+            ownership_id: 0,
+            next_offset: 0,
+            received_at: None,
+            events,
+            rejects,
+            of_known_layout: 0,
+        })
+    }
+
+    /// An empty block for one shard, new only if none is free. Cursors bound how many are out.
+    pub fn take(&self, partition: i32, ownership_id: u32, next_offset: i64) -> Box<Block> {
+        let block = self.free.borrow_mut().pop();
+        let mut block = block.unwrap_or_else(|| self.make());
+        assert!(block.events.is_empty() && block.rejects.is_empty());
+        block.partition = partition;
+        block.ownership_id = ownership_id;
+        block.next_offset = next_offset;
+        block.received_at = None;
+        block.of_known_layout = 0;
+        block
+    }
+
+    /// Takes a block back.
+    pub fn give(&self, mut block: Box<Block>) {
+        block.events.clear();
+        block.rejects.clear();
+        self.free.borrow_mut().push(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_heavy_by_the_bytes_of_its_rejects() {
+        let pool = BlockPool::default();
+        let mut block = pool.take(0, 1, 0);
+        let reject = |bytes: usize| Rejected {
+            offset: 0,
+            time_ms: 0,
+            reject: Reject::TooLong,
+            key: Some(vec![0; 10]),
+            value: Some(vec![0; bytes - 10]),
+        };
+        assert!(!block.is_heavy());
+        block.rejects.push(reject(BLOCK_REJECT_BYTES_MAX - 100));
+        assert!(!block.is_heavy());
+        block.rejects.push(reject(100));
+        assert!(block.is_heavy());
+    }
+}

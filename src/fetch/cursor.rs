@@ -1,0 +1,229 @@
+//! The cursor: where the fetch path stands in one input partition, and how much it may still bring.
+//!
+//! Cursors are shared by the stages of the hot thread: connections advance them, the world opens,
+//! stalls and closes them.
+
+use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
+use crate::kafka::record_batch::HeaderScan;
+use crate::telemetry::progress::SHARDS_MAX;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Blocks of all shards together: 32 MiB of events, shared out evenly.
+pub const ALL_BLOCKS_MAX: usize = 4096;
+
+/// Blocks that a shard may have in any case: one that is filled, one that is applied.
+pub const SHARD_BLOCKS_MIN: usize = 2;
+
+/// Where the fetch path stands in one input partition.
+pub struct Cursor {
+    /// The input partition.
+    pub partition: i32,
+    /// Which ownership of the partition this is.
+    pub ownership_id: u32,
+    /// The next offset to decode.
+    pub position: Cell<i64>,
+    /// The offset that the next Fetch asks for: `position`, or beyond it while records wait to be
+    /// decoded.
+    pub fetch_offset: Cell<i64>,
+    /// Leader epoch of the batch before `fetch_offset`, -1 while unknown: a broker tells by it
+    /// whether its log is still the one that was read (KIP-320). It must belong to that offset, or
+    /// a change of leaders looks like a truncated log.
+    pub fetch_leader_epoch: Cell<i32>,
+    /// The fetch task that asks for the partition, or decodes what it was given.
+    pub claimant: Cell<Option<usize>>,
+    /// What the fetch path may do with the partition now.
+    pub state: Cell<CursorState>,
+    /// Blocks that are filled, queued or waiting in the world.
+    blocks_out: Cell<usize>,
+    /// How many these may be: the more shards, the fewer.
+    blocks_max: Cell<usize>,
+    /// The fetch path has not seen the partition yet.
+    pub is_new: Cell<bool>,
+    /// The Fetch path leaves the partition alone until then.
+    pub retry_at: Cell<Option<Instant>>,
+    /// Leader epoch of the last record before `position`, -1 before the first.
+    pub leader_epoch: Cell<i32>,
+    /// Input offsets to pass over, in ascending order: their records took the engine down.
+    pub skips: Box<[i64]>,
+    /// Why the input cannot be read any further: one sentence with the offset.
+    fault: RefCell<Option<String>>,
+}
+
+/// What the fetch path may do with a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CursorState {
+    /// Fetch and decode.
+    Live,
+    /// The world has no frames for the shard: decode nothing, and leave it out of the next Fetch.
+    Stalled,
+    /// The shard is released, or a fault stopped it: forget what is still on the way.
+    Closed,
+}
+
+impl Cursor {
+    /// A cursor at the first offset to decode.
+    pub fn new(partition: i32, ownership_id: u32, position: i64, skips: Box<[i64]>) -> Rc<Cursor> {
+        Rc::new(Cursor {
+            partition,
+            ownership_id,
+            position: Cell::new(position),
+            fetch_offset: Cell::new(position),
+            fetch_leader_epoch: Cell::new(-1),
+            claimant: Cell::new(None),
+            state: Cell::new(CursorState::Live),
+            blocks_out: Cell::new(0),
+            blocks_max: Cell::new(SHARD_BLOCKS_MAX),
+            is_new: Cell::new(true),
+            retry_at: Cell::new(None),
+            leader_epoch: Cell::new(-1),
+            skips,
+            fault: RefCell::new(None),
+        })
+    }
+
+    /// Whether the next Fetch should ask for this partition: it is live, and half of its blocks are
+    /// free, so that what comes is not likely to be thrown away.
+    pub fn is_fetchable(&self, now: Instant) -> bool {
+        self.state.get() == CursorState::Live
+            && self.blocks_out.get() <= self.blocks_max.get() / 2
+            && self.retry_at.get().is_none_or(|at| at <= now)
+    }
+
+    /// The input offsets to pass over from this one on: nearly always none.
+    pub fn skips_from(&self, offset: i64) -> &[i64] {
+        &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
+    }
+
+    /// The next Fetch asks for what follows the received batches.
+    pub fn run_ahead(&self, walk: &HeaderScan) {
+        self.fetch_offset.set(walk.next_offset);
+        if let Some(epoch) = walk.leader_epoch {
+            self.fetch_leader_epoch.set(epoch);
+        }
+    }
+
+    /// The next Fetch asks for what was not decoded: what came, or is on its way, is thrown away.
+    pub fn rewind(&self) {
+        self.fetch_offset.set(self.position.get());
+        self.fetch_leader_epoch.set(self.leader_epoch.get());
+    }
+
+    /// The input cannot be read any further. Nothing is skipped: the world halts the shard once
+    /// what was decoded before is applied.
+    pub fn fail(&self, sentence: String) {
+        if self.state.get() != CursorState::Closed {
+            self.state.set(CursorState::Closed);
+            *self.fault.borrow_mut() = Some(sentence);
+        }
+    }
+
+    /// Whether [`Cursor::fail`] was called.
+    pub fn has_failed(&self) -> bool {
+        self.fault.borrow().is_some()
+    }
+
+    /// The sentence of [`Cursor::fail`], once.
+    pub fn take_fault(&self) -> Option<String> {
+        self.fault.borrow_mut().take()
+    }
+
+    /// The world cannot take more of this shard now.
+    pub fn stall(&self) {
+        if self.state.get() == CursorState::Live {
+            self.state.set(CursorState::Stalled);
+        }
+    }
+
+    /// The world can take more of this shard. Whether it could not before: the fetch path needs a
+    /// turn then.
+    pub fn go_on(&self) -> bool {
+        let was_stalled = self.state.get() == CursorState::Stalled;
+        if was_stalled {
+            self.state.set(CursorState::Live);
+        }
+        was_stalled
+    }
+
+    /// Whether the shard may have another block.
+    pub fn has_credit(&self) -> bool {
+        self.blocks_out.get() < self.blocks_max.get()
+    }
+
+    /// Blocks of this shard that have not come back to the pool.
+    pub fn blocks_out(&self) -> usize {
+        self.blocks_out.get()
+    }
+
+    /// An empty block on this shard's account.
+    pub fn take_block(&self, pool: &BlockPool) -> Box<Block> {
+        assert!(self.has_credit());
+        self.blocks_out.set(self.blocks_out.get() + 1);
+        pool.take(self.partition, self.ownership_id, self.position.get())
+    }
+
+    /// Gives a block of this shard back to the pool.
+    pub fn give_block(&self, pool: &BlockPool, block: Box<Block>) {
+        assert!(block.partition == self.partition && block.ownership_id == self.ownership_id);
+        self.blocks_out.set(self.blocks_out.get() - 1);
+        pool.give(block);
+    }
+}
+
+/// All open cursors, in the order of the partition numbers.
+pub struct Cursors {
+    open: RefCell<Vec<Rc<Cursor>>>,
+    ended: Cell<bool>,
+}
+
+impl Cursors {
+    /// None is open.
+    pub fn new() -> Rc<Cursors> {
+        Rc::new(Cursors {
+            open: RefCell::new(Vec::with_capacity(SHARDS_MAX)),
+            ended: Cell::new(false),
+        })
+    }
+
+    /// No cursor will be opened any more: the fetch path ends.
+    pub fn end(&self) {
+        self.ended.set(true);
+    }
+
+    /// Whether the fetch path has to end.
+    pub fn have_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// Begins to fetch a partition.
+    pub fn open(&self, cursor: Rc<Cursor>) {
+        let mut open = self.open.borrow_mut();
+        let Err(place) = open.binary_search_by_key(&cursor.partition, |open| open.partition) else {
+            panic!("partition {} is opened once", cursor.partition);
+        };
+        open.insert(place, cursor);
+        share_blocks(&open);
+    }
+
+    /// Stops fetching a partition. What is on the way for it is recognised by its cursor's state.
+    pub fn close(&self, partition: i32) {
+        let mut open = self.open.borrow_mut();
+        if let Ok(place) = open.binary_search_by_key(&partition, |open| open.partition) {
+            open.remove(place).state.set(CursorState::Closed);
+            share_blocks(&open);
+        }
+    }
+
+    /// Calls `visit` for each open cursor, in the order of the partition numbers.
+    pub fn each(&self, mut visit: impl FnMut(&Rc<Cursor>)) {
+        self.open.borrow().iter().for_each(&mut visit);
+    }
+}
+
+/// Shares the blocks out among the open shards. A shard that has more than its new share takes no
+/// further one until enough have come back.
+fn share_blocks(open: &[Rc<Cursor>]) {
+    let share = (ALL_BLOCKS_MAX / open.len().max(1)).clamp(SHARD_BLOCKS_MIN, SHARD_BLOCKS_MAX);
+    open.iter().for_each(|cursor| cursor.blocks_max.set(share));
+}

@@ -1,0 +1,270 @@
+//! From a partition's record batches to blocks of events in the queue.
+
+use crate::decoder::reject::Reject;
+use crate::decoder::{Decoder, RecordPosition};
+use crate::fetch::block::{Block, Rejected};
+use crate::fetch::cursor::{Cursor, CursorState};
+use crate::fetch::stage::Shared;
+use crate::kafka::aborted::{AbortedTransactions, Marker};
+use crate::kafka::codec::Decompressor;
+use crate::kafka::record::{Record, Records};
+use crate::kafka::record_batch::{Batch, BatchError, BatchHeader};
+
+use crate::queue::Sender;
+use crate::telemetry::metrics::Counter;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Blocks that one connection decodes before the other stages have their turn, so that the engine
+/// works on blocks that are still in the cache.
+pub const TURN_BLOCKS_MAX: usize = 8;
+
+/// Decodes what one connection receives.
+pub struct Decoding {
+    outlet: BlockWriter,
+    decoder: Decoder,
+    decompressor: Decompressor,
+}
+
+impl Decoding {
+    /// Sends blocks to `blocks`.
+    pub fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
+        let decompressor = Decompressor::new(shared.options.batch_bytes_max);
+        let outlet = BlockWriter {
+            shared,
+            blocks,
+            block: None,
+            received_at: None,
+            leader_epoch: -1,
+            blocks_this_turn: 0,
+            blocks_sent: 0,
+        };
+        Decoding { outlet, decoder: Decoder::new(), decompressor }
+    }
+
+    /// Blocks sent so far.
+    pub fn blocks_sent(&self) -> u64 {
+        self.outlet.blocks_sent
+    }
+
+    /// What is decoded from now on began to arrive then.
+    pub fn received(&mut self, at: Instant) {
+        self.outlet.received_at = Some(at);
+    }
+
+    /// Decodes one partition's batches from the cursor's position on.
+    ///
+    /// Returns early, without an error, when the shard is closed or takes no more. The cursor moves
+    /// only when a block is sent: what is thrown away is fetched again. What stands before a
+    /// damaged batch is good, and is sent.
+    pub async fn decode(
+        &mut self,
+        cursor: &Cursor,
+        batches: &mut [u8],
+        aborted: &mut AbortedTransactions,
+    ) -> Result<(), BatchError> {
+        self.outlet.leader_epoch = cursor.leader_epoch.get();
+        if !self.outlet.begin(cursor).await {
+            return Ok(());
+        }
+        let decoded = self.decode_batches(cursor, batches, aborted).await;
+        self.outlet.send(cursor).await;
+        decoded
+    }
+
+    async fn decode_batches(
+        &mut self,
+        cursor: &Cursor,
+        batches: &mut [u8],
+        aborted: &mut AbortedTransactions,
+    ) -> Result<(), BatchError> {
+        let bytes_max = self.decompressor.batch_bytes_max();
+        let mut at = 0;
+        while let Some(batch) = Batch::read(&mut batches[at..], bytes_max)? {
+            let header = batch.header;
+            let next_offset = header.last_offset() + 1;
+            at += header.bytes;
+            if next_offset <= self.outlet.next_offset() {
+                continue;
+            }
+            if header.is_control() {
+                let mut markers = batch.open(self.outlet.next_offset(), &mut self.decompressor)?;
+                while let Some(record) = markers.next_record()? {
+                    if let Some(marker) = record.key.and_then(Marker::from_key) {
+                        aborted.pass(&header, marker);
+                    }
+                }
+            } else if !aborted.covers(&header) && !self.decode_batch(cursor, batch).await? {
+                return Ok(());
+            }
+            self.outlet.reach(next_offset);
+            self.outlet.stamp(&header);
+        }
+        Ok(())
+    }
+
+    /// Whether the batch was decoded to its end.
+    async fn decode_batch(
+        &mut self,
+        cursor: &Cursor,
+        batch: Batch<'_>,
+    ) -> Result<bool, BatchError> {
+        let header = batch.header;
+        let mut records = batch.open(self.outlet.next_offset(), &mut self.decompressor)?;
+        let skips = cursor.skips_from(header.base_offset);
+        while fill(&mut self.decoder, &mut records, self.outlet.block(), skips)? == Filled::Block {
+            self.outlet.stamp(&header);
+            self.outlet.send(cursor).await;
+            if !self.outlet.begin(cursor).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What ended the filling of a block.
+#[derive(PartialEq, Eq)]
+enum Filled {
+    /// The block is full.
+    Block,
+    /// The records are all read.
+    Records,
+}
+
+fn fill(
+    decoder: &mut Decoder,
+    records: &mut Records<'_>,
+    block: &mut Block,
+    skips: &[i64],
+) -> Result<Filled, BatchError> {
+    let known_before = decoder.tier_counts().layout;
+    let filled = fill_room(decoder, records, block, skips);
+    block.of_known_layout += decoder.tier_counts().layout - known_before;
+    filled
+}
+
+fn fill_room(
+    decoder: &mut Decoder,
+    records: &mut Records<'_>,
+    block: &mut Block,
+    skips: &[i64],
+) -> Result<Filled, BatchError> {
+    while block.has_room() {
+        let Some(record) = records.next_record()? else { return Ok(Filled::Records) };
+        let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
+        block.next_offset = record.offset + 1;
+        let decoded = match skips.binary_search(&record.offset) {
+            Ok(_) => Err(Reject::Poison),
+            Err(_) => decoder.decode(origin, record.value.as_deref()),
+        };
+        match decoded {
+            Ok(event) => block.events.push(event),
+            Err(reject) => {
+                block.rejects.push(Rejected::new(reject, &record));
+                if block.is_heavy() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(Filled::Block)
+}
+
+/// The way from the decoder to the queue: one block at a time.
+struct BlockWriter {
+    shared: Rc<Shared>,
+    blocks: Sender<Box<Block>>,
+    /// The block that is being filled.
+    block: Option<Box<Block>>,
+    /// When the response that is being decoded began to arrive.
+    received_at: Option<Instant>,
+    /// Leader epoch of the last record that the block accounts for.
+    leader_epoch: i32,
+    /// Blocks sent since the other stages had their turn.
+    blocks_this_turn: usize,
+    blocks_sent: u64,
+}
+
+impl BlockWriter {
+    fn block(&mut self) -> &mut Block {
+        self.block.as_mut().expect("a block was begun")
+    }
+
+    fn next_offset(&self) -> i64 {
+        self.block.as_ref().expect("a block was begun").next_offset
+    }
+
+    fn reach(&mut self, next_offset: i64) {
+        self.block().next_offset = next_offset;
+    }
+
+    /// Notes the leader epoch of a batch, if the block has come to its records.
+    fn stamp(&mut self, header: &BatchHeader) {
+        if self.next_offset() > header.base_offset {
+            self.leader_epoch = header.leader_epoch;
+        }
+    }
+
+    /// Begins a block, waiting until the shard may have one. False: the shard is closed, or so far
+    /// behind that it must not hold up the others; its next Fetch begins where it stands.
+    async fn begin(&mut self, cursor: &Cursor) -> bool {
+        let Shared { driver, pool, .. } = &*self.shared;
+        self.block = driver
+            .until(|| match cursor.state.get() {
+                CursorState::Closed | CursorState::Stalled => Some(None),
+                CursorState::Live if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
+                CursorState::Live => {
+                    // The world has its turn after this one and either gives blocks back or stalls.
+                    driver.turn_again();
+                    None
+                }
+            })
+            .await;
+        match &mut self.block {
+            Some(block) => block.received_at = self.received_at,
+            None => cursor.rewind(),
+        }
+        self.block.is_some()
+    }
+
+    /// Sends the block, if there is one, it accounts for any input, and the shard is still there.
+    async fn send(&mut self, cursor: &Cursor) {
+        // The shard may have taken no further block in the middle of a batch.
+        let Some(block) = self.block.take() else { return };
+        if block.next_offset == cursor.position.get() || cursor.state.get() == CursorState::Closed {
+            cursor.give_block(&self.shared.pool, block);
+            return;
+        }
+        let next_offset = block.next_offset;
+        let (events, rejects) = (block.events.len(), block.rejects.len());
+        let (of_known_layout, is_heavy) = (block.of_known_layout, block.is_heavy());
+        cursor.position.set(next_offset);
+        cursor.leader_epoch.set(self.leader_epoch);
+        if self.blocks.send(block).await.is_err() {
+            unreachable!("the world receives as long as there are cursors");
+        }
+        self.shared.progress.shard(cursor.partition).decoded.set(next_offset);
+        self.shared.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
+        self.shared.metrics.add(Counter::RecordsRejected, rejects as u64);
+        self.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
+        self.blocks_sent += 1;
+        self.blocks_this_turn += 1;
+        if self.blocks_this_turn >= TURN_BLOCKS_MAX || is_heavy {
+            self.blocks_this_turn = 0;
+            self.shared.driver.yield_turn().await;
+        }
+    }
+}
+
+impl Rejected {
+    fn new(reject: Reject, record: &Record<'_>) -> Rejected {
+        Rejected {
+            offset: record.offset,
+            time_ms: record.timestamp_ms,
+            reject,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.as_deref().map(<[u8]>::to_vec),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Kafka records in: broker connections, the wire protocol, group membership.
+
+pub mod addresses;
+pub mod block;
+pub mod connection;
+pub mod cursor;
+pub mod decoding;
+pub mod stage;
+pub mod task;
+
+use std::net::SocketAddr;
+
+/// Blocks that may wait in the queue between decoder and engine.
+pub const QUEUE_BLOCKS_MAX: usize = 64 * 1024;
+
+/// Smallest page-aligned step of a receive buffer, on any page size in use.
+pub const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
+
+/// Bytes of a receive buffer: room for the largest default batch and what is around it.
+pub const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
+
+/// Bytes of a receive buffer: beyond this it has long left every cache.
+pub const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes that a Fetch may ask for at least, so that a configuration with tiny limits still moves.
+pub const FETCH_BYTES_MIN: usize = 1024;
+
+/// Bytes of a batch, or of what it decompresses to.
+pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Connections to one broker: more only add system calls.
+pub const CONNECTIONS_PER_BROKER_MAX: usize = 8;
+
+/// Milliseconds that a broker may hold back a Fetch.
+pub const FETCH_WAIT_MS_MAX: u32 = 10_000;
+
+/// What may wait for the control thread to log or resolve. What does not fit is left out and comes
+/// again: a broker that stays away is reported with every try.
+pub const REPORTS_MAX: usize = 256;
+
+/// What the fetch path tells the control thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Something that an operator may want to know; the fetch path goes on trying.
+    Trouble(String),
+    /// A broker's name has to be resolved: that can take long, and must not happen on this thread.
+    Resolve {
+        /// Name of the broker.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+}
+
+/// The answer to [`Report::Resolve`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Name of the broker.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Its address; `None` if the name could not be resolved now.
+    pub address: Option<SocketAddr>,
+}
+
+/// What the fetch path is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchOptions {
+    /// How the daemon names itself to brokers.
+    pub client_id: String,
+    /// The topic with the events.
+    pub input_topic: String,
+    /// Connections to each broker that leads partitions of ours.
+    pub connections_per_broker: usize,
+    /// Milliseconds that a broker may hold a Fetch back while there is nothing new.
+    pub fetch_wait_ms_max: u32,
+    /// Bytes that one Fetch response may have.
+    pub fetch_bytes_max: usize,
+    /// Bytes of one partition in a Fetch response.
+    pub partition_bytes_max: usize,
+    /// Bytes of a connection's receive buffer.
+    pub receive_buffer_bytes: usize,
+    /// Bytes of a record batch, or of what it decompresses to.
+    pub batch_bytes_max: usize,
+    /// Whether records of transactions that are open or aborted are left out.
+    pub read_committed: bool,
+}

@@ -1,0 +1,95 @@
+//! What all clients of librdkafka have in common: settings, and what their errors mean.
+
+use crate::kafka::topic_error::TopicError;
+use crate::kafka::{METADATA_REFRESH_MS, RECONNECT_MS_MAX};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use std::time::Duration;
+
+/// How a client reaches the cluster, and by which names brokers know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Brokers to ask first, `host:port`.
+    pub brokers: Vec<String>,
+    /// How the client names itself to brokers.
+    pub client_id: String,
+    /// The consumer group. Brokers check the right to read by its name, also of clients that do
+    /// not join it.
+    pub group: String,
+}
+
+/// The settings of every client.
+pub fn client_config(options: &ClientOptions) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", &options.client_id)
+        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
+    config
+}
+
+/// The settings of a client that appends to topics.
+pub fn writer_config(options: &ClientOptions) -> ClientConfig {
+    let mut config = client_config(options);
+    config
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
+        .set("request.required.acks", "-1")
+        .set("queue.buffering.max.ms", "0");
+    config
+}
+
+/// The settings of a client that reads partitions of its own choice, without joining the group.
+pub fn reader_config(options: &ClientOptions) -> ClientConfig {
+    let mut config = client_config(options);
+    config
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
+        .set("group.id", &options.group)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("enable.partition.eof", "true")
+        .set("auto.offset.reset", "error")
+        .set("allow.auto.create.topics", "false")
+        .set("check.crcs", "true");
+    config
+}
+
+/// How many partitions a topic has. Asking never creates it.
+pub fn partitions(consumer: &BaseConsumer, topic: &str, wait: Duration) -> Result<i32, TopicError> {
+    let metadata =
+        consumer.fetch_metadata(Some(topic), wait).map_err(|error| topic_error(topic, &error))?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let Some(found) = found else {
+        return Err(TopicError::Missing(topic.to_owned()));
+    };
+    if let Some(error) = found.error() {
+        return Err(topic_error(topic, &KafkaError::MetadataFetch(error.into())));
+    }
+    match found.partitions().len() {
+        0 => Err(TopicError::Missing(topic.to_owned())),
+        count => Ok(count as i32),
+    }
+}
+
+/// What an error of librdkafka says about a topic.
+pub fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
+    match error.rdkafka_error_code() {
+        Some(
+            RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition,
+        ) => TopicError::Missing(topic.to_owned()),
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed,
+        ) => TopicError::NotAuthorised(topic.to_owned()),
+        _ => TopicError::Unreachable(error.to_string()),
+    }
+}
+
+/// Whether the offset to be read is no offset of the log.
+pub fn is_out_of_range(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
+    matches!(error.rdkafka_error_code(), Some(OffsetOutOfRange | AutoOffsetReset))
+}

@@ -1,0 +1,496 @@
+//! Membership in the consumer group: which partitions are ours. The door to librdkafka's consumer.
+//!
+//! librdkafka joins, heartbeats and commits, and never fetches: every assignment is answered with
+//! an empty list, so it has nothing to fetch, while the true list goes to the data plane. The
+//! answer to a revocation is given only when the shards were let go, so that the next owner starts
+//! after that.
+
+use crate::kafka::METADATA_MS_MAX;
+use crate::kafka::client::{ClientOptions, client_config};
+use crate::kafka::membership_error::MembershipError;
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::statistics::Statistics;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Milliseconds of a group session that brokers accept by default, from and to.
+pub const SESSION_TIMEOUT_MS_MIN: u32 = 6_000;
+
+/// See [`SESSION_TIMEOUT_MS_MIN`].
+pub const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
+
+/// Milliseconds between two statistics of librdkafka.
+const STATISTICS_MS: u32 = 1_000;
+
+/// Time between two questions whether a commit has arrived.
+const COMMIT_CHECK: Duration = Duration::from_millis(10);
+
+/// What a member of the group is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// How the brokers are reached, and the group that spreads the partitions.
+    pub client: ClientOptions,
+    /// The topic whose partitions are spread.
+    pub input_topic: String,
+    /// Static membership (KIP-345): a quick restart under the same name moves nothing.
+    pub instance_id: Option<String>,
+    /// How the group is coordinated.
+    pub protocol: GroupProtocol,
+    /// Milliseconds without a heartbeat after which the group gives the partitions to others.
+    pub session_timeout_ms: u32,
+}
+
+/// How the group is coordinated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// JoinGroup and SyncGroup, any broker; only partitions that move are given up (KIP-429).
+    Classic,
+    /// The same as it was before: at every change each member gives up all of its partitions.
+    Eager,
+    /// The broker assigns (KIP-848), brokers 4.0 and later.
+    Consumer,
+}
+
+/// What happened to our partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipEvent {
+    /// These are ours from now on, beside those that are already. The list may be empty: a member
+    /// without a partition stands by.
+    Assigned(Vec<i32>),
+    /// These go to another member once [`Membership::release`] says that they were let go.
+    Revoked(Vec<i32>),
+    /// These are somebody else's already: drop them, publish nothing more.
+    Lost(Vec<i32>),
+    /// The group has answered [`Membership::ask`] with this number: whether we are a member.
+    Answered {
+        /// The question's number.
+        question: u64,
+        /// Whether what it asked for is still ours.
+        is_member: bool,
+    },
+    /// The input topic has so many partitions, as [`Membership::count`] asked.
+    Counted(i32),
+    /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
+    Error(MembershipError),
+}
+
+/// One member of the group.
+pub struct Membership {
+    options: GroupOptions,
+    consumer: Arc<BaseConsumer<Callbacks>>,
+    rebalances: mpsc::Receiver<Rebalance>,
+    asker: Option<Asker>,
+    questions: u64,
+    /// Whether the number of partitions was asked for and not answered.
+    is_counting: bool,
+    /// Partitions of the revocation that was not answered yet.
+    releasing: Option<Vec<i32>>,
+    partitions: i32,
+}
+
+enum Rebalance {
+    Assigned(Vec<i32>),
+    Revoked(Vec<i32>),
+    Lost(Vec<i32>),
+    Answered { question: u64, is_member: bool },
+    Counted(Option<i32>),
+}
+
+impl Membership {
+    /// Checks that the input topic is there, then starts to join. The first
+    /// [`MembershipEvent::Assigned`] says that the group has taken us in.
+    pub fn join(options: &GroupOptions) -> Result<Membership, MembershipError> {
+        let refused = |error: KafkaError| MembershipError::Refused(error.to_string());
+        let (rebalance_sender, rebalances) = mpsc::channel();
+        let callbacks = Callbacks {
+            rebalances: rebalance_sender,
+            leaving: AtomicBool::new(false),
+            fetch_requests: AtomicU64::new(0),
+            statistics: AtomicU64::new(0),
+        };
+        let answers = callbacks.rebalances.clone();
+        let consumer: BaseConsumer<Callbacks> =
+            config(options).create_with_context(callbacks).map_err(refused)?;
+        let partitions = partitions(&consumer, options)?;
+        consumer.subscribe(&[&options.input_topic]).map_err(refused)?;
+        let consumer = Arc::new(consumer);
+        let asker = Asker::start(options.clone(), consumer.clone(), answers)?;
+        Ok(Membership {
+            options: options.clone(),
+            consumer,
+            rebalances,
+            asker: Some(asker),
+            questions: 0,
+            is_counting: false,
+            releasing: None,
+            partitions,
+        })
+    }
+
+    /// Asks a broker for the input topic.
+    pub fn check_topic(&self) -> Result<(), MembershipError> {
+        partitions(&self.consumer, &self.options).map(drop)
+    }
+
+    /// Partitions of the input topic.
+    pub fn partitions(&self) -> i32 {
+        self.partitions
+    }
+
+    /// Waits at most so long for something to happen. To be called again and again, also while a
+    /// revocation is not answered: a member that does not call is taken for dead.
+    pub fn poll(&mut self, wait_max: Duration) -> Option<MembershipEvent> {
+        if self.releasing.is_some() && self.consumer.assignment_lost() {
+            let lost = self.releasing.take().unwrap_or_default();
+            answer_revocation(&self.consumer);
+            return Some(MembershipEvent::Lost(lost));
+        }
+        if let Some(event) = self.next_rebalance() {
+            return Some(event);
+        }
+        match self.consumer.poll(wait_max) {
+            Some(Err(error)) => Some(MembershipEvent::Error(self.trouble(&error))),
+            Some(Ok(_)) => unreachable!("nothing is assigned to librdkafka, so it fetches nothing"),
+            None => self.next_rebalance(),
+        }
+    }
+
+    fn next_rebalance(&mut self) -> Option<MembershipEvent> {
+        match self.rebalances.try_recv().ok()? {
+            Rebalance::Assigned(partitions) => Some(MembershipEvent::Assigned(partitions)),
+            Rebalance::Lost(partitions) => Some(MembershipEvent::Lost(partitions)),
+            Rebalance::Answered { question, is_member } => {
+                Some(MembershipEvent::Answered { question, is_member })
+            }
+            Rebalance::Counted(partitions) => {
+                self.is_counting = false;
+                partitions.map(MembershipEvent::Counted)
+            }
+            Rebalance::Revoked(partitions) => {
+                self.releasing = Some(partitions.clone());
+                Some(MembershipEvent::Revoked(partitions))
+            }
+        }
+    }
+
+    /// Answers the last [`MembershipEvent::Revoked`]: its shards were let go. After a
+    /// [`MembershipEvent::Lost`] there is nothing to answer, and nothing happens.
+    pub fn release(&mut self) {
+        if self.releasing.take().is_some() {
+            answer_revocation(&self.consumer);
+        }
+    }
+
+    /// Commits next offsets, for lag tools. Does not wait, and does not hear of a failure: the next
+    /// commit makes up for it.
+    pub fn commit(&mut self, offsets: &[(i32, i64)]) {
+        if offsets.is_empty() {
+            return;
+        }
+        let list = self.offset_list(offsets);
+        if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
+            tracing::warn!(%error, "input offsets were not committed");
+        }
+    }
+
+    /// Asks the group whether we are still a member of its current ownership: the number of the
+    /// [`MembershipEvent::Answered`] to come. A process that was stopped for long does not know
+    /// that others have taken its place, but a broker refuses the commits of such a member.
+    pub fn ask(&mut self, offsets: &[(i32, i64)]) -> u64 {
+        self.questions += 1;
+        let list = self.offset_list(offsets);
+        self.put(Question::Member(self.questions, list));
+        self.questions
+    }
+
+    /// Asks how many partitions the input topic has now, for a [`MembershipEvent::Counted`] to
+    /// come, unless brokers do not say. False: that was asked already.
+    pub fn count(&mut self) -> bool {
+        let asks = !std::mem::replace(&mut self.is_counting, true);
+        if asks {
+            self.put(Question::Partitions);
+        }
+        asks
+    }
+
+    fn put(&self, question: Question) {
+        let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
+        asker.questions.send(question).expect("the asker listens until it is dropped");
+    }
+
+    /// Commits, and waits at most so long until the broker has them: whether it has. It is asked
+    /// for them, because librdkafka's own blocking commit has no time limit.
+    pub fn commit_and_wait(&mut self, offsets: &[(i32, i64)], wait_max: Duration) -> bool {
+        if offsets.is_empty() {
+            return true;
+        }
+        self.commit(offsets);
+        let wanted = self.offset_list(offsets);
+        let end = Instant::now() + wait_max;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let committed = self.consumer.committed_offsets(wanted.clone(), left);
+            if committed.is_ok_and(|committed| committed == wanted) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(COMMIT_CHECK.min(left));
+        }
+    }
+
+    fn offset_list(&self, offsets: &[(i32, i64)]) -> TopicPartitionList {
+        let mut list = TopicPartitionList::with_capacity(offsets.len());
+        for (partition, offset) in offsets {
+            let topic = &self.options.input_topic;
+            list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
+                .expect("offsets in the log are valid");
+        }
+        list
+    }
+
+    /// Fetch requests that librdkafka has sent, by its latest statistics; `None` before the first.
+    /// Always 0, or two clients fetch the same records.
+    pub fn fetch_requests(&self) -> Option<u64> {
+        let callbacks = self.consumer.context();
+        let known = callbacks.statistics.load(Ordering::Acquire) > 0;
+        known.then(|| callbacks.fetch_requests.load(Ordering::Relaxed))
+    }
+
+    fn trouble(&self, error: &KafkaError) -> MembershipError {
+        trouble(&self.options, &self.consumer, error)
+    }
+}
+
+/// Leaves the group, so that others take over at once. Static members (KIP-345) keep their place
+/// until the session timeout.
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // Closing the consumer, which comes next, waits for an answer to every revocation.
+        self.consumer.context().leaving.store(true, Ordering::Relaxed);
+        self.release();
+        // Its end of the consumer has to go before the consumer can be closed.
+        if let Some(Asker { questions, thread }) = self.asker.take() {
+            drop(questions);
+            thread.join().expect("a panic in any thread ends the process");
+        }
+        if self.rebalances.try_iter().any(|rebalance| matches!(rebalance, Rebalance::Revoked(_))) {
+            answer_revocation(&self.consumer);
+        }
+    }
+}
+
+/// A thread that asks what takes a while: librdkafka's commits either wait without a limit or tell
+/// nothing.
+struct Asker {
+    questions: mpsc::Sender<Question>,
+    thread: JoinHandle<()>,
+}
+
+enum Question {
+    /// Whether the group takes these offsets from us.
+    Member(u64, TopicPartitionList),
+    /// How many partitions the input has.
+    Partitions,
+}
+
+impl Asker {
+    fn start(
+        options: GroupOptions,
+        consumer: Arc<BaseConsumer<Callbacks>>,
+        answers: mpsc::Sender<Rebalance>,
+    ) -> Result<Asker, MembershipError> {
+        let (questions, asked) = mpsc::channel();
+        let ask = move || {
+            for question in asked {
+                let answer = match question {
+                    Question::Member(question, list) => {
+                        let is_member = consumer.commit(&list, CommitMode::Sync).is_ok();
+                        Rebalance::Answered { question, is_member }
+                    }
+                    Question::Partitions => {
+                        Rebalance::Counted(partitions(&consumer, &options).ok())
+                    }
+                };
+                // The other end is gone only while the membership is being dropped.
+                answers.send(answer).ok();
+            }
+        };
+        let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);
+        let thread = thread.map_err(|error| MembershipError::Refused(error.to_string()))?;
+        Ok(Asker { questions, thread })
+    }
+}
+
+fn partitions(
+    consumer: &BaseConsumer<Callbacks>,
+    options: &GroupOptions,
+) -> Result<i32, MembershipError> {
+    let topic = &options.input_topic;
+    let metadata = consumer
+        .fetch_metadata(Some(topic), Duration::from_millis(METADATA_MS_MAX))
+        .map_err(|error| match trouble(options, consumer, &error) {
+            MembershipError::Passing(_) => {
+                MembershipError::Unreachable(options.client.brokers.join(","))
+            }
+            other => other,
+        })?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let Some(found) = found else {
+        return Err(MembershipError::TopicMissing(topic.clone()));
+    };
+    if let Some(error) = found.error() {
+        let error = KafkaError::MetadataFetch(error.into());
+        return Err(trouble(options, consumer, &error));
+    }
+    match found.partitions().len() {
+        0 => Err(MembershipError::TopicMissing(topic.clone())),
+        count => Ok(count as i32),
+    }
+}
+
+/// Puts librdkafka's error into the words of this module.
+fn trouble(
+    options: &GroupOptions,
+    consumer: &BaseConsumer<Callbacks>,
+    error: &KafkaError,
+) -> MembershipError {
+    use RDKafkaErrorCode as Code;
+    match error.rdkafka_error_code() {
+        Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
+            MembershipError::Unreachable(options.client.brokers.join(","))
+        }
+        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => {
+            MembershipError::TopicMissing(options.input_topic.clone())
+        }
+        Some(Code::TopicAuthorizationFailed) => {
+            MembershipError::NotAuthorised(format!("the topic `{}`", options.input_topic))
+        }
+        Some(Code::GroupAuthorizationFailed) => {
+            MembershipError::NotAuthorised(format!("the group `{}`", options.client.group))
+        }
+        Some(Code::ClusterAuthorizationFailed) => {
+            MembershipError::NotAuthorised("the cluster".to_owned())
+        }
+        Some(Code::FencedInstanceId | Code::UnreleasedInstanceId) => {
+            MembershipError::InstanceTaken(options.instance_id.clone().unwrap_or_default())
+        }
+        _ => match consumer.client().fatal_error() {
+            Some((Code::FencedInstanceId, _)) => {
+                let id = options.instance_id.clone().unwrap_or_default();
+                MembershipError::InstanceTaken(id)
+            }
+            Some((_, sentence)) => MembershipError::Refused(sentence),
+            None => MembershipError::Passing(error.to_string()),
+        },
+    }
+}
+
+/// librdkafka's callbacks. They run inside [`Membership::poll`], on the control thread.
+struct Callbacks {
+    rebalances: mpsc::Sender<Rebalance>,
+    leaving: AtomicBool,
+    fetch_requests: AtomicU64,
+    statistics: AtomicU64,
+}
+
+impl ClientContext for Callbacks {
+    fn stats(&self, statistics: Statistics) {
+        let requests = statistics.brokers.values().filter_map(|broker| broker.req.get("Fetch"));
+        let fetches: u64 = requests.map(|count| u64::try_from(*count).unwrap_or(0)).sum();
+        self.fetch_requests.store(fetches, Ordering::Relaxed);
+        self.statistics.fetch_add(1, Ordering::Release);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "the consumer group client reports trouble");
+    }
+}
+
+impl ConsumerContext for Callbacks {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        let partitions = list.elements().iter().map(|element| element.partition()).collect();
+        let event = if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            answer_assignment(consumer);
+            Rebalance::Assigned(partitions)
+        } else if consumer.assignment_lost() || self.leaving.load(Ordering::Relaxed) {
+            answer_revocation(consumer);
+            Rebalance::Lost(partitions)
+        } else {
+            Rebalance::Revoked(partitions)
+        };
+        // The other end is gone only while the consumer itself is being dropped.
+        self.rebalances.send(event).ok();
+    }
+}
+
+/// An empty list is a valid answer and leaves the member in the group. No list at all would not be
+/// one: librdkafka would wait for another answer.
+fn answer_assignment(consumer: &BaseConsumer<Callbacks>) {
+    let nothing = TopicPartitionList::new();
+    let answered = match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_assign(&nothing),
+        _ => consumer.assign(&nothing),
+    };
+    log_answer(answered);
+}
+
+/// The real list would be refused here: what was never assigned cannot be taken away.
+fn answer_revocation(consumer: &BaseConsumer<Callbacks>) {
+    let answered = match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(&TopicPartitionList::new()),
+        _ => consumer.unassign(),
+    };
+    log_answer(answered);
+}
+
+fn log_answer(answered: KafkaResult<()>) {
+    if let Err(error) = answered {
+        tracing::warn!(%error, "the group did not take the answer to its rebalance");
+    }
+}
+
+fn config(options: &GroupOptions) -> ClientConfig {
+    let mut config = client_config(&options.client);
+    config
+        .set("group.id", &options.client.group)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("allow.auto.create.topics", "false")
+        .set("statistics.interval.ms", STATISTICS_MS.to_string());
+    if let Some(id) = &options.instance_id {
+        config.set("group.instance.id", id);
+    }
+    match options.protocol {
+        GroupProtocol::Classic => set_classic(&mut config, options, "cooperative-sticky"),
+        GroupProtocol::Eager => set_classic(&mut config, options, "range"),
+        // The broker sets session timeout, heartbeats and assignor (KIP-848).
+        GroupProtocol::Consumer => {
+            config.set("group.protocol", "consumer");
+        }
+    }
+    config
+}
+
+fn set_classic(config: &mut ClientConfig, options: &GroupOptions, strategy: &str) {
+    let session_ms = options.session_timeout_ms;
+    config
+        .set("group.protocol", "classic")
+        .set("partition.assignment.strategy", strategy)
+        .set("session.timeout.ms", session_ms.to_string())
+        .set("heartbeat.interval.ms", (session_ms / 3).clamp(1, 3_000).to_string())
+        .set("max.poll.interval.ms", session_ms.max(300_000).to_string());
+}

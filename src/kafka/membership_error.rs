@@ -1,0 +1,31 @@
+//! Why the group cannot be joined or is not reachable: one sentence each, that says what to do.
+
+/// Why the group cannot be joined, or is not reachable any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// No broker answers.
+    #[error("no broker answers at {0}; check `brokers` and the network")]
+    Unreachable(String),
+    /// The input topic does not exist.
+    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
+    TopicMissing(String),
+    /// The broker refuses.
+    #[error("not authorised for {0}; grant READ and DESCRIBE on it to huntd's user")]
+    NotAuthorised(String),
+    /// Two instances use one static id.
+    #[error("another instance uses the group instance id `{0}`; give each instance its own")]
+    InstanceTaken(String),
+    /// librdkafka refuses its configuration, or the group refuses the member.
+    #[error("the consumer group cannot be joined: {0}")]
+    Refused(String),
+    /// Something that passes.
+    #[error("the consumer group reports trouble and is tried again: {0}")]
+    Passing(String),
+}
+
+impl MembershipError {
+    /// Whether only the operator can help.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, MembershipError::Unreachable(_) | MembershipError::Passing(_))
+    }
+}

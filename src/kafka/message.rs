@@ -1,0 +1,408 @@
+//! Messages beside Fetch: the envelope that all of them share, what brokers speak, who leads.
+//!
+//! These are rare, so they may allocate. Requests are encoded by the `kafka-protocol` crate.
+//! Responses are read here: that crate allocates what an array's length claims before it reads an
+//! element, so four damaged bytes could end the process.
+
+use bytes::BytesMut;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsRequest, MetadataRequest, RequestHeader, TopicName,
+};
+use kafka_protocol::protocol::{Encodable, StrBytes};
+use thiserror::Error;
+
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::fetch;
+use crate::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader};
+
+/// Why an answer cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// The bytes are no such answer.
+    #[error("the broker's {api} answer is malformed: {error}")]
+    Malformed {
+        /// Kafka's name of the request.
+        api: &'static str,
+        /// What does not fit.
+        error: WireError,
+    },
+    /// The answer belongs to another request.
+    #[error("the broker answered request {found} when the answer to {expected} was due")]
+    Correlation {
+        /// The request that was sent.
+        expected: i32,
+        /// What the answer names.
+        found: i32,
+    },
+    /// The length before a message cannot be.
+    #[error(
+        "the broker announces a message of {bytes} bytes, but at most {bytes_max} are taken: \
+         check that the address is a plaintext Kafka listener"
+    )]
+    Length {
+        /// The announced length.
+        bytes: i32,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// The broker refused the request.
+    #[error("the broker refused {api}: {error}")]
+    Refused {
+        /// Kafka's name of the request.
+        api: &'static str,
+        /// Its reason.
+        error: ErrorCode,
+    },
+    /// No version of a request is spoken by both sides.
+    #[error(
+        "the broker speaks {api} {broker_min} to {broker_max}, huntd {min} to {max}: \
+         use Kafka 1.0 or later"
+    )]
+    NoVersion {
+        /// Kafka's name of the request.
+        api: &'static str,
+        /// The broker's range; 0 to -1 when it does not know the request at all.
+        broker_min: i16,
+        /// See `broker_min`.
+        broker_max: i16,
+        /// The range of huntd.
+        min: i16,
+        /// See `min`.
+        max: i16,
+    },
+    /// The answer lacks what was asked for.
+    #[error("the broker's {api} answer does not name the topic that was asked for")]
+    TopicMissing {
+        /// Kafka's name of the request.
+        api: &'static str,
+    },
+}
+
+/// The length of the message that begins at the start of `bytes`, its prefix left out; `None` when
+/// fewer than four bytes are there.
+pub fn frame_length(bytes: &[u8], bytes_max: usize) -> Result<Option<usize>, MessageError> {
+    let Some(prefix) = bytes.first_chunk::<FRAME_PREFIX_BYTES>() else {
+        return Ok(None);
+    };
+    let length = i32::from_be_bytes(*prefix);
+    match usize::try_from(length) {
+        // Four bytes of correlation id are in every answer.
+        Ok(length) if (4..=bytes_max).contains(&length) => Ok(Some(length)),
+        _ => Err(MessageError::Length { bytes: length, bytes_max }),
+    }
+}
+
+/// One kind of request and the versions that are spoken of it.
+pub(super) struct Api {
+    key: ApiKey,
+    name: &'static str,
+    version_min: i16,
+    version_max: i16,
+}
+
+const FETCH: Api = Api {
+    key: ApiKey::Fetch,
+    name: "Fetch",
+    version_min: fetch::VERSION_MIN,
+    version_max: fetch::VERSION_MAX,
+};
+const METADATA: Api =
+    Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
+const API_VERSIONS: Api =
+    Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
+
+/// The version to ask for [`api_versions_request`] with first.
+pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
+
+/// The versions that a connection speaks: the newest that both sides know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// Of Fetch.
+    pub fetch: i16,
+    /// Of Metadata.
+    pub metadata: i16,
+}
+
+/// The versions of one request that a broker speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiRange {
+    /// Kafka's number of the request.
+    pub api_key: i16,
+    /// Oldest version.
+    pub version_min: i16,
+    /// Newest version.
+    pub version_max: i16,
+}
+
+impl Versions {
+    /// Chooses the newest version of each request that the broker's ranges allow.
+    pub fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
+        Ok(Versions {
+            fetch: choose_version(&FETCH, ranges)?,
+            metadata: choose_version(&METADATA, ranges)?,
+        })
+    }
+}
+
+fn choose_version(api: &Api, ranges: &[ApiRange]) -> Result<i16, MessageError> {
+    let (broker_min, broker_max) = ranges
+        .iter()
+        .find(|range| range.api_key == api.key as i16)
+        .map_or((0, -1), |range| (range.version_min, range.version_max));
+    let version = broker_max.min(api.version_max);
+    if version >= broker_min.max(api.version_min) {
+        return Ok(version);
+    }
+    let (min, max) = (api.version_min, api.version_max);
+    Err(MessageError::NoVersion { api: api.name, broker_min, broker_max, min, max })
+}
+
+/// What every request carries before its own fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope<'a> {
+    /// Version of the request.
+    pub version: i16,
+    /// Comes back in the answer.
+    pub correlation_id: i32,
+    /// Name of the client in the broker's logs and quotas.
+    pub client_id: &'a str,
+}
+
+/// Appends a request with its length prefix and header.
+pub(super) fn encode<R: Encodable>(
+    api: &Api,
+    envelope: Envelope<'_>,
+    request: &R,
+    out: &mut Vec<u8>,
+) {
+    let version = envelope.version;
+    assert!((api.version_min..=api.version_max).contains(&version));
+    let header = RequestHeader::default()
+        .with_request_api_key(api.key as i16)
+        .with_request_api_version(version)
+        .with_correlation_id(envelope.correlation_id)
+        .with_client_id(Some(text(envelope.client_id)));
+    let mut body = BytesMut::new();
+    header
+        .encode(&mut body, api.key.request_header_version(version))
+        .and_then(|()| request.encode(&mut body, version))
+        .expect("the version is one that the crate knows and every field is set for it");
+    out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    out.extend_from_slice(&body);
+}
+
+/// A string as the `kafka-protocol` crate wants it.
+pub(super) fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+/// Reads an answer's header and hands the rest to `read`. What may follow is passed over, as
+/// Kafka's own clients do: librdkafka's mock cluster ends Metadata answers with bytes too many.
+pub(super) fn parse<T>(
+    api: &Api,
+    flexible_header: bool,
+    bytes: &[u8],
+    correlation_id: i32,
+    read: impl FnOnce(&mut WireReader<'_>) -> Result<T, WireError>,
+) -> Result<T, MessageError> {
+    let malformed = |error| MessageError::Malformed { api: api.name, error };
+    let mut reader = WireReader::new(bytes);
+    let found = reader.i32().map_err(malformed)?;
+    if found != correlation_id {
+        return Err(MessageError::Correlation { expected: correlation_id, found });
+    }
+    if flexible_header {
+        reader.skip_tagged_fields().map_err(malformed)?;
+    }
+    read(&mut reader).map_err(malformed)
+}
+
+/// Reads an array's elements one by one, so that nothing is allocated for a length that lies.
+pub(super) fn read_array<T>(
+    reader: &mut WireReader<'_>,
+    flexible: bool,
+    mut read: impl FnMut(&mut WireReader<'_>) -> Result<T, WireError>,
+) -> Result<Vec<T>, WireError> {
+    let mut elements = Vec::new();
+    for _ in 0..reader.array(flexible)? {
+        elements.push(read(reader)?);
+        if flexible {
+            reader.skip_tagged_fields()?;
+        }
+    }
+    Ok(elements)
+}
+
+/// Passes over the tagged fields at a structure's end, in the versions that have them.
+pub(super) fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
+    if flexible { reader.skip_tagged_fields() } else { Ok(()) }
+}
+
+/// Appends an ApiVersions request. Ask with [`API_VERSIONS_VERSION_MAX`] first.
+pub fn api_versions_request(envelope: Envelope<'_>, out: &mut Vec<u8>) {
+    let request = ApiVersionsRequest::default()
+        .with_client_software_name(text(env!("CARGO_PKG_NAME")))
+        .with_client_software_version(text(env!("CARGO_PKG_VERSION")));
+    encode(&API_VERSIONS, envelope, &request, out);
+}
+
+/// What a broker answers to ApiVersions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiVersionsAnswer {
+    /// The versions to speak from now on.
+    Chosen(Versions),
+    /// The broker does not know the version asked with: ask again with version 0 (KIP-511).
+    AskWithVersionZero,
+}
+
+/// Reads the answer to an ApiVersions request of `version`.
+pub fn parse_api_versions(
+    bytes: &[u8],
+    version: i16,
+    correlation_id: i32,
+) -> Result<ApiVersionsAnswer, MessageError> {
+    // A broker that does not know the version answers in version 0, and the header never is in
+    // the flexible form: the client cannot know yet what the broker speaks (KIP-511).
+    let error = parse_error_code(bytes, correlation_id)?;
+    if error == ErrorCode::UNSUPPORTED_VERSION && version > 0 {
+        return Ok(ApiVersionsAnswer::AskWithVersionZero);
+    }
+    if !error.is_none() {
+        return Err(MessageError::Refused { api: API_VERSIONS.name, error });
+    }
+    let flexible = version >= 3;
+    let ranges = parse(&API_VERSIONS, false, bytes, correlation_id, |reader| {
+        let _error = reader.i16()?;
+        let ranges = read_array(reader, flexible, |reader| {
+            let (api_key, version_min) = (reader.i16()?, reader.i16()?);
+            Ok(ApiRange { api_key, version_min, version_max: reader.i16()? })
+        })?;
+        if version >= 1 {
+            let _throttle_ms = reader.i32()?;
+        }
+        end_of_struct(reader, flexible)?;
+        Ok(ranges)
+    })?;
+    Versions::choose(&ranges).map(ApiVersionsAnswer::Chosen)
+}
+
+fn parse_error_code(bytes: &[u8], correlation_id: i32) -> Result<ErrorCode, MessageError> {
+    parse(&API_VERSIONS, false, bytes, correlation_id, |reader| reader.i16().map(ErrorCode))
+}
+
+/// Appends a Metadata request for one topic, which the broker must not create.
+pub fn metadata_request(envelope: Envelope<'_>, topic: &str, out: &mut Vec<u8>) {
+    let topic = MetadataRequestTopic::default().with_name(Some(TopicName(text(topic))));
+    let request = MetadataRequest::default()
+        .with_topics(Some(vec![topic]))
+        // Version 1 to 3 always allow it; a broker with auto.create.topics.enable may create.
+        .with_allow_auto_topic_creation(envelope.version < 4);
+    encode(&METADATA, envelope, &request, out);
+}
+
+/// The cluster and one topic, as a broker sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Brokers that can be reached.
+    pub brokers: Vec<Broker>,
+    /// The cluster's name, where the broker gives it.
+    pub cluster_id: Option<String>,
+    /// An error of the topic as a whole.
+    pub error: ErrorCode,
+    /// The topic's id, which a topic deleted and created again does not keep; 0 before version 10.
+    pub topic_id: u128,
+    /// The topic's partitions, in the broker's order.
+    pub partitions: Vec<PartitionLeader>,
+}
+
+/// A broker and where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its number.
+    pub node_id: i32,
+    /// Name or address, to be resolved off the hot thread.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// Who leads a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionLeader {
+    /// The partition.
+    pub partition: i32,
+    /// The leading broker; `None` while there is none.
+    pub leader: Option<i32>,
+    /// The leader's epoch; -1 before version 7.
+    pub leader_epoch: i32,
+    /// An error of the partition.
+    pub error: ErrorCode,
+}
+
+/// Reads the answer to a Metadata request for `topic`.
+pub fn parse_metadata(
+    bytes: &[u8],
+    version: i16,
+    correlation_id: i32,
+    topic: &str,
+) -> Result<Metadata, MessageError> {
+    let flexible = version >= 9;
+    let (brokers, cluster_id, topics) =
+        parse(&METADATA, flexible, bytes, correlation_id, |reader| {
+            if version >= 3 {
+                let _throttle_ms = reader.i32()?;
+            }
+            let brokers = read_array(reader, flexible, |reader| read_broker(reader, flexible))?;
+            let cluster_id = if version >= 2 { reader.nullable_string(flexible)? } else { None };
+            let _controller_id = reader.i32()?;
+            let topics = read_array(reader, flexible, |reader| read_topic(reader, version))?;
+            if (8..=10).contains(&version) {
+                let _cluster_authorized_operations = reader.i32()?;
+            }
+            end_of_struct(reader, flexible)?;
+            Ok((brokers, cluster_id.map(str::to_owned), topics))
+        })?;
+    let (_, (error, topic_id, partitions)) = topics
+        .into_iter()
+        .find(|(name, _)| name.as_deref() == Some(topic))
+        .ok_or(MessageError::TopicMissing { api: METADATA.name })?;
+    Ok(Metadata { brokers, cluster_id, error, topic_id, partitions })
+}
+
+fn read_broker(reader: &mut WireReader<'_>, flexible: bool) -> Result<Broker, WireError> {
+    let node_id = reader.i32()?;
+    let host = reader.string(flexible)?.to_owned();
+    let port = u16::try_from(reader.i32()?).unwrap_or(0);
+    let _rack = reader.nullable_string(flexible)?;
+    Ok(Broker { node_id, host, port })
+}
+
+type Topic = (Option<String>, (ErrorCode, u128, Vec<PartitionLeader>));
+
+fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireError> {
+    let flexible = version >= 9;
+    let error = ErrorCode(reader.i16()?);
+    let name = reader.nullable_string(flexible)?.map(str::to_owned);
+    let topic_id = if version >= 10 { reader.u128()? } else { 0 };
+    let _is_internal = reader.i8()?;
+    let partitions = read_array(reader, flexible, |reader| {
+        let error = ErrorCode(reader.i16()?);
+        let partition = reader.i32()?;
+        let node_id = reader.i32()?;
+        let leader = (node_id >= 0).then_some(node_id);
+        let leader_epoch = if version >= 7 { reader.i32()? } else { -1 };
+        let lists = if version >= 5 { 3 } else { 2 };
+        for _ in 0..lists {
+            // Replicas, in-sync replicas, and from version 5 on the offline ones.
+            for _ in 0..reader.array(flexible)? {
+                reader.i32()?;
+            }
+        }
+        Ok(PartitionLeader { partition, leader, leader_epoch, error })
+    })?;
+    if version >= 8 {
+        let _topic_authorized_operations = reader.i32()?;
+    }
+    Ok((name, (error, topic_id, partitions)))
+}

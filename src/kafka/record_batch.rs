@@ -1,0 +1,339 @@
+//! Record batches, format 2: headers are walked, batches are checked, opened and read in place.
+//!
+//! A partition's part of a Fetch response is a run of batches, the last of which may be cut off.
+//! [`walk`] reads the headers only, so that the next Fetch can leave before the records are read;
+//! [`Batches`] hands the batches out one by one; [`Batch::open`] checks the CRC-32C, decompresses
+//! if need be, and gives the [`Records`]. Every length, count and offset that a batch states is
+//! checked: a batch that lies is a [`BatchError`], which stops its shard. Source: Kafka's
+//! documentation, "Record Batch"; KIP-98.
+
+use thiserror::Error;
+
+use crate::kafka::codec::{Codec, CodecError, Decompressor};
+use crate::kafka::record::Records;
+use crate::kafka::wire::WireError;
+
+/// The largest batch that a broker with default settings stores (`message.max.bytes`).
+pub const BROKER_BATCH_BYTES: usize = 1_048_588;
+
+/// Bytes of a batch's header; the records follow.
+pub const HEADER_BYTES: usize = 61;
+
+/// Bytes before the ones that `batch_length` counts: the base offset and the length itself.
+const LENGTH_END: usize = 12;
+
+/// The first byte that the checksum covers: the attributes.
+const CRC_START: usize = 21;
+
+/// A batch that cannot be trusted. Nothing of it may be skipped silently: its shard stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the batch at offset {offset} cannot be read: {reason}")]
+pub struct BatchError {
+    /// The batch's base offset as it states it.
+    pub offset: i64,
+    /// What is wrong.
+    pub reason: BatchReason,
+}
+
+/// What is wrong with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BatchReason {
+    /// The batch is in an older format.
+    #[error("its format is {0}, but only 2 is read: let Kafka 0.11 or later write the topic")]
+    Magic(i8),
+    /// The stated length cannot hold the header.
+    #[error("its length of {0} bytes is less than its header takes")]
+    LengthTooSmall(i32),
+    /// The batch is larger than allowed.
+    #[error("it takes {bytes} bytes, more than batch_bytes_max = {bytes_max}: raise it")]
+    TooLarge {
+        /// Bytes that the batch takes, its header included.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// The checksum does not match.
+    #[error("its CRC-32C is {found:#010x} instead of {stated:#010x}: the bytes are damaged")]
+    Crc {
+        /// What the header states.
+        stated: u32,
+        /// What the bytes give.
+        found: u32,
+    },
+    /// The attributes name no known codec.
+    #[error("its attributes {0:#x} name no codec that Kafka has")]
+    UnknownCodec(i16),
+    /// The compressed records cannot be read.
+    #[error("{0}")]
+    Codec(#[from] CodecError),
+    /// Offsets of the header cannot be.
+    #[error("its offsets are negative, overflow or do not follow the previous batch's")]
+    Offsets,
+    /// The record count cannot be.
+    #[error("it states {0} records, which its offsets or its bytes cannot hold")]
+    RecordCount(i32),
+    /// A record's fields do not fit its length, or its length does not fit the batch.
+    #[error("its record {index} is malformed: {error}")]
+    Record {
+        /// The record's place in the batch, from 0.
+        index: i32,
+        /// What does not fit; the place is counted from the start of the records.
+        error: WireError,
+    },
+    /// A record's length is not the sum of its fields.
+    #[error("its record {0} states another length than its fields take")]
+    RecordLength(i32),
+    /// A record's offset does not follow the previous one's or exceeds the batch's last.
+    #[error("its record {0} has an offset that is out of order or beyond the batch's last")]
+    RecordOffset(i32),
+    /// A record's timestamp overflows.
+    #[error("its record {0} has a timestamp that is out of range")]
+    RecordTime(i32),
+    /// Bytes follow the last record.
+    #[error("{0} bytes follow its last record")]
+    Trailing(usize),
+}
+
+/// The header of a batch, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Offset of the first record that the batch was written with.
+    pub base_offset: i64,
+    /// Bytes of the whole batch, header included.
+    pub bytes: usize,
+    /// Epoch of the leader that appended the batch.
+    pub leader_epoch: i32,
+    /// CRC-32C of everything after this field.
+    pub crc: u32,
+    /// Codec and flags.
+    pub attributes: i16,
+    /// Offset of the last record, minus the base offset; compaction never lowers it.
+    pub last_offset_delta: i32,
+    /// What the records' timestamp deltas are added to, in milliseconds.
+    pub base_timestamp_ms: i64,
+    /// The largest timestamp of the records; with `LogAppendTime`, the timestamp of them all.
+    pub max_timestamp_ms: i64,
+    /// Who wrote the batch, for idempotent and transactional producers; else -1.
+    pub producer_id: i64,
+    /// Records in the batch; fewer than the offsets allow after compaction.
+    pub record_count: i32,
+}
+
+impl BatchHeader {
+    /// Reads the header of the batch that begins at the start of `bytes`.
+    ///
+    /// `None`: the batch is cut off (or there is none); a broker may end a response anywhere.
+    pub fn read(bytes: &[u8], batch_bytes_max: usize) -> Result<Option<BatchHeader>, BatchError> {
+        // The magic stands at byte 16 in every format, so an old one is told from a cut-off one.
+        let (Some(offset), Some(length), Some(&magic)) =
+            (field::<8>(bytes, 0), field::<4>(bytes, 8), bytes.get(16))
+        else {
+            return Ok(None);
+        };
+        let offset = i64::from_be_bytes(offset);
+        let length = i32::from_be_bytes(length);
+        let wrong = |reason| Err(BatchError { offset, reason });
+        if magic != 2 {
+            return wrong(BatchReason::Magic(magic as i8));
+        }
+        if length < (HEADER_BYTES - LENGTH_END) as i32 {
+            return wrong(BatchReason::LengthTooSmall(length));
+        }
+        let total = LENGTH_END + length as usize;
+        if total > batch_bytes_max {
+            let bytes_max = batch_bytes_max;
+            return wrong(BatchReason::TooLarge { bytes: total, bytes_max });
+        }
+        let Some(header) = bytes.get(..total).and_then(|batch| batch.first_chunk()) else {
+            return Ok(None);
+        };
+        let header = BatchHeader::decode(header, total);
+        let last_offset = header.base_offset.checked_add(i64::from(header.last_offset_delta));
+        if header.base_offset < 0
+            || header.last_offset_delta < 0
+            || last_offset.is_none_or(|last| last == i64::MAX)
+        {
+            return wrong(BatchReason::Offsets);
+        }
+        let offsets = i64::from(header.last_offset_delta) + 1;
+        if header.record_count < 0 || i64::from(header.record_count) > offsets {
+            return wrong(BatchReason::RecordCount(header.record_count));
+        }
+        Ok(Some(header))
+    }
+
+    fn decode(header: &[u8; HEADER_BYTES], bytes: usize) -> BatchHeader {
+        BatchHeader {
+            base_offset: i64::from_be_bytes(known_field(header, 0)),
+            bytes,
+            leader_epoch: i32::from_be_bytes(known_field(header, 12)),
+            crc: u32::from_be_bytes(known_field(header, 17)),
+            attributes: i16::from_be_bytes(known_field(header, 21)),
+            last_offset_delta: i32::from_be_bytes(known_field(header, 23)),
+            base_timestamp_ms: i64::from_be_bytes(known_field(header, 27)),
+            max_timestamp_ms: i64::from_be_bytes(known_field(header, 35)),
+            producer_id: i64::from_be_bytes(known_field(header, 43)),
+            record_count: i32::from_be_bytes(known_field(header, 57)),
+        }
+    }
+
+    /// Offset of the last record that the batch was written with. The next batch begins after it,
+    /// even when compaction has removed records or all of them.
+    pub fn last_offset(&self) -> i64 {
+        self.base_offset + i64::from(self.last_offset_delta)
+    }
+
+    /// The batch belongs to a transaction.
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & 1 << 4 != 0
+    }
+
+    /// The batch holds a marker of Kafka's own, no records of a producer.
+    pub fn is_control(&self) -> bool {
+        self.attributes & 1 << 5 != 0
+    }
+
+    /// The timestamp of all records, if the broker set it on arrival (`LogAppendTime`).
+    pub fn append_time_ms(&self) -> Option<i64> {
+        (self.attributes & 1 << 3 != 0).then_some(self.max_timestamp_ms)
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn known_field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    let mut value = [0; N];
+    value.copy_from_slice(&header[at..at + N]);
+    value
+}
+
+/// What the headers of a partition's batches say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderScan {
+    /// Where the next Fetch goes on: after the last whole batch, or the asked offset if none.
+    pub next_offset: i64,
+    /// Leader epoch of the last whole batch, for truncation detection (KIP-320).
+    pub leader_epoch: Option<i32>,
+    /// Whole batches.
+    pub batches: usize,
+    /// Bytes of the whole batches.
+    pub bytes: usize,
+    /// Records that the whole batches state, control records and ones below the asked offset too.
+    pub records: u64,
+}
+
+/// Scans the headers of a partition's batches: `records` is what a Fetch for `offset` brought.
+pub fn scan_headers(
+    records: &[u8],
+    offset: i64,
+    batch_bytes_max: usize,
+) -> Result<HeaderScan, BatchError> {
+    let mut scan =
+        HeaderScan { next_offset: offset, leader_epoch: None, batches: 0, bytes: 0, records: 0 };
+    let mut previous = -1;
+    while let Some(header) = BatchHeader::read(&records[scan.bytes..], batch_bytes_max)? {
+        follow(&mut previous, &header)?;
+        scan.next_offset = scan.next_offset.max(header.last_offset() + 1);
+        scan.leader_epoch = Some(header.leader_epoch);
+        scan.batches += 1;
+        scan.bytes += header.bytes;
+        scan.records += header.record_count as u64;
+    }
+    Ok(scan)
+}
+
+/// Checks that a batch follows the one that ended at `previous`, and remembers its own end.
+fn follow(previous: &mut i64, header: &BatchHeader) -> Result<(), BatchError> {
+    if header.base_offset <= *previous {
+        return Err(BatchError { offset: header.base_offset, reason: BatchReason::Offsets });
+    }
+    *previous = header.last_offset();
+    Ok(())
+}
+
+/// Hands out the whole batches of a partition's records, one by one.
+#[derive(Debug)]
+pub struct Batches<'a> {
+    rest: &'a mut [u8],
+    batch_bytes_max: usize,
+    previous: i64,
+}
+
+impl<'a> Batches<'a> {
+    /// The batches of `records`.
+    pub fn new(records: &'a mut [u8], batch_bytes_max: usize) -> Batches<'a> {
+        Batches { rest: records, batch_bytes_max, previous: -1 }
+    }
+
+    fn take_batch(&mut self) -> Result<Option<Batch<'a>>, BatchError> {
+        let Some(header) = BatchHeader::read(self.rest, self.batch_bytes_max)? else {
+            return Ok(None);
+        };
+        // Also of what will be passed over: where it ends and whose it is stands in its header.
+        let found = crc32c::crc32c(&self.rest[CRC_START..header.bytes]);
+        if found != header.crc {
+            let reason = BatchReason::Crc { stated: header.crc, found };
+            return Err(BatchError { offset: header.base_offset, reason });
+        }
+        follow(&mut self.previous, &header)?;
+        let (bytes, rest) = std::mem::take(&mut self.rest).split_at_mut(header.bytes);
+        self.rest = rest;
+        Ok(Some(Batch { header, bytes }))
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = Result<Batch<'a>, BatchError>;
+
+    fn next(&mut self) -> Option<Result<Batch<'a>, BatchError>> {
+        let batch = self.take_batch().transpose();
+        if !matches!(batch, Some(Ok(_))) {
+            self.rest = &mut [];
+        }
+        batch
+    }
+}
+
+/// One whole batch whose checksum holds, not yet checked beyond its header.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// The header.
+    pub header: BatchHeader,
+    bytes: &'a mut [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// The batch that begins at the start of `bytes`, checked; `None` if it is cut off.
+    pub fn read(
+        bytes: &'a mut [u8],
+        batch_bytes_max: usize,
+    ) -> Result<Option<Batch<'a>>, BatchError> {
+        Batches::new(bytes, batch_bytes_max).take_batch()
+    }
+
+    /// Opens the batch's records, those below `offset_min` left out. Uncompressed
+    /// records are read in place, others in the decompressor's buffer.
+    pub fn open<'r>(
+        self,
+        offset_min: i64,
+        decompressor: &'r mut Decompressor,
+    ) -> Result<Records<'r>, BatchError>
+    where
+        'a: 'r,
+    {
+        let header = self.header;
+        let wrong = |reason| BatchError { offset: header.base_offset, reason };
+        let codec = Codec::from_attributes(header.attributes)
+            .ok_or(wrong(BatchReason::UnknownCodec(header.attributes)))?;
+        let stored = &mut self.bytes[HEADER_BYTES..];
+        let records = match codec {
+            Codec::None => stored,
+            codec => decompressor
+                .decompress(codec, stored)
+                .map_err(|error| wrong(BatchReason::Codec(error)))?,
+        };
+        Ok(Records::new(records, &header, offset_min))
+    }
+}

@@ -1,0 +1,37 @@
+//! Why topics could not be reached or used: one sentence each, that says what to do.
+
+/// Why topics could not be reached or used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopicError {
+    /// A topic does not exist.
+    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
+    Missing(String),
+    /// Output partition = input partition, so there must be as many.
+    #[error(
+        "`{output_topic}` has {output} partitions and `{input_topic}` has {input}; \
+         they must be equal, see `huntd topics`"
+    )]
+    PartitionsDiffer {
+        /// Name of the input topic.
+        input_topic: String,
+        /// Its partitions.
+        input: i32,
+        /// Name of the output topic.
+        output_topic: String,
+        /// Its partitions.
+        output: i32,
+    },
+    /// The broker refuses.
+    #[error("not authorised for `{0}`; grant READ, WRITE and DESCRIBE on it to huntd's user")]
+    NotAuthorised(String),
+    /// No answer. Trying again is right.
+    #[error("the brokers do not answer: {0}; check `brokers` and the network")]
+    Unreachable(String),
+}
+
+impl TopicError {
+    /// Whether trying again can help.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, TopicError::Unreachable(_))
+    }
+}

@@ -1,0 +1,69 @@
+//! Dead letters: records that are no valid event, kept with where they came from and why.
+//!
+//! They are delivered at least once. The key names the record's place in the input, so a reader
+//! that keeps one letter a key has each of them once.
+
+/// Header with the input topic.
+pub const HEADER_TOPIC: &str = "huntd.topic";
+/// Header with the input partition, in decimal.
+pub const HEADER_PARTITION: &str = "huntd.partition";
+/// Header with the record's offset, in decimal.
+pub const HEADER_OFFSET: &str = "huntd.offset";
+/// Header with the record's timestamp in milliseconds, in decimal.
+pub const HEADER_TIMESTAMP_MS: &str = "huntd.timestamp_ms";
+/// Header with the name of the reason, as in metrics.
+pub const HEADER_REASON: &str = "huntd.reason";
+/// Header with a sentence about what is wrong. Absent where the reason says it all.
+pub const HEADER_SENTENCE: &str = "huntd.sentence";
+/// Header with the record's own key. Absent if it had none.
+pub const HEADER_KEY: &str = "huntd.key";
+
+/// Bytes that a letter takes at most beside its record's key and value: its own key, the headers
+/// with two names of the input, and what Kafka puts around them.
+pub const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
+
+/// A record that is no valid event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Input partition.
+    pub partition: i32,
+    /// Which ownership of the partition within this process met the record.
+    pub ownership_id: u32,
+    /// The record's input offset.
+    pub offset: i64,
+    /// The record's timestamp, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Name of the reason, from the decoder's closed list.
+    pub reason: &'static str,
+    /// What is wrong, in words.
+    pub sentence: Option<String>,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's value, untouched.
+    pub value: Option<Vec<u8>>,
+}
+
+impl DeadLetter {
+    /// `topic/partition/offset`: the same for every delivery of the same letter.
+    pub fn place(&self, input_topic: &str) -> String {
+        format!("{input_topic}/{}/{}", self.partition, self.offset)
+    }
+
+    /// All headers, by name, without those that are absent.
+    pub fn headers(&self, input_topic: &str) -> Vec<(&'static str, Vec<u8>)> {
+        let mut headers = vec![
+            (HEADER_TOPIC, input_topic.as_bytes().to_vec()),
+            (HEADER_PARTITION, self.partition.to_string().into_bytes()),
+            (HEADER_OFFSET, self.offset.to_string().into_bytes()),
+            (HEADER_TIMESTAMP_MS, self.time_ms.to_string().into_bytes()),
+            (HEADER_REASON, self.reason.as_bytes().to_vec()),
+        ];
+        if let Some(sentence) = &self.sentence {
+            headers.push((HEADER_SENTENCE, sentence.as_bytes().to_vec()));
+        }
+        if let Some(key) = &self.key {
+            headers.push((HEADER_KEY, key.clone()));
+        }
+        headers
+    }
+}

@@ -1,0 +1,316 @@
+//! Frames to bytes and back. docs/PROTOCOL.md has the layouts, docs/vectors/frames.json examples.
+//!
+//! Encoding is for our own frames, so a mistake there is a bug and asserts. Decoding is for bytes
+//! from a topic that others may write to as well: every length is checked, nothing panics.
+
+use crate::engine::update::{FRAME_UPDATES_MAX, UPDATE_BYTES, Update};
+use crate::output::frame::{
+    Chain, FRAME_BYTES_MAX, Format, FrameHeader, FrameKind, POSITION_UNKNOWN,
+};
+use crate::output::update_json;
+use std::str::FromStr;
+
+/// First bytes of a binary frame.
+pub const MAGIC: [u8; 4] = *b"HNTF";
+
+/// The binary layout's version.
+pub const VERSION: u8 = 1;
+
+/// Bytes of a binary frame before its updates.
+pub const HEADER_BYTES: usize = 64;
+
+/// Appends the encoded frame to `out`, which the caller has emptied.
+pub fn encode(format: Format, header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
+    assert!(out.is_empty());
+    assert_eq!(header.count as usize, updates.len());
+    match format {
+        Format::Json => encode_json(header, updates, out),
+        Format::Binary => encode_binary(header, updates, out),
+    }
+    assert!(out.len() <= FRAME_BYTES_MAX, "the limits prove that a full frame fits");
+}
+
+fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
+    out.reserve(HEADER_BYTES + updates.len() * UPDATE_BYTES);
+    out.extend_from_slice(&MAGIC);
+    out.push(VERSION);
+    out.push(header.kind as u8);
+    out.extend_from_slice(&0u16.to_le_bytes());
+    out.extend_from_slice(&header.owner_epoch.to_le_bytes());
+    out.extend_from_slice(&header.first_update.to_le_bytes());
+    out.extend_from_slice(&header.count.to_le_bytes());
+    out.extend_from_slice(&header.ruleset.to_le_bytes());
+    out.extend_from_slice(&header.next_offset.to_le_bytes());
+    out.extend_from_slice(&header.chain.0.to_le_bytes());
+    out.extend_from_slice(&header.fence_id.to_le_bytes());
+    assert_eq!(out.len(), HEADER_BYTES);
+    for update in updates {
+        let mut bytes = [0; UPDATE_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(update.words()) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&bytes);
+    }
+}
+
+fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
+    push_text(out, "{\"kind\":\"", kind_name(header.kind));
+    push_number(out, "\",\"epoch\":", header.owner_epoch);
+    push_number(out, ",\"first_update\":", header.first_update);
+    push_number(out, ",\"count\":", header.count);
+    push_number(out, ",\"next_offset\":", header.next_offset);
+    push_number(out, ",\"ruleset\":", header.ruleset);
+    push_text(out, ",\"chain\":\"", &format!("{:016x}", header.chain.0));
+    if header.kind == FrameKind::Fence {
+        push_text(out, "\",\"fence_id\":\"", &format!("{:032x}", header.fence_id));
+    }
+    out.extend_from_slice(b"\",\"updates\":[");
+    update_json::write(updates, out);
+    out.extend_from_slice(b"]}");
+}
+
+fn push_text(out: &mut Vec<u8>, before: &str, text: &str) {
+    out.extend_from_slice(before.as_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn push_number(out: &mut Vec<u8>, before: &str, number: impl itoa::Integer) {
+    push_text(out, before, itoa::Buffer::new().format(number));
+}
+
+fn kind_name(kind: FrameKind) -> &'static str {
+    match kind {
+        FrameKind::Updates => "updates",
+        FrameKind::Fence => "fence",
+        FrameKind::Skip => "skip",
+        FrameKind::Genesis => "genesis",
+    }
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Neither form begins like this.
+    #[error("the record is neither a JSON object nor a binary frame")]
+    NotAFrame,
+    /// Longer than any frame may be.
+    #[error("the record has {bytes} bytes, and a frame at most {FRAME_BYTES_MAX}")]
+    TooLong {
+        /// Length of the record.
+        bytes: usize,
+    },
+    /// Written by a version of huntd that this one does not know.
+    #[error("the frame has version {0}, and this huntd reads version {VERSION}")]
+    Version(u8),
+    /// Cut short, or with more after its end.
+    #[error("the frame has {found} bytes where its header says {expected}")]
+    Length {
+        /// Bytes by the header.
+        expected: usize,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// A field that is missing, of another type or out of its range.
+    #[error("the frame's field `{0}` is missing or not valid")]
+    Field(&'static str),
+    /// An update that no engine makes.
+    #[error("update {index} of the frame is not valid")]
+    Update {
+        /// Its place in the frame, from 0.
+        index: usize,
+    },
+}
+
+/// Reads a frame in either form.
+pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+    if bytes.len() > FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong { bytes: bytes.len() });
+    }
+    let (header, updates) = match bytes {
+        [b'{', ..] => decode_json(bytes)?,
+        _ if bytes.starts_with(&MAGIC) => decode_binary(bytes)?,
+        _ => return Err(FrameError::NotAFrame),
+    };
+    check(&header)?;
+    assert_eq!(header.count as usize, updates.len());
+    Ok((header, updates))
+}
+
+/// What both forms demand of a header.
+fn check(header: &FrameHeader) -> Result<(), FrameError> {
+    let is_fence = header.kind == FrameKind::Fence;
+    if header.count as usize > FRAME_UPDATES_MAX {
+        return Err(FrameError::Field("count"));
+    }
+    if header.count > 0 && header.kind != FrameKind::Updates {
+        return Err(FrameError::Field("count"));
+    }
+    if header.first_update.checked_add(u64::from(header.count)).is_none() {
+        return Err(FrameError::Field("first_update"));
+    }
+    if header.next_offset < 0 && !(is_fence && header.next_offset == POSITION_UNKNOWN) {
+        return Err(FrameError::Field("next_offset"));
+    }
+    if header.fence_id != 0 && !is_fence {
+        return Err(FrameError::Field("fence_id"));
+    }
+    Ok(())
+}
+
+/// Little-endian fields from the front of a slice. `None`: the slice is too short.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}
+
+fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+    if bytes.len() < HEADER_BYTES {
+        return Err(FrameError::Length { expected: HEADER_BYTES, found: bytes.len() });
+    }
+    let (head, body) = bytes.split_at(HEADER_BYTES);
+    let [_, _, _, _, version, kind, flags_low, flags_high, rest @ ..] = head else {
+        return Err(FrameError::NotAFrame);
+    };
+    if *version != VERSION {
+        return Err(FrameError::Version(*version));
+    }
+    if (*flags_low, *flags_high) != (0, 0) {
+        return Err(FrameError::Field("flags"));
+    }
+    let kind = match kind {
+        1 => FrameKind::Updates,
+        2 => FrameKind::Fence,
+        3 => FrameKind::Skip,
+        4 => FrameKind::Genesis,
+        _ => return Err(FrameError::Field("kind")),
+    };
+    let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::NotAFrame)?;
+    let expected = HEADER_BYTES.saturating_add((header.count as usize) * UPDATE_BYTES);
+    if bytes.len() != expected {
+        return Err(FrameError::Length { expected, found: bytes.len() });
+    }
+    let mut updates = Vec::with_capacity(header.count as usize);
+    for (index, bytes) in body.chunks_exact(UPDATE_BYTES).enumerate() {
+        let mut fields = Fields(bytes);
+        let words = [fields.u64(), fields.u64(), fields.u64(), fields.u64()];
+        let words = words.map(|word| word.unwrap_or_default());
+        updates.push(Update::from_words(words).ok_or(FrameError::Update { index })?);
+    }
+    Ok((header, updates))
+}
+
+fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader> {
+    Some(FrameHeader {
+        kind,
+        owner_epoch: fields.u64()?,
+        first_update: fields.u64()?,
+        count: fields.u32()?,
+        ruleset: fields.u32()?,
+        next_offset: fields.take().map(i64::from_le_bytes)?,
+        chain: Chain(fields.u64()?),
+        fence_id: fields.take().map(u128::from_le_bytes)?,
+    })
+}
+
+/// Reads what [`encode_json`] writes: fields in that order, without white space.
+fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+    let mut text = Text(bytes);
+    let kind = match text.quoted("{\"kind\":", "kind")? {
+        b"updates" => FrameKind::Updates,
+        b"fence" => FrameKind::Fence,
+        b"skip" => FrameKind::Skip,
+        b"genesis" => FrameKind::Genesis,
+        _ => return Err(FrameError::Field("kind")),
+    };
+    let mut header = FrameHeader {
+        kind,
+        owner_epoch: text.number(",\"epoch\":", "epoch")?,
+        first_update: text.number(",\"first_update\":", "first_update")?,
+        count: text.number(",\"count\":", "count")?,
+        next_offset: text.number(",\"next_offset\":", "next_offset")?,
+        ruleset: text.number(",\"ruleset\":", "ruleset")?,
+        chain: Chain(text.hexadecimal(",\"chain\":", "chain", 16)? as u64),
+        fence_id: 0,
+    };
+    if kind == FrameKind::Fence {
+        header.fence_id = text.hexadecimal(",\"fence_id\":", "fence_id", 32)?;
+    }
+    text.skip(",\"updates\":[").ok_or(FrameError::Field("updates"))?;
+    let count_max = (header.count as usize).min(FRAME_UPDATES_MAX);
+    let mut updates = Vec::with_capacity(count_max);
+    for index in 0..count_max {
+        if index > 0 {
+            text.skip(",").ok_or(FrameError::Field("count"))?;
+        }
+        updates.push(update_json::read(&mut text.0).ok_or(FrameError::Update { index })?);
+    }
+    match text.0 {
+        b"]}" => Ok((header, updates)),
+        _ => Err(FrameError::Field("count")),
+    }
+}
+
+/// The rest of a JSON frame.
+struct Text<'a>(&'a [u8]);
+
+impl<'a> Text<'a> {
+    fn skip(&mut self, expected: &str) -> Option<()> {
+        self.0 = self.0.strip_prefix(expected.as_bytes())?;
+        Some(())
+    }
+
+    /// The bytes up to `end`, which is passed over.
+    fn until(&mut self, end: u8) -> Option<&'a [u8]> {
+        let length = self.0.iter().position(|byte| *byte == end)?;
+        let (bytes, rest) = self.0.split_at(length);
+        self.0 = &rest[1..];
+        Some(bytes)
+    }
+
+    fn quoted(&mut self, key: &str, name: &'static str) -> Result<&'a [u8], FrameError> {
+        let value = self.skip(key).and_then(|()| self.skip("\"")).and_then(|()| self.until(b'"'));
+        value.ok_or(FrameError::Field(name))
+    }
+
+    fn number<N: FromStr>(&mut self, key: &str, name: &'static str) -> Result<N, FrameError> {
+        self.skip(key).ok_or(FrameError::Field(name))?;
+        let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+        let length = self.0.iter().take_while(|byte| is_digit(byte)).count();
+        let (digits, rest) = self.0.split_at(length);
+        self.0 = rest;
+        if digits.len() > 1 && matches!(digits, [b'0', ..] | [b'-', b'0', ..]) {
+            return Err(FrameError::Field(name));
+        }
+        let number = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        number.ok_or(FrameError::Field(name))
+    }
+
+    fn hexadecimal(
+        &mut self,
+        key: &str,
+        name: &'static str,
+        digits: usize,
+    ) -> Result<u128, FrameError> {
+        let bytes = self.quoted(key, name)?;
+        let text = str::from_utf8(bytes).map_err(|_| FrameError::Field(name))?;
+        if text.len() != digits
+            || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        {
+            return Err(FrameError::Field(name));
+        }
+        u128::from_str_radix(text, 16).map_err(|_| FrameError::Field(name))
+    }
+}

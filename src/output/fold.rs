@@ -1,0 +1,207 @@
+//! Folding a stretch of one output partition, record by record: what an owner learns from it.
+//!
+//! Pure: whoever reads the log gives the records in their order.
+
+use crate::output::encode::{FrameError, decode_frame};
+use crate::output::frame::{Chain, FrameHeader, FrameKind};
+use crate::output::mark::Mark;
+use crate::output::reader::{Position, Reader, Verdict};
+use std::collections::BTreeSet;
+
+/// What an engine starts from: a state and its place in input and output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The first input offset to apply.
+    pub next_offset: i64,
+    /// Number of the first update that it will make.
+    pub next_update: u64,
+    /// The chain over all updates before that.
+    pub chain: Chain,
+}
+
+/// A stretch of the log that cannot be gone on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The updates are not those that the chain was made of.
+    Damaged {
+        /// Output offset of the frame.
+        offset: i64,
+    },
+    /// A frame that another version has written: it may be a fence, so it cannot be passed over.
+    OtherVersion {
+        /// Output offset of the frame.
+        offset: i64,
+        /// Version of its form.
+        version: u8,
+    },
+    /// The log does not hold what the mark was taken of: it was truncated, or created anew.
+    OtherLog,
+}
+
+/// Folds records from one place on.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    next: i64,
+    /// It has to join a log whose start is gone.
+    reader: Reader,
+    /// Where a reader stands after the first record, if that is known from a mark.
+    anchor: Option<Position>,
+    /// Input offsets that every replay passes over.
+    skips: BTreeSet<i64>,
+    /// Where the world last began anew.
+    genesis: Option<Start>,
+    /// The rules of the last frame that counted.
+    ruleset: Option<u32>,
+    /// The rules that the world began with: those of the last owner before anything counted, or of
+    /// the last genesis.
+    begun_by: Option<u32>,
+}
+
+impl Fold {
+    /// Begins at the first record that the log still has.
+    pub fn from_log_start(log_start: i64) -> Fold {
+        // At the log's very start nothing was accepted yet; later, a reader has to join.
+        let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
+        Fold::new(log_start, reader, None)
+    }
+
+    /// Begins at a mark. The record before it, if the log still has it, must be the one that the
+    /// mark was taken at.
+    pub fn from_mark(mark: Mark, log_start: i64) -> Fold {
+        let reader = Reader::at(mark.position());
+        match mark.output_offset > log_start {
+            true => Fold::new(mark.output_offset - 1, reader, Some(mark.position())),
+            false => Fold::new(mark.output_offset, reader, None),
+        }
+    }
+
+    fn new(next: i64, reader: Reader, anchor: Option<Position>) -> Fold {
+        let skips = BTreeSet::new();
+        Fold { next, reader, anchor, skips, genesis: None, ruleset: None, begun_by: None }
+    }
+
+    /// Output offset of the next record.
+    pub fn next(&self) -> i64 {
+        self.next
+    }
+
+    /// The reader, once it could join the log.
+    pub fn reader(&self) -> Option<&Reader> {
+        Some(&self.reader).filter(|reader| reader.has_joined())
+    }
+
+    /// Input offsets that every replay passes over, as far as this stretch tells.
+    pub fn skips(&self) -> &BTreeSet<i64> {
+        &self.skips
+    }
+
+    /// Where the world last began anew in this stretch.
+    pub fn genesis(&self) -> Option<Start> {
+        self.genesis
+    }
+
+    /// The rules of the last frame that counted.
+    pub fn ruleset(&self) -> Option<u32> {
+        self.ruleset
+    }
+
+    /// The rules that the world began with, if this stretch tells.
+    pub fn begun_by(&self) -> Option<u32> {
+        self.begun_by
+    }
+
+    /// The place after the last record. `None` as long as no reader could join.
+    pub fn mark(&self) -> Option<Mark> {
+        Some(Mark::new(self.next, self.reader()?.position()))
+    }
+
+    /// Nothing before this offset is left to be read.
+    pub fn pass_to(&mut self, offset: i64) {
+        self.next = self.next.max(offset);
+    }
+
+    /// Takes the next record of the log.
+    pub fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
+        assert!(self.next <= offset, "records come in the order of the log");
+        let is_anchor = self.next == offset;
+        self.next = offset + 1;
+        let frame = decode_frame(payload);
+        if let Err(FrameError::Version(version)) = frame {
+            return Err(Broken::OtherVersion { offset, version });
+        }
+        if let Some(position) = self.anchor.take()
+            && is_anchor
+        {
+            let is_ours = frame.is_ok_and(|(header, _)| is_taken_at(position, &header));
+            return if is_ours { Ok(()) } else { Err(Broken::OtherLog) };
+        }
+        // What is no frame counts for no reader.
+        let Ok((header, updates)) = frame else { return Ok(()) };
+        let reader = &mut self.reader;
+        let epoch_before = reader.position().owner_epoch;
+        match reader.fold(&header, &updates) {
+            Verdict::Halt => return Err(Broken::Damaged { offset }),
+            Verdict::Skip { offset } => {
+                self.skips.insert(offset);
+            }
+            Verdict::Genesis => {
+                let FrameHeader { next_offset, first_update: next_update, chain, .. } = header;
+                self.genesis = Some(Start { next_offset, next_update, chain });
+                self.skips.clear();
+                self.ruleset = Some(header.ruleset);
+                self.begun_by = Some(header.ruleset);
+            }
+            // What was told before was told to a reader at a place that does not count.
+            Verdict::Joined => {
+                self.skips.clear();
+                (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
+            }
+            Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
+            // One that tells of an earlier place came late, or twice.
+            Verdict::Progress if header.first_update == reader.position().next_update => {
+                self.ruleset = Some(header.ruleset);
+            }
+            Verdict::Fence if self.ruleset.is_none() && epoch_before < header.owner_epoch => {
+                self.begun_by = Some(header.ruleset);
+            }
+            Verdict::Progress
+            | Verdict::Fence
+            | Verdict::Waiting
+            | Verdict::Stale
+            | Verdict::Duplicate
+            | Verdict::Gap { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether a mark with this position can have been taken behind this frame: its owner's own.
+fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
+    let end = header.first_update.saturating_add(u64::from(header.count));
+    let tells = match header.kind {
+        FrameKind::Updates => header.count > 0,
+        FrameKind::Fence | FrameKind::Skip | FrameKind::Genesis => false,
+    };
+    let told = end == position.next_update && header.chain == position.chain;
+    header.owner_epoch == position.owner_epoch && (told || !tells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::encode::{VERSION, encode};
+    use crate::output::frame::{Format, Frame};
+
+    /// It may be a fence, and who passes it over takes a former owner for the present one.
+    #[test]
+    fn a_frame_of_another_version_is_not_passed_over_as_what_is_no_frame_is() {
+        let mut fold = Fold::from_log_start(0);
+        assert_eq!(fold.take(0, b"no frame"), Ok(()));
+        let mut bytes = Vec::new();
+        encode(Format::Binary, &Frame::new().header, &[], &mut bytes);
+        assert_eq!(fold.take(1, &bytes), Ok(()));
+        bytes[4] = VERSION + 1;
+        let broken = Broken::OtherVersion { offset: 2, version: VERSION + 1 };
+        assert_eq!(fold.take(2, &bytes), Err(broken));
+    }
+}

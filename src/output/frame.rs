@@ -1,0 +1,151 @@
+//! The frame: one Kafka record of updates for a contiguous run of one shard's input.
+
+use crate::engine::update::{FRAME_UPDATES_MAX, Update, Updates};
+use std::time::Instant;
+
+const _: () =
+    assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
+
+/// Bytes of one update in its JSON form; a test encodes the longest of each kind.
+pub const UPDATE_JSON_BYTES_MAX: usize = 220;
+
+/// Bytes of a record on its way beside its updates, or its key and value: headers, a departure.
+pub const RECORD_HEAD_BYTES_MAX: usize = 1024;
+
+/// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
+/// left for the batch header, the key and the record headers.
+pub const FRAME_BYTES_MAX: usize = 900 * 1024;
+
+/// What a record of the output topic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Updates, possibly none.
+    Updates = 1,
+    /// The record that raises a shard's epoch, and repeats where the shard stands.
+    Fence = 2,
+    /// An input record that every replay passes over, because it takes the engine down.
+    Skip = 3,
+    /// The world begins anew: an operator's answer to a state that cannot be had any more.
+    Genesis = 4,
+}
+
+/// How frames are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a frame, readable with any console consumer.
+    Json,
+    /// A 64-byte header, then 32 bytes an update, all little-endian.
+    Binary,
+}
+
+/// How frames are compressed on their way and in the broker's log; consumers undo it unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4, by far the fastest of Kafka's codecs.
+    Lz4,
+}
+
+impl Compression {
+    /// What costs the least CPU time in all: JSON becomes a fifth, and the brokers' work with it,
+    /// while binary frames are mostly ids and times, and their brokers have little to do.
+    pub fn best_for(format: Format) -> Compression {
+        match format {
+            Format::Json => Compression::Lz4,
+            Format::Binary => Compression::None,
+        }
+    }
+
+    /// As librdkafka names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+        }
+    }
+}
+
+/// `next_offset` of a fence that only raises the epoch, because its writer does not know yet where
+/// the shard stands. A fence that an owner repeats carries the real one, and readers may join
+/// there.
+pub const POSITION_UNKNOWN: i64 = -1;
+
+/// A frame without its updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What the record is.
+    pub kind: FrameKind,
+    /// Ownership number of the shard's output.
+    pub owner_epoch: u64,
+    /// Number of the first update, counted from 0 over the shard's whole life.
+    pub first_update: u64,
+    /// How many updates follow.
+    pub count: u32,
+    /// The input offset up to which (exclusive) the shard has seen its input. In a skip, the offset
+    /// after the record to pass over; in a genesis, the first one that the new world sees.
+    pub next_offset: i64,
+    /// Hash of all that decides what an input means: rules, limits, decoder, engine version.
+    pub ruleset: u32,
+    /// The chain after the last update of this frame.
+    pub chain: Chain,
+    /// In a fence: the random id of this acquisition. 0 elsewhere.
+    pub fence_id: u128,
+}
+
+/// A frame on its way from the engine to the publisher. The hot thread fills it, the publisher
+/// encodes it and gives it back: frames are recycled, never freed.
+#[derive(Debug)]
+pub struct Frame {
+    /// Input and output partition.
+    pub partition: i32,
+    /// Which ownership of the partition within this process the frame belongs to.
+    pub ownership_id: u32,
+    /// The frame's own fields.
+    pub header: FrameHeader,
+    /// When the input of the oldest update began to arrive.
+    pub received_at: Option<Instant>,
+    /// The updates, `header.count` of them.
+    pub updates: Updates,
+}
+
+/// Running hash over all updates of a shard, from its first.
+///
+/// Two runs that made the same updates have the same chain, so a replay is checked against what was
+/// published with one comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain(pub u64);
+
+impl Chain {
+    /// The chain with one more update.
+    #[must_use]
+    pub fn with(self, update: &Update) -> Chain {
+        let mut hash = self.0;
+        for word in update.words() {
+            // One multiplication folds 64 bits into 64: the high half of the product brings the
+            // high bits of the input down, which a plain wrapping product would lose.
+            let product = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+            hash = (product as u64) ^ (product >> 64) as u64;
+        }
+        Chain(hash)
+    }
+}
+
+impl Frame {
+    /// An empty frame with room for all the updates it may ever hold.
+    pub fn new() -> Box<Frame> {
+        let header = FrameHeader {
+            kind: FrameKind::Updates,
+            owner_epoch: 0,
+            first_update: 0,
+            count: 0,
+            next_offset: 0,
+            ruleset: 0,
+            chain: Chain::default(),
+            fence_id: 0,
+        };
+        let updates = Updates::new();
+        Box::new(Frame { partition: 0, ownership_id: 0, header, received_at: None, updates })
+    }
+}

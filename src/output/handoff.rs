@@ -1,0 +1,80 @@
+//! Players on their way to another zone: records that an owner appends to the input itself.
+//!
+//! A departure is delivered at least once, and accepted once: the zone that it goes to knows the
+//! number of each player's last crossing. Every replay sends what it meets again, also where the
+//! updates are published, so a departure is lost only if its `leave` is.
+
+use crate::engine::change::Change;
+use crate::engine::event::Action;
+use crate::engine::handoff::{HANDOFF_PARTS, HandoffOut};
+use crate::engine::update::Update;
+use crate::output::dead_letter::DeadLetter;
+use crate::output::event_json::write_event;
+
+/// A player that has left one zone for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoffRecord {
+    /// Input partition of the zone that it left.
+    pub partition: i32,
+    /// Which ownership of the partition within this process applied the event.
+    pub ownership_id: u32,
+    /// Input offset of that event.
+    pub offset: i64,
+    /// The player.
+    pub player_id: u64,
+    /// When the event was emitted, in microseconds since the Unix epoch.
+    pub ts_us: i64,
+    /// Where it goes and what it carries.
+    pub crossing: HandoffOut,
+}
+
+impl HandoffRecord {
+    /// The departures that an event's updates tell.
+    pub fn all(
+        partition: i32,
+        ownership_id: u32,
+        offset: i64,
+        updates: &[Update],
+    ) -> impl Iterator<Item = HandoffRecord> {
+        let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
+        let is_first = |update: &Update| matches!(update.change(), Change::Handoff { .. });
+        let starts = (0..updates.len()).filter(move |place| is_first(&updates[*place]));
+        starts.map(move |start| {
+            let parts: &[Update; HANDOFF_PARTS] =
+                updates[start..].first_chunk().expect("a hand-off is told as a whole");
+            let (player_id, crossing) = HandoffOut::from_updates(zone, parts)
+                .expect("the engine tells a hand-off in order");
+            let ts_us = parts[0].ts_us();
+            HandoffRecord { partition, ownership_id, offset, player_id, ts_us, crossing }
+        })
+    }
+
+    /// Input partition of the zone that it goes to.
+    pub fn to_partition(&self) -> i32 {
+        self.crossing.to_zone.into()
+    }
+
+    /// Appends the record: a `join` that carries a hand-off.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let HandoffOut { x, y, handoff, .. } = self.crossing;
+        // The player's next event has a higher number than what was applied.
+        let seq = handoff.last_seq.max(1);
+        write_event(out, self.player_id, seq, self.ts_us, &Action::Arrive { x, y, handoff });
+    }
+
+    /// The same as a dead letter, for a zone that does not exist.
+    pub fn dead_letter(&self) -> DeadLetter {
+        let mut value = Vec::new();
+        self.write(&mut value);
+        DeadLetter {
+            partition: self.partition,
+            ownership_id: self.ownership_id,
+            offset: self.offset,
+            time_ms: self.ts_us / 1000,
+            reason: "no_such_zone",
+            sentence: Some(format!("there is no zone {} to go to", self.crossing.to_zone)),
+            key: None,
+            value: Some(value),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What the output topic contains, pure: frames and their encodings, the reader rule, dead letters,
+//! and handoffs to other zones.
+
+pub mod frame;
+
+pub mod encode;
+
+pub mod line;
+
+pub mod update_json;
+
+pub mod event_json;
+
+pub mod reader;
+
+pub mod mark;
+
+pub mod fold;
+
+pub mod verified;
+
+pub mod dead_letter;
+
+pub mod handoff;

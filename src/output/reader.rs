@@ -1,0 +1,272 @@
+//! The reader rule: which updates of an output partition count, whatever died while it was written.
+//!
+//! Every reader of frames folds them through this rule in the order of the log, the owner of the
+//! shard included, and all come to the same updates. docs/PROTOCOL.md states the rule, and
+//! docs/vectors/reader.json has histories with what a reader must make of them.
+
+use crate::engine::update::Update;
+use crate::output::frame::{Chain, FrameHeader, FrameKind};
+
+/// Where a reader stands in one output partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The highest epoch so far; frames of a lower one do not count any more.
+    pub owner_epoch: u64,
+    /// Number of the next update.
+    pub next_update: u64,
+    /// The input offset up to which (exclusive) the accepted updates have come.
+    pub next_offset: i64,
+    /// The chain over all updates before `next_update`.
+    pub chain: Chain,
+}
+
+/// What a reader's position rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Footing {
+    /// The log's start, or a position that a reader has stored.
+    #[default]
+    Sure,
+    /// A repeated fence in the middle of the log, and the number of the first update after it. Its
+    /// owner may have been overtaken before.
+    Fence { first_update: u64 },
+    /// It has no position yet.
+    None,
+}
+
+/// Folds the frames of one output partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reader {
+    position: Position,
+    fence_id: u128,
+    footing: Footing,
+    halted: bool,
+    /// Frames that came after missing updates. Not zero: the log has lost something, or somebody
+    /// writes to the topic who is no huntd.
+    pub gaps: u64,
+}
+
+/// What one frame means to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The updates from this one on are new. Those before it were accepted earlier.
+    Accepted {
+        /// Index of the first new update in the frame.
+        from: usize,
+    },
+    /// No updates; the input offset may have moved.
+    Progress,
+    /// A fence. It has set the epoch, or repeated it, or come too late to do either.
+    Fence,
+    /// Every replay passes over the input record at this offset.
+    Skip {
+        /// The record's input offset.
+        offset: i64,
+    },
+    /// The world begins anew: nobody is there any more. Updates are numbered and chained on.
+    Genesis,
+    /// A repeated fence that tells where the shard stands: the reader goes on from there. If it has
+    /// joined before, that was at a fence out of force, and updates since may come again.
+    Joined,
+    /// Dropped: the reader waits for a fence at which it can join.
+    Waiting,
+    /// Dropped: the writer does not own the shard any more.
+    Stale,
+    /// Dropped: everything in it was accepted earlier.
+    Duplicate,
+    /// Dropped and counted: updates before it are missing.
+    Gap {
+        /// How many.
+        missing: u64,
+    },
+    /// The updates are not those that the chain was made of. Nothing is accepted from here on.
+    Halt,
+}
+
+impl Reader {
+    /// A reader at the start of the log.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// A reader that goes on from where another one stood.
+    pub fn at(position: Position) -> Reader {
+        Reader { position, ..Reader::default() }
+    }
+
+    /// A reader in the middle of the log. It waits until an owner's repeated fence says where the
+    /// shard stands; no other frame does.
+    pub fn joining() -> Reader {
+        Reader { footing: Footing::None, ..Reader::default() }
+    }
+
+    /// Whether it stands anywhere: one that is joining does not until it has met a fence in force.
+    pub fn has_joined(&self) -> bool {
+        self.footing != Footing::None
+    }
+
+    /// Where the reader stands, once it has joined.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The random id of the fence that has set the epoch; 0 if no fence has.
+    pub fn fence_id(&self) -> u128 {
+        self.fence_id
+    }
+
+    /// Takes the next frame of the log, with its updates.
+    pub fn fold(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
+        if self.halted {
+            return Verdict::Halt;
+        }
+        if let Footing::Fence { .. } = self.footing
+            && (self.is_overtaken_by(header) || self.is_behind(header))
+        {
+            self.footing = Footing::None;
+        }
+        if self.footing == Footing::None {
+            return self.join(header);
+        }
+        if header.kind == FrameKind::Fence {
+            self.raise(header.owner_epoch, header.fence_id);
+            return Verdict::Fence;
+        }
+        if header.owner_epoch < self.position.owner_epoch {
+            return Verdict::Stale;
+        }
+        self.raise(header.owner_epoch, 0);
+        match header.kind {
+            FrameKind::Skip => Verdict::Skip { offset: header.next_offset.saturating_sub(1) },
+            FrameKind::Genesis => self.begin_anew(header),
+            _ if header.count == 0 => self.progress(header),
+            _ => {
+                let continued = |chain: Chain, from: usize| {
+                    updates[from..].iter().fold(chain, |chain, update| chain.with(update))
+                };
+                self.accept(header, continued)
+            }
+        }
+    }
+
+    /// The same for a frame of our own, whose chain was made from its updates when it was sealed.
+    pub fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
+        match header.kind {
+            FrameKind::Updates if header.count > 0 && !self.halted => {
+                if header.owner_epoch < self.position.owner_epoch {
+                    return Verdict::Stale;
+                }
+                self.raise(header.owner_epoch, 0);
+                self.accept(header, |_, _| header.chain)
+            }
+            _ => self.fold(header, &[]),
+        }
+    }
+
+    /// Whether another owner had taken over already when the fence was written that the reader has
+    /// joined at. Who takes over later writes a fence with the next epoch first, and repeats no
+    /// other.
+    fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
+        let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
+        let next_epoch = self.position.owner_epoch.saturating_add(1);
+        let is_newer = self.position.owner_epoch < header.owner_epoch;
+        let is_another = is_placed(header)
+            && header.owner_epoch == self.position.owner_epoch
+            && header.fence_id != self.fence_id;
+        is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
+    }
+
+    /// Whether a repeated fence tells of updates that were missed, and none was accepted so far:
+    /// the fence that the reader has joined at may have been appended a second time.
+    fn is_behind(&self, header: &FrameHeader) -> bool {
+        self.has_accepted_nothing()
+            && is_placed(header)
+            && header.owner_epoch == self.position.owner_epoch
+            && self.position.next_update < header.first_update
+    }
+
+    /// Whether it has joined in the middle of the log, and accepted no update since.
+    fn has_accepted_nothing(&self) -> bool {
+        self.footing == (Footing::Fence { first_update: self.position.next_update })
+    }
+
+    /// Joins at a repeated fence whose owner has not been overtaken, as far as was seen.
+    fn join(&mut self, header: &FrameHeader) -> Verdict {
+        let FrameHeader { owner_epoch: epoch, first_update, next_offset, chain, fence_id, .. } =
+            *header;
+        self.raise(epoch, fence_id);
+        if !is_placed(header) || epoch < self.position.owner_epoch {
+            return Verdict::Waiting;
+        }
+        self.position =
+            Position { owner_epoch: epoch, next_update: first_update, next_offset, chain };
+        (self.fence_id, self.footing) = (fence_id, Footing::Fence { first_update });
+        Verdict::Joined
+    }
+
+    fn raise(&mut self, epoch: u64, fence_id: u128) {
+        if epoch > self.position.owner_epoch {
+            self.position.owner_epoch = epoch;
+            self.fence_id = fence_id;
+        }
+    }
+
+    fn progress(&mut self, header: &FrameHeader) -> Verdict {
+        if header.first_update == self.position.next_update {
+            self.advance(header.next_offset);
+        }
+        Verdict::Progress
+    }
+
+    /// A genesis counts at its place only: one that comes again later is a duplicate.
+    fn begin_anew(&mut self, header: &FrameHeader) -> Verdict {
+        if header.first_update != self.position.next_update {
+            return Verdict::Duplicate;
+        }
+        if header.chain != self.position.chain {
+            self.halted = true;
+            return Verdict::Halt;
+        }
+        self.position.next_offset = header.next_offset;
+        Verdict::Genesis
+    }
+
+    fn accept(
+        &mut self,
+        header: &FrameHeader,
+        continued: impl FnOnce(Chain, usize) -> Chain,
+    ) -> Verdict {
+        let next = self.position.next_update;
+        let end = header.first_update.saturating_add(u64::from(header.count));
+        if end <= next {
+            return Verdict::Duplicate;
+        }
+        if header.first_update > next {
+            self.gaps += 1;
+            return Verdict::Gap { missing: header.first_update - next };
+        }
+        let from = (next - header.first_update) as usize;
+        let chain = continued(self.position.chain, from);
+        if chain != header.chain {
+            if self.has_accepted_nothing() {
+                // The fence may have told of a frame that was never appended.
+                self.footing = Footing::None;
+                return Verdict::Waiting;
+            }
+            self.halted = true;
+            return Verdict::Halt;
+        }
+        self.position.chain = chain;
+        self.position.next_update = end;
+        self.advance(header.next_offset);
+        Verdict::Accepted { from }
+    }
+
+    fn advance(&mut self, next_offset: i64) {
+        self.position.next_offset = self.position.next_offset.max(next_offset);
+    }
+}
+
+/// Whether it is a fence that says where the shard stands.
+fn is_placed(header: &FrameHeader) -> bool {
+    header.kind == FrameKind::Fence && header.next_offset >= 0
+}

@@ -1,0 +1,71 @@
+//! Verified acknowledgements: what a reader of the log makes of what we were told is in it.
+//!
+//! That the broker has a frame says little: another owner's fence may stand before it. So an
+//! acknowledgement counts only if its record stands right behind the last one that counted, from
+//! our fence on. At a jump somebody has to read what lies between.
+
+use crate::output::frame::FrameHeader;
+use crate::output::mark::Mark;
+use crate::output::reader::{Reader, Verdict};
+
+/// One shard's acknowledged frames, in the order of the log.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    next: i64,
+    reader: Reader,
+}
+
+/// What an acknowledgement is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// A reader has accepted the frame.
+    Counts,
+    /// Records that are not ours stand before it. They have to be folded first.
+    Gap,
+    /// The frame stands before one that counted already: our own frames changed places, or nobody
+    /// knows where it stands.
+    Misplaced,
+    /// A reader does not accept the frame.
+    NotAccepted,
+}
+
+impl Verified {
+    /// Nothing is acknowledged yet. The mark is behind our own fence.
+    pub fn new(mark: Mark) -> Verified {
+        Verified { next: mark.output_offset, reader: Reader::at(mark.position()) }
+    }
+
+    /// Where a reader stands behind the last frame that counted.
+    pub fn mark(&self) -> Mark {
+        Mark::new(self.next, self.reader.position())
+    }
+
+    /// Somebody has folded the records before the next frame of ours.
+    pub fn pass_gap(&mut self, mark: Mark) {
+        assert!(self.next < mark.output_offset, "a bridge leads forward");
+        *self = Verified::new(mark);
+    }
+
+    /// Takes the acknowledgement of our next frame. Only if it counts has anything changed.
+    pub fn ack(&mut self, output_offset: i64, header: &FrameHeader) -> Ack {
+        if output_offset < self.next {
+            return Ack::Misplaced;
+        }
+        if output_offset > self.next {
+            return Ack::Gap;
+        }
+        let mut reader = self.reader.clone();
+        let accepted = match reader.fold_own(header) {
+            Verdict::Accepted { .. } | Verdict::Fence => true,
+            // An empty frame is of use even when it comes late.
+            Verdict::Progress => header.first_update <= reader.position().next_update,
+            _ => false,
+        };
+        if !accepted {
+            return Ack::NotAccepted;
+        }
+        self.reader = reader;
+        self.next = output_offset + 1;
+        Ack::Counts
+    }
+}

@@ -1,0 +1,489 @@
+//! Acquiring a shard, as decisions alone: one path for start, restart and rebalance.
+//!
+//! An [`Acquisition`] says what it needs to know or to have written, is told what came of it, and
+//! ends with an [`Acquired`] shard or a refusal. It touches no broker, clock or file.
+//!
+//! ```text
+//! read to the log's end ─► confirm membership ─► write FENCE(epoch + 1) ─► read through it
+//!          ▲                                                                   │
+//!          └──────────── another epoch is in force: the fence is lost ◄────────┤
+//!                                          SKIP, or GENESIS, if asked for ◄────┤
+//!                                                                 acquired ◄───┘
+//! ```
+
+use crate::output::fold::{Broken, Fold, Start};
+use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
+use crate::output::mark::Mark;
+use crate::output::reader::{Position, Reader};
+use crate::ownership::start_error::StartError;
+use std::collections::BTreeSet;
+
+/// Fences written for one acquisition. Each loss means that another instance raised the epoch in
+/// between; so many losses in a row mean that two instances fight over the shard.
+pub const FENCE_ATTEMPTS_MAX: usize = 8;
+
+/// A state that a shard may start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its place in input and output.
+    pub start: Start,
+    /// Where it became valid.
+    pub mark: Mark,
+    /// The rules that it was made by.
+    pub ruleset: u32,
+    /// Input offsets that were passed over before.
+    pub skips: Vec<i64>,
+    /// The input was deleted and created again since: no input offset means what it meant.
+    pub is_of_deleted_input: bool,
+}
+
+/// Where the logs of a partition begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The first offset that the input still has.
+    pub input_start: i64,
+    /// The offset after its last record.
+    pub input_end: i64,
+    /// The first offset that the output still has.
+    pub output_start: i64,
+    /// The offset after its last record.
+    pub output_end: i64,
+}
+
+/// What to do if a shard's state cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Say so and stop.
+    Refuse,
+    /// Begin with an empty world where the output ends: `--genesis`.
+    BeginAnew,
+}
+
+/// What an acquisition begins with.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// Input and output partition.
+    pub partition: i32,
+    /// Hashes of the rules at hand, that of a new world's first.
+    pub rulesets: Vec<u32>,
+    /// States at hand, newest first.
+    pub candidates: Vec<Candidate>,
+    /// Input offsets that took the engine down too often.
+    pub poison: Vec<i64>,
+    /// What to do if nothing can be started from.
+    pub remedy: Remedy,
+    /// Begin anew in any case: what can be started from does not lead to what is published.
+    pub diverged: bool,
+}
+
+/// What an acquisition waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The records of the output from this offset on, all that come, until it ends:
+    /// [`Acquisition::take`] each, and tell when there are no more: [`Acquisition::reach_end`].
+    Read {
+        /// Output offset of the first one.
+        from: i64,
+    },
+    /// Further states to start from, if there are any elsewhere: [`Acquisition::offer`]. Somebody
+    /// else may have owned the shard since those at hand were taken.
+    States,
+    /// Whether the group still counts us in: [`Acquisition::confirm`].
+    Confirm {
+        /// The input offset that the output covers, to be committed as the question.
+        next_offset: i64,
+    },
+    /// A frame in the output, with acknowledgements from all replicas: [`Acquisition::appended`].
+    Append(FrameHeader),
+    /// Nothing: it has ended.
+    End,
+}
+
+/// A shard is ours, and this is where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// Input and output partition.
+    pub partition: i32,
+    /// The epoch of our frames.
+    pub owner_epoch: u64,
+    /// The id of our fence, to repeat it with.
+    pub fence_id: u128,
+    /// Behind our last record: where our frames begin, and what the output holds by then.
+    pub mark: Mark,
+    /// Where the engine starts.
+    pub start: Start,
+    /// Which candidate has its state; `None` for the state before the first event.
+    pub candidate: Option<usize>,
+    /// The rules of the state before the first event; at hand where a start needs it.
+    pub begun_by: u32,
+    /// Input offsets to pass over.
+    pub skips: BTreeSet<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Reading up to the end that the log had, to learn the highest epoch.
+    Head,
+    /// The same, and then no more states are asked for.
+    Offered,
+    Asking,
+    Confirming,
+    Fencing,
+    /// Reading through the fence at this offset.
+    Tail(i64),
+    /// Writing a skip or a genesis.
+    Amending(FrameHeader),
+    /// Reading through that.
+    Amended(i64),
+    Ended,
+}
+
+/// One shard that is being acquired.
+#[derive(Debug)]
+pub struct Acquisition {
+    brief: Brief,
+    bounds: Bounds,
+    /// The candidate that is tried; one past the last is the state before the first event.
+    candidate: usize,
+    fold: Fold,
+    /// Where another candidate was taken: what comes from behind it is out of order until reading
+    /// has begun again before it.
+    turned_at: Option<i64>,
+    state: State,
+    epoch: u64,
+    fence_id: u128,
+    fences: usize,
+    ended: Option<Result<Acquired, StartError>>,
+}
+
+impl Acquisition {
+    /// Nothing is read or written yet.
+    pub fn begin(brief: Brief, bounds: Bounds) -> Acquisition {
+        let mut acquisition = Acquisition {
+            brief,
+            bounds,
+            candidate: 0,
+            fold: Fold::from_log_start(0),
+            turned_at: None,
+            state: State::Head,
+            epoch: 0,
+            fence_id: 0,
+            fences: 0,
+            ended: None,
+        };
+        acquisition.try_candidate(0);
+        acquisition
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> i32 {
+        self.brief.partition
+    }
+
+    /// Folds on from the first candidate, from this one on, whose mark the log can hold.
+    fn try_candidate(&mut self, from: usize) {
+        let end = self.bounds.output_end;
+        let candidates = &self.brief.candidates;
+        let fits = |candidate: &Candidate| candidate.mark.output_offset <= end;
+        let found = (from..candidates.len()).find(|at| fits(&candidates[*at]));
+        self.candidate = found.unwrap_or(candidates.len());
+        let output_start = self.bounds.output_start;
+        self.fold = match candidates.get(self.candidate) {
+            Some(candidate) if output_start <= candidate.mark.output_offset => {
+                Fold::from_mark(candidate.mark, output_start)
+            }
+            // A mark that retention has passed does not matter to a reader that joins later.
+            _ => Fold::from_log_start(output_start),
+        };
+        self.go_on();
+    }
+
+    /// What it waits for now.
+    pub fn wish(&self) -> Need {
+        let next_offset = || self.position().map_or(0, |position| position.next_offset);
+        match self.state {
+            State::Asking => Need::States,
+            State::Head | State::Offered | State::Tail(_) | State::Amended(_) => {
+                Need::Read { from: self.fold.next() }
+            }
+            State::Confirming => Need::Confirm { next_offset: next_offset().max(0) },
+            State::Fencing => Need::Append(self.fence()),
+            State::Amending(header) => Need::Append(header),
+            State::Ended => Need::End,
+        }
+    }
+
+    /// What came of it, once [`Acquisition::wish`] is [`Wish::End`].
+    pub fn into_outcome(self) -> Result<Acquired, StartError> {
+        self.ended.expect("only an acquisition that has ended has an outcome")
+    }
+
+    /// Takes the next record of the output. One that was taken before is passed over.
+    pub fn take(&mut self, offset: i64, payload: &[u8]) {
+        if self.turned_at.is_some_and(|turned_at| turned_at < offset) {
+            return;
+        }
+        self.turned_at = None;
+        if self.state == State::Ended || offset < self.fold.next() {
+            return;
+        }
+        match self.fold.take(offset, payload) {
+            Ok(()) => self.go_on(),
+            Err(Broken::Damaged { offset }) => self.end(Err(StartError::Damaged { offset })),
+            Err(Broken::OtherVersion { offset, version }) => {
+                self.end(Err(StartError::OtherVersion { offset, version }));
+            }
+            // The snapshot is of another log; an older one may not be.
+            Err(Broken::OtherLog) => {
+                self.try_candidate(self.candidate + 1);
+                self.turned_at = Some(offset).filter(|offset| self.fold.next() <= *offset);
+            }
+        }
+    }
+
+    /// These are all states there are, newest first.
+    pub fn offer(&mut self, candidates: Vec<Candidate>) {
+        assert_eq!(self.state, State::Asking);
+        self.state = State::Offered;
+        if candidates == self.brief.candidates {
+            return self.go_on();
+        }
+        self.brief.candidates = candidates;
+        self.try_candidate(0);
+    }
+
+    /// There were no more records than those taken, at a time after the bounds were asked for: what
+    /// is missing up to their end is no record.
+    pub fn reach_end(&mut self) {
+        if let State::Head | State::Offered = self.state
+            && self.turned_at.is_none()
+        {
+            self.fold.pass_to(self.bounds.output_end);
+            self.go_on();
+        }
+    }
+
+    /// The group counts us in. The id has never been used before.
+    pub fn confirm(&mut self, fence_id: u128) {
+        assert!(self.state == State::Confirming && fence_id != 0);
+        // Not higher, whatever a state knows: a reader takes a jump for a fence that it has missed.
+        self.epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
+        self.fence_id = fence_id;
+        self.fences += 1;
+        self.state = State::Fencing;
+    }
+
+    /// All replicas have the frame, at this offset of the output.
+    pub fn appended(&mut self, offset: i64) {
+        self.state = match self.state {
+            State::Fencing => State::Tail(offset),
+            State::Amending(_) => State::Amended(offset),
+            other => unreachable!("nothing is written in {other:?}"),
+        };
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        match self.state {
+            State::Head if self.fold.next() >= self.bounds.output_end => {
+                match self.is_newest_here() {
+                    true => self.ask_group(),
+                    false => self.state = State::Asking,
+                }
+            }
+            State::Offered if self.fold.next() >= self.bounds.output_end => self.ask_group(),
+            // What comes meanwhile may show that nobody knows where the shard stands.
+            State::Confirming => self.ask_group(),
+            State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
+                match self.is_in_force() {
+                    true => self.settle(),
+                    false => self.lose_fence(),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A fence may be written once the group counts us in, if it is known where the shard stands.
+    fn ask_group(&mut self) {
+        match self.fold.reader().is_some() {
+            true => self.state = State::Confirming,
+            false => self.end(Err(StartError::StartGone)),
+        }
+    }
+
+    /// Whether nobody has owned the shard since the state at hand was taken.
+    fn is_newest_here(&self) -> bool {
+        let epoch = match self.brief.candidates.get(self.candidate) {
+            Some(candidate) => candidate.mark.owner_epoch,
+            None if self.bounds.input_start == 0 => 0,
+            // Of an output that says nothing a copy may tell that it was lost.
+            None => return false,
+        };
+        self.position().is_some_and(|position| position.owner_epoch == epoch)
+    }
+
+    fn is_in_force(&self) -> bool {
+        self.fold.reader().is_some_and(|reader| {
+            reader.position().owner_epoch == self.epoch && reader.fence_id() == self.fence_id
+        })
+    }
+
+    /// The epoch in force is not our fence's: again from the top.
+    fn lose_fence(&mut self) {
+        match self.fences < FENCE_ATTEMPTS_MAX || self.fold.reader().is_none() {
+            true => self.ask_group(),
+            false => self.end(Err(StartError::Contended)),
+        }
+    }
+
+    /// The output is ours: where to start, or what has to be written first.
+    fn settle(&mut self) {
+        let mark = self.fold.mark().expect("a fence in force was read by a reader");
+        let start = match self.choose_start(mark) {
+            Ok(start) => start,
+            Err(_) if self.brief.remedy == Remedy::BeginAnew => return self.begin_anew(mark),
+            Err(refusal) => return self.end(Err(refusal)),
+        };
+        let candidate = self.kept().map(|_| self.candidate);
+        let mut skips = self.fold.skips().clone();
+        skips.extend(self.kept().iter().flat_map(|kept| &kept.skips));
+        // What is published was made with the record: without it, no replay would make it again. A
+        // record that is not there yet may turn out to be a good one.
+        let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
+        let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
+        if let Some(offset) = self.brief.poison.iter().find(is_new) {
+            let next_offset = offset + 1;
+            return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
+        }
+        let Acquisition { epoch, fence_id, .. } = *self;
+        let partition = self.brief.partition;
+        let begun_by = self.begun_by();
+        let acquired = Acquired {
+            partition,
+            owner_epoch: epoch,
+            fence_id,
+            mark,
+            start,
+            candidate,
+            begun_by,
+            skips,
+        };
+        self.end(Ok(acquired));
+    }
+
+    /// The rules of the state before the first event.
+    fn begun_by(&self) -> u32 {
+        self.fold.begun_by().unwrap_or(self.brief.rulesets[0])
+    }
+
+    /// The candidate that is tried, unless the world has begun anew since.
+    fn kept(&self) -> Option<&Candidate> {
+        self.brief.candidates.get(self.candidate).filter(|_| self.fold.genesis().is_none())
+    }
+
+    /// Where the engine can start so that it makes again what is published, and goes on.
+    fn choose_start(&self, published: Mark) -> Result<Start, StartError> {
+        if self.brief.diverged {
+            return Err(StartError::Diverged { update: published.next_update });
+        }
+        let (genesis, kept) = (self.fold.genesis(), self.kept());
+        if kept.is_some_and(|kept| kept.is_of_deleted_input) {
+            return Err(StartError::InputRecreated);
+        }
+        let begins_by = kept.map_or(self.begun_by(), |candidate| candidate.ruleset);
+        let needed = [self.fold.ruleset(), Some(begins_by)];
+        let is_missing = |ruleset: &u32| !self.brief.rulesets.contains(ruleset);
+        if let Some(published) = needed.into_iter().flatten().find(is_missing) {
+            return Err(StartError::RulesetChanged { published, ours: self.brief.rulesets[0] });
+        }
+        let mut start = genesis.or(kept.map(|kept| kept.start)).unwrap_or_default();
+        let Bounds { input_start, input_end, .. } = self.bounds;
+        let nothing_published = start == Start::default() && published.next_update == 0;
+        if nothing_published {
+            // An empty world must not pass for one that there are snapshots of.
+            let made = |candidate: &Candidate| candidate.start.next_update;
+            let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
+            if input_start > 0 && made > 0 {
+                return Err(StartError::OutputLost { made, held: 0 });
+            }
+            start.next_offset = input_start;
+        }
+        if start.next_update > published.next_update {
+            return Err(StartError::OutputLost {
+                made: start.next_update,
+                held: published.next_update,
+            });
+        }
+        if start.next_update == published.next_update && start.chain != published.chain {
+            return Err(StartError::Diverged { update: start.next_update });
+        }
+        if start.next_offset < input_start {
+            let wanted = start.next_offset;
+            return Err(StartError::InputGone { wanted, input_start });
+        }
+        if input_end < start.next_offset.max(published.next_offset) {
+            let wanted = start.next_offset.max(published.next_offset);
+            return Err(StartError::InputLost { wanted, input_end });
+        }
+        Ok(start)
+    }
+
+    /// An empty world goes on where the output ends, or where the input still is.
+    fn begin_anew(&mut self, mark: Mark) {
+        let Bounds { input_start, input_end, .. } = self.bounds;
+        let covered = mark.next_offset;
+        let is_same_input = self.kept().is_none_or(|kept| !kept.is_of_deleted_input);
+        let holds = is_same_input && (input_start..=input_end).contains(&covered);
+        let next_offset = if holds { covered } else { input_start };
+        // From now on this is where the shard starts, whatever snapshots there are.
+        self.brief.diverged = false;
+        self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
+    }
+
+    /// The rules that a new world begins with: those of the hour, if they are at hand.
+    fn rules_of_hour(&self) -> u32 {
+        let is_at_hand = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
+        self.fold.ruleset().filter(is_at_hand).unwrap_or(self.brief.rulesets[0])
+    }
+
+    fn amend(&mut self, kind: FrameKind, start: Start) {
+        self.state = State::Amending(FrameHeader {
+            kind,
+            next_offset: start.next_offset,
+            first_update: start.next_update,
+            chain: start.chain,
+            fence_id: 0,
+            ruleset: self.rules_of_hour(),
+            ..self.fence()
+        });
+    }
+
+    fn fence(&self) -> FrameHeader {
+        FrameHeader {
+            kind: FrameKind::Fence,
+            owner_epoch: self.epoch,
+            first_update: 0,
+            count: 0,
+            next_offset: POSITION_UNKNOWN,
+            ruleset: self.brief.rulesets[0],
+            chain: Chain::default(),
+            fence_id: self.fence_id,
+        }
+    }
+
+    fn position(&self) -> Option<Position> {
+        self.fold.reader().map(Reader::position)
+    }
+
+    fn end(&mut self, outcome: Result<Acquired, StartError>) {
+        self.ended = Some(outcome);
+        self.state = State::Ended;
+    }
+}
+
+/// A start where the output ends.
+fn at(mark: Mark) -> Start {
+    let Mark { next_update, next_offset, chain, .. } = mark;
+    Start { next_offset, next_update, chain }
+}

@@ -1,0 +1,138 @@
+//! Why a shard is not acquired although brokers answer: each a sentence that says what to do.
+//!
+//! huntd does not guess. What a change of leaders may cause is tried again for a while, and halts
+//! the shard if it persists. docs/OPERATIONS.md has a remedy for each.
+
+impl StartError {
+    /// Whether a broker that has just become a leader may be the cause: it may not know yet where
+    /// its logs end.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            StartError::StartGone
+            | StartError::Truncated
+            | StartError::Contended
+            | StartError::InputGone { .. }
+            | StartError::InputLost { .. }
+            | StartError::OutputLost { .. } => true,
+            StartError::Damaged { .. }
+            | StartError::OtherVersion { .. }
+            | StartError::InputRecreated
+            | StartError::RulesetChanged { .. }
+            | StartError::RulesMissing { .. }
+            | StartError::Diverged { .. } => false,
+        }
+    }
+}
+
+/// Why a shard cannot be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The updates in the output are not those that its chain was made of.
+    #[error(
+        "the output is damaged at offset {offset}: the chain does not match the updates; restore \
+         the topic, or start the shard over with a new output topic"
+    )]
+    Damaged {
+        /// Output offset of the frame.
+        offset: i64,
+    },
+    /// The output has frames of another form.
+    #[error(
+        "the output has frames of version {version} at offset {offset}, which this huntd does not \
+         read: run the version that wrote them"
+    )]
+    OtherVersion {
+        /// Output offset of the first such frame that was met.
+        offset: i64,
+        /// Version of its form.
+        version: u8,
+    },
+    /// Retention has deleted the output's start, and nothing says where the shard stood after it.
+    #[error(
+        "the start of the output is deleted and nothing in the rest says where the shard stands; \
+         keep the output for longer than an owner's ten-second fences, or restore a snapshot"
+    )]
+    StartGone,
+    /// Records vanished while they were read.
+    #[error("the output was truncated while it was read; check the topic's settings")]
+    Truncated,
+    /// Somebody else raises the epoch again and again.
+    #[error(
+        "another instance takes the output over again and again; check that all instances are in \
+         one group"
+    )]
+    Contended,
+    /// The oldest state that could be used needs input that retention has deleted.
+    #[error(
+        "the input begins at offset {input_start}, and the state at hand needs it from {wanted} \
+         on; restore a newer snapshot, or begin anew with `huntd run --genesis`"
+    )]
+    InputGone {
+        /// The first offset to apply.
+        wanted: i64,
+        /// The first offset that is left.
+        input_start: i64,
+    },
+    /// The input is shorter than what was applied of it.
+    #[error(
+        "the input ends at offset {input_end}, and its records up to {wanted} were applied \
+         before: it was truncated or created again; restore it, or begin anew with `huntd run \
+         --genesis`"
+    )]
+    InputLost {
+        /// The offset up to which it was applied.
+        wanted: i64,
+        /// The offset after its last record.
+        input_end: i64,
+    },
+    /// The state at hand was made of a topic of the same name that is gone.
+    #[error(
+        "the input topic was deleted and created again since the newest snapshot: its offsets mean \
+         other records now; begin anew with `huntd run --genesis`"
+    )]
+    InputRecreated,
+    /// The output is shorter than what was acknowledged of it.
+    #[error(
+        "the output holds {held} updates, and {made} were acknowledged before: it has lost its \
+         end; restore the topic, or drop the snapshots (`huntd snapshot drop`) and begin anew \
+         with `huntd run --genesis`"
+    )]
+    OutputLost {
+        /// Updates by the snapshot.
+        made: u64,
+        /// Updates by the output.
+        held: u64,
+    },
+    /// The state was made by other rules, or another engine.
+    #[error(
+        "what is published was made by ruleset {published}, and rules.files have others, {ours} \
+         first: add the rules that published, run the version that did, or begin anew with `huntd \
+         run --genesis`"
+    )]
+    RulesetChanged {
+        /// The ruleset's hash in the output, or in the snapshot.
+        published: u32,
+        /// Ours: that of a new world.
+        ours: u32,
+    },
+    /// The input asks for rules that are not at hand.
+    #[error(
+        "the input asks at offset {offset} for ruleset {ruleset}, which is not at hand: add its \
+         file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip`"
+    )]
+    RulesMissing {
+        /// Input offset of the event.
+        offset: i64,
+        /// The ruleset's hash in the event.
+        ruleset: u32,
+    },
+    /// The replay does not make what is published.
+    #[error(
+        "the replay differs from what is published, at update {update}: the version or the input \
+         has changed; run the version that published, or begin anew with `huntd run --genesis`"
+    )]
+    Diverged {
+        /// Number of the first update that is known to differ.
+        update: u64,
+    },
+}

@@ -1,0 +1,261 @@
+//! The framer: cuts one shard's updates into frames, on the hot thread.
+//!
+//! It numbers the updates, continues the chain over them, and holds back what an earlier owner has
+//! published already: a replay makes the same updates again, and the chain proves that it did.
+
+use crate::engine::update::Updates;
+
+use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
+use std::time::{Duration, Instant};
+
+/// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
+pub const FRAME_SILENCE_MS_MAX: u64 = 100;
+
+/// Milliseconds between two fences of one owner: a reader that joins waits at most so long.
+pub const FENCE_EVERY_MS: u64 = 10_000;
+
+const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
+
+/// What an owner of a shard's output must know to continue it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ownership {
+    /// Input and output partition.
+    pub partition: i32,
+    /// Which ownership of the partition within this process.
+    pub ownership_id: u32,
+    /// Epoch of the fence that this owner wrote.
+    pub owner_epoch: u64,
+    /// Id of that fence.
+    pub fence_id: u128,
+    /// Hash of the rules that the last update was made by.
+    pub ruleset: u32,
+    /// Updates below this number are published already.
+    pub published: u64,
+    /// The chain after them.
+    pub published_chain: Chain,
+    /// Input offset that they account for: by then a replay has made them all.
+    pub published_offset: i64,
+    /// The first input offset to apply.
+    pub start_offset: i64,
+    /// Number of the first update that comes of it.
+    pub start_update: u64,
+    /// The chain over all updates before that.
+    pub start_chain: Chain,
+}
+
+/// Cuts one shard's updates into frames.
+pub struct Framer {
+    ownership: Ownership,
+    /// Number of the first update in `frame`.
+    next_update: u64,
+    /// The chain up to there.
+    chain: Chain,
+    frame: Option<Box<Frame>>,
+    /// Input offset that the updates in `frame` account for.
+    next_offset: i64,
+    /// Input offset that the last frame sent accounts for.
+    sent_offset: i64,
+    sent_at: Instant,
+    /// When the fence is repeated next.
+    fence_at: Instant,
+}
+
+/// What became of the updates that were collected.
+pub enum Sealed {
+    /// Nothing is to be sent now.
+    Nothing,
+    /// A frame for the publisher.
+    Frame(Box<Frame>),
+    /// The replay made other updates than those that are published: it must not go on.
+    Diverged {
+        /// Number of the update at which the chains differ.
+        at: u64,
+    },
+}
+
+impl Framer {
+    /// A framer for a shard that goes on where its state was taken.
+    pub fn new(ownership: Ownership, now: Instant) -> Framer {
+        let start = ownership.start_offset;
+        Framer {
+            ownership,
+            next_update: ownership.start_update,
+            chain: ownership.start_chain,
+            frame: None,
+            next_offset: start,
+            sent_offset: start,
+            sent_at: now,
+            fence_at: now + FENCE_EVERY,
+        }
+    }
+
+    /// Where the next updates go, if they fit; `None` asks for [`Framer::seal`], then for
+    /// [`Framer::supply`].
+    pub fn updates(&mut self) -> Option<&mut Updates> {
+        let updates = &mut self.frame.as_mut()?.updates;
+        updates.has_room().then_some(updates)
+    }
+
+    /// Whether a frame is at hand to put updates in.
+    pub fn has_frame(&self) -> bool {
+        self.frame.is_some()
+    }
+
+    /// Gives the framer an empty frame.
+    pub fn supply(&mut self, mut frame: Box<Frame>) {
+        assert!(self.frame.is_none() && frame.updates.is_empty());
+        frame.received_at = None;
+        self.frame = Some(frame);
+    }
+
+    /// The input of the updates that come next began to arrive then.
+    pub fn received(&mut self, at: Option<Instant>) {
+        if let Some(frame) = self.frame.as_mut().filter(|frame| frame.updates.is_empty()) {
+            frame.received_at = at;
+        }
+    }
+
+    /// Takes the frame away, with what it holds: the shard is given up.
+    pub fn abandon(&mut self) -> Option<Box<Frame>> {
+        self.frame.take()
+    }
+
+    /// The input up to `next_offset` (exclusive) is accounted for.
+    pub fn advance(&mut self, next_offset: i64) {
+        assert!(self.next_offset <= next_offset);
+        self.next_offset = next_offset;
+    }
+
+    /// The rules that the last update was made by.
+    pub fn set_ruleset(&mut self, ruleset: u32) {
+        self.ownership.ruleset = ruleset;
+    }
+
+    /// What it was told of the output.
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// The chain over all updates that were sealed.
+    pub fn chain(&self) -> Chain {
+        self.chain
+    }
+
+    /// Number of the next update to be made after those that were sealed.
+    pub fn next_update(&self) -> u64 {
+        self.next_update
+    }
+
+    /// Input offset that is accounted for.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+
+    /// Whether the shard makes updates that are published already.
+    pub fn is_replaying(&self) -> bool {
+        self.next_update < self.ownership.published
+    }
+
+    /// Whether the replay has passed all input that the published updates came from, and made
+    /// fewer.
+    pub fn has_fallen_short(&self) -> bool {
+        let passed = self.ownership.published_offset <= self.next_offset;
+        self.is_replaying() && passed && !self.is_dirty()
+    }
+
+    /// Whether updates wait to be sent.
+    pub fn is_dirty(&self) -> bool {
+        self.frame.as_ref().is_some_and(|frame| !frame.updates.is_empty())
+    }
+
+    /// When a frame without updates is due, if the input has moved since the last one.
+    pub fn silence_ends_at(&self) -> Option<Instant> {
+        self.has_moved().then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
+    }
+
+    /// Whether a frame without updates would tell how far the input is.
+    fn has_moved(&self) -> bool {
+        self.sent_offset < self.next_offset && !self.is_replaying()
+    }
+
+    /// Ends the frame: numbers and chains its updates, and holds back those that are published. A
+    /// frame of which nothing is left stays.
+    pub fn seal(&mut self, now: Instant) -> Sealed {
+        match self.number_updates() {
+            Err(at) => Sealed::Diverged { at },
+            Ok(first_update) if self.is_dirty() => self.send_updates(first_update, now),
+            Ok(_) => Sealed::Nothing,
+        }
+    }
+
+    /// The same, but a frame without updates leaves, too, if it tells that the input has moved.
+    pub fn seal_position(&mut self, now: Instant) -> Sealed {
+        match self.number_updates() {
+            Err(at) => Sealed::Diverged { at },
+            Ok(first_update) if self.is_dirty() || self.has_moved() => {
+                self.send_updates(first_update, now)
+            }
+            Ok(_) => Sealed::Nothing,
+        }
+    }
+
+    /// Number of the frame's first update after those that are published are gone from it. `Err` is
+    /// the update at which the chains differ.
+    fn number_updates(&mut self) -> Result<u64, u64> {
+        let Some(frame) = self.frame.as_mut() else { return Ok(self.next_update) };
+        let first = self.next_update;
+        let published = self.ownership.published;
+        for update in frame.updates.as_slice() {
+            if self.next_update == published && self.chain != self.ownership.published_chain {
+                return Err(published);
+            }
+            self.chain = self.chain.with(update);
+            self.next_update += 1;
+        }
+        if self.next_update == published && self.chain != self.ownership.published_chain {
+            return Err(published);
+        }
+        let suppressed = self.next_update.min(published).saturating_sub(first);
+        frame.updates.discard_first(usize::try_from(suppressed).expect("within one frame"));
+        Ok(first + suppressed)
+    }
+
+    fn send_updates(&mut self, first_update: u64, now: Instant) -> Sealed {
+        self.send(FrameKind::Updates, first_update, now).map_or(Sealed::Nothing, Sealed::Frame)
+    }
+
+    /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
+    /// it is not yet where it says that it is.
+    pub fn is_fence_due(&self, now: Instant) -> bool {
+        self.fence_at <= now && !self.is_replaying() && !self.is_dirty()
+    }
+
+    /// The fence again, with where the shard stands; `None` without a frame to write it to.
+    pub fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
+        assert!(!self.is_dirty());
+        let fence = self.send(FrameKind::Fence, self.next_update, now)?;
+        self.fence_at = now + FENCE_EVERY;
+        Some(fence)
+    }
+
+    fn send(&mut self, kind: FrameKind, first_update: u64, now: Instant) -> Option<Box<Frame>> {
+        let mut frame = self.frame.take()?;
+        frame.partition = self.ownership.partition;
+        frame.ownership_id = self.ownership.ownership_id;
+        frame.header = FrameHeader {
+            kind,
+            owner_epoch: self.ownership.owner_epoch,
+            first_update,
+            count: u32::try_from(frame.updates.len()).expect("a frame's updates are few"),
+            next_offset: self.next_offset,
+            ruleset: self.ownership.ruleset,
+            chain: self.chain,
+            fence_id: if kind == FrameKind::Fence { self.ownership.fence_id } else { 0 },
+        };
+        self.sent_at = now;
+        if kind == FrameKind::Updates {
+            self.sent_offset = self.next_offset;
+        }
+        Some(frame)
+    }
+}

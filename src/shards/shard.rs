@@ -1,0 +1,333 @@
+//! One owned shard: blocks in, dead letters and frames out.
+
+use super::checkpoints::CheckpointSchedule;
+use super::{Tools, contained};
+use crate::engine::event::{Action, Event};
+use crate::engine::update::Update;
+use crate::engine::{Outcome, Shard};
+use crate::fetch::block::Block;
+use crate::fetch::cursor::Cursor;
+use crate::output::dead_letter::DeadLetter;
+use crate::output::handoff::HandoffRecord;
+use crate::ownership::start_error::StartError;
+use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing};
+use crate::shards::framer::{Framer, Ownership, Sealed};
+use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
+use crate::snapshot::checkpoint::CheckpointHeader;
+use crate::telemetry::metrics::Counter;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Why a shard cannot go on.
+pub(super) enum ShardEnd {
+    /// Its replay is not what it was, or there are no rules for it.
+    Refused(StartError),
+    /// The engine failed at the event with this input offset.
+    Panicked { offset: i64 },
+}
+
+impl From<StartError> for ShardEnd {
+    fn from(refusal: StartError) -> ShardEnd {
+        ShardEnd::Refused(refusal)
+    }
+}
+
+/// One shard and its way in and out.
+pub(super) struct OwnedShard {
+    pub(super) engine: Box<Shard>,
+    pub(super) framer: Framer,
+    pub(super) cursor: Rc<Cursor>,
+    /// Blocks that wait for a frame, oldest first.
+    pub(super) pending: VecDeque<Box<Block>>,
+    /// Events of the oldest block that are applied already.
+    pub(super) applied: usize,
+    /// Players that have left for another zone and were not handed over.
+    pub(super) departures: VecDeque<HandoffRecord>,
+    /// When the oldest update that was not handed over was made.
+    pub(super) dirty_since: Option<Instant>,
+    pub(super) closing: bool,
+    /// When its state is captured.
+    pub(super) schedule: CheckpointSchedule,
+}
+
+impl OwnedShard {
+    /// Its place among the shards.
+    pub(super) fn index(&self) -> usize {
+        usize::try_from(self.cursor.partition).expect("a partition number")
+    }
+
+    /// Whether everything that was applied is handed over.
+    pub(super) fn owes_nothing(&self) -> bool {
+        !self.framer.is_dirty()
+            && self.framer.silence_ends_at().is_none()
+            && self.departures.is_empty()
+    }
+
+    /// Captures the state, of which everything is handed over.
+    pub(super) fn begin_checkpoint(&mut self, capture: u64) -> CheckpointHeader {
+        let Ownership { partition, ownership_id, .. } = *self.framer.ownership();
+        CheckpointHeader {
+            partition,
+            ownership_id,
+            checkpoint: capture,
+            ruleset: self.engine.ruleset(),
+            next_offset: self.framer.next_offset(),
+            next_update: self.framer.next_update(),
+            chain: self.framer.chain(),
+            digest: self.engine.digest(),
+            skips: self.cursor.skips_from(self.framer.next_offset()).to_vec(),
+            state_bytes: self.engine.begin_checkpoint(),
+        }
+    }
+
+    /// Applies the pending blocks as far as there are frames.
+    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), ShardEnd> {
+        while self.send_departures(tools)
+            && !self.pending.is_empty()
+            && self.send_rejects(tools)
+            && self.obtain_frame(tools)?
+        {
+            self.apply_block(tools)?;
+        }
+        if self.framer.has_fallen_short() {
+            return Err(StartError::Diverged { update: self.framer.next_update() }.into());
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is a frame with room for an event's updates.
+    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, StartError> {
+        if self.framer.updates().is_some() {
+            return Ok(true);
+        }
+        if self.framer.has_frame() {
+            self.flush(tools)?;
+            if self.framer.updates().is_some() {
+                return Ok(true);
+            }
+        }
+        if !self.may_send(tools) {
+            return Ok(false);
+        }
+        // The frame that came back last is the one that is still in the cache.
+        while let Some(frame) = tools.free_frames.try_receive() {
+            tools.spare_frames.push(frame);
+        }
+        let Some(mut frame) = tools.spare_frames.pop() else { return Ok(false) };
+        frame.updates.clear();
+        self.framer.supply(frame);
+        Ok(true)
+    }
+
+    /// Whether the shard has less on its way to the broker than it may.
+    fn may_send(&self, tools: &Tools) -> bool {
+        let progress = tools.progress.shard(self.cursor.partition);
+        let frames = progress.sent.get() - progress.settled.get();
+        let bytes = progress.sent_bytes.get() - progress.settled_bytes.get();
+        frames < tools.frames_per_shard && (frames == 0 || bytes < tools.bytes_per_shard())
+    }
+
+    /// Hands over the dead letters of the oldest block, which must come before the frame that
+    /// accounts for them. False: some have to wait, and so has the block.
+    fn send_rejects(&mut self, tools: &mut Tools) -> bool {
+        while self.pending.front().is_some_and(|block| !block.rejects.is_empty()) {
+            if !self.may_send_beside(tools) {
+                return false;
+            }
+            let block = self.pending.front_mut().expect("the caller looked");
+            let rejected = block.rejects.remove(0);
+            tools.metrics.rejects.count(rejected.reject as usize);
+            let letter = DeadLetter {
+                partition: block.partition,
+                ownership_id: block.ownership_id,
+                offset: rejected.offset,
+                time_ms: rejected.time_ms,
+                reason: rejected.reject.name(),
+                sentence: Some(rejected.reject.to_string()),
+                key: rejected.key,
+                value: rejected.value,
+            };
+            self.send(tools, Outgoing::DeadLetter(Box::new(letter)));
+        }
+        true
+    }
+
+    /// Hands over the players that have left for another zone. False: some have to wait, and so
+    /// has the next block.
+    fn send_departures(&mut self, tools: &mut Tools) -> bool {
+        while !self.departures.is_empty() {
+            if !self.may_send_beside(tools) {
+                return false;
+            }
+            let departure = self.departures.pop_front().expect("one is there");
+            self.send(tools, Outgoing::Departure(departure));
+        }
+        true
+    }
+
+    /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
+    fn may_send_beside(&self, tools: &Tools) -> bool {
+        self.may_send(tools) && tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+    }
+
+    /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
+    /// and then the daemon is about to end.
+    fn send(&self, tools: &Tools, outgoing: Outgoing) {
+        if let Outgoing::Frame(_) = outgoing {
+            tools.metrics.add(Counter::FramesSent, 1);
+        }
+        let bytes = outgoing.bytes_max();
+        if tools.outbox.try_send(outgoing).is_err() {
+            self.cursor.fail("the publisher has ended: the log says why".to_owned());
+        }
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.sent.set(progress.sent.get() + 1);
+        progress.sent_bytes.set(progress.sent_bytes.get() + bytes);
+    }
+
+    /// Applies the oldest block, or as much of it as the frame has room for.
+    fn apply_block(&mut self, tools: &Tools) -> Result<(), ShardEnd> {
+        let block = self.pending.front().expect("the caller looked");
+        self.framer.received(block.received_at);
+        let updates = self.framer.updates().expect("the caller obtained a frame");
+        let updates_before = updates.len();
+        let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
+        let mut missing = None;
+        let rest = &block.events[self.applied..];
+        let tell_outcome = |event: &Event, outcome, told: &[Update]| {
+            match outcome {
+                Outcome::Applied => applied += 1,
+                Outcome::Refused(refusal) => {
+                    refused += 1;
+                    tools.metrics.refusals.count(refusal as usize);
+                }
+                Outcome::NoOp => no_ops += 1,
+                Outcome::RulesMissing { ruleset } => {
+                    missing = Some(StartError::RulesMissing { offset: event.offset, ruleset });
+                }
+            }
+            if sends_players(&event.action) {
+                let (partition, ownership_id) = (block.partition, block.ownership_id);
+                let all = HandoffRecord::all(partition, ownership_id, event.offset, told);
+                self.departures.extend(all);
+            }
+            // Last, so that an event counts as being applied until all of this is done.
+            self.applied += 1;
+        };
+        if contained(|| self.engine.apply_all(rest, updates, tell_outcome)).is_none() {
+            let at_work = block.events.get(self.applied);
+            let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
+            return Err(ShardEnd::Panicked { offset });
+        }
+        // What was applied before it, and is in no frame that left, is forgotten with the shard.
+        if let Some(refusal) = missing {
+            return Err(refusal.into());
+        }
+        let made = updates.len() - updates_before;
+        self.framer.set_ruleset(self.engine.ruleset());
+        tools.metrics.add(Counter::EventsApplied, applied);
+        tools.metrics.add(Counter::EventsRefused, refused);
+        tools.metrics.add(Counter::EventsNoOp, no_ops);
+        tools.metrics.add(Counter::UpdatesMade, made as u64);
+        if self.applied < block.events.len() {
+            self.framer.advance(block.events[self.applied].offset);
+        } else {
+            self.framer.advance(block.next_offset);
+            self.applied = 0;
+            let block = self.pending.pop_front().expect("the block at work");
+            self.cursor.give_block(&tools.pool, block);
+        }
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.applied.set(self.framer.next_offset());
+        if self.framer.is_dirty() && self.dirty_since.is_none() {
+            self.dirty_since = Some(tools.driver.now());
+        }
+        Ok(())
+    }
+
+    /// Hands the collected updates to the publisher.
+    pub(super) fn flush(&mut self, tools: &Tools) -> Result<(), StartError> {
+        let first = self.framer.next_update();
+        let sealed = self.framer.seal(tools.driver.now());
+        self.hand_over(tools, first, sealed)
+    }
+
+    /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
+    pub(super) fn flush_position(&mut self, tools: &mut Tools) -> Result<(), StartError> {
+        if !self.framer.has_frame() {
+            self.obtain_frame(tools)?;
+        }
+        let first = self.framer.next_update();
+        let sealed = self.framer.seal_position(tools.driver.now());
+        self.hand_over(tools, first, sealed)
+    }
+
+    fn hand_over(&mut self, tools: &Tools, first: u64, sealed: Sealed) -> Result<(), StartError> {
+        let made = self.framer.next_update() - first;
+        let published = match sealed {
+            Sealed::Nothing => 0,
+            Sealed::Frame(frame) => {
+                let count = u64::from(frame.header.count);
+                self.send(tools, Outgoing::Frame(frame));
+                count
+            }
+            Sealed::Diverged { at } => return Err(StartError::Diverged { update: at }),
+        };
+        tools.metrics.add(Counter::UpdatesSuppressed, made - published);
+        self.dirty_since = None;
+        let progress = tools.progress.shard(self.cursor.partition);
+        progress.published.set(self.framer.next_offset());
+        progress.next_update.set(self.framer.next_update());
+        progress.ruleset.set(self.engine.ruleset().into());
+        progress.digest.set(self.engine.digest());
+        Ok(())
+    }
+
+    /// Repeats the fence when it is time, and a frame is at hand.
+    pub(super) fn repeat_fence(&mut self, tools: &mut Tools) {
+        let now = tools.driver.now();
+        if !self.framer.is_fence_due(now) {
+            return;
+        }
+        if let Ok(true) = self.obtain_frame(tools)
+            && let Some(fence) = self.framer.fence(now)
+        {
+            self.send(tools, Outgoing::Frame(fence));
+        }
+    }
+
+    /// Whether the collected updates should wait no longer: no more work is at hand, they have
+    /// lingered, or the shard has been silent for long.
+    pub(super) fn is_flush_due(&self, tools: &Tools) -> bool {
+        let now = tools.driver.now();
+        let lingered =
+            |since: Instant| tools.driver.is_going_to_rest() || since + tools.linger <= now;
+        self.dirty_since.is_some_and(lingered)
+            || self.framer.silence_ends_at().is_some_and(|at| at <= now)
+    }
+
+    /// Tells the fetch path whether to bring more, and the driver when to look again.
+    pub(super) fn retry_soon(&self, tools: &Tools) {
+        let driver = &tools.driver;
+        if !self.pending.is_empty() || !self.departures.is_empty() {
+            self.cursor.stall();
+            driver.turn_at(driver.now() + Duration::from_millis(STALL_RETRY_MS));
+        } else if self.cursor.go_on() {
+            driver.turn_again();
+        }
+        if let Some(since) = self.dirty_since {
+            driver.turn_at(since + tools.linger);
+        }
+        if let Some(at) = self.framer.silence_ends_at() {
+            // A frame that is overdue waits for the publisher: looking again at once would not
+            // help.
+            driver.turn_at(at.max(driver.now() + Duration::from_millis(STALL_RETRY_MS)));
+        }
+    }
+}
+
+/// Whether players may be on their way to another zone after an event like this.
+fn sends_players(action: &Action) -> bool {
+    matches!(action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
+}

@@ -1,0 +1,401 @@
+//! The format of a snapshot: a header, then the encoded state in blocks. docs/PROTOCOL.md has the
+//! tables.
+//!
+//! Nothing here reads or writes files. Whatever the bytes are, decoding them ends in a header, in
+//! state or in an error; a block that is torn, stale, or of another snapshot is never taken.
+
+use crate::engine::rules::ENGINE_VERSION;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::state::StateError;
+use crate::engine::{Shard, mix};
+use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
+use crate::output::frame::Chain;
+use crate::output::mark::Mark;
+use crate::snapshot::checkpoint::CheckpointHeader;
+use crate::telemetry::progress::{SHARDS_MAX, TopicId};
+use std::sync::OnceLock;
+
+/// Bytes of a block of a snapshot, with its head: small enough that filling one is a short pause.
+pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
+
+/// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
+pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Input offsets that a replay of one snapshot passes over: each took the engine down thrice.
+pub const SKIPS_MAX: usize = 1024;
+
+/// Bytes before the first block, of which the header takes some.
+pub const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
+
+/// Bytes of a block before its state.
+pub const BLOCK_HEAD_BYTES: usize = 16;
+
+/// Bytes of state in every block but the last.
+pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
+
+const MAGIC: [u8; 8] = *b"HNTSNAP\0";
+const VERSION: u32 = 1;
+const UNKNOWN_ID: [u8; 16] = [0; 16];
+/// Bytes of the header's fixed part.
+const FIXED_BYTES: usize = 160;
+const CRC_AT: std::ops::Range<usize> = 12..16;
+
+const BLOCKS_MAX: usize = SNAPSHOT_STATE_BYTES_MAX.div_ceil(BLOCK_STATE_BYTES);
+const _: () = assert!(
+    FIXED_BYTES + 2 * TOPIC_NAME_CHARS_MAX + NAME_CHARS_MAX + 8 * SKIPS_MAX + 4 * BLOCKS_MAX
+        <= HEADER_BYTES_MAX
+);
+
+/// Which topics a snapshot's offsets are about. Offsets of others mean nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Id of the Kafka cluster; empty: not known.
+    pub cluster_id: String,
+    /// Name of the input topic.
+    pub input_topic: String,
+    /// Id of the input topic: not yet known in a daemon that no broker has told it.
+    pub input_topic_id: TopicId,
+    /// Name of the output topic.
+    pub output_topic: String,
+}
+
+impl Origin {
+    /// Whether both name the same topics: what one of them does not know, it does not contradict.
+    pub fn names_same(&self, other: &Origin) -> bool {
+        let same_cluster = self.cluster_id == other.cluster_id
+            || self.cluster_id.is_empty()
+            || other.cluster_id.is_empty();
+        same_cluster
+            && self.input_topic == other.input_topic
+            && self.output_topic == other.output_topic
+    }
+
+    /// Whether both may also be about the same offsets: the input was not created again in between.
+    pub fn agrees(&self, other: &Origin) -> bool {
+        let (ours, theirs) = (self.input_id(), other.input_id());
+        let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
+        same_input && self.names_same(other)
+    }
+
+    /// The id of the input topic; zeros: not known.
+    pub fn input_id(&self) -> [u8; 16] {
+        self.input_topic_id.get().copied().unwrap_or(UNKNOWN_ID)
+    }
+}
+
+/// All that a snapshot says beside the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The topics.
+    pub origin: Origin,
+    /// The shard's partition.
+    pub partition: i32,
+    /// Counts the shard's snapshots in one place of storage.
+    pub sequence: u64,
+    /// Hash of all that decides what an input means.
+    pub ruleset: u32,
+    /// Version of the engine that wrote it.
+    pub engine_version: u32,
+    /// The first input offset that the state has not seen.
+    pub next_offset: i64,
+    /// Number of the first update that the state has not made.
+    pub next_update: u64,
+    /// The chain over all updates before it.
+    pub chain: Chain,
+    /// The engine's digest of the state.
+    pub digest: u64,
+    /// Where a reader of the output stood when every update and dead letter before the state was
+    /// acknowledged.
+    pub mark: Mark,
+    /// Input offsets from `next_offset` on that every replay passes over, in ascending order.
+    pub skips: Vec<i64>,
+    /// When it was stored, in milliseconds since the Unix epoch: for people.
+    pub taken_at_ms: i64,
+    /// Bytes of the encoded state.
+    pub state_bytes: u64,
+    /// CRC-32C of each block, its head included.
+    pub block_crcs: Vec<u32>,
+}
+
+/// Why bytes are no snapshot to go on from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The header.
+    #[error("the snapshot's header is damaged: {0}; an older snapshot takes its place")]
+    Header(&'static str),
+    /// Another huntd wrote it.
+    #[error(
+        "the snapshot has format version {0}, but this huntd reads {VERSION}; run the other one"
+    )]
+    Version(u32),
+    /// A block.
+    #[error("block {index} of the snapshot is {what}; an older snapshot takes its place")]
+    Block {
+        /// Its number, from 0.
+        index: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The storage.
+    #[error("the snapshot cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl Header {
+    /// What is known of a capture before its bytes are stored, under the number that its storage
+    /// gives it.
+    pub fn new(origin: Origin, captured: &CheckpointHeader, sequence: u64) -> Header {
+        Header {
+            origin,
+            partition: captured.partition,
+            sequence,
+            ruleset: captured.ruleset,
+            engine_version: ENGINE_VERSION as u32,
+            next_offset: captured.next_offset,
+            next_update: captured.next_update,
+            chain: captured.chain,
+            digest: captured.digest,
+            mark: Mark::default(),
+            skips: captured.skips.clone(),
+            taken_at_ms: 0,
+            state_bytes: captured.state_bytes,
+            block_crcs: Vec::with_capacity(blocks(captured.state_bytes)),
+        }
+    }
+
+    /// What its blocks carry, so that no other snapshot's block is taken for one of them.
+    pub fn id(&self) -> u64 {
+        let Header { sequence, next_offset, next_update, digest, .. } = *self;
+        let words = [sequence, next_offset.cast_unsigned(), next_update, self.chain.0, digest];
+        mix::hash(&words, u64::from(self.partition.cast_unsigned()))
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u32 {
+        blocks(self.state_bytes) as u32
+    }
+
+    /// Bytes of one block, its head included.
+    pub fn block_bytes(&self, index: u32) -> usize {
+        let before = u64::from(index) * BLOCK_STATE_BYTES as u64;
+        let left = self.state_bytes.saturating_sub(before);
+        BLOCK_HEAD_BYTES + left.min(BLOCK_STATE_BYTES as u64) as usize
+    }
+
+    /// The first bytes of a block.
+    pub fn block_head(&self, index: u32) -> [u8; BLOCK_HEAD_BYTES] {
+        let mut head = [0; BLOCK_HEAD_BYTES];
+        head[..8].copy_from_slice(&self.id().to_le_bytes());
+        head[8..12].copy_from_slice(&index.to_le_bytes());
+        let state = (self.block_bytes(index) - BLOCK_HEAD_BYTES) as u32;
+        head[12..].copy_from_slice(&state.to_le_bytes());
+        head
+    }
+
+    /// The state in a block, if the bytes are that block.
+    pub fn open_block<'a>(&self, index: u32, bytes: &'a [u8]) -> Result<&'a [u8], SnapshotError> {
+        let damaged = |what| SnapshotError::Block { index, what };
+        let crc = self.block_crcs.get(index as usize).ok_or(damaged("beyond the last"))?;
+        if bytes.len() != self.block_bytes(index) {
+            return Err(damaged("cut short"));
+        }
+        let (head, state) = bytes.split_at(BLOCK_HEAD_BYTES);
+        if head != self.block_head(index) {
+            return Err(damaged("another one's"));
+        }
+        if crc32c::crc32c(bytes) != *crc {
+            return Err(damaged("damaged"));
+        }
+        Ok(state)
+    }
+
+    /// The shard whose state the blocks hold, put together.
+    pub fn restore(&self, state: &[u8], rulebook: &Rulebook) -> Result<Box<Shard>, SnapshotError> {
+        let shard = Shard::decode_state(state, rulebook)?;
+        if i32::from(shard.partition()) != self.partition || shard.digest() != self.digest {
+            return Err(SnapshotError::Header("it is about another state"));
+        }
+        Ok(Box::new(shard))
+    }
+
+    /// The header as bytes, at most [`HEADER_BYTES_MAX`].
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.skips.len() <= SKIPS_MAX && self.block_crcs.len() == self.blocks() as usize);
+        let Origin { cluster_id, input_topic, output_topic, .. } = &self.origin;
+        let mut out = Vec::with_capacity(HEADER_BYTES_MAX);
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend([0; 4]);
+        let numbers = [0, self.ruleset, self.engine_version, self.partition.cast_unsigned()];
+        numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+        for word in self.words() {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(self.origin.input_id());
+        for name in [cluster_id, input_topic, output_topic] {
+            out.extend((name.len() as u16).to_le_bytes());
+        }
+        out.extend((self.skips.len() as u16).to_le_bytes());
+        debug_assert_eq!(out.len(), FIXED_BYTES);
+        for name in [cluster_id, input_topic, output_topic] {
+            out.extend(name.as_bytes());
+        }
+        self.skips.iter().for_each(|offset| out.extend(offset.to_le_bytes()));
+        self.block_crcs.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
+        let length = out.len() as u32;
+        out[16..20].copy_from_slice(&length.to_le_bytes());
+        let crc = header_crc(&out);
+        out[CRC_AT].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    fn words(&self) -> [u64; 13] {
+        let Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain } = self.mark;
+        [
+            self.id(),
+            self.sequence,
+            self.next_offset.cast_unsigned(),
+            self.next_update,
+            self.chain.0,
+            self.digest,
+            output_offset.cast_unsigned(),
+            epoch,
+            next_update,
+            next_offset.cast_unsigned(),
+            chain.0,
+            self.taken_at_ms.cast_unsigned(),
+            self.state_bytes,
+        ]
+    }
+
+    /// The header at the beginning of these bytes. What follows it does not matter.
+    pub fn decode(bytes: &[u8]) -> Result<Header, SnapshotError> {
+        let short = SnapshotError::Header("it is too short");
+        let mut fields = Fields { left: bytes };
+        if fields.take::<8>() != Some(MAGIC) {
+            return Err(SnapshotError::Header("it is none"));
+        }
+        let version = fields.number().ok_or(short.clone())?;
+        if version != VERSION {
+            return Err(SnapshotError::Version(version));
+        }
+        let crc = fields.number().ok_or(short.clone())?;
+        let length = fields.number().ok_or(short.clone())? as usize;
+        if !(FIXED_BYTES..=HEADER_BYTES_MAX).contains(&length) || bytes.len() < length {
+            return Err(short);
+        }
+        let bytes = &bytes[..length];
+        if header_crc(bytes) != crc {
+            return Err(SnapshotError::Header("its checksum does not match"));
+        }
+        let mut fields = Fields { left: &bytes[20..] };
+        fields.header().ok_or(SnapshotError::Header("its fields contradict each other"))
+    }
+}
+
+fn blocks(state_bytes: u64) -> usize {
+    state_bytes.div_ceil(BLOCK_STATE_BYTES as u64) as usize
+}
+
+/// CRC-32C of a header without the CRC itself.
+fn header_crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..CRC_AT.start]), &bytes[CRC_AT.end..])
+}
+
+/// Fields that are read from bytes.
+struct Fields<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
+        let (taken, left) = self.left.split_first_chunk()?;
+        self.left = left;
+        Some(*taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    fn length(&mut self, max: usize) -> Option<usize> {
+        self.take().map(u16::from_le_bytes).map(usize::from).filter(|length| *length <= max)
+    }
+
+    fn text(&mut self, length: usize) -> Option<String> {
+        let (text, left) = self.left.split_at_checked(length)?;
+        self.left = left;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    /// The header's fields after its length, to their end.
+    fn header(&mut self) -> Option<Header> {
+        let (ruleset, engine_version) = (self.number()?, self.number()?);
+        let partition = i32::try_from(self.number()?).ok()?;
+        let (id, sequence) = (self.word()?, self.word()?);
+        let (next_offset, next_update) = (self.signed()?, self.word()?);
+        let (chain, digest) = (Chain(self.word()?), self.word()?);
+        let mark = Mark {
+            output_offset: self.signed()?,
+            owner_epoch: self.word()?,
+            next_update: self.word()?,
+            next_offset: self.signed()?,
+            chain: Chain(self.word()?),
+        };
+        let (taken_at_ms, state_bytes) = (self.signed()?, self.word()?);
+        let input_id = Some(self.take()?).filter(|id| *id != UNKNOWN_ID);
+        let cluster_length = self.length(NAME_CHARS_MAX)?;
+        let input_length = self.length(TOPIC_NAME_CHARS_MAX)?;
+        let output_length = self.length(TOPIC_NAME_CHARS_MAX)?;
+        let skips = self.length(SKIPS_MAX)?;
+        let origin = Origin {
+            cluster_id: self.text(cluster_length)?,
+            input_topic: self.text(input_length)?,
+            input_topic_id: TopicId::new(input_id.map_or_else(OnceLock::new, OnceLock::from)),
+            output_topic: self.text(output_length)?,
+        };
+        let skips: Option<Vec<i64>> = (0..skips).map(|_| self.signed()).collect();
+        if state_bytes > SNAPSHOT_STATE_BYTES_MAX as u64 || !state_bytes.is_multiple_of(8) {
+            return None;
+        }
+        let block_crcs: Option<Vec<u32>> =
+            (0..blocks(state_bytes)).map(|_| self.number()).collect();
+        let (skips, block_crcs) = (skips?, block_crcs?);
+        let header = Header {
+            origin,
+            partition,
+            sequence,
+            ruleset,
+            engine_version,
+            next_offset,
+            next_update,
+            chain,
+            digest,
+            mark,
+            skips,
+            taken_at_ms,
+            state_bytes,
+            block_crcs,
+        };
+        let in_order = header.skips.is_sorted_by(|a, b| a < b)
+            && header.skips.first().is_none_or(|first| *first >= next_offset);
+        let valid = (partition as usize) < SHARDS_MAX
+            && next_offset >= 0
+            && mark.output_offset >= 0
+            && in_order
+            && id == header.id()
+            && self.left.is_empty();
+        valid.then_some(header)
+    }
+}

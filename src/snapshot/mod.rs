@@ -1,0 +1,38 @@
+//! How a shard is acquired and released, and how its output is read back.
+
+pub mod checkpoint;
+pub mod disk;
+pub mod format;
+pub mod replicas;
+pub mod replicator;
+pub mod slots;
+pub mod writer;
+
+use std::path::PathBuf;
+
+/// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that
+/// the disk does.
+pub const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
+
+/// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
+pub const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
+
+/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged,
+/// and another one may be damaged.
+pub const SNAPSHOTS_KEPT_MIN: usize = 3;
+
+/// Snapshots of a shard that are kept at most: a start looks at all of them.
+pub const SNAPSHOTS_KEPT_MAX: usize = 64;
+
+/// What the operator chose for snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotOptions {
+    /// Where snapshots are kept; `None`: there are none.
+    pub directory: Option<PathBuf>,
+    /// Milliseconds from one snapshot of a shard to its next.
+    pub every_ms: u64,
+    /// Snapshots of each shard that are kept.
+    pub keep: usize,
+    /// The compacted topic that takes copies for other hosts; `None`: there are no copies.
+    pub topic: Option<String>,
+}

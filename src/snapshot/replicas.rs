@@ -1,0 +1,469 @@
+//! Copies of snapshots in a compacted topic, for a daemon on another host.
+//!
+//! A copy is a snapshot's blocks, some to a record, and then its manifest: the header, and where
+//! the first record lies. Only a manifest makes a copy, so one that was not finished is none.
+//!
+//! When the new manifest is acknowledged, all other records of the shard are let go: those of the
+//! copy before, and those of copies that were not finished. Whoever has not written them itself has
+//! met them where it looked for the newest manifest. That is a stretch of bounded length, and what
+//! is left before it is what compaction keeps of daemons that died while they let go.
+
+use crate::engine::Shard;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::kafka::client::{
+    ClientOptions, is_out_of_range, partitions, reader_config, writer_config,
+};
+use crate::kafka::topic_error::TopicError;
+use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
+use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Blocks of a snapshot in one record of a copy: below [`FRAME_BYTES_MAX`], as frames are.
+pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
+
+/// Records from the end of a partition of copies in which the newest manifest is looked for first:
+/// the records that the last copy has let go follow it.
+pub const MANIFEST_SEARCH_RECORDS: i64 = 128;
+
+/// Milliseconds that one record of a copy may take to be acknowledged.
+pub const REPLICA_MS_MAX: u64 = 30_000;
+
+/// KiB of copies that may wait for the brokers.
+pub const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
+
+/// What copying needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaOptions {
+    /// How the brokers are reached.
+    pub client: ClientOptions,
+    /// The compacted topic, with as many partitions as the input topic.
+    pub topic: String,
+    /// The topics that the snapshots are about.
+    pub origin: Origin,
+}
+
+/// Why there is no copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicaError {
+    /// The brokers.
+    #[error(
+        "snapshots cannot be copied to or from `{topic}`: {sentence}; create it with `huntd \
+         topics`, and grant READ and WRITE on it"
+    )]
+    Topic {
+        /// The topic.
+        topic: String,
+        /// What the brokers say.
+        sentence: String,
+    },
+    /// The topic does not exist.
+    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
+    TopicMissing(String),
+    /// The snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The daemon is about to end.
+    #[error("copying was given up")]
+    GivenUp,
+}
+
+/// The newest copy of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// The snapshot's header.
+    pub header: Header,
+    /// Offset of its first record in the topic.
+    first_offset: i64,
+}
+
+/// Clients for the topic.
+pub struct Replicas {
+    options: ReplicaOptions,
+    consumer: BaseConsumer,
+    producer: BaseProducer<Appended>,
+    appended: mpsc::Receiver<Result<i64, KafkaError>>,
+    /// By partition: keys of all records of copies that are there, as far as is known.
+    present: BTreeMap<i32, BTreeSet<String>>,
+}
+
+impl Replicas {
+    /// Makes the clients, which connect by themselves.
+    pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
+        let unusable = |error: KafkaError| failure(&options.topic, &error);
+        let consumer = consumer_config(&options).create().map_err(unusable)?;
+        let (sender, appended) = mpsc::channel();
+        let producer =
+            producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
+        Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
+    }
+
+    /// Copies a snapshot, whose blocks `read_block` reads. `watch` is asked every little while
+    /// whether to go on.
+    pub fn put(
+        &mut self,
+        header: &Header,
+        mut read_block: impl FnMut(u32) -> Result<Vec<u8>, SnapshotError>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(), ReplicaError> {
+        let partition = header.partition;
+        if !self.present.contains_key(&partition) {
+            let (_, present) = self.find(partition, &|_| true, watch)?;
+            self.present.insert(partition, present);
+        }
+        let keys = record_keys(header);
+        let present = self.present.get_mut(&partition).expect("it was looked up above");
+        let old: Vec<String> = present.difference(&keys).cloned().collect();
+        present.extend(keys);
+        let mut first_offset = None;
+        let mut value = Vec::with_capacity(REPLICA_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES);
+        for record in 0..records(header) {
+            value.clear();
+            for index in blocks_of(header, record) {
+                let block = read_block(index)?;
+                // The file may be damaged, or be written anew already.
+                header.open_block(index, &block)?;
+                value.extend(block);
+            }
+            let key = record_key(partition, header.id(), record);
+            self.append(partition, &key, Some(&value))?;
+            if record == 0 {
+                // The manifest tells where to begin to read.
+                first_offset = self.wait(1, watch)?;
+            }
+        }
+        let rest = records(header).saturating_sub(1) as usize;
+        self.wait(rest, watch)?;
+        let mut manifest = first_offset.unwrap_or(0).to_le_bytes().to_vec();
+        manifest.extend(header.encode());
+        self.append(partition, &partition.to_string(), Some(&manifest))?;
+        self.wait(1, watch)?;
+        for key in &old {
+            self.append(partition, key, None)?;
+        }
+        self.wait(old.len(), watch)?;
+        self.present.insert(partition, record_keys(header));
+        Ok(())
+    }
+
+    /// Appends one record; without a value it lets go the one before of this key.
+    fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), ReplicaError> {
+        let topic = &self.options.topic;
+        let mut record: BaseRecord<'_, str, [u8]> =
+            BaseRecord::to(topic).partition(partition).key(key);
+        record.payload = value;
+        let end = Instant::now() + Duration::from_millis(REPLICA_MS_MAX);
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                    if Instant::now() < end =>
+                {
+                    record = back;
+                    self.producer.poll(LOOK_EVERY);
+                }
+                Err((error, _)) => return Err(failure(topic, &error)),
+            }
+        }
+    }
+
+    /// Waits until so many records are acknowledged: the offset of the last one.
+    fn wait(
+        &self,
+        count: usize,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<i64>, ReplicaError> {
+        let mut last = None;
+        for _ in 0..count {
+            // The producer reports every record within REPLICA_MS_MAX, one way or the other.
+            last = Some(loop {
+                if let Ok(appended) = self.appended.try_recv() {
+                    break appended.map_err(|error| failure(&self.options.topic, &error))?;
+                }
+                if watch().is_break() {
+                    return Err(ReplicaError::GivenUp);
+                }
+                self.producer.poll(LOOK_EVERY);
+            });
+        }
+        Ok(last)
+    }
+
+    /// The newest copy of a shard, if there is one that names our topics and is wanted.
+    pub fn newest(
+        &self,
+        partition: i32,
+        is_wanted: &dyn Fn(&Header) -> bool,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Replica>, ReplicaError> {
+        Ok(self.find(partition, is_wanted, watch)?.0)
+    }
+
+    /// The same, and the keys of all records of copies that were met on the way, or belong to it.
+    fn find(
+        &self,
+        partition: i32,
+        is_wanted: &dyn Fn(&Header) -> bool,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(Option<Replica>, BTreeSet<String>), ReplicaError> {
+        let (start, end) = self.watermarks(partition, watch)?;
+        // A manifest is near the end, unless copy after copy was not finished.
+        let mut back = MANIFEST_SEARCH_RECORDS;
+        loop {
+            let from = start.max(end - back);
+            let (mut newest, mut present) = (None, BTreeSet::new());
+            self.read(partition, from, end, watch, &mut |message| {
+                let key = String::from_utf8_lossy(message.key().unwrap_or_default());
+                if key == partition.to_string() {
+                    let copy = message.payload().and_then(|value| manifest(value, partition));
+                    // An owner that was frozen while it copied may finish after the next one.
+                    let known = newest.as_ref().map(|copy| self.age(copy));
+                    let is_newer =
+                        |copy: &Replica| known.is_none_or(|known| known <= self.age(copy));
+                    let ours = |Replica { header, .. }: &Replica| {
+                        header.origin.names_same(&self.options.origin) && is_wanted(header)
+                    };
+                    newest = copy.filter(ours).filter(is_newer).or(newest.take());
+                } else if message.payload().is_some() {
+                    present.insert(key.into_owned());
+                } else {
+                    present.remove(key.as_ref());
+                }
+                ControlFlow::Continue(())
+            })?;
+            if newest.is_some() || from == start {
+                present.extend(newest.iter().flat_map(|copy: &Replica| record_keys(&copy.header)));
+                return Ok((newest, present));
+            }
+            back *= 4;
+        }
+    }
+
+    /// Orders copies: those of the input that is there come after all others, those of a later
+    /// owner after those before it.
+    fn age(&self, copy: &Replica) -> (bool, u64, i64) {
+        let Header { origin, mark, next_offset, .. } = &copy.header;
+        (origin.agrees(&self.options.origin), mark.owner_epoch, *next_offset)
+    }
+
+    /// Where a partition begins and ends. librdkafka waits without asking `watch`, so it is given
+    /// a little time again and again.
+    fn watermarks(
+        &self,
+        partition: i32,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(i64, i64), ReplicaError> {
+        let topic = &self.options.topic;
+        let end = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
+        loop {
+            match self.consumer.fetch_watermarks(topic, partition, ANSWER_WAIT) {
+                Ok(watermarks) => return Ok(watermarks),
+                Err(error) if is_final(&error) || Instant::now() >= end => {
+                    return Err(match self.is_missing() {
+                        true => ReplicaError::TopicMissing(topic.clone()),
+                        false => failure(topic, &error),
+                    });
+                }
+                Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+
+    /// Whether a broker says that the topic does not exist. A partition without a leader looks the
+    /// same to librdkafka where it asks for offsets.
+    fn is_missing(&self) -> bool {
+        let found = partitions(&self.consumer, &self.options.topic, ANSWER_WAIT);
+        matches!(found, Err(TopicError::Missing(_)))
+    }
+
+    /// The shard as a copy has it.
+    pub fn load(
+        &self,
+        copy: &Replica,
+        rulebook: &Rulebook,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Box<Shard>, ReplicaError> {
+        let Replica { header, first_offset } = copy;
+        let mut state = Vec::with_capacity(header.state_bytes as usize);
+        let (mut next, mut broken) = (0, Ok(()));
+        self.read(header.partition, *first_offset, i64::MAX, watch, &mut |message| {
+            let key = record_key(header.partition, header.id(), next);
+            if message.key() == Some(key.as_bytes()) {
+                broken = take_record(header, next, message.payload(), &mut state);
+                next += 1;
+            }
+            match broken.is_err() || next == records(header) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        broken?;
+        if next < records(header) {
+            return Err(SnapshotError::Unreadable("records of the copy are missing".into()).into());
+        }
+        Ok(header.restore(&state, rulebook)?)
+    }
+
+    /// Reads a partition from one offset to another, or to its end.
+    fn read(
+        &self,
+        partition: i32,
+        from: i64,
+        end: i64,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+        take: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReplicaError> {
+        if from >= end {
+            return Ok(());
+        }
+        let topic = &self.options.topic;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(from))
+            .and_then(|()| self.consumer.assign(&list))
+            .map_err(|error| failure(topic, &error))?;
+        let done = self.read_assigned(end, watch, take);
+        // That there is nothing to stop is no failure.
+        drop(self.consumer.unassign());
+        done
+    }
+
+    fn read_assigned(
+        &self,
+        end: i64,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+        take: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReplicaError> {
+        let topic = &self.options.topic;
+        let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
+        let mut last_record = Instant::now();
+        loop {
+            if watch().is_break() {
+                return Err(ReplicaError::GivenUp);
+            }
+            match self.consumer.poll(LOOK_EVERY) {
+                Some(Ok(message)) => {
+                    last_record = Instant::now();
+                    if take(&message).is_break() || message.offset() + 1 >= end {
+                        return Ok(());
+                    }
+                }
+                // Compaction may have taken the last records.
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
+                Some(Err(error)) if is_final(&error) => return Err(failure(topic, &error)),
+                Some(Err(_)) | None => {}
+            }
+            if last_record.elapsed() >= stall_max {
+                let sentence = format!("no record for {} s", stall_max.as_secs());
+                return Err(ReplicaError::Topic { topic: topic.clone(), sentence });
+            }
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+const ANSWER_WAIT: Duration = Duration::from_millis(500);
+
+/// Records that a snapshot's blocks take.
+fn records(header: &Header) -> u32 {
+    header.blocks().div_ceil(REPLICA_BLOCKS_PER_RECORD as u32)
+}
+
+fn blocks_of(header: &Header, record: u32) -> std::ops::Range<u32> {
+    let first = record * REPLICA_BLOCKS_PER_RECORD as u32;
+    first..header.blocks().min(first + REPLICA_BLOCKS_PER_RECORD as u32)
+}
+
+/// The keys of all records of a snapshot's copy.
+fn record_keys(header: &Header) -> BTreeSet<String> {
+    let key = |record| record_key(header.partition, header.id(), record);
+    (0..records(header)).map(key).collect()
+}
+
+fn record_key(partition: i32, id: u64, record: u32) -> String {
+    format!("{partition}/{id:016x}/{record}")
+}
+
+/// The copy that a manifest tells of.
+fn manifest(value: &[u8], partition: i32) -> Option<Replica> {
+    let (first_offset, header) = value.split_first_chunk()?;
+    let header = Header::decode(header).ok()?;
+    let first_offset = i64::from_le_bytes(*first_offset);
+    (header.partition == partition && first_offset >= 0).then_some(Replica { header, first_offset })
+}
+
+/// Appends the state in a record of blocks.
+fn take_record(
+    header: &Header,
+    record: u32,
+    value: Option<&[u8]>,
+    state: &mut Vec<u8>,
+) -> Result<(), SnapshotError> {
+    let mut left = value.unwrap_or_default();
+    for index in blocks_of(header, record) {
+        let bytes = header.block_bytes(index).min(left.len());
+        let (block, rest) = left.split_at(bytes);
+        state.extend_from_slice(header.open_block(index, block)?);
+        left = rest;
+    }
+    Ok(())
+}
+
+/// What became of one record.
+struct Appended(mpsc::Sender<Result<i64, KafkaError>>);
+
+impl ClientContext for Appended {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "the producer of copies reports trouble");
+    }
+}
+
+impl ProducerContext for Appended {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let offset = match result {
+            Ok(message) => Ok(message.offset()),
+            Err((error, _)) => Err(error.clone()),
+        };
+        // The other end is gone only while the producer itself is being dropped.
+        drop(self.0.send(offset));
+    }
+}
+
+fn is_final(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{TopicAuthorizationFailed, UnknownTopic, UnknownTopicOrPartition};
+    let code = error.rdkafka_error_code();
+    is_out_of_range(error)
+        || matches!(code, Some(UnknownTopicOrPartition | UnknownTopic | TopicAuthorizationFailed))
+}
+
+fn failure(topic: &str, error: &KafkaError) -> ReplicaError {
+    ReplicaError::Topic { topic: topic.to_owned(), sentence: error.to_string() }
+}
+
+fn consumer_config(options: &ReplicaOptions) -> ClientConfig {
+    let mut config = reader_config(&options.client);
+    config.set("fetch.wait.max.ms", "10").set("queued.max.messages.kbytes", "16384");
+    config
+}
+
+fn producer_config(options: &ReplicaOptions) -> ClientConfig {
+    let mut config = writer_config(&options.client);
+    // A record that is appended twice means the same as once, so idempotence is not needed.
+    config
+        .set("message.timeout.ms", REPLICA_MS_MAX.to_string())
+        .set("compression.type", "lz4")
+        .set("queue.buffering.max.kbytes", REPLICA_QUEUE_KBYTES.to_string());
+    config
+}

@@ -1,0 +1,100 @@
+//! The copier: takes what the keeper has stored to the topic, on a thread of its own, because
+//! brokers may be slow and the next snapshot must not wait for them.
+
+use crate::snapshot::disk::Disk;
+use crate::snapshot::format::Header;
+use crate::snapshot::replicas::{ReplicaError, ReplicaOptions, Replicas};
+use crate::snapshot::slots::Store;
+use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::progress::SHARDS_MAX;
+use crate::telemetry::repeated::Repeated;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
+
+/// Milliseconds that copying may go on when the daemon has to end.
+pub const REPLICATOR_END_MS_MAX: u64 = 3_000;
+
+/// Snapshots that may wait for the copier; what does not fit is copied the next time.
+pub const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
+
+/// The copier thread's ends of all that it shares with other threads.
+pub struct ReplicatorEnds {
+    /// What the keeper has stored. Its end is the copier's end.
+    pub stored: Receiver<Header>,
+    /// Raised when the daemon has to end: then copying has little time left.
+    pub stop: Arc<AtomicBool>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
+pub fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
+    let mut trouble = Repeated::new();
+    let mut copies: Option<Replicas> = None;
+    let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
+    let mut stopping: Option<Instant> = None;
+    let mut watch = || {
+        if ends.stop.load(Ordering::Acquire) {
+            stopping.get_or_insert_with(Instant::now);
+        }
+        let time_is_up =
+            |since: &Instant| since.elapsed().as_millis() >= REPLICATOR_END_MS_MAX.into();
+        if stopping.as_ref().is_some_and(time_is_up) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    while gather(&ends.stored, &mut waiting) {
+        let Some((_, header)) = waiting.pop_first() else { continue };
+        if watch().is_break() {
+            continue;
+        }
+        match copy(options, &mut copies, &mut store, &header, &mut watch) {
+            Ok(()) => ends.metrics.add(Counter::SnapshotsCopied, 1),
+            Err(error) => {
+                // What it has sent may still be on its way: the next one begins with new clients.
+                copies = None;
+                ends.metrics.add(Counter::SnapshotCopiesFailed, 1);
+                if let Some(withheld) = trouble.notice(Instant::now()) {
+                    tracing::warn!(withheld, "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// Takes all that was stored; waits for it if there is nothing to copy. False: there will be no
+/// more.
+fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
+    if waiting.is_empty() {
+        match stored.recv() {
+            Ok(header) => drop(waiting.insert(header.partition, header)),
+            Err(_) => return false,
+        }
+    }
+    loop {
+        match stored.try_recv() {
+            Ok(header) => drop(waiting.insert(header.partition, header)),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+        }
+    }
+}
+
+fn copy<D: Disk>(
+    options: &ReplicaOptions,
+    copies: &mut Option<Replicas>,
+    store: &mut Store<D>,
+    header: &Header,
+    watch: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<(), ReplicaError> {
+    let copies = match copies {
+        Some(copies) => copies,
+        None => copies.insert(Replicas::connect(options.clone())?),
+    };
+    copies.put(header, |index| store.read_block(header, index), watch)
+}

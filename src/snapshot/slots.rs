@@ -1,0 +1,282 @@
+//! Where snapshots are kept: a slot for each, and one that is written.
+//!
+//! A snapshot is written to a slot that no start looks at, under a name of its own; the name of a
+//! snapshot is given to it when it is whole and on the disk. The slot that is written was a
+//! snapshot before, so a full disk does not stop the next one. Nothing goes before the newest was
+//! read back.
+
+use crate::engine::Shard;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::output::mark::Mark;
+use crate::snapshot::checkpoint::{Buffer, CheckpointHeader};
+use crate::snapshot::disk::Disk;
+use crate::snapshot::format::{HEADER_BYTES_MAX, Header, Origin, SnapshotError};
+use std::collections::BTreeSet;
+use std::io;
+
+/// The snapshots of all shards on one disk.
+#[derive(Debug)]
+pub struct Store<D> {
+    disk: D,
+    origin: Origin,
+    keep: usize,
+    /// Partition and number of those that were read to their end.
+    verified: BTreeSet<(i32, u64)>,
+}
+
+/// A snapshot that is being written.
+#[derive(Debug)]
+pub struct SnapshotDraft {
+    header: Header,
+}
+
+impl SnapshotDraft {
+    /// Whether all its state is written.
+    pub fn is_complete(&self) -> bool {
+        self.header.block_crcs.len() == self.header.blocks() as usize
+    }
+}
+
+/// A file that is, or should be, a snapshot.
+#[derive(Debug)]
+pub struct Found {
+    /// The file's name.
+    pub name: String,
+    /// The snapshot's number, as the name says it.
+    pub sequence: u64,
+    /// What the file says.
+    pub header: Result<Header, SnapshotError>,
+}
+
+impl<D: Disk> Store<D> {
+    /// The snapshots on a disk that are about these topics, of which so many are kept.
+    pub fn new(disk: D, origin: Origin, keep: usize) -> Store<D> {
+        Store { disk, origin, keep, verified: BTreeSet::new() }
+    }
+
+    /// Begins to write a captured state. What was written of an earlier one of this shard and not
+    /// committed is gone.
+    pub fn begin(&mut self, captured: &CheckpointHeader) -> io::Result<SnapshotDraft> {
+        let slots = slots(&self.disk.list()?, captured.partition);
+        let sequence = slots.first().map_or(1, |sequence| sequence + 1);
+        let header = Header::new(self.origin.clone(), captured, sequence);
+        let bytes = (0..header.blocks()).map(|index| header.block_bytes(index) as u64).sum::<u64>();
+        self.disk.preallocate(&writing(captured.partition), HEADER_BYTES_MAX as u64 + bytes)?;
+        Ok(SnapshotDraft { header })
+    }
+
+    /// Writes the next block of a draft.
+    pub fn write_block(
+        &mut self,
+        draft: &mut SnapshotDraft,
+        buffer: &mut Buffer,
+    ) -> io::Result<()> {
+        let index = draft.header.block_crcs.len() as u32;
+        let bytes = buffer.with_head(draft.header.block_head(index));
+        assert!(
+            index < draft.header.blocks() && bytes.len() == draft.header.block_bytes(index),
+            "a capture gives as many bytes as it said"
+        );
+        draft.header.block_crcs.push(crc32c::crc32c(bytes));
+        let name = writing(draft.header.partition);
+        self.disk.write_at(&name, block_offset(index), bytes).inspect_err(|_| self.lose(&name))
+    }
+
+    /// Makes a draft the newest snapshot: everything before it is acknowledged, and a reader stands
+    /// at this mark. The oldest one goes once the newest was read back.
+    pub fn commit(
+        &mut self,
+        draft: SnapshotDraft,
+        mark: Mark,
+        taken_at_ms: i64,
+    ) -> Result<Header, SnapshotError> {
+        assert!(draft.is_complete(), "a snapshot is committed whole");
+        let header = Header { mark, taken_at_ms, ..draft.header };
+        let (slot, name) = (writing(header.partition), snapshot(header.partition, header.sequence));
+        // After an error the file's pages count as written although they are not: it is given up.
+        self.finish(&header, &slot, &name).map_err(|error| {
+            self.lose(&slot);
+            unreadable(&error)
+        })?;
+        if let Err(error) = self.verify(&header) {
+            self.lose(&name);
+            return Err(error);
+        }
+        // What is left over is no loss: the next one tries again.
+        let _left_over = self.retire(header.partition);
+        Ok(header)
+    }
+
+    fn finish(&mut self, header: &Header, slot: &str, name: &str) -> io::Result<()> {
+        self.disk.write_at(slot, 0, &header.encode())?;
+        self.disk.sync(slot)?;
+        self.disk.rename(slot, name)?;
+        self.disk.sync_directory()
+    }
+
+    /// Gives a file up. If even that fails, the next one takes its place all the same.
+    fn lose(&mut self, name: &str) {
+        let _gone = self.disk.remove(name);
+    }
+
+    /// Lets go what is older than the newest whole snapshots, as many as are kept. One of it is the
+    /// slot of the next.
+    fn retire(&mut self, partition: i32) -> io::Result<()> {
+        let mut whole = 0;
+        for Found { name, sequence, header } in self.found(partition)? {
+            if whole == self.keep {
+                self.verified.remove(&(partition, sequence));
+                let slot = writing(partition);
+                match self.disk.list()?.contains(&slot) {
+                    true => self.disk.remove(&name)?,
+                    false => self.disk.rename(&name, &slot)?,
+                }
+            } else {
+                whole += usize::from(header.is_ok_and(|header| self.counts(&header)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a snapshot is ours and whole. Each is read once.
+    fn counts(&mut self, header: &Header) -> bool {
+        let key = (header.partition, header.sequence);
+        header.origin.agrees(&self.origin)
+            && (self.verified.contains(&key) || self.verify(header).is_ok())
+    }
+
+    /// The snapshots of a shard whose headers are whole and name our topics, the newest first.
+    pub fn candidates(&mut self, partition: i32) -> Vec<Header> {
+        // A directory that cannot be read has no snapshots for us.
+        let found = self.found(partition).unwrap_or_default();
+        let headers = found.into_iter().filter_map(|Found { name, header, .. }| match header {
+            Ok(header) => Some(header),
+            Err(error) => {
+                tracing::warn!(partition, file = name, "{error}");
+                None
+            }
+        });
+        headers.filter(|header| header.origin.names_same(&self.origin)).collect()
+    }
+
+    /// All files of a shard that should be snapshots, the newest first.
+    pub fn found(&mut self, partition: i32) -> io::Result<Vec<Found>> {
+        let slots = slots(&self.disk.list()?, partition);
+        Ok(slots.into_iter().map(|sequence| self.inspect(partition, sequence)).collect())
+    }
+
+    fn inspect(&mut self, partition: i32, sequence: u64) -> Found {
+        let name = snapshot(partition, sequence);
+        let mut bytes = vec![0; HEADER_BYTES_MAX];
+        let read = self.disk.read_at(&name, 0, &mut bytes).map_err(|error| unreadable(&error));
+        let header = read.and_then(|()| Header::decode(&bytes)).and_then(|header| {
+            match (header.partition, header.sequence) == (partition, sequence) {
+                true => Ok(header),
+                false => Err(SnapshotError::Header("it is another snapshot's")),
+            }
+        });
+        Found { name, sequence, header }
+    }
+
+    /// The shard as a snapshot has it.
+    pub fn load(
+        &mut self,
+        header: &Header,
+        rulebook: &Rulebook,
+    ) -> Result<Box<Shard>, SnapshotError> {
+        let mut state = Vec::with_capacity(header.state_bytes as usize);
+        self.blocks(header, |bytes| state.extend_from_slice(bytes))?;
+        header.restore(&state, rulebook)
+    }
+
+    /// Reads a whole snapshot and checks that each block is what it was.
+    pub fn verify(&mut self, header: &Header) -> Result<(), SnapshotError> {
+        self.blocks(header, |_| {})?;
+        self.verified.insert((header.partition, header.sequence));
+        Ok(())
+    }
+
+    fn blocks(
+        &mut self,
+        header: &Header,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), SnapshotError> {
+        for index in 0..header.blocks() {
+            take(header.open_block(index, &self.read_block(header, index)?)?);
+        }
+        Ok(())
+    }
+
+    /// One block of a snapshot, its head included. Whether it is what it was is not looked at.
+    pub fn read_block(&mut self, header: &Header, index: u32) -> Result<Vec<u8>, SnapshotError> {
+        let name = snapshot(header.partition, header.sequence);
+        let mut bytes = vec![0; header.block_bytes(index)];
+        let read = self.disk.read_at(&name, block_offset(index), &mut bytes);
+        read.map_err(|error| unreadable(&error))?;
+        Ok(bytes)
+    }
+
+    /// The partitions that have files, in ascending order.
+    pub fn partitions(&mut self) -> io::Result<BTreeSet<i32>> {
+        let names = self.disk.list()?;
+        Ok(names.iter().filter_map(|name| Some(parse(name)?.0)).collect())
+    }
+
+    /// Removes all snapshots of a shard: how many there were.
+    pub fn remove_all(&mut self, partition: i32) -> io::Result<usize> {
+        let names = self.disk.list()?;
+        let ours = names.iter().filter(|name| parse(name).is_some_and(|(of, _)| of == partition));
+        let mut removed = 0;
+        for name in ours {
+            self.disk.remove(name)?;
+            removed += usize::from(name.ends_with(SNAPSHOT));
+        }
+        self.disk.sync_directory()?;
+        Ok(removed)
+    }
+}
+
+const SNAPSHOT: &str = ".snapshot";
+const WRITING: &str = ".writing";
+
+/// The name of the slot that is written.
+fn writing(partition: i32) -> String {
+    format!("shard-{partition:04}{WRITING}")
+}
+
+fn snapshot(partition: i32, sequence: u64) -> String {
+    format!("shard-{partition:04}-{sequence:010}{SNAPSHOT}")
+}
+
+/// Partition and number of a snapshot's file, or of the slot that is written; `None`: the file is
+/// not ours.
+fn parse(name: &str) -> Option<(i32, Option<u64>)> {
+    let rest = name.strip_prefix("shard-")?;
+    if let Some(partition) = rest.strip_suffix(WRITING) {
+        return Some((partition.parse().ok()?, None));
+    }
+    let (partition, sequence) = rest.strip_suffix(SNAPSHOT)?.split_once('-')?;
+    Some((partition.parse().ok()?, Some(sequence.parse().ok()?)))
+}
+
+/// The numbers of a shard's snapshots, the newest first.
+fn slots(names: &[String], partition: i32) -> Vec<u64> {
+    let parsed = names.iter().filter_map(|name| {
+        let (of, sequence) = parse(name)?;
+        let sequence = sequence.filter(|_| of == partition)?;
+        // A name in another form is not one that we would find again.
+        (snapshot(of, sequence) == *name).then_some(sequence)
+    });
+    let mut slots: Vec<u64> = parsed.collect();
+    slots.sort_unstable_by(|a, b| b.cmp(a));
+    slots
+}
+
+fn block_offset(index: u32) -> u64 {
+    HEADER_BYTES_MAX as u64
+        + u64::from(index) * crate::snapshot::format::SNAPSHOT_BLOCK_BYTES as u64
+}
+
+fn unreadable(error: &io::Error) -> SnapshotError {
+    SnapshotError::Unreadable(error.to_string())
+}

@@ -1,0 +1,280 @@
+//! The keeper: writes captured states to slots, and makes snapshots of them once they are gated.
+//!
+//! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: a
+//! snapshot that could not be stored is counted and told, and the next one is tried.
+
+use crate::output::mark::Mark;
+use crate::publisher::Gate;
+use crate::queue::bell::Bell;
+use crate::queue::{Receiver, Sender};
+use crate::snapshot::checkpoint::{Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, Message};
+use crate::snapshot::disk::Disk;
+use crate::snapshot::format::Header;
+use crate::snapshot::slots::{SnapshotDraft, Store};
+use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::progress::{Progress, SHARDS_MAX};
+use crate::telemetry::repeated::Repeated;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
+pub const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 2 * SHARDS_MAX;
+
+/// Messages that the keeper takes between two looks at what is gated.
+pub const WRITER_BATCH_MAX: usize = 64;
+
+/// Milliseconds that the keeper may sleep when nobody wakes it.
+pub const WRITER_IDLE_MS_MAX: u64 = 100;
+
+/// Milliseconds that the end of the daemon waits for the keeper, and for the copier: shards that
+/// were released have their snapshots by then, or a disk does not answer.
+pub const WRITER_END_MS_MAX: u64 = 500;
+
+/// What became of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is the shard's newest snapshot.
+    Stored(Box<Header>),
+    /// It could not be stored: the sentence says why, and what to do.
+    Failed {
+        /// The shard's partition.
+        partition: i32,
+        /// In words.
+        sentence: String,
+    },
+    /// Its shard has ended, or a newer capture has taken its place.
+    Dropped {
+        /// The shard's partition.
+        partition: i32,
+    },
+}
+
+/// Puts states and gates together. Neither threads nor clocks: whoever has those calls this.
+pub struct SnapshotWriter<D> {
+    store: Store<D>,
+    /// By partition: the capture that is written or waits for its gate.
+    waiting: BTreeMap<i32, Waiting>,
+    /// The partition whose state comes now.
+    writing: Option<i32>,
+    outcomes: VecDeque<Written>,
+}
+
+struct Waiting {
+    ownership_id: u32,
+    checkpoint: u64,
+    draft: SnapshotDraft,
+    gate: Option<Mark>,
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    /// A keeper with nothing to do.
+    pub fn new(store: Store<D>) -> SnapshotWriter<D> {
+        SnapshotWriter { store, waiting: BTreeMap::new(), writing: None, outcomes: VecDeque::new() }
+    }
+
+    /// Takes what the hot thread says. A buffer comes back for further use.
+    pub fn take(&mut self, message: Message) -> Option<Buffer> {
+        match message {
+            Message::Begin(captured) => {
+                self.begin(&captured);
+                None
+            }
+            Message::Block(buffer) => Some(self.write(buffer)),
+            Message::Abandon { partition, ownership_id } => {
+                let waiting = self.waiting.get(&partition);
+                if waiting.is_some_and(|waiting| waiting.ownership_id == ownership_id) {
+                    self.forget(partition);
+                    self.outcomes.push_back(Written::Dropped { partition });
+                }
+                None
+            }
+        }
+    }
+
+    fn begin(&mut self, captured: &CheckpointHeader) {
+        let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = *captured;
+        if self.forget(partition) {
+            self.outcomes.push_back(Written::Dropped { partition });
+        }
+        // If it cannot begin, its state must not be taken for that of the capture before it.
+        self.writing = None;
+        match self.store.begin(captured) {
+            Ok(draft) => {
+                let waiting = Waiting { ownership_id, checkpoint: capture, draft, gate: None };
+                self.waiting.insert(partition, waiting);
+                self.writing = Some(partition);
+            }
+            Err(error) => self.fail(partition, &error),
+        }
+    }
+
+    fn write(&mut self, mut buffer: Buffer) -> Buffer {
+        // A capture that has failed may still send state: it comes to nothing.
+        if let Some(partition) = self.writing
+            && let Some(waiting) = self.waiting.get_mut(&partition)
+            && let Err(error) = self.store.write_block(&mut waiting.draft, &mut buffer)
+        {
+            self.fail(partition, &error);
+        }
+        buffer.clear();
+        buffer
+    }
+
+    /// Takes what the publisher says. A gate may come before the last of its state.
+    pub fn gate(&mut self, gate: Gate) {
+        let Gate { partition, ownership_id, capture, mark } = gate;
+        if let Some(waiting) = self.waiting.get_mut(&partition)
+            && (waiting.ownership_id, waiting.checkpoint) == (ownership_id, capture)
+        {
+            waiting.gate = Some(mark);
+        }
+    }
+
+    /// Makes snapshots of all captures that are whole and gated.
+    pub fn settle(&mut self, now_ms: i64) {
+        let is_ready = |waiting: &Waiting| waiting.gate.is_some() && waiting.draft.is_complete();
+        while let Some((&partition, _)) = self.waiting.iter().find(|(_, waiting)| is_ready(waiting))
+        {
+            let Waiting { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
+            self.writing = self.writing.filter(|writing| *writing != partition);
+            match self.store.commit(draft, gate.expect("it is ready"), now_ms) {
+                Ok(header) => self.outcomes.push_back(Written::Stored(Box::new(header))),
+                Err(error) => self.fail(partition, &error),
+            }
+        }
+    }
+
+    /// What has become of a capture since the last question.
+    pub fn next_outcome(&mut self) -> Option<Written> {
+        self.outcomes.pop_front()
+    }
+
+    fn fail(&mut self, partition: i32, error: &dyn std::fmt::Display) {
+        self.forget(partition);
+        let sentence = format!(
+            "a snapshot of partition {partition} was not stored: {error}; give the state directory \
+             room and make it writable: until then a restart replays from an older one"
+        );
+        self.outcomes.push_back(Written::Failed { partition, sentence });
+    }
+
+    fn forget(&mut self, partition: i32) -> bool {
+        self.writing = self.writing.filter(|writing| *writing != partition);
+        self.waiting.remove(&partition).is_some()
+    }
+}
+
+/// The keeper thread's ends of all that it shares with other threads.
+pub struct WriterEnds {
+    /// From the hot thread. Its end and that of the gates is the keeper's end.
+    pub messages: Receiver<Message>,
+    /// To the hot thread: buffers to fill again.
+    pub free_buffers: Sender<Buffer>,
+    /// From the publisher.
+    pub gates: Receiver<Gate>,
+    /// Rung after either was filled.
+    pub bell: Arc<Bell>,
+    /// To the copier; `None`: there are no copies.
+    pub stored: Option<SyncSender<Header>>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Keeps snapshots until nobody captures any more.
+pub fn run<D: Disk>(mut keeper: SnapshotWriter<D>, mut ends: WriterEnds) {
+    let mut trouble = Repeated::new();
+    loop {
+        let messages = take_messages(&mut keeper, &mut ends);
+        let gates = take_gates(&mut keeper, &mut ends);
+        keeper.settle(now_ms());
+        while let Some(outcome) = keeper.next_outcome() {
+            report(&outcome, &ends, &mut trouble);
+        }
+        match (messages, gates) {
+            (Inbox::Ended, Inbox::Ended) => return,
+            (Inbox::Full, _) => {}
+            _ => {
+                let WriterEnds { messages, gates, .. } = &ends;
+                let has_work = || !messages.is_empty() || !gates.is_empty();
+                // Where sleeping fails, the next look comes early.
+                let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX), has_work);
+            }
+        }
+    }
+}
+
+/// How a queue was left.
+enum Inbox {
+    /// There may be more.
+    Full,
+    /// There was no more.
+    Empty,
+    /// There will be no more.
+    Ended,
+}
+
+/// Takes what the hot thread says, a bounded number: gates wait meanwhile.
+fn take_messages<D: Disk>(keeper: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
+    for _ in 0..WRITER_BATCH_MAX {
+        match ends.messages.poll_receive(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(message)) => {
+                if let Some(buffer) = keeper.take(message) {
+                    // The queue holds all buffers there are; the hot thread may be gone.
+                    let _gone = ends.free_buffers.try_send(buffer);
+                }
+            }
+            Poll::Ready(None) => return Inbox::Ended,
+            Poll::Pending => return Inbox::Empty,
+        }
+    }
+    Inbox::Full
+}
+
+fn take_gates<D: Disk>(keeper: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
+    loop {
+        match ends.gates.poll_receive(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(gate)) => keeper.gate(gate),
+            Poll::Ready(None) => return Inbox::Ended,
+            Poll::Pending => return Inbox::Empty,
+        }
+    }
+}
+
+fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {
+    let partition = match outcome {
+        Written::Stored(header) => {
+            let progress = ends.progress.shard(header.partition);
+            progress.snapshot_at_ms.set(header.taken_at_ms);
+            ends.metrics.add(Counter::SnapshotsStored, 1);
+            ends.metrics.add(Counter::SnapshotBytes, header.state_bytes);
+            let Header { partition, next_offset, next_update, .. } = **header;
+            tracing::debug!(partition, next_offset, next_update, "snapshot stored");
+            if let Some(stored) = &ends.stored {
+                // A copier that is far behind takes the next one.
+                let _full = stored.try_send(Header::clone(header));
+            }
+            partition
+        }
+        Written::Failed { partition, sentence } => {
+            ends.metrics.add(Counter::SnapshotsFailed, 1);
+            if let Some(withheld) = trouble.notice(Instant::now()) {
+                tracing::warn!(withheld, "{sentence}");
+            }
+            *partition
+        }
+        Written::Dropped { partition } => *partition,
+    };
+    let settled = &ends.progress.shard(partition).checkpoints_settled;
+    settled.set(settled.get() + 1);
+}
+
+/// Milliseconds since the Unix epoch.
+fn now_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64)
+}

@@ -1,0 +1,314 @@
+//! Closed list of what is counted, and the values. Each has one writing thread, so counting is a
+//! load and a store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Distinct reasons for a refusal, or for a reject.
+pub const REASONS_MAX: usize = 64;
+
+/// Makes the enum, its names and its sentences out of one table.
+macro_rules! counters {
+    ($($counter:ident, $name:literal, $writer:literal, $help:literal;)*) => {
+        /// Everything that is counted over the daemon's life, whatever the shard.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Counter {
+            $(#[doc = concat!($help, " Written by: ", $writer, ".")] $counter,)*
+        }
+
+        impl Counter {
+            /// All counters, in the order of the table.
+            pub const ALL: [Counter; COUNTERS] = [$(Counter::$counter),*];
+
+            /// The metric's name, without prefix and suffix.
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$counter => $name),* }
+            }
+
+            /// What an increment means.
+            pub fn help(self) -> &'static str {
+                match self { $(Counter::$counter => $help),* }
+            }
+        }
+
+        /// Counters in all, for the table of values.
+        pub const COUNTERS: usize = [$($name),*].len();
+    };
+}
+
+counters! {
+    BytesReceived, "received_bytes", "hot thread",
+        "Bytes of Fetch responses received.";
+    RecordsReceived, "records_received", "hot thread",
+        "Records read from record batches.";
+    RecordsOfKnownLayout, "records_of_known_layout", "hot thread",
+        "Records read without parsing, because they are laid out as earlier ones.";
+    EventsApplied, "events_applied", "hot thread",
+        "Events that the engine applied.";
+    EventsRefused, "events_refused", "hot thread",
+        "Events that the rules refused.";
+    EventsNoOp, "events_no_op", "hot thread",
+        "Events that changed nothing: a repeated or older seq.";
+    RecordsRejected, "records_rejected", "hot thread",
+        "Records that are no valid event.";
+    UpdatesMade, "updates_made", "hot thread",
+        "Updates that the engine made, suppressed ones included.";
+    UpdatesSuppressed, "updates_suppressed", "hot thread",
+        "Updates not published again, because an earlier run has.";
+    FramesSent, "frames_sent", "hot thread",
+        "Frames handed to the publisher.";
+    FramesAcked, "frames_acked", "publisher",
+        "Frames that the broker has acknowledged.";
+    DeadLettersAcked, "dead_letters_acked", "publisher",
+        "Dead letters that the broker has acknowledged.";
+    OwnRecordsAcked, "own_records_acked", "publisher",
+        "Ticks and departures that the broker has acknowledged.";
+    DeliveriesFailed, "deliveries_failed", "publisher",
+        "Deliveries that failed.";
+    SnapshotsStored, "snapshots_stored", "keeper",
+        "Snapshots stored in the state directory.";
+    SnapshotsFailed, "snapshots_failed", "keeper",
+        "Snapshots that could not be stored.";
+    SnapshotBytes, "snapshot_bytes", "keeper",
+        "Bytes of state in the snapshots stored.";
+    SnapshotsCopied, "snapshots_copied", "copier",
+        "Snapshots copied to the snapshot topic.";
+    SnapshotCopiesFailed, "snapshot_copies_failed", "copier",
+        "Snapshots that could not be copied to the snapshot topic.";
+    Turns, "turns", "hot thread",
+        "Turns of the hot thread's loop.";
+    RingEnters, "ring_enters", "hot thread",
+        "Calls of io_uring_enter by the hot thread.";
+    ConnectionsOpened, "connections_opened", "hot thread",
+        "Connections to brokers opened, the first ones included.";
+    HotAllocations, "hot_allocations", "hot thread",
+        "Allocations of the hot thread since it began to fetch.";
+}
+
+/// Something whose value goes up and down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Gauge {
+    /// Blocks that wait in the queue between decoder and engine. Hot thread.
+    QueueBlocks,
+    /// Blocks that the queue can hold. Hot thread, once.
+    QueueBlocksMax,
+    /// Connections to brokers that are open. Hot thread.
+    Connections,
+    /// Bytes of encoded frames that wait for their acknowledgement. Publisher.
+    InFlightBytes,
+}
+
+/// Gauges in all.
+const GAUGES: usize = Gauge::InFlightBytes as usize + 1;
+
+/// The values of everything that is measured.
+pub struct Metrics {
+    counters: [AtomicU64; COUNTERS],
+    gauges: [AtomicU64; GAUGES],
+    /// Refused events by reason. Hot thread.
+    pub refusals: Reasons,
+    /// Rejected records by reason. Hot thread.
+    pub rejects: Reasons,
+    /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
+    pub end_to_end: Histogram,
+    /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
+    /// Publisher.
+    pub inside: Histogram,
+}
+
+impl Metrics {
+    /// All zero, and no reasons: what a test of one stage needs.
+    pub fn new() -> Metrics {
+        Metrics::with_reasons(&[], &[])
+    }
+
+    /// All zero. The names are the reasons in the order of their codes.
+    pub fn with_reasons(refusals: &[&'static str], rejects: &[&'static str]) -> Metrics {
+        Metrics {
+            counters: [const { AtomicU64::new(0) }; COUNTERS],
+            gauges: [const { AtomicU64::new(0) }; GAUGES],
+            refusals: Reasons::new(refusals),
+            rejects: Reasons::new(rejects),
+            end_to_end: Histogram::new(),
+            inside: Histogram::new(),
+        }
+    }
+
+    /// Counts `n` more. Only the counter's one writing thread may call this.
+    pub fn add(&self, counter: Counter, n: u64) {
+        add(&self.counters[counter as usize], n);
+    }
+
+    /// Takes over the value of a counter that is kept elsewhere. It never falls.
+    pub fn take_over(&self, counter: Counter, value: u64) {
+        self.counters[counter as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts one frame whose newest event was emitted so many microseconds before its
+    /// acknowledgement; a producer's clock that is ahead counts as no time. Publisher only.
+    pub fn end_to_end_us(&self, us: i64) {
+        self.end_to_end.record(us.max(0).cast_unsigned(), 1);
+    }
+
+    /// A new value. Only the gauge's one writing thread may call this.
+    pub fn set_gauge(&self, gauge: Gauge, value: u64) {
+        self.gauges[gauge as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        self.gauges[gauge as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+/// One count for each reason of a closed list that another module owns.
+pub struct Reasons {
+    counts: Box<[(&'static str, AtomicU64)]>,
+}
+
+impl Reasons {
+    fn new(names: &[&'static str]) -> Reasons {
+        assert!(names.len() <= REASONS_MAX);
+        Reasons { counts: names.iter().map(|name| (*name, AtomicU64::new(0))).collect() }
+    }
+
+    /// Counts one more of the reason with this code. Without names nothing is counted.
+    pub fn count(&self, code: usize) {
+        if self.counts.is_empty() {
+            return;
+        }
+        add(&self.counts[code].1, 1);
+    }
+
+    /// The reasons with their counts now.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.counts.iter().map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
+    }
+}
+
+/// Times in microseconds, four buckets to each doubling: a bucket is at most a quarter wide.
+///
+/// One thread writes. A reader may see a bucket before the sum, or the other way round.
+pub struct Histogram {
+    buckets: [AtomicU64; Histogram::BUCKETS],
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// The first bucket holds all up to this many microseconds.
+    const FIRST_US: u64 = 64;
+    /// Doublings after the first bucket: up to 67 s.
+    const DOUBLINGS: usize = 20;
+    /// Buckets in all; the last has no upper bound.
+    pub const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
+
+    fn new() -> Histogram {
+        Histogram {
+            buckets: [const { AtomicU64::new(0) }; Histogram::BUCKETS],
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts `n` events that took `us` microseconds each.
+    pub fn record(&self, us: u64, n: u64) {
+        add(&self.buckets[Histogram::bucket(us)], n);
+        let sum = self.sum.load(Ordering::Relaxed);
+        self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
+    }
+
+    /// The largest time that belongs to a bucket; `None` for the last one.
+    pub fn upper_us(bucket: usize) -> Option<u64> {
+        if bucket + 1 >= Histogram::BUCKETS {
+            return None;
+        }
+        let Some(step) = bucket.checked_sub(1) else {
+            return Some(Histogram::FIRST_US);
+        };
+        Some((Histogram::FIRST_US / 4 * (step as u64 % 4 + 5)) << (step / 4))
+    }
+
+    /// How many events each bucket holds now.
+    pub fn counts(&self) -> [u64; Histogram::BUCKETS] {
+        std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
+    }
+
+    /// The sum of all times now, in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// The bucket of a time. Bounds belong to the bucket below them, hence the minus one.
+    fn bucket(us: u64) -> usize {
+        let below = us.saturating_sub(1);
+        if below < Histogram::FIRST_US {
+            return 0;
+        }
+        let doubling = (below / Histogram::FIRST_US).ilog2() as usize;
+        let quarter = (below >> doubling) / (Histogram::FIRST_US / 4) - 4;
+        (1 + 4 * doubling + quarter as usize).min(Histogram::BUCKETS - 1)
+    }
+}
+
+/// Adds to a value that only this thread writes.
+fn add(value: &AtomicU64, n: u64) {
+    value.store(value.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_lies_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let near_bounds = (0..Histogram::BUCKETS).filter_map(Histogram::upper_us);
+        let times = near_bounds.flat_map(|us| [us - 1, us, us + 1]);
+        for us in times.chain([0, 1, u64::MAX, u64::MAX - 1, 1 << 40]) {
+            let fits =
+                |bucket: &usize| Histogram::upper_us(*bucket).is_none_or(|upper| us <= upper);
+            let expected = (0..Histogram::BUCKETS).find(fits).expect("the last has no bound");
+            assert_eq!(Histogram::bucket(us), expected, "{us} us");
+        }
+    }
+
+    #[test]
+    fn bucket_bounds_rise_by_a_quarter_at_most() {
+        let bounds: Vec<_> = (0..Histogram::BUCKETS).filter_map(Histogram::upper_us).collect();
+        assert_eq!(bounds.len(), Histogram::BUCKETS - 1);
+        assert!(bounds.is_sorted_by(|a, b| a < b && b * 4 <= a * 5), "{bounds:?}");
+        assert_eq!(bounds.last(), Some(&(64 << 20)));
+    }
+
+    #[test]
+    fn names_are_unique_and_say_no_prefix() {
+        let mut names: Vec<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COUNTERS);
+        assert!(names.iter().all(|name| !name.starts_with("huntd") && !name.ends_with("total")));
+    }
+
+    #[test]
+    fn reasons_are_counted_by_code() {
+        let metrics = Metrics::with_reasons(&["too_far", "no_treasure"], &["not_json"]);
+        metrics.refusals.count(1);
+        metrics.refusals.count(1);
+        metrics.rejects.count(0);
+        assert_eq!(
+            metrics.refusals.iter().collect::<Vec<_>>(),
+            [("too_far", 0), ("no_treasure", 2)]
+        );
+        assert_eq!(metrics.rejects.iter().collect::<Vec<_>>(), [("not_json", 1)]);
+    }
+}

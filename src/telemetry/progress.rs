@@ -1,0 +1,156 @@
+//! Per shard, how far each stage is.
+//!
+//! Each number has one writer, the stage it is named after, so that readers on other threads need
+//! no lock. Offsets are exclusive: the next one that the stage has not seen.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Partitions that one daemon may own. A zone a partition, some hundred zones a core at most; the
+/// bound sizes the tables that must not grow while events flow.
+pub const SHARDS_MAX: usize = 1024;
+
+/// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
+/// once, when a broker has told it; zeros: brokers give none.
+pub type TopicId = Arc<OnceLock<[u8; 16]>>;
+
+/// The progress of all shards, by partition number.
+pub struct Progress {
+    shards: Box<[ShardProgress]>,
+    /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
+    pub input_topic_id: TopicId,
+}
+
+impl Progress {
+    /// Nothing has happened yet.
+    pub fn new() -> Progress {
+        let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
+        Progress { shards, input_topic_id: TopicId::default() }
+    }
+
+    /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when
+    /// they are assigned.
+    pub fn shard(&self, partition: i32) -> &ShardProgress {
+        &self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
+    }
+
+    /// All shards that are owned now, with their partitions.
+    pub fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
+        (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.ownership_id.get() != 0)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new()
+    }
+}
+
+/// How far one shard is.
+#[derive(Default)]
+pub struct ShardProgress {
+    /// Which ownership within this process the numbers belong to; 0 = not owned. Control thread.
+    pub ownership_id: OwnershipId,
+    /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
+    /// thread; the control thread when it begins a ownership.
+    pub high_watermark: Offset,
+    /// Where the input ended when the ownership began; -1 while unknown. The shard is live once it
+    /// has applied all before that. Control thread.
+    pub goal: Offset,
+    /// Received from the broker. Hot thread.
+    pub fetched: Offset,
+    /// Decoded and sent to the queue. Hot thread.
+    pub decoded: Offset,
+    /// Applied by the engine. Hot thread.
+    pub applied: Offset,
+    /// In a frame that was handed to the publisher. Hot thread.
+    pub published: Offset,
+    /// In a frame that the broker has acknowledged, with all dead letters before it. Publisher; the
+    /// control thread when it begins a ownership, for lag tools.
+    pub acked: Offset,
+    /// Frames and dead letters handed to the publisher since the process began. Hot thread.
+    pub sent: Count,
+    /// Of these, how many are acknowledged, failed or dropped with a failed ownership. The
+    /// difference is what is on its way, whatever the ownership. Publisher.
+    pub settled: Count,
+    /// Bytes that all sent may take on their way, counted at its longest. Hot thread.
+    pub sent_bytes: Count,
+    /// Of these, those that are settled. Publisher.
+    pub settled_bytes: Count,
+    /// Captures of the state that were begun since the process began. Hot thread.
+    pub checkpoints: Count,
+    /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
+    /// do, whatever the ownership. Keeper.
+    pub checkpoints_settled: Count,
+    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
+    pub snapshot_at_ms: Offset,
+    /// Number of the next update. Hot thread.
+    pub next_update: Count,
+    /// The rules that the last update was made by. Hot thread.
+    pub ruleset: Count,
+    /// The engine's digest at `published`. Hot thread.
+    pub digest: Count,
+}
+
+impl ShardProgress {
+    /// Whether the input ends before what the output covers of it: it was truncated, or its new
+    /// leader does not know yet where it ends.
+    pub fn is_input_short(&self) -> bool {
+        (0..self.acked.get()).contains(&self.high_watermark.get())
+    }
+
+    /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
+    /// the log is unknown.
+    pub fn lag(&self) -> Option<i64> {
+        let end = self.high_watermark.get();
+        (end >= 0).then(|| (end - self.acked.get()).max(0))
+    }
+}
+
+/// An input offset that one thread writes and all may read.
+#[derive(Default)]
+pub struct Offset(AtomicI64);
+
+impl Offset {
+    /// The latest value.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, offset: i64) {
+        self.0.store(offset, Ordering::Release);
+    }
+}
+
+/// A 64-bit number that one thread writes and all may read.
+#[derive(Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// The latest value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+}
+
+/// An ownership's number within this process.
+#[derive(Default)]
+pub struct OwnershipId(AtomicU32);
+
+impl OwnershipId {
+    /// The latest value.
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A new value, by the one writer.
+    pub fn set(&self, ownership_id: u32) {
+        self.0.store(ownership_id, Ordering::Release);
+    }
+}

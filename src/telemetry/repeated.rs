@@ -1,0 +1,48 @@
+//! A log line that may come again and again is let through once in a while, and counted otherwise.
+
+use std::time::{Duration, Instant};
+
+/// Seconds between two log lines about the same repeated trouble.
+pub const REPEATED_NOTICE_S: u64 = 10;
+
+/// Lets one of many equal notices through in a while, and counts the others.
+#[derive(Debug, Default)]
+pub struct Repeated {
+    last: Option<Instant>,
+    withheld: u64,
+}
+
+impl Repeated {
+    /// No notice so far.
+    pub const fn new() -> Repeated {
+        Repeated { last: None, withheld: 0 }
+    }
+
+    /// Whether to log now; if so, how many notices were withheld since the last one.
+    pub fn notice(&mut self, now: Instant) -> Option<u64> {
+        let pause = Duration::from_secs(REPEATED_NOTICE_S);
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
+            self.withheld += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_notices_are_counted_and_let_through_after_a_pause() {
+        let start = Instant::now();
+        let pause = Duration::from_secs(REPEATED_NOTICE_S);
+        let mut repeated = Repeated::new();
+        assert_eq!(repeated.notice(start), Some(0));
+        assert_eq!(repeated.notice(start + pause / 2), None);
+        assert_eq!(repeated.notice(start + pause / 2), None);
+        assert_eq!(repeated.notice(start + pause), Some(2));
+        assert_eq!(repeated.notice(start + pause + pause), Some(0));
+    }
+}
