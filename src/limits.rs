@@ -2,7 +2,7 @@
 //!
 //! A bound stands in the module that it bounds, with its unit and its reason.
 
-use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX, RELEASE_MS_MAX};
+use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::handoff::TOMBSTONES_MAX;
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
@@ -11,6 +11,7 @@ use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::output::frame::FRAME_BYTES_MAX;
+use crate::ownership::release::RELEASE_MS_MAX;
 use crate::publisher::OUTBOX_ITEMS_MAX;
 use crate::publisher::producer::PUBLISHER_FLUSH_MS_MAX;
 use crate::runtime::hot_loop::PARK_MS_MAX;

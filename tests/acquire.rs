@@ -2,12 +2,13 @@
 
 mod mock;
 
-use huntd::control::output_log::{OutputEvent, OutputLog, OutputLogOptions};
+use huntd::control::output_log::{OutputLog, OutputLogOptions};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use huntd::output::reader::{Reader, Verdict};
 use huntd::ownership::acquisition::{Acquired, Acquisition, Brief, Need, Remedy};
+use huntd::ownership::event::OutputEvent;
 use huntd::ownership::start_error::StartError;
 use mock::{Cluster, PATIENCE, Shard, append, read_partition};
 use rdkafka::message::Message;
@@ -59,11 +60,11 @@ fn acquire_all(
         .collect();
     let mut asked: Vec<(Option<Need>, Option<i64>)> = vec![(None, None); running.len()];
     let (mut questions, start) = (0, Instant::now());
-    while running.iter().any(|acquisition| acquisition.wish() != Need::End) {
+    while running.iter().any(|acquisition| acquisition.need() != Need::End) {
         assert!(start.elapsed() < PATIENCE, "{running:?}");
         for (acquisition, (asked, reading)) in running.iter_mut().zip(&mut asked) {
-            let wish = acquisition.wish();
-            match wish {
+            let need = acquisition.need();
+            match need {
                 Need::Read { from } if reading.is_none_or(|before| from < before) => {
                     tail.read(acquisition.partition(), from).expect("the topic is there");
                     *reading = Some(from);
@@ -76,9 +77,9 @@ fn acquire_all(
                     questions += 1;
                     acquisition.confirm(900 + questions as u128);
                 }
-                Need::Append(header) if *asked != Some(wish) => {
+                Need::Append(header) if *asked != Some(need) => {
                     tail.append(acquisition.partition(), &header).expect("the topic is there");
-                    *asked = Some(wish);
+                    *asked = Some(need);
                 }
                 _ => {}
             }

@@ -86,7 +86,7 @@ impl Log {
         let mut acquisition = Acquisition::begin(brief, self.bounds());
         for step in 0.. {
             assert!(step < 10_000, "{acquisition:?}");
-            match acquisition.wish() {
+            match acquisition.need() {
                 Need::Read { from } => self.read(from, &mut acquisition),
                 Need::States => acquisition.offer(self.elsewhere.clone()),
                 Need::Confirm { .. } => {

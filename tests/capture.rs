@@ -140,7 +140,7 @@ fn a_capture_that_is_given_up_leaves_nothing_behind() {
     shard.begin_checkpoint();
     assert_eq!(shard.write_checkpoint(&mut bytes, 10_000), CheckpointRead::More);
     game.play(&mut shard, 500);
-    shard.end_capture();
+    shard.end_checkpoint();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
     assert!(captured_while_playing(&mut game, &mut shard) == expected);

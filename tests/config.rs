@@ -34,7 +34,6 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.publisher.compression, Compression::Lz4);
     assert_eq!(config.publisher.linger_us_max, 500);
     assert_eq!(config.publisher.frames_per_shard, 5);
-    assert_eq!(config.queue_blocks, 1024);
     assert_eq!(config.runtime.hot_core, None);
     assert!(config.rules_files.is_empty());
     assert!(config.service.listen.ip().is_loopback());
@@ -66,7 +65,7 @@ fn every_key_of_the_shipped_files_has_a_comment_above_it() {
 fn the_limits_of_the_test_configuration_are_tiny_and_valid() {
     let text = std::fs::read_to_string("config/test.toml").expect("the repository has it");
     let config = from_text(&text).expect("the test configuration is valid");
-    assert_eq!((config.queue_blocks, config.publisher.frames_per_shard), (2, 2));
+    assert_eq!(config.publisher.frames_per_shard, 2);
 }
 
 #[test]
@@ -98,9 +97,9 @@ fn every_key_can_be_overridden_by_its_variable() {
 
 #[test]
 fn a_variable_wins_over_the_file() {
-    let variables = [("HUNTD_QUEUE__BLOCKS".to_owned(), "7".to_owned())];
-    let config = parse("f", "[queue]\nblocks = 5", variables.into_iter()).expect("valid");
-    assert_eq!(config.queue_blocks, 7);
+    let variables = [("HUNTD_SNAPSHOT__KEEP".to_owned(), "7".to_owned())];
+    let config = parse("f", "[snapshot]\nkeep = 5", variables.into_iter()).expect("valid");
+    assert_eq!(config.snapshot.keep, 7);
 }
 
 #[test]
@@ -133,7 +132,7 @@ fn a_topic_for_copies_is_no_other_keys_topic() {
 
 #[test]
 fn other_variables_are_ignored() {
-    for name in ["HUNTD_DATA", "PATH", "HUNTD_", "XHUNTD_QUEUE__BLOCKS"] {
+    for name in ["HUNTD_DATA", "PATH", "HUNTD_", "XHUNTD_SNAPSHOT__KEEP"] {
         assert_eq!(from_variable(name, "0"), from_text(""));
     }
 }
@@ -152,17 +151,17 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
         refusal("brokers = []"),
         "huntd.toml:1: there is no section [brokers]: did you mean [rules]?"
     );
-    let error = from_variable("HUNTD_QUEUE__BLOCK", "1").expect_err("no such key");
+    let error = from_variable("HUNTD_SNAPSHOT__KEP", "1").expect_err("no such key");
     assert_eq!(
         error.to_string(),
-        "environment variable HUNTD_QUEUE__BLOCK: there is no key queue.block: \
-         did you mean blocks?"
+        "environment variable HUNTD_SNAPSHOT__KEP: there is no key snapshot.kep: \
+         did you mean keep?"
     );
 }
 
 #[test]
 fn broken_toml_names_its_line() {
-    let sentence = refusal("[queue]\nblocks = = 3\n");
+    let sentence = refusal("[snapshot]\nkeep = = 3\n");
     assert!(sentence.starts_with("huntd.toml:2: write valid TOML here: "), "{sentence}");
 }
 
@@ -170,8 +169,8 @@ fn broken_toml_names_its_line() {
 fn a_value_of_the_wrong_type_is_shown_the_right_form() {
     let cases = [
         (
-            "[queue]\nblocks = \"many\"",
-            "huntd.toml:2: write queue.blocks as a whole number, as in: blocks = 1024",
+            "[snapshot]\nkeep = \"many\"",
+            "huntd.toml:2: write snapshot.keep as a whole number, as in: keep = 3",
         ),
         (
             "[kafka]\nbrokers = \"a:1\"",
@@ -188,19 +187,19 @@ fn a_value_of_the_wrong_type_is_shown_the_right_form() {
             "huntd.toml:2: write cpu.hot_core as a text in quotes, as in: hot_core = \"auto\"",
         ),
         (
-            "[queue]\nblocks = 1.5",
-            "huntd.toml:2: write queue.blocks as a whole number, as in: blocks = 1024",
+            "[snapshot]\nkeep = 1.5",
+            "huntd.toml:2: write snapshot.keep as a whole number, as in: keep = 3",
         ),
         (
-            "[queue]\nblocks = 99999999999999999999",
-            "huntd.toml:2: write queue.blocks as a whole number, as in: blocks = 1024",
+            "[snapshot]\nkeep = 99999999999999999999",
+            "huntd.toml:2: write snapshot.keep as a whole number, as in: keep = 3",
         ),
         (
             "[fetch.read_committed]\nx = 1",
             "huntd.toml:1: write fetch.read_committed as true or false, as in: \
              read_committed = true",
         ),
-        ("queue = 5", "huntd.toml:1: write [queue] as a section with keys"),
+        ("snapshot = 5", "huntd.toml:1: write [snapshot] as a section with keys"),
     ];
     for (text, expected) in cases {
         assert_eq!(refusal(text), expected);
@@ -228,7 +227,7 @@ fn every_number_is_held_to_its_limits() {
 #[test]
 fn what_no_daemon_could_run_with_is_refused_with_advice() {
     let cases = [
-        ("[queue]\nblocks = 0", "queue.blocks = 0: choose 1 to 65536"),
+        ("[snapshot]\nkeep = 0", "snapshot.keep = 0: choose 3 to 64"),
         ("[fetch]\nreceive_buffer_bytes = 4194305", "choose a multiple of 65536"),
         ("[fetch]\nbytes_max = 3000000", "choose at most half of fetch.receive_buffer_bytes"),
         ("[fetch]\nbytes_max = 2048", "choose at most fetch.bytes_max, 2048"),

@@ -109,7 +109,7 @@ fn many_threads_wake_one_driver_and_nothing_is_lost() {
 #[test]
 fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let start = driver.now();
     let woken = RefCell::new(Vec::new());
     let sleeper = |ms: u64| {
@@ -132,7 +132,7 @@ fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
 #[test]
 fn a_stage_that_yields_lets_the_others_have_their_turn() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let steps = RefCell::new(Vec::new());
     let stage = |name: &'static str| {
         let steps = &steps;
@@ -150,7 +150,7 @@ fn a_stage_that_yields_lets_the_others_have_their_turn() {
 #[test]
 fn a_turn_submits_once_however_much_it_started() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let (socket, mut theirs) = pair();
     let enters = run(&hot_loop, async {
         let before = hot_loop.ring().enters();
@@ -169,7 +169,7 @@ fn a_turn_submits_once_however_much_it_started() {
 #[test]
 fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_then() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let (socket, mut theirs) = pair();
     let received = run(&hot_loop, async {
         for round in 0..100 {
@@ -206,7 +206,7 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
 #[test]
 fn a_connect_is_refused_by_a_closed_port_and_accepted_by_an_open_one() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let connect = || {
@@ -224,7 +224,7 @@ fn a_connect_is_refused_by_a_closed_port_and_accepted_by_an_open_one() {
 fn more_operations_than_the_submission_queue_holds_are_all_done() {
     let hot_loop = HotLoop::new(4, FOREVER).expect("this kernel has io_uring");
     let pairs: Vec<_> = (0..64_u8).map(|_| pair()).collect();
-    let operations = hot_loop.driver().operations();
+    let operations = hot_loop.turns().operations();
     let mut receiving: Vec<_> =
         pairs.iter().map(|(socket, _)| operations.receive(socket, vec![0; 8], 0)).collect();
     for (number, (_, theirs)) in (0_u8..).zip(&pairs) {
@@ -241,7 +241,7 @@ fn more_operations_than_the_submission_queue_holds_are_all_done() {
 #[test]
 fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
@@ -275,7 +275,7 @@ fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
 #[test]
 fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
     let hot_loop = hot_loop();
-    let driver = hot_loop.driver();
+    let driver = hot_loop.turns();
     let bell = Arc::new(Bell::new().expect("a file descriptor"));
     let handle: Handle = Rc::new(bell.as_fd().try_clone_to_owned().expect("a file descriptor"));
     let (work, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));

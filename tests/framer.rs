@@ -4,7 +4,7 @@ use huntd::engine::change::Change;
 use huntd::engine::update::Update;
 use huntd::output::frame::{Chain, Frame, FrameKind};
 use huntd::output::reader::{Reader, Verdict};
-use huntd::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Ownership, Sealed};
+use huntd::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed};
 use std::time::{Duration, Instant};
 
 fn update(number: i32) -> Update {
@@ -16,7 +16,7 @@ fn chain_of(updates: std::ops::Range<i32>) -> Chain {
 }
 
 fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
-    let ownership = Ownership {
+    let ownership = Grant {
         start_update: 0,
         start_chain: Chain::default(),
         partition: 3,

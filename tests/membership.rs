@@ -2,8 +2,9 @@
 
 mod mock;
 
-use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership, MembershipEvent};
-use huntd::kafka::membership_error::MembershipError;
+use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership};
+use huntd::kafka::membership::MembershipError;
+use huntd::kafka::membership::MembershipEvent;
 use mock::{Cluster, wait_for};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -127,21 +128,21 @@ fn the_group_answers_whether_it_counts_a_member_in() {
     settle(&mut [&mut member], &[4]);
     // The commits for lag tools are no answers.
     member.membership.commit(&[(0, 7)]);
-    let asked = member.membership.ask(&[(0, 5), (3, 0)]);
+    member.membership.ask(1, &[(0, 5), (3, 0)]);
     wait_for("an answer", || {
         member.turn();
         !member.answers.is_empty()
     });
-    assert_eq!(member.answers, [(asked, true)]);
+    assert_eq!(member.answers, [(1, true)]);
 
     let fenced = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID;
     cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[fenced]);
-    let asked = member.membership.ask(&[(1, 5)]);
+    member.membership.ask(2, &[(1, 5)]);
     wait_for("an answer", || {
         member.turn();
         member.answers.len() == 2
     });
-    assert_eq!(member.answers[1], (asked, false));
+    assert_eq!(member.answers[1], (2, false));
 }
 
 /// Lets a member turn for so long; what it hears of trouble.

@@ -4,171 +4,18 @@ mod mock;
 
 use huntd::output::dead_letter::DeadLetter;
 use huntd::output::encode::decode_frame;
-use huntd::output::frame::{Compression, Format, Frame};
-use huntd::output::mark::Mark;
+use huntd::output::frame::Format;
 use huntd::output::reader::{Position, Reader, Verdict};
-use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
-use huntd::publisher::{
-    self, DeliveryFailure, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
-};
-use huntd::queue;
-use huntd::queue::bell::Bell;
-use huntd::telemetry::metrics::{Counter, Gauge, Metrics};
-use huntd::telemetry::progress::{Progress, SHARDS_MAX};
+use huntd::publisher::{Outgoing, PublisherError};
+use huntd::telemetry::metrics::{Counter, Gauge};
+use mock::running::Running;
 use mock::{Cluster, Shard, read_partition, wait_for};
 use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self};
 use std::time::{Duration, Instant};
 
 const QUEUE_KBYTES: usize = 4 * 1024;
-
-/// A running publisher and the hot thread's ends of it.
-struct Running {
-    inbox: queue::Sender<Outgoing>,
-    free_frames: queue::Receiver<Box<Frame>>,
-    orders: queue::Sender<ToPublisher>,
-    failures: queue::Receiver<DeliveryFailure>,
-    jumps: queue::Receiver<Gap>,
-    bell: Arc<Bell>,
-    progress: Arc<Progress>,
-    metrics: Arc<Metrics>,
-    thread: JoinHandle<Result<(), PublisherError>>,
-    sent: u64,
-}
-
-impl Running {
-    fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
-        let options = PublisherOptions {
-            client: mock::client(cluster),
-            input_topic: "events".to_owned(),
-            output_topic: "updates".to_owned(),
-            dead_letter_topic: "dead".to_owned(),
-            format,
-            compression: Compression::None,
-            linger_us_max: 500,
-            frames_per_shard: 64,
-            queue_kbytes_max,
-            tick_every_ms: 0,
-            carry_players: true,
-        };
-        let (inbox, inbox_receiver) = queue::bounded(64);
-        let (free_sender, free_frames) = queue::bounded(4096);
-        let (orders, order_receiver) = queue::bounded(SHARDS_MAX);
-        let (failure_sender, failures) = queue::bounded(SHARDS_MAX);
-        let (jump_sender, jumps) = queue::bounded(SHARDS_MAX);
-        let bell = Arc::new(Bell::new().expect("an eventfd"));
-        let ends = PublisherEnds {
-            inbox: inbox_receiver,
-            free_frames: free_sender,
-            orders: order_receiver,
-            failures: failure_sender,
-            jumps: jump_sender,
-            gates: queue::bounded(64).0,
-            keeper_bell: Arc::new(Bell::new().expect("an eventfd")),
-            bell: bell.clone(),
-        };
-        let progress = Arc::new(Progress::new());
-        let metrics = Arc::new(Metrics::new());
-        let thread = thread::spawn({
-            let (progress, metrics) = (progress.clone(), metrics.clone());
-            move || publisher::run(options, ends, progress, metrics)
-        });
-        Running {
-            inbox,
-            free_frames,
-            orders,
-            failures,
-            jumps,
-            bell,
-            progress,
-            metrics,
-            thread,
-            sent: 0,
-        }
-    }
-
-    /// Begins a shard's ownership where its output ends now.
-    fn begin(&self, cluster: &Cluster, shard: &Shard) {
-        self.begin_at(read_partition(cluster, "updates", shard.partition).len() as i64, shard);
-    }
-
-    fn begin_at(&self, output_offset: i64, shard: &Shard) {
-        let Shard { partition, ownership_id, epoch, next_update, next_offset, chain } = *shard;
-        let mark = Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain };
-        let order = ToPublisher::Begin { partition, ownership_id, mark, zones: 3 };
-        assert!(self.orders.try_send(order).is_ok(), "there is room");
-    }
-
-    /// Reads what lies between frames, as the control thread does.
-    fn bridge(&mut self, cluster: &Cluster) {
-        while let Some(jump) = self.jumps.try_receive() {
-            let mut bridge = GapCheck::new(jump);
-            for record in read_partition(cluster, "updates", jump.partition) {
-                bridge.take(record.offset(), record.payload().expect("a value"));
-            }
-            let Some(GapResult::Bridged(mark)) = bridge.result() else {
-                panic!("{:?}", bridge.result());
-            };
-            let Gap { partition, ownership_id, .. } = jump;
-            let order = ToPublisher::GapChecked { partition, ownership_id, mark };
-            assert!(self.orders.try_send(order).is_ok(), "there is room");
-        }
-    }
-
-    fn send(&mut self, outgoing: Outgoing) {
-        if matches!(outgoing, Outgoing::Frame(_)) {
-            self.sent += 1;
-        }
-        let mut waiting = Some(outgoing);
-        wait_for("room in the inbox", || match self.inbox.try_send(waiting.take().unwrap()) {
-            Ok(()) => true,
-            Err(outgoing) => {
-                waiting = Some(outgoing);
-                false
-            }
-        });
-        self.bell.ring();
-    }
-
-    fn send_frames(&mut self, shard: &mut Shard, frames: usize) {
-        for number in 0..frames {
-            self.send(Outgoing::Frame(shard.frame(number as u32 % 5)));
-        }
-    }
-
-    fn acked(&self, shard: &Shard) -> bool {
-        self.progress.shard(shard.partition).acked.get() == shard.next_offset
-    }
-
-    fn settled(&self, partition: i32) -> u64 {
-        self.progress.shard(partition).settled.get()
-    }
-
-    fn next_failure(&mut self) -> DeliveryFailure {
-        let mut failure = None;
-        wait_for("a delivery failure", || {
-            failure = failure.take().or_else(|| self.failures.try_receive());
-            failure.is_some()
-        });
-        failure.expect("it was waited for")
-    }
-
-    /// Closes the inbox, waits for the end, and counts the frames that came back.
-    fn stop(self) -> Result<(), PublisherError> {
-        let Running { inbox, mut free_frames, bell, thread, sent, .. } = self;
-        drop(inbox);
-        bell.ring();
-        let ended = thread.join().expect("the publisher does not panic");
-        let mut recycled = 0;
-        while free_frames.try_receive().is_some() {
-            recycled += 1;
-        }
-        assert_eq!(recycled, sent, "frames are recycled, never lost");
-        ended
-    }
-}
 
 /// Folds what a partition holds into a reader's position, and counts frames that came twice.
 fn fold(cluster: &Cluster, partition: i32) -> (Position, usize) {
@@ -308,7 +155,7 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
         assert!(!running.acked(&shard));
         cluster.broker_up(1).expect("the broker starts");
         wait_for("acknowledgements after the outage", || {
-            running.bridge(&cluster);
+            running.check_gaps(&cluster);
             running.acked(&shard)
         });
     }
@@ -343,8 +190,8 @@ fn fate_under(error: RDKafkaRespErr) -> Fate {
         running.send(Outgoing::Frame(shard.frame(3)));
         let mut failure = None;
         wait_for("an acknowledgement, or that there will be none", || {
-            running.bridge(&cluster);
-            failure = failure.take().or_else(|| running.failures.try_receive());
+            running.check_gaps(&cluster);
+            failure = failure.take().or_else(|| running.heard.failures.pop_front());
             failure.is_some() || running.acked(&shard)
         });
         let Some(failure) = failure else { break };
@@ -361,7 +208,7 @@ fn fate_under(error: RDKafkaRespErr) -> Fate {
     }
     running.send_frames(&mut shard, 30);
     wait_for("further acknowledgements", || {
-        running.bridge(&cluster);
+        running.check_gaps(&cluster);
         running.acked(&shard)
     });
     let failed = running.metrics.get(Counter::DeliveriesFailed);
@@ -408,7 +255,7 @@ fn a_full_buffer_holds_frames_back_and_loses_none() {
     cluster.broker_up(1).expect("the broker starts");
     running.send_frames(&mut shard, 200);
     wait_for("acknowledgements after the outage", || {
-        running.bridge(&cluster);
+        running.check_gaps(&cluster);
         running.acked(&shard)
     });
     running.stop().expect("everything is acknowledged");
@@ -462,7 +309,8 @@ fn a_refused_frame_ends_its_ownership_and_no_other_shard() {
     running.begin(&cluster, &dead);
     running.send_frames(&mut dead, 20);
     wait_for("the new ownership's acknowledgements", || running.acked(&dead));
-    assert!(running.failures.try_receive().is_none(), "one failure is reported once");
+    running.hear();
+    assert!(running.heard.failures.is_empty(), "one failure is reported once");
     running.stop().expect("everything is acknowledged");
     assert_complete(&cluster, &dead);
     assert_complete(&cluster, &alive);

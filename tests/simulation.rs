@@ -7,8 +7,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 
-#[path = "simulation/acquiring.rs"]
-mod acquiring;
+#[path = "simulation/actions.rs"]
+mod actions;
 #[path = "simulation/answers.rs"]
 mod answers;
 #[path = "simulation/broker.rs"]
@@ -38,6 +38,8 @@ mod mutation;
 mod network;
 #[path = "simulation/node.rs"]
 mod node;
+#[path = "simulation/output.rs"]
+mod output;
 #[path = "simulation/producer.rs"]
 mod producer;
 #[path = "simulation/reader.rs"]

@@ -10,9 +10,8 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::output::frame::Chain;
 use huntd::output::mark::Mark;
-use huntd::publisher::Gate;
 use huntd::service::rules::built_in;
-use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, Message};
+use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
 use huntd::snapshot::format::{
     HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
 };
@@ -61,11 +60,9 @@ impl Zone {
     }
 
     /// The state as the hot thread sends it.
-    fn captured(&mut self, capture: u64) -> (CheckpointHeader, Vec<Buffer>) {
+    fn captured(&mut self, number: u64) -> (CheckpointHeader, Vec<Buffer>) {
         let captured = CheckpointHeader {
-            partition: self.shard.partition().into(),
-            ownership_id: 1,
-            checkpoint: capture,
+            id: CheckpointId { partition: self.shard.partition().into(), ownership_id: 1, number },
             ruleset: 7,
             next_offset: self.count,
             next_update: self.count as u64,
@@ -282,13 +279,12 @@ fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() 
 }
 
 fn gate(captured: &CheckpointHeader) -> Gate {
-    let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = *captured;
-    Gate { partition, ownership_id, capture, mark: mark(captured) }
+    Gate { id: captured.id, mark: mark(captured) }
 }
 
-fn outcomes(keeper: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
-    keeper.settle(5);
-    let outcomes = std::iter::from_fn(|| keeper.next_outcome());
+fn outcomes(writer: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
+    writer.settle(5);
+    let outcomes = std::iter::from_fn(|| writer.next_outcome());
     outcomes
         .map(|outcome| match outcome {
             Written::Stored(_) => "stored",
@@ -301,26 +297,28 @@ fn outcomes(keeper: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
 #[test]
 fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
-    let mut keeper = SnapshotWriter::new(store(&disk));
+    let mut writer = SnapshotWriter::new(store(&disk));
     for early in [true, false] {
         zone.join(800);
         let (captured, buffers) = zone.captured(1 + u64::from(early));
-        keeper.take(Message::Begin(captured.clone()));
+        writer.take(ToSnapshots::Begin(captured.clone()));
         if early {
-            keeper.gate(gate(&captured));
+            writer.take(ToSnapshots::Gate(gate(&captured)));
         }
         for buffer in buffers {
-            assert_eq!(outcomes(&mut keeper), [""; 0]);
-            assert!(keeper.take(Message::Block(buffer)).is_some_and(|b| b.state().is_empty()));
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            assert!(writer.take(ToSnapshots::Block(buffer)).is_some_and(|b| b.state().is_empty()));
         }
         if !early {
-            assert_eq!(outcomes(&mut keeper), [""; 0]);
-            keeper.gate(Gate { ownership_id: 9, ..gate(&captured) });
-            keeper.gate(Gate { capture: 9, ..gate(&captured) });
-            assert_eq!(outcomes(&mut keeper), [""; 0]);
-            keeper.gate(gate(&captured));
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            let other = CheckpointId { ownership_id: 9, ..captured.id };
+            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            let other = CheckpointId { number: 9, ..captured.id };
+            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            writer.take(ToSnapshots::Gate(gate(&captured)));
         }
-        assert_eq!(outcomes(&mut keeper), ["stored"]);
+        assert_eq!(outcomes(&mut writer), ["stored"]);
     }
     assert_eq!(store(&disk).candidates(0).len(), 2);
 }
@@ -328,33 +326,33 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
 #[test]
 fn every_capture_has_one_outcome_whatever_becomes_of_it() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
-    let mut keeper = SnapshotWriter::new(store(&disk));
+    let mut writer = SnapshotWriter::new(store(&disk));
     zone.join(2_000);
     let (first, mut buffers) = zone.captured(1);
     // A newer one takes its place.
-    keeper.take(Message::Begin(first.clone()));
-    keeper.take(Message::Block(buffers.remove(0)));
+    writer.take(ToSnapshots::Begin(first.clone()));
+    writer.take(ToSnapshots::Block(buffers.remove(0)));
     let (second, second_buffers) = zone.captured(2);
-    keeper.take(Message::Begin(second.clone()));
-    assert_eq!(outcomes(&mut keeper), ["dropped"]);
+    writer.take(ToSnapshots::Begin(second.clone()));
+    assert_eq!(outcomes(&mut writer), ["dropped"]);
     // Its shard ends; that of an older ownership was another one.
-    keeper.take(Message::Abandon { partition: 0, ownership_id: 0 });
-    assert_eq!(outcomes(&mut keeper), [""; 0]);
-    keeper.take(Message::Abandon { partition: 0, ownership_id: 1 });
-    assert_eq!(outcomes(&mut keeper), ["dropped"]);
+    writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 0 });
+    assert_eq!(outcomes(&mut writer), [""; 0]);
+    writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 1 });
+    assert_eq!(outcomes(&mut writer), ["dropped"]);
     for buffer in second_buffers {
-        keeper.take(Message::Block(buffer));
+        writer.take(ToSnapshots::Block(buffer));
     }
-    keeper.gate(gate(&second));
-    assert_eq!(outcomes(&mut keeper), [""; 0]);
+    writer.take(ToSnapshots::Gate(gate(&second)));
+    assert_eq!(outcomes(&mut writer), [""; 0]);
     // The disk fails at the beginning, in a block, at the end, and then at something that can wait.
     for failing in 0.. {
         let (captured, buffers) = zone.captured(10 + failing);
         disk.fail_in(failing);
-        keeper.take(Message::Begin(captured.clone()));
-        buffers.into_iter().for_each(|buffer| drop(keeper.take(Message::Block(buffer))));
-        keeper.gate(gate(&captured));
-        let outcome = outcomes(&mut keeper);
+        writer.take(ToSnapshots::Begin(captured.clone()));
+        buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
+        writer.take(ToSnapshots::Gate(gate(&captured)));
+        let outcome = outcomes(&mut writer);
         if outcome == ["stored"] {
             // One for the room, one a block, four for header, sync, name and directory.
             assert_eq!(failing, 5 + captured.state_bytes.div_ceil(65_520));
@@ -368,20 +366,20 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
 fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
     let disk = Memory::default();
     let (mut zone, mut other) = (Zone::new(0), Zone::new(1));
-    let mut keeper = SnapshotWriter::new(store(&disk));
+    let mut writer = SnapshotWriter::new(store(&disk));
     zone.join(800);
     other.join(900);
     let (captured, buffers) = zone.captured(1);
-    keeper.take(Message::Begin(captured.clone()));
-    buffers.into_iter().for_each(|buffer| drop(keeper.take(Message::Block(buffer))));
+    writer.take(ToSnapshots::Begin(captured.clone()));
+    buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
     let (failing, buffers) = other.captured(2);
     disk.fail_in(0);
-    keeper.take(Message::Begin(failing.clone()));
-    buffers.into_iter().for_each(|buffer| drop(keeper.take(Message::Block(buffer))));
-    assert_eq!(outcomes(&mut keeper), ["failed"]);
-    keeper.gate(gate(&failing));
-    keeper.gate(gate(&captured));
-    assert_eq!(outcomes(&mut keeper), ["stored"]);
+    writer.take(ToSnapshots::Begin(failing.clone()));
+    buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
+    assert_eq!(outcomes(&mut writer), ["failed"]);
+    writer.take(ToSnapshots::Gate(gate(&failing)));
+    writer.take(ToSnapshots::Gate(gate(&captured)));
+    assert_eq!(outcomes(&mut writer), ["stored"]);
     let mut store = store(&disk);
     let newest = store.candidates(0).remove(0);
     assert!(store.load(&newest, &rulebook()).is_ok());

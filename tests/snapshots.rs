@@ -191,7 +191,7 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
     daemon.wait().expect("the daemon ends well");
     assert_eq!(metrics.get(Counter::SnapshotCopiesFailed), 0);
     let origin = snapshots::origin(&config, &TopicId::default());
-    let options = snapshots::copy_options(&config, &origin).expect("there is a topic");
+    let options = snapshots::replica_options(&config, &origin).expect("there is a topic");
     let copies = Replicas::connect(options).expect("clients");
     let go_on = &mut || ControlFlow::Continue(());
     let mut store = store(&config, directory.path());

@@ -15,7 +15,7 @@ use huntd::output::encode::encode;
 use huntd::output::frame::{Chain, Format, Frame};
 use huntd::queue::{Receiver, Sender, bounded};
 use huntd::service::rules::built_in;
-use huntd::shards::framer::{Framer, Ownership, Sealed};
+use huntd::shards::framer::{Framer, Grant, Sealed};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -125,7 +125,7 @@ impl Path {
         let source = TcpStream::connect(address).expect("the listener listens");
         let (sink, _) = listener.accept().expect("the connection is there");
         source.set_nodelay(true).expect("a TCP socket has this option");
-        let ownership = Ownership {
+        let ownership = Grant {
             partition: 0,
             ownership_id: 1,
             owner_epoch: 1,

@@ -1,6 +1,6 @@
 //! Why the daemon cannot go on: what the control thread ends with.
 
-use crate::kafka::membership_error::MembershipError;
+use crate::kafka::membership::MembershipError;
 use crate::kafka::topic_error::TopicError;
 use crate::telemetry::progress::SHARDS_MAX;
 

@@ -1,47 +1,46 @@
-//! The control thread: which shards are ours, from when, and until when.
+//! The control thread: polls the group, the output topic and the other threads, feeds what it hears
+//! to [`Ownership`], and executes what that decides.
 //!
-//! It is a member of the consumer group, acquires and releases shards, commits offsets for lag
-//! tools, and puts into words what the hot thread reports. Everything here may block; nothing here
-//! is on the path of an event.
+//! Everything here may block; nothing here is on the path of an event.
 
-mod acquiring;
-mod fences;
 pub mod control_error;
+mod journal;
 pub mod output_log;
-pub mod poison;
-mod owning;
+mod panic_file;
 mod resolving;
-mod restoring;
 mod states;
 
-use crate::control::output_log::OutputLog;
-use crate::control::poison::Poison;
+use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::fetch::{Report, Resolved};
-use crate::kafka::group::{GroupOptions, Membership, MembershipEvent};
-use crate::kafka::membership_error::MembershipError;
-use crate::kafka::metadata::MetadataError;
+use crate::kafka::group::GroupOptions;
+use crate::kafka::group::Membership;
+use crate::kafka::membership::MembershipEvent;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::acquisition::Remedy;
-use crate::ownership::gap_check::Gap;
-use crate::ownership::shard_state::{ShardState, ShardStates};
-use crate::publisher::{DeliveryFailure, ToPublisher};
+use crate::ownership::action::{Action, Opening};
+use crate::ownership::event::{Event, OutputEvent, ShardFacts, Survey, ToControl};
+use crate::ownership::read_slots::READ_SLOTS;
+use crate::ownership::session::TOPIC_MISSING_MS_MAX;
+use crate::ownership::{Ownership, OwnershipOptions};
+use crate::publisher::ToPublisher;
 use crate::queue::{Receiver, Sender};
 use crate::service::status::{Phase, Status};
-use crate::shards::{Command, Notice};
+use crate::shards::ToHot;
+use crate::shards::framer::Grant;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use crate::telemetry::repeated::Repeated;
-use acquiring::Acquiring;
 use control_error::ControlError;
-use fences::Fences;
+use journal::Journal;
+use output_log::OutputLog;
+use panic_file::PanicFile;
 use resolving::Resolving;
 use states::States;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -50,44 +49,23 @@ use std::time::{Duration, Instant};
 /// Milliseconds that the last commit of a shard may take before the shard is let go without it.
 pub const COMMIT_MS_MAX: u64 = 500;
 
-/// Milliseconds between two looks of the control thread at what the others report.
+/// Milliseconds between two polls of what does not wake the control thread.
 pub const CONTROL_POLL_MS: u64 = 10;
-
-/// Milliseconds between two commits of input offsets: lag tools look every few seconds.
-pub const COMMIT_EVERY_MS: u64 = 1_000;
-
-/// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
-pub const RELEASE_MS_MAX: u64 = 2_500;
 
 /// Milliseconds that leaving the group may take.
 pub const LEAVE_MS_MAX: u64 = 300;
 
-/// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
-/// just started does not know its topics.
-pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
-
-/// Milliseconds between two looks at how many partitions the input has.
-pub const COUNT_EVERY_MS: u64 = 30_000;
-
-/// Commands, notices, failures that may wait for their thread: several for every shard.
+/// Messages about shards that may wait for a thread: several for every shard.
 pub const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 
 /// The control thread's ends of all that it shares with other threads.
 pub struct ControlEnds {
-    /// To the world.
-    pub commands: Sender<Command>,
-    /// From the world.
-    pub notices: Receiver<Notice>,
-    /// From the fetch path.
-    pub reports: Receiver<Report>,
-    /// To the fetch path.
-    pub resolved: Sender<Resolved>,
+    /// From the other threads.
+    pub messages: Receiver<ToControl>,
+    /// To the hot thread.
+    pub hot: Sender<ToHot>,
     /// To the publisher.
-    pub orders: Sender<ToPublisher>,
-    /// From the publisher.
-    pub failures: Receiver<DeliveryFailure>,
-    /// From the publisher.
-    pub jumps: Receiver<Gap>,
+    pub publisher: Sender<ToPublisher>,
     /// The snapshots of this host; `None`: there are none.
     pub snapshots: Option<Store<Files>>,
     /// The rules of the game.
@@ -108,13 +86,13 @@ pub struct ControlOptions {
     /// For the group.
     pub group: GroupOptions,
     /// For the outputs.
-    pub tail: output_log::OutputLogOptions,
+    pub output: output_log::OutputLogOptions,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
     pub state_directory: Option<std::path::PathBuf>,
     /// The topics that snapshots are about.
     pub origin: Origin,
-    /// For copies of other hosts' snapshots; `None`: there are none.
-    pub copies: Option<replicas::ReplicaOptions>,
+    /// For replicas of other hosts' snapshots; `None`: there are none.
+    pub replicas: Option<replicas::ReplicaOptions>,
     /// What to do with a shard whose state cannot be had.
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.
@@ -122,49 +100,34 @@ pub struct ControlOptions {
 }
 
 /// The control thread's state.
-pub struct Control {
+struct Control {
     ends: ControlEnds,
     options: ControlOptions,
     membership: Membership,
-    acquiring: Acquiring,
+    output: OutputLog,
     resolving: Resolving,
-    /// What the group said while something else was being done.
-    events: VecDeque<MembershipEvent>,
-    shards: ShardStates,
-    /// The question that the group has to answer before fences are written, and for which shards.
-    question: Option<(u64, Vec<i32>, Instant)>,
-    /// How often records took the engine down: loaded when it is known which input they are in.
-    poison: Option<Poison>,
     states: States,
-    /// Shards whose replay was not what is published, and which begin anew if that is the remedy.
-    diverged: BTreeSet<i32>,
-    /// Shards that begin anew with their next acquisition, because it was asked for.
-    anew: BTreeSet<i32>,
-    /// Since when shards are refused.
-    refused: BTreeMap<i32, Instant>,
-    joined: bool,
-    /// Since when the input topic is said to be missing.
-    missing_since: Option<Instant>,
-    fences: Fences,
-    committed_at: Instant,
-    /// When it was last told how far restoring is, and how many records had come by then.
-    restoring_told_at: Instant,
-    /// When the input's partitions were last asked for.
-    counted_at: Option<Instant>,
-    records_told: u64,
-    trouble: Repeated,
+    /// Where panics are counted; `None` until it is known which topic the input is.
+    panic_file: Option<PanicFile>,
+    ownership: Ownership,
+    /// What the group said while states were looked for.
+    heard: VecDeque<MembershipEvent>,
+    /// States that were loaded for shards that are not open yet.
+    loaded: BTreeMap<i32, Box<Shard>>,
+    journal: Journal,
+    is_stopping: bool,
 }
 
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
 pub fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
     ends.status.enter(Phase::Reaching);
-    let mut trouble = Repeated::new();
+    let mut journal = Journal::new();
     let mut wait_ms = RECONNECT_MS_MIN;
     let mut missing_since = None;
     loop {
-        let error = match Control::connect(&options) {
-            Ok((tail, membership)) => {
-                return Control::new(options, ends, tail, membership).run();
+        let error = match connect(&options) {
+            Ok((output, membership)) => {
+                return Control::new(options, ends, output, membership).run();
             }
             Err(error) => error,
         };
@@ -179,299 +142,331 @@ pub fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlErro
         if !error.may_pass() && (missing_since.is_none() || is_missing_for_good) {
             return Err(error);
         }
-        if let Some(withheld) = trouble.notice(Instant::now()) {
-            tracing::warn!(withheld, "waiting for the brokers: {error}");
-        }
+        journal.waits_for_brokers(&error);
         thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
     }
 }
 
-impl Control {
-    /// Looks at the topics and begins to join the group.
-    fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
-        let tail = OutputLog::connect(options.tail.clone())?;
-        let membership = Membership::join(&options.group)?;
-        if membership.partitions() as usize > SHARDS_MAX {
-            return Err(ControlError::TooManyPartitions(membership.partitions()));
-        }
-        Ok((tail, membership))
+/// Checks the topics and begins to join the group.
+fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
+    let output = OutputLog::connect(options.output.clone())?;
+    let membership = Membership::join(&options.group)?;
+    if membership.partitions() as usize > SHARDS_MAX {
+        return Err(ControlError::TooManyPartitions(membership.partitions()));
     }
+    Ok((output, membership))
+}
 
+impl Control {
     fn new(
         options: ControlOptions,
         mut ends: ControlEnds,
-        tail: OutputLog,
+        output: OutputLog,
         membership: Membership,
     ) -> Control {
         ends.status.enter(Phase::Joining);
-        let (origin, copies) = (options.origin.clone(), options.copies.clone());
-        let states = States::new(ends.snapshots.take(), origin, copies);
+        let states =
+            States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
+        let ownership = OwnershipOptions {
+            partitions: output.partitions(),
+            rulesets: ends.rulebook.rulesets().collect(),
+            remedy: options.remedy,
+            skips: options.skips.clone(),
+            read_slots: READ_SLOTS,
+            fence_ids: random_bits(),
+        };
         Control {
             ends,
             options,
             membership,
-            acquiring: Acquiring::new(tail),
+            output,
             resolving: Resolving::new(),
-            events: VecDeque::new(),
-            shards: ShardStates::new(),
-            question: None,
-            poison: None,
             states,
-            diverged: BTreeSet::new(),
-            anew: BTreeSet::new(),
-            refused: BTreeMap::new(),
-            joined: false,
-            missing_since: None,
-            fences: Fences::default(),
-            committed_at: Instant::now(),
-            restoring_told_at: Instant::now(),
-            counted_at: Some(Instant::now()),
-            records_told: 0,
-            trouble: Repeated::new(),
+            panic_file: None,
+            ownership: Ownership::new(ownership, Instant::now()),
+            heard: VecDeque::new(),
+            loaded: BTreeMap::new(),
+            journal: Journal::new(),
+            is_stopping: false,
         }
     }
 
-    /// Runs until the daemon has to end, then releases every shard.
+    /// Runs until every shard is let go, because the daemon has to end.
     fn run(mut self) -> Result<(), ControlError> {
-        while !self.ends.stop.load(Ordering::Acquire) {
-            match self.next_event() {
-                Some(MembershipEvent::Assigned(partitions)) => self.assign(&partitions),
-                Some(MembershipEvent::Revoked(partitions)) => self.revoke(&partitions),
-                Some(MembershipEvent::Lost(partitions)) => self.lose(&partitions),
-                Some(MembershipEvent::Answered { question, is_member }) => {
-                    self.answered(question, is_member);
+        loop {
+            self.hear_stop();
+            self.hear_group();
+            self.hear_threads();
+            self.hear_output();
+            let facts = self.facts();
+            self.ownership.on(Event::Tick(&facts), Instant::now());
+            while let Some(action) = self.ownership.next_action() {
+                if let ControlFlow::Break(end) = self.execute(action) {
+                    leave((self.membership, self.output));
+                    return end;
                 }
-                Some(MembershipEvent::Counted(partitions)) => self.counted(partitions),
-                Some(MembershipEvent::Error(error @ MembershipError::InstanceTaken(_)))
-                    if self.fences.is_bearable(Instant::now()) =>
-                {
-                    self.join_again(&error)?;
-                }
-                Some(MembershipEvent::Error(error @ MembershipError::TopicMissing(_))) => {
-                    self.missing_since.get_or_insert_with(Instant::now);
-                    self.warn(&error.to_string());
-                }
-                Some(MembershipEvent::Error(error)) if error.is_final() => return Err(error.into()),
-                Some(MembershipEvent::Error(error)) => self.bear(&error),
-                None => {}
             }
-            self.look_for_the_topic()?;
-            self.count_partitions();
-            self.take_notices();
-            self.acquire();
             self.show_phase();
-            if self.committed_at.elapsed() >= Duration::from_millis(COMMIT_EVERY_MS) {
-                self.committed_at = Instant::now();
-                let offsets = self.acked_offsets(&self.shards.partitions());
-                self.membership.commit(&offsets);
-            }
         }
-        self.ends.status.enter(Phase::Draining);
-        let owned = self.shards.partitions();
-        self.end_shards(&owned);
-        let halted = self.shards.halted();
-        self.forget(&owned);
-        leave((self.membership, self.acquiring));
-        if halted == 0 { Ok(()) } else { Err(ControlError::ShardsHalted(halted)) }
     }
 
-    /// A broker that has just started may not know its topics yet, so it is asked again.
-    fn look_for_the_topic(&mut self) -> Result<(), ControlError> {
-        let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
-        if self.missing_since.take_if(|since| since.elapsed() >= missing_max).is_some()
-            && let Err(error @ MembershipError::TopicMissing(_)) = self.membership.check_topic()
-        {
-            return Err(error.into());
-        }
-        Ok(())
+    fn on(&mut self, event: Event<'_>) {
+        self.ownership.on(event, Instant::now());
     }
 
-    /// Lets everything go, and joins as a new member of the same instance id.
-    fn join_again(&mut self, error: &MembershipError) -> Result<(), ControlError> {
-        tracing::warn!("joining again, for the group has another member of our name: {error}");
-        let owned = self.shards.partitions();
-        self.lose(&owned);
-        self.events.clear();
-        self.question = None;
-        self.joined = false;
-        let (began, missing_max) = (Instant::now(), Duration::from_millis(TOPIC_MISSING_MS_MAX));
-        while !self.ends.stop.load(Ordering::Acquire) {
-            match Membership::join(&self.options.group) {
-                Ok(membership) => {
-                    leave(std::mem::replace(&mut self.membership, membership));
-                    break;
-                }
-                Err(error) => {
-                    let is_missing = matches!(error, MembershipError::TopicMissing(_));
-                    if error.is_final() && !(is_missing && began.elapsed() < missing_max) {
-                        return Err(error.into());
-                    }
-                    self.bear(&error);
-                }
-            }
-            thread::sleep(Duration::from_millis(RECONNECT_MS_MAX));
+    fn hear_stop(&mut self) {
+        if !self.is_stopping && self.ends.stop.load(Ordering::Acquire) {
+            self.is_stopping = true;
+            self.ends.status.enter(Phase::Draining);
+            self.on(Event::Stop);
         }
-        Ok(())
     }
 
-    /// What the group says, in its order; waits a little for it, unless there is something else to
-    /// wait for.
-    fn next_event(&mut self) -> Option<MembershipEvent> {
-        let wait = match self.acquiring.is_idle() {
-            true => Duration::from_millis(CONTROL_POLL_MS),
-            false => Duration::ZERO,
+    /// Hears the group; waits a little for it, unless there is something else to wait for.
+    fn hear_group(&mut self) {
+        let wait = match self.ownership.is_busy() {
+            true => Duration::ZERO,
+            false => Duration::from_millis(CONTROL_POLL_MS),
         };
-        self.events.pop_front().or_else(|| self.membership.poll(wait))
-    }
-
-    fn assign(&mut self, partitions: &[i32]) {
-        self.joined = true;
-        if !partitions.is_empty() {
-            tracing::info!(?partitions, "assigned");
+        if self.heard.is_empty() {
+            self.heard.extend(self.membership.poll(wait));
         }
-        for partition in partitions {
-            self.shards.make_due(*partition, Instant::now());
-        }
-        if partitions.iter().any(|partition| *partition >= self.acquiring.partitions()) {
-            self.counted_at = None;
+        while let Some(event) = self.heard.pop_front() {
+            self.on(Event::Group(event));
         }
     }
 
-    /// Asks now and then whether partitions were added: the group may give the new ones to others.
-    fn count_partitions(&mut self) {
-        let pause = Duration::from_millis(COUNT_EVERY_MS);
-        if self.counted_at.is_none_or(|at| at.elapsed() >= pause) && self.membership.count() {
-            self.counted_at = Some(Instant::now());
-        }
-    }
-
-    /// Players change zones with the number of partitions, so no shard can go on.
-    fn counted(&mut self, partitions: i32) {
-        let (before, now) = (self.acquiring.partitions() as usize, partitions as usize);
-        if now > before {
-            let sentence = MetadataError::PartitionCount { before, now }.to_string();
-            // A shard that was added is none of ours to begin.
-            let (ours, added): (Vec<i32>, Vec<i32>) =
-                self.shards.partitions().into_iter().partition(|place| (*place as usize) < before);
-            added.into_iter().for_each(|partition| self.shards.halt(partition));
-            for partition in ours {
-                if self.shards.get(partition) != Some(ShardState::Halted) {
-                    self.drop_shard(partition);
-                    self.halt(partition, &sentence);
-                }
-            }
-        }
-    }
-
-    fn poison(&mut self) -> &mut Poison {
-        let Control { poison, options, .. } = self;
-        let directory = options.state_directory.as_deref();
-        poison.get_or_insert_with(|| Poison::load(directory, &options.origin))
-    }
-
-    /// Ends shards in order: what was decoded is applied, published and acknowledged, or the time
-    /// for that is over; then the next owner may begin.
-    fn revoke(&mut self, partitions: &[i32]) {
-        self.end_shards(partitions);
-        self.forget(partitions);
-        self.membership.release();
-    }
-
-    fn end_shards(&mut self, partitions: &[i32]) {
-        tracing::info!(?partitions, "releasing");
-        for partition in partitions {
-            match self.shards.close(*partition) {
-                // What is being looked up for it is needed to know what was acknowledged.
-                true => self.command(Command::Close { partition: *partition }),
-                false => self.acquiring.give_up(*partition),
-            }
-        }
-        let end = Instant::now() + Duration::from_millis(RELEASE_MS_MAX);
-        while Instant::now() < end && partitions.iter().any(|partition| self.is_busy(*partition)) {
-            self.take_notices();
-            self.go_on_acquiring(Duration::ZERO);
-            // The group keeps us while a revocation is not answered only if it is polled.
-            match self.membership.poll(RELEASE_LOOK) {
-                Some(MembershipEvent::Lost(lost)) => self.lose(&lost),
-                other => self.events.extend(other),
-            }
-        }
-        let offsets = self.acked_offsets(partitions);
-        self.membership.commit_and_wait(&offsets, Duration::from_millis(COMMIT_MS_MAX));
-    }
-
-    /// Whether a shard has something on the hot thread, or on its way to the broker or the disk.
-    fn is_busy(&self, partition: i32) -> bool {
-        let progress = self.ends.progress.shard(partition);
-        let in_flight = progress.sent.get() != progress.settled.get();
-        let in_capture = progress.checkpoints.get() != progress.checkpoints_settled.get();
-        self.shards.is_closing(partition) || in_flight || in_capture
-    }
-
-    /// Ends shards at once: they are somebody else's already.
-    fn lose(&mut self, partitions: &[i32]) {
-        tracing::warn!(?partitions, "lost: the group has taken them away");
-        self.forget(partitions);
-    }
-
-    fn forget(&mut self, partitions: &[i32]) {
-        for partition in partitions {
-            self.acquiring.give_up(*partition);
-            if let Some(ShardState::Restoring(_) | ShardState::Live(_) | ShardState::Closing(_)) =
-                self.shards.remove(*partition)
-            {
-                self.command(Command::Drop { partition: *partition });
-            }
-            self.ends.progress.shard(*partition).ownership_id.set(0);
-            self.refused.remove(partition);
-            self.anew.remove(partition);
-            self.diverged.remove(partition);
-        }
-        self.ends.status.set_halted_shards(self.shards.halted());
-    }
-
-    fn take_reports(&mut self) {
-        while let Some(report) = self.ends.reports.try_receive() {
-            match report {
-                Report::Trouble(sentence) => self.warn(&sentence),
-                Report::Resolve { host, port } => self.resolving.begin(host, port),
+    fn hear_threads(&mut self) {
+        while let Some(message) = self.ends.messages.try_receive() {
+            match message {
+                ToControl::Shard(notice) => self.on(Event::Shard(notice)),
+                ToControl::DeliveryFailed(failure) => self.on(Event::DeliveryFailed(failure)),
+                ToControl::Gap(gap) => self.on(Event::Gap(gap)),
+                ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
+                ToControl::Resolve { host, port } => self.resolving.begin(host, port),
             }
         }
         while let Some(resolved) = self.resolving.next() {
             if resolved.address.is_none() {
-                self.warn(&format!("the broker name {} cannot be resolved", resolved.host));
+                self.journal.unknown_name(&resolved.host);
             }
             // Without room the fetch path asks again.
-            let _full = self.ends.resolved.try_send(resolved);
+            let _full = self.ends.hot.try_send(ToHot::Resolved(resolved));
+        }
+        if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {
+            let directory = self.options.state_directory.as_deref();
+            let file = PanicFile::new(directory, &self.options.origin);
+            self.on(Event::InputKnown(file.load()));
+            self.panic_file = Some(file);
         }
     }
 
-    fn acked_offsets(&self, partitions: &[i32]) -> Vec<(i32, i64)> {
-        let acked =
-            |partition: &i32| (*partition, self.ends.progress.shard(*partition).acked.get());
-        let owned =
-            |partition: &&i32| self.ends.progress.shard(**partition).ownership_id.get() != 0;
-        partitions.iter().filter(owned).map(acked).collect()
-    }
-
-    /// Trouble with the group that passes.
-    fn bear(&mut self, error: &MembershipError) {
-        if let MembershipError::Unreachable(_) = error {
-            self.fences.broker_is_away();
-        }
-        self.warn(&error.to_string());
-    }
-
-    fn warn(&mut self, sentence: &str) {
-        if let Some(withheld) = self.trouble.notice(Instant::now()) {
-            tracing::warn!(withheld, "{sentence}");
+    fn hear_output(&mut self) {
+        if self.ownership.is_busy() {
+            let Control { output, ownership, .. } = self;
+            let wait = Duration::from_millis(CONTROL_POLL_MS);
+            output.poll(wait, |event: OutputEvent<'_>| {
+                ownership.on(Event::Output(event), Instant::now());
+            });
         }
     }
 
-    fn command(&mut self, command: Command) {
-        // The queue has room for several commands a shard; a hot thread that is gone has no shards.
-        let _gone = self.ends.commands.try_send(command);
+    fn facts(&self) -> Vec<ShardFacts> {
+        let facts = |partition: i32| {
+            let progress = self.ends.progress.shard(partition);
+            let is_sending = progress.sent.get() != progress.settled.get();
+            let is_storing = progress.checkpoints.get() != progress.checkpoints_settled.get();
+            ShardFacts {
+                partition,
+                input_end: progress.high_watermark.get(),
+                applied: progress.applied.get(),
+                acked: progress.acked.get(),
+                is_busy: is_sending || is_storing,
+            }
+        };
+        self.ownership.watched().into_iter().map(facts).collect()
+    }
+
+    /// Does what was decided. Break: the daemon ends.
+    fn execute(&mut self, action: Action) -> ControlFlow<Result<(), ControlError>> {
+        match action {
+            Action::Survey(partitions) => self.survey(&partitions),
+            Action::FindStates { partition } => self.find_states(partition),
+            Action::Read { partition, from } => self.read(partition, from),
+            Action::Append { partition, header } => {
+                if let Err(error) = self.output.append(partition, &header) {
+                    self.on(Event::Output(OutputEvent::NotAppended { partition, error }));
+                }
+            }
+            Action::Forget { partition } => self.output.forget(partition),
+            Action::Ask { question, offsets } => self.membership.ask(question, &offsets),
+            Action::Load { partition, candidate, begun_by } => {
+                self.load(partition, candidate, begun_by);
+            }
+            Action::Open(opening) => self.open(*opening),
+            Action::Close { partition } => self.tell_hot(ToHot::Close { partition }),
+            Action::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
+            Action::Disown { partition } => {
+                self.loaded.remove(&partition);
+                self.ends.progress.shard(partition).ownership_id.set(0);
+            }
+            Action::SetGoal { partition, offset } => {
+                self.ends.progress.shard(partition).goal.set(offset);
+            }
+            Action::PassGap { partition, ownership_id, mark } => {
+                self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
+            }
+            Action::KeepPanicCounts(counts) => {
+                let stored = self.panic_file.as_ref().map_or(Ok(()), |file| file.store(&counts));
+                if let Err(error) = stored {
+                    tracing::warn!(%error, "how often a record failed is lost at the next restart");
+                }
+            }
+            Action::Commit(offsets) => self.membership.commit(&offsets),
+            Action::Release(offsets) => {
+                self.commit_and_wait(&offsets);
+                self.membership.release();
+            }
+            Action::CountPartitions => self.membership.count(),
+            Action::CheckTopic => {
+                let checked = self.membership.check_topic();
+                self.on(Event::TopicChecked(checked));
+            }
+            Action::Rejoin => self.rejoin(),
+            Action::Leave { offsets, halted } => {
+                self.commit_and_wait(&offsets);
+                return ControlFlow::Break(match halted {
+                    0 => Ok(()),
+                    halted => Err(ControlError::ShardsHalted(halted)),
+                });
+            }
+            Action::Fail(error) => return ControlFlow::Break(Err(error.into())),
+            Action::Log(note) => self.journal.write(&note, &self.ends.progress),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn survey(&mut self, partitions: &[i32]) {
+        let bounds = self.output.bounds(partitions);
+        for partition in partitions {
+            let survey = match &bounds {
+                Ok(bounds) => bounds.get(partition).copied().ok_or_else(|| {
+                    output_log::unreachable(format!("partition {partition} has no leader now"))
+                }),
+                Err(error) => Err(error.clone()),
+            };
+            let candidates = self.states.here(*partition);
+            let survey = survey.map(|bounds| Survey { bounds, candidates });
+            self.on(Event::Surveyed { partition: *partition, survey });
+        }
+    }
+
+    fn find_states(&mut self, partition: i32) {
+        let Control { states, ends, heard, membership, .. } = self;
+        let found = states.everywhere(partition, &mut || keep_watch(ends, membership, heard));
+        let event = match found {
+            Some((candidates, unanswered)) => Event::Found { partition, candidates, unanswered },
+            None => Event::Interrupted { partition },
+        };
+        self.on(event);
+    }
+
+    fn read(&mut self, partition: i32, from: i64) {
+        if let Err(error) = self.output.read(partition, from) {
+            // Reading and appending fail alike: the acquisition begins again.
+            self.on(Event::Output(OutputEvent::NotAppended { partition, error }));
+        }
+    }
+
+    fn load(&mut self, partition: i32, candidate: Option<usize>, begun_by: u32) {
+        let Control { states, ends, heard, membership, .. } = self;
+        let rulebook = &ends.rulebook;
+        let mut watch = || keep_watch(ends, membership, heard);
+        match states.load(partition, candidate, begun_by, rulebook, &mut watch) {
+            Some(engine) => {
+                let ruleset = engine.ruleset();
+                self.loaded.insert(partition, engine);
+                self.on(Event::Loaded { partition, ruleset });
+            }
+            None => self.on(Event::NotLoaded { partition }),
+        }
+    }
+
+    /// The output is ours: publisher and hot thread take over.
+    fn open(&mut self, opening: Opening) {
+        self.journal.acquired(&opening);
+        let grant = Grant::new(&opening);
+        let Opening { ownership_id, zones, acquired, .. } = opening;
+        let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
+        let progress = self.ends.progress.shard(partition);
+        progress.acked.set(mark.next_offset.max(start.next_offset));
+        progress.high_watermark.set(-1);
+        progress.goal.set(-1);
+        progress.applied.set(start.next_offset);
+        progress.ownership_id.set(ownership_id);
+        self.tell_publisher(ToPublisher::Begin { partition, ownership_id, mark, zones });
+        let engine = self.loaded.remove(&partition).expect("it was loaded a moment ago");
+        let is_ahead = |offset: &i64| *offset >= start.next_offset;
+        let skips = acquired.skips.into_iter().filter(is_ahead).collect();
+        self.tell_hot(ToHot::Open { grant, engine, skips });
+    }
+
+    fn commit_and_wait(&mut self, offsets: &[(i32, i64)]) {
+        self.membership.commit_and_wait(offsets, Duration::from_millis(COMMIT_MS_MAX));
+    }
+
+    fn rejoin(&mut self) {
+        let joined = Membership::join(&self.options.group);
+        let joined = joined.map(|membership| {
+            self.heard.clear();
+            leave(std::mem::replace(&mut self.membership, membership));
+        });
+        self.on(Event::Rejoined(joined));
+    }
+
+    /// The daemon is ready once it has joined, is connected, has acquired what it was given, and
+    /// has applied what was in the input by then.
+    fn show_phase(&mut self) {
+        let summary = self.ownership.summary();
+        self.journal.restoring(&self.ends.metrics, &self.ends.progress);
+        self.ends.status.set_halted_shards(summary.halted);
+        // A standby has looked at the topic's leaders, and needs no connection beyond that.
+        let is_connected = match summary.open > 0 {
+            true => self.ends.metrics.gauge(Gauge::Connections) > 0,
+            false => self.ends.metrics.get(Counter::ConnectionsOpened) > 0,
+        };
+        self.ends.status.enter(match (summary.is_member, is_connected) {
+            (false, _) => Phase::Joining,
+            (true, false) => Phase::Connecting,
+            (true, true) if summary.acquiring + summary.restoring > 0 => Phase::Restoring,
+            (true, true) => Phase::Ready,
+        });
+    }
+
+    fn tell_hot(&self, message: ToHot) {
+        // The queue has room for several messages a shard; a hot thread that is gone has no shards.
+        let _gone = self.ends.hot.try_send(message);
+    }
+
+    fn tell_publisher(&self, message: ToPublisher) {
+        // The queue has room for several messages a shard; a publisher that is gone needs none.
+        let _gone = self.ends.publisher.try_send(message);
+    }
+}
+
+/// The group is heard while other hosts' snapshots are read. What it says comes first, except for
+/// an answer to our own question.
+fn keep_watch(
+    ends: &ControlEnds,
+    membership: &mut Membership,
+    heard: &mut VecDeque<MembershipEvent>,
+) -> ControlFlow<()> {
+    heard.extend(membership.poll(Duration::ZERO));
+    let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
+    match ends.stop.load(Ordering::Acquire) || !heard.iter().all(is_answer) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     }
 }
 
@@ -489,4 +484,11 @@ fn leave(clients: impl Send + 'static) {
     }
 }
 
-const RELEASE_LOOK: Duration = Duration::from_millis(5);
+/// 128 bits that no other process has.
+fn random_bits() -> u128 {
+    let mut bits = [0; 16];
+    // A request for so few bytes is never cut short (getrandom(2)).
+    rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty())
+        .expect("every Linux has getrandom");
+    u128::from_ne_bytes(bits)
+}

@@ -11,6 +11,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::output::encode::encode;
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::acquisition::Bounds;
+use crate::ownership::event::OutputEvent;
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -38,46 +39,6 @@ pub struct OutputLogOptions {
     pub dead_letter_topic: String,
     /// How frames are written.
     pub format: Format,
-}
-
-/// What happened at the output.
-#[derive(Debug)]
-pub enum OutputEvent<'a> {
-    /// The next record of a partition that is being read.
-    Record {
-        /// Output partition.
-        partition: i32,
-        /// Its offset.
-        offset: i64,
-        /// Its value.
-        payload: &'a [u8],
-    },
-    /// Nothing is left to be read of this partition for now.
-    End {
-        /// Output partition.
-        partition: i32,
-    },
-    /// All replicas have the frame that was appended last.
-    Appended {
-        /// Output partition.
-        partition: i32,
-        /// Its offset.
-        offset: i64,
-    },
-    /// It was not appended, or nobody knows.
-    NotAppended {
-        /// Output partition.
-        partition: i32,
-        /// Why.
-        error: TopicError,
-    },
-    /// The offset to be read is no offset of the log.
-    Truncated {
-        /// Output partition.
-        partition: i32,
-    },
-    /// The topic cannot be read or written at all.
-    Failed(TopicError),
 }
 
 /// Clients for one output topic.
@@ -281,13 +242,13 @@ impl OutputLog {
                 take(OutputEvent::Truncated { partition: *partition });
             }
         }
-        match error.rdkafka_error_code() {
-            Some(
-                RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::TopicAuthorizationFailed,
-            ) => take(OutputEvent::Failed(self.failure(error))),
-            _ => {}
+        if let Some(
+            RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::TopicAuthorizationFailed,
+        ) = error.rdkafka_error_code()
+        {
+            take(OutputEvent::Failed(self.failure(error)));
         }
     }
 
@@ -331,6 +292,11 @@ impl ProducerContext for Appended {
         // The other end is gone only while the producer itself is being dropped.
         drop(self.0.send(Append { number, offset }));
     }
+}
+
+/// Something that passes, in words.
+pub fn unreachable(sentence: String) -> TopicError {
+    TopicError::Unreachable(sentence)
 }
 
 /// The topics were there when the daemon connected. A broker that has just started does not know

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Where a state lies.
 enum Place {
     Here(Header),
-    Copied(Replica),
+    Elsewhere(Replica),
 }
 
 /// Where the states of shards that are being acquired lie, as candidates in the same order.
@@ -23,11 +23,9 @@ pub(super) struct States {
     store: Option<Store<Files>>,
     /// The topics that the states have to be about.
     origin: Origin,
-    copy_options: Option<ReplicaOptions>,
-    copies: Option<Replicas>,
+    replica_options: Option<ReplicaOptions>,
+    replicas: Option<Replicas>,
     found: BTreeMap<i32, Vec<Place>>,
-    /// Shards of which nobody could say whether there is a copy, and why.
-    unanswered: BTreeMap<i32, ReplicaError>,
     /// States that could not be read after all. A copy may be whole where the original is not.
     damaged: BTreeSet<Damaged>,
 }
@@ -39,15 +37,14 @@ impl States {
     pub(super) fn new(
         store: Option<Store<Files>>,
         origin: Origin,
-        copy_options: Option<ReplicaOptions>,
+        replica_options: Option<ReplicaOptions>,
     ) -> States {
-        let (found, damaged, unanswered) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        States { store, origin, copy_options, copies: None, found, unanswered, damaged }
+        let (found, damaged) = (BTreeMap::new(), BTreeSet::new());
+        States { store, origin, replica_options, replicas: None, found, damaged }
     }
 
     /// This host's snapshots of a shard, newest first.
     pub(super) fn here(&mut self, partition: i32) -> Vec<Candidate> {
-        self.unanswered.remove(&partition);
         let store = self.store.as_mut();
         let headers = store.map_or_else(Vec::new, |store| store.candidates(partition));
         let places = headers.into_iter().map(Place::Here);
@@ -56,54 +53,48 @@ impl States {
         self.candidates(partition)
     }
 
-    /// The same with the newest copy, if there is one: somebody else may have owned the shard since
-    /// it was last here. Without an answer, there is none now: see [`States::why_unanswered`].
-    /// `None`: looking was given up, as `watch` wanted.
+    /// This host's snapshots and the newest replica of another host's, newest first: somebody else
+    /// may have owned the shard since it was last here. If nobody knows whether there is a replica,
+    /// the second part says why. `None`: finding out was given up, as `watch` wanted.
     pub(super) fn everywhere(
         &mut self,
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Option<Vec<Candidate>> {
-        let copy = match self.newest_copy(partition, watch) {
-            Ok(copy) => copy,
+    ) -> Option<(Vec<Candidate>, Option<String>)> {
+        let (mut replica, mut unanswered) = (None, None);
+        match self.newest_replica(partition, watch) {
+            Ok(newest) => replica = newest,
             Err(ReplicaError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
                 if !matches!(error, ReplicaError::TopicMissing(_)) {
-                    self.unanswered.insert(partition, error);
+                    unanswered = Some(error.to_string());
                 }
-                None
             }
-        };
+        }
         let found = self.found.entry(partition).or_default();
-        found.extend(copy.map(Place::Copied));
+        found.extend(replica.map(Place::Elsewhere));
         let newest_first = |place: &Place| {
             let Header { origin, mark, next_offset, .. } = place.header();
             (!origin.agrees(&self.origin), Reverse(mark.owner_epoch), Reverse(*next_offset))
         };
         found.sort_by_key(newest_first);
-        Some(self.candidates(partition))
+        Some((self.candidates(partition), unanswered))
     }
 
-    /// Why it is not known whether there is a copy: a shard that cannot start without one has to
-    /// wait for the answer.
-    pub(super) fn why_unanswered(&self, partition: i32) -> Option<&ReplicaError> {
-        self.unanswered.get(&partition)
-    }
-
-    fn newest_copy(
+    fn newest_replica(
         &mut self,
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Replica>, ReplicaError> {
-        let Some(options) = &self.copy_options else { return Ok(None) };
-        let copies = match &self.copies {
-            Some(copies) => copies,
-            None => self.copies.insert(Replicas::connect(options.clone())?),
+        let Some(options) = &self.replica_options else { return Ok(None) };
+        let replicas = match &self.replicas {
+            Some(replicas) => replicas,
+            None => self.replicas.insert(Replicas::connect(options.clone())?),
         };
         let damaged = &self.damaged;
         let is_wanted = |header: &Header| !damaged.contains(&(partition, header.id(), true));
-        copies.newest(partition, &is_wanted, watch)
+        replicas.newest(partition, &is_wanted, watch)
     }
 
     /// The shard that a candidate stands for; without one, the state before the first event, by the
@@ -128,9 +119,9 @@ impl States {
                 let store = self.store.as_mut().expect("the snapshot is from there");
                 store.load(header, rulebook).map_err(ReplicaError::Snapshot)
             }
-            Place::Copied(copy) => {
-                let copies = self.copies.as_ref().expect("the copy is from there");
-                copies.load(copy, rulebook, watch)
+            Place::Elsewhere(replica) => {
+                let replicas = self.replicas.as_ref().expect("the copy is from there");
+                replicas.load(replica, rulebook, watch)
             }
         };
         match &loaded {
@@ -169,13 +160,13 @@ impl States {
 
 impl Place {
     fn of(&self, partition: i32) -> Damaged {
-        (partition, self.header().id(), matches!(self, Place::Copied(_)))
+        (partition, self.header().id(), matches!(self, Place::Elsewhere(_)))
     }
 
     fn header(&self) -> &Header {
         match self {
             Place::Here(header) => header,
-            Place::Copied(copy) => &copy.header,
+            Place::Elsewhere(replica) => &replica.header,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Why the daemon could not start, or has ended, and which exit code tells it.
 
 use crate::control::control_error::ControlError;
-use crate::kafka::membership_error::MembershipError;
+use crate::kafka::membership::MembershipError;
 use crate::kafka::topic_error::TopicError;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::CpuError;

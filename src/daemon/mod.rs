@@ -15,7 +15,7 @@ pub mod wiring;
 
 use crate::control::control_error::ControlError;
 use crate::daemon::failure::Failure;
-use crate::daemon::snapshots::SnapshotThreads;
+use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, control_options};
 use crate::decoder::reject::Reject;
@@ -42,7 +42,7 @@ pub struct Daemon {
     stop: Arc<AtomicBool>,
     service: Service,
     publisher: JoinHandle<Result<(), PublisherError>>,
-    keeper: Option<SnapshotThreads>,
+    snapshots: Option<RunningSnapshotThreads>,
     control: JoinHandle<Result<(), ControlError>>,
     hot: JoinHandle<Result<(), Failure>>,
 }
@@ -83,12 +83,12 @@ impl Daemon {
         let (options, ends) = (config.publisher.clone(), wiring.publisher);
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
-        let keeper = wiring.keeper.map(|keeping| keeping.start(&stop)).transpose()?;
+        let snapshots = wiring.snapshots.map(|threads| threads.start(&stop)).transpose()?;
         let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
         let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
-        Ok(Daemon { observed, stop, service, publisher, keeper, control, hot })
+        Ok(Daemon { observed, stop, service, publisher, snapshots, control, hot })
     }
 
     /// Asks the daemon to drain and end.
@@ -108,7 +108,7 @@ impl Daemon {
         let control = joined(self.control);
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
-        self.keeper.into_iter().for_each(SnapshotThreads::wait);
+        self.snapshots.into_iter().for_each(RunningSnapshotThreads::wait);
         self.service.finish();
         hot?;
         publisher?;

@@ -1,16 +1,14 @@
-//! The keeper's part of the wiring: the state directory, the buffers that go round, and who gets
-//! which end.
+//! The snapshots' part of the wiring: the state directory, the buffers that go round, and the
+//! threads behind the hot thread's checkpoints.
 
-use crate::control::MESSAGES_MAX;
 use crate::daemon::failure::Failure;
-use crate::daemon::hot::CheckpointEnds;
 use crate::daemon::threads::{joined_within, spawn};
-use crate::publisher::Gate;
 use crate::queue::bell::Bell;
-use crate::queue::{self, Sender, bounded};
+use crate::queue::{Receiver, Sender, bounded};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
-use crate::snapshot::checkpoint::{Buffer, CHECKPOINT_BUFFERS};
+use crate::shards::checkpoints::CheckpointEnds;
+use crate::snapshot::checkpoint::{Buffer, CHECKPOINT_BUFFERS, ToSnapshots};
 use crate::snapshot::disk::{DirectoryError, Files, StateDirectory};
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicator::REPLICAS_WAITING_MAX;
@@ -28,55 +26,55 @@ use std::time::Duration;
 /// What each thread is given for snapshots.
 pub struct SnapshotWiring {
     /// The hot thread's; `None`: there are no snapshots.
-    pub hot: Option<CheckpointEnds>,
-    /// The publisher's.
-    pub gates: Sender<Gate>,
-    /// Rung by the publisher after a gate.
-    pub bell: Arc<Bell>,
-    /// What the keeper's threads are given.
-    pub keeper: Option<SnapshotParts>,
+    pub checkpoints: Option<CheckpointEnds>,
+    /// The publisher's. Without snapshots nobody receives.
+    pub to_writer: Sender<ToSnapshots>,
+    /// Wakes the writer.
+    pub writer_bell: Arc<Bell>,
+    /// The threads behind checkpoints.
+    pub threads: Option<SnapshotThreads>,
     /// Where the control thread looks for snapshots.
-    pub snapshots: Option<Store<Files>>,
+    pub store: Option<Store<Files>>,
 }
 
-/// What the threads behind the hot thread's captures are given.
-pub struct SnapshotParts {
-    keeper: SnapshotWriter<Files>,
-    ends: writer::WriterEnds,
-    copier: Option<(replicas::ReplicaOptions, Store<Files>, mpsc::Receiver<Header>)>,
-}
-
-/// The threads behind the hot thread's captures.
+/// The threads behind checkpoints, with what they are given.
 pub struct SnapshotThreads {
-    keeper: JoinHandle<()>,
-    copier: Option<JoinHandle<()>>,
+    writer: SnapshotWriter<Files>,
+    ends: writer::WriterEnds,
+    replicator: Option<(replicas::ReplicaOptions, Store<Files>, mpsc::Receiver<Header>)>,
 }
 
-impl SnapshotParts {
-    /// Starts the threads.
-    pub fn start(self, stop: &Arc<AtomicBool>) -> Result<SnapshotThreads, Failure> {
-        let SnapshotParts { keeper, ends, copier } = self;
-        let metrics = ends.metrics.clone();
-        let copier = match copier {
-            Some((options, store, stored)) => {
-                let ends = replicator::ReplicatorEnds { stored, stop: stop.clone(), metrics };
-                Some(spawn("copier", stop, move || replicator::run(&options, store, &ends))?)
-            }
-            None => None,
-        };
-        let keeper = spawn("keeper", stop, || writer::run(keeper, ends))?;
-        Ok(SnapshotThreads { keeper, copier })
-    }
+/// The same threads while they run.
+pub struct RunningSnapshotThreads {
+    writer: JoinHandle<()>,
+    replicator: Option<JoinHandle<()>>,
 }
 
 impl SnapshotThreads {
-    /// Waits until the last snapshots are stored and copied, if disk and brokers let them be.
+    /// Starts the threads.
+    pub fn start(self, stop: &Arc<AtomicBool>) -> Result<RunningSnapshotThreads, Failure> {
+        let SnapshotThreads { writer, ends, replicator } = self;
+        let metrics = ends.metrics.clone();
+        let replicator = match replicator {
+            Some((options, store, stored)) => {
+                let ends = replicator::ReplicatorEnds { stored, stop: stop.clone(), metrics };
+                Some(spawn("replicator", stop, move || replicator::run(&options, store, &ends))?)
+            }
+            None => None,
+        };
+        let writer = spawn("snapshots", stop, || writer::run(writer, ends))?;
+        Ok(RunningSnapshotThreads { writer, replicator })
+    }
+}
+
+impl RunningSnapshotThreads {
+    /// Waits until the last snapshots are stored and replicated, as far as disk and brokers allow.
     pub fn wait(self) {
         let wait_max = Duration::from_millis(WRITER_END_MS_MAX);
-        for thread in iter::once(self.keeper).chain(self.copier) {
+        for thread in iter::once(self.writer).chain(self.replicator) {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             if !joined_within(thread, wait_max) {
-                tracing::warn!("the {name} is not waited for any longer: its last work is lost");
+                tracing::warn!("the thread `{name}` does not end in time: its last work is lost");
             }
         }
     }
@@ -84,11 +82,17 @@ impl SnapshotThreads {
 
 impl SnapshotWiring {
     /// Takes the state directory. If it cannot be used, the daemon goes on without snapshots; if
-    /// another daemon uses it, one of both is set up wrongly.
+    /// another daemon uses it, one of them is set up wrongly.
     pub fn new(config: &Config, observed: &Observed) -> Result<SnapshotWiring, Failure> {
-        let (gates, keeper_gates) = bounded(MESSAGES_MAX);
-        let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
-        let without = SnapshotWiring { hot: None, gates, bell, keeper: None, snapshots: None };
+        let (to_writer, messages) = bounded(WRITER_MESSAGES_MAX);
+        let writer_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
+        let without = SnapshotWiring {
+            checkpoints: None,
+            to_writer,
+            writer_bell,
+            threads: None,
+            store: None,
+        };
         let Some(directory) = &config.snapshot.directory else {
             tracing::warn!(
                 "no snapshot.directory is set and systemd gives none: every start replays the \
@@ -97,7 +101,7 @@ impl SnapshotWiring {
             return Ok(without);
         };
         match StateDirectory::take(directory) {
-            Ok(directory) => Ok(without.with(&directory, keeper_gates, config, observed)),
+            Ok(directory) => Ok(without.with(&directory, messages, config, observed)),
             Err(error @ DirectoryError::InUse(_)) => Err(error.into()),
             Err(error @ DirectoryError::Unusable { .. }) => {
                 tracing::warn!("{error}; until then there are no snapshots");
@@ -109,11 +113,10 @@ impl SnapshotWiring {
     fn with(
         self,
         directory: &StateDirectory,
-        gates: queue::Receiver<Gate>,
+        messages: Receiver<ToSnapshots>,
         config: &Config,
         observed: &Observed,
     ) -> SnapshotWiring {
-        let (hot_messages, messages) = bounded(WRITER_MESSAGES_MAX);
         let (free_buffers, hot_free_buffers) = bounded(CHECKPOINT_BUFFERS);
         for _ in 0..CHECKPOINT_BUFFERS {
             let given = free_buffers.try_send(Buffer::new());
@@ -121,28 +124,28 @@ impl SnapshotWiring {
         }
         let origin = origin(config, &observed.progress.input_topic_id);
         let store = || Store::new(directory.files(), origin.clone(), config.snapshot.keep);
-        let copier = copy_options(config, &origin).map(|options| {
+        let replicator = replica_options(config, &origin).map(|options| {
             let (stored, stored_receiver) = sync_channel(REPLICAS_WAITING_MAX);
             (stored, (options, store(), stored_receiver))
         });
-        let (stored, copier) = copier.unzip();
+        let (stored, replicator) = replicator.unzip();
         let Observed { metrics, progress, .. } = observed.clone();
-        let bell = self.bell.clone();
-        let ends =
-            writer::WriterEnds { messages, free_buffers, gates, bell, stored, progress, metrics };
-        let hot = CheckpointEnds {
-            messages: hot_messages,
+        let bell = self.writer_bell.clone();
+        let checkpoints = CheckpointEnds {
+            writer: self.to_writer.clone(),
+            bell: bell.clone(),
             free_buffers: hot_free_buffers,
-            bell: self.bell.clone(),
             every: Duration::from_millis(config.snapshot.every_ms),
         };
-        let keeper = Some(SnapshotParts { keeper: SnapshotWriter::new(store()), ends, copier });
-        SnapshotWiring { hot: Some(hot), keeper, snapshots: Some(store()), ..self }
+        let writer = SnapshotWriter::new(store());
+        let ends = writer::WriterEnds { messages, bell, free_buffers, stored, progress, metrics };
+        let threads = Some(SnapshotThreads { writer, ends, replicator });
+        SnapshotWiring { checkpoints: Some(checkpoints), threads, store: Some(store()), ..self }
     }
 }
 
-/// How copies of snapshots are reached; `None`: there are none.
-pub fn copy_options(config: &Config, origin: &Origin) -> Option<replicas::ReplicaOptions> {
+/// How replicas of snapshots are reached; `None`: there are none.
+pub fn replica_options(config: &Config, origin: &Origin) -> Option<replicas::ReplicaOptions> {
     Some(replicas::ReplicaOptions {
         client: config.group.client.clone(),
         topic: config.snapshot.topic.clone()?,

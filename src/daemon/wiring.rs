@@ -1,20 +1,20 @@
-//! The queues between the threads: each thread gets its ends here, and shares nothing else.
+//! The queues between the threads: each thread gets its ends here, and shares nothing else. Each
+//! thread receives one closed enum of messages.
 
-use crate::control::{MESSAGES_MAX, output_log};
+use crate::control::{self, MESSAGES_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
-use crate::daemon::snapshots::{SnapshotParts, SnapshotWiring, copy_options, origin};
+use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
 use crate::engine::rules::rulebook::Rulebook;
-use crate::fetch::REPORTS_MAX;
+use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
 use crate::output::frame::Frame;
-use crate::publisher::OUTBOX_ITEMS_MAX;
+use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
 use crate::queue::bounded;
 use crate::service::config::Config;
 use crate::service::{self, Observed};
-use crate::shards::FRAMES_MAX;
+use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
 use crate::telemetry::progress::Progress;
-use crate::{control, publisher};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,8 +26,8 @@ pub struct Wiring {
     pub hot: hot::HotEnds,
     /// The publisher's.
     pub publisher: publisher::PublisherEnds,
-    /// The keeper's; `None`: there are no snapshots.
-    pub keeper: Option<SnapshotParts>,
+    /// The snapshot writer's and the replicator's; `None`: there are no snapshots.
+    pub snapshots: Option<SnapshotThreads>,
     /// The control thread's.
     pub control: control::ControlEnds,
 }
@@ -40,86 +40,73 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
-        let (commands, hot_commands) = bounded(MESSAGES_MAX);
-        let (hot_notices, notices) = bounded(MESSAGES_MAX);
-        let (hot_reports, reports) = bounded(REPORTS_MAX);
-        let (resolved, hot_resolved) = bounded(REPORTS_MAX);
-        let (orders, publisher_orders) = bounded(MESSAGES_MAX);
-        let (publisher_failures, failures) = bounded(MESSAGES_MAX);
-        let (publisher_jumps, jumps) = bounded(MESSAGES_MAX);
-        let (outbox, inbox) = bounded(OUTBOX_ITEMS_MAX);
+        let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
+        let (to_hot, hot_messages) = bounded(MESSAGES_MAX);
+        let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
             assert!(free_frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
         }
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
-        let keeping = SnapshotWiring::new(config, observed)?;
+        let SnapshotWiring { checkpoints, to_writer, writer_bell, threads, store } =
+            SnapshotWiring::new(config, observed)?;
         let Observed { metrics, progress, status } = observed.clone();
         let hot = hot::HotEnds {
+            messages: hot_messages,
             fetch: config.fetch.clone(),
             bootstrap: resolve(&config.group.client.brokers)?,
-            queue_blocks: config.queue_blocks,
-            linger: Duration::from_micros(config.publisher.linger_us_max.into()),
-            frames_per_shard: config.publisher.frames_per_shard as u64,
-            bytes_max: config.publisher.queue_kbytes_max as u64 * 1024,
-            commands: hot_commands,
-            notices: hot_notices,
-            reports: hot_reports,
-            resolved: hot_resolved,
-            outbox,
-            free_frames: hot_free_frames,
+            queue_blocks: QUEUE_BLOCKS,
+            shards: ShardOptions {
+                linger: Duration::from_micros(config.publisher.linger_us_max.into()),
+                frames_per_shard: config.publisher.frames_per_shard as u64,
+                bytes_max: config.publisher.queue_kbytes_max as u64 * 1024,
+            },
+            shard_ends: ShardEnds {
+                control: to_control.clone(),
+                publisher: to_publisher.clone(),
+                free_frames: hot_free_frames,
+                checkpoints,
+            },
             bell: bell.clone(),
-            keeper: None,
             progress: progress.clone(),
             metrics: metrics.clone(),
         };
-        let SnapshotWiring { hot: hot_keeper, gates, bell: keeper_bell, keeper, snapshots } =
-            keeping;
-        let hot = hot::HotEnds { keeper: hot_keeper, ..hot };
         let publisher = publisher::PublisherEnds {
             inbox,
             free_frames,
-            orders: publisher_orders,
-            failures: publisher_failures,
-            jumps: publisher_jumps,
-            gates,
-            keeper_bell,
+            control: to_control,
+            snapshots: to_writer,
+            snapshots_bell: writer_bell,
             bell,
         };
-        let stop = stop.clone();
         let control = control::ControlEnds {
-            commands,
-            notices,
-            reports,
-            resolved,
-            orders,
-            failures,
-            jumps,
-            snapshots,
+            messages: control_messages,
+            hot: to_hot,
+            publisher: to_publisher,
+            snapshots: store,
             rulebook: rulebook.clone(),
-            stop,
+            stop: stop.clone(),
             progress,
             metrics,
             status,
         };
-        Ok(Wiring { hot, publisher, keeper, control })
+        Ok(Wiring { hot, publisher, snapshots: threads, control })
     }
 }
 
 /// What the control thread is told.
 pub fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
-    let tail = output_log::OutputLogOptions {
-        client: config.group.client.clone(),
-        input_topic: config.fetch.input_topic.clone(),
-        output_topic: config.publisher.output_topic.clone(),
-        dead_letter_topic: config.publisher.dead_letter_topic.clone(),
-        format: config.publisher.format,
-    };
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {
         group: config.group.clone(),
-        tail,
-        copies: copy_options(config, &origin),
+        output: control::output_log::OutputLogOptions {
+            client: config.group.client.clone(),
+            input_topic: config.fetch.input_topic.clone(),
+            output_topic: config.publisher.output_topic.clone(),
+            dead_letter_topic: config.publisher.dead_letter_topic.clone(),
+            format: config.publisher.format,
+        },
+        replicas: replica_options(config, &origin),
         origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,

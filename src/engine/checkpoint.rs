@@ -140,7 +140,7 @@ impl Shard {
     /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever
     /// the state's size. A capture that was not told to its end is over.
     pub fn begin_checkpoint(&mut self) -> u64 {
-        self.end_capture();
+        self.end_checkpoint();
         let capture = self.note();
         self.actors.bodies.begin_checkpoint();
         self.actors.packs.begin_checkpoint();
@@ -172,19 +172,19 @@ impl Shard {
         if !is_whole {
             return CheckpointRead::More;
         }
-        self.end_capture();
+        self.end_checkpoint();
         CheckpointRead::Done
     }
 
     /// Gives up the capture, if there is one.
-    pub fn end_capture(&mut self) {
+    pub fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
-        self.actors.bodies.end_capture();
-        self.actors.packs.end_capture();
-        self.tombstones.rows.end_capture();
+        self.actors.bodies.end_checkpoint();
+        self.actors.packs.end_checkpoint();
+        self.tombstones.rows.end_checkpoint();
         for slot in 0..HUNTS_MAX {
-            self.hunts.treasures[slot].end_capture();
-            self.hunts.finishers[slot].end_capture();
+            self.hunts.treasures[slot].end_checkpoint();
+            self.hunts.finishers[slot].end_checkpoint();
         }
     }
 

@@ -114,7 +114,7 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     }
 
     /// Ends the capture.
-    pub fn end_capture(&mut self) {
+    pub fn end_checkpoint(&mut self) {
         self.shadow.end();
     }
 
@@ -188,7 +188,7 @@ impl<R: Row<1>> Column<R> {
     }
 
     /// Ends the capture.
-    pub fn end_capture(&mut self) {
+    pub fn end_checkpoint(&mut self) {
         self.shadow.end();
     }
 

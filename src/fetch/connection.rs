@@ -3,8 +3,8 @@
 //! A connection has one request under way, so its buffer holds one response from the buffer's
 //! start, contiguous, and the same memory is used for every response: it stays in the cache.
 
-use crate::runtime::driver::Turns;
 use crate::runtime::operations::{Completed, Handle, Operation};
+use crate::runtime::turns::Turns;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;

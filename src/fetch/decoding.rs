@@ -209,14 +209,15 @@ impl BlockWriter {
     /// Begins a block, waiting until the shard may have one. False: the shard is closed, or so far
     /// behind that it must not hold up the others; its next Fetch begins where it stands.
     async fn begin(&mut self, cursor: &Cursor) -> bool {
-        let Shared { driver, pool, .. } = &*self.shared;
-        self.block = driver
+        let Shared { context, pool, .. } = &*self.shared;
+        self.block = context
+            .turns
             .until(|| match cursor.state.get() {
                 CursorState::Closed | CursorState::Stalled => Some(None),
                 CursorState::Live if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
                 CursorState::Live => {
                     // The world has its turn after this one and either gives blocks back or stalls.
-                    driver.turn_again();
+                    context.turns.turn_again();
                     None
                 }
             })
@@ -244,15 +245,15 @@ impl BlockWriter {
         if self.blocks.send(block).await.is_err() {
             unreachable!("the world receives as long as there are cursors");
         }
-        self.shared.progress.shard(cursor.partition).decoded.set(next_offset);
-        self.shared.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
-        self.shared.metrics.add(Counter::RecordsRejected, rejects as u64);
-        self.shared.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
+        self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);
+        self.shared.context.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
+        self.shared.context.metrics.add(Counter::RecordsRejected, rejects as u64);
+        self.shared.context.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;
         if self.blocks_this_turn >= TURN_BLOCKS_MAX || is_heavy {
             self.blocks_this_turn = 0;
-            self.shared.driver.yield_turn().await;
+            self.shared.context.turns.yield_turn().await;
         }
     }
 }

@@ -8,10 +8,13 @@ pub mod decoding;
 pub mod stage;
 pub mod task;
 
+use decoding::TURN_BLOCKS_MAX;
+use stage::CONNECTIONS_MAX;
 use std::net::SocketAddr;
 
-/// Blocks that may wait in the queue between decoder and engine.
-pub const QUEUE_BLOCKS_MAX: usize = 64 * 1024;
+/// Blocks that may wait in the queue between decoder and engine: in one turn every connection adds
+/// no more than its share, and then the engine empties the queue.
+pub const QUEUE_BLOCKS: usize = CONNECTIONS_MAX * TURN_BLOCKS_MAX;
 
 /// Smallest page-aligned step of a receive buffer, on any page size in use.
 pub const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
@@ -34,25 +37,11 @@ pub const CONNECTIONS_PER_BROKER_MAX: usize = 8;
 /// Milliseconds that a broker may hold back a Fetch.
 pub const FETCH_WAIT_MS_MAX: u32 = 10_000;
 
-/// What may wait for the control thread to log or resolve. What does not fit is left out and comes
-/// again: a broker that stays away is reported with every try.
+/// Reports that may wait for the control thread. What does not fit is left out and comes again: a
+/// broker that stays away is reported with every try.
 pub const REPORTS_MAX: usize = 256;
 
-/// What the fetch path tells the control thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// Something that an operator may want to know; the fetch path goes on trying.
-    Trouble(String),
-    /// A broker's name has to be resolved: that can take long, and must not happen on this thread.
-    Resolve {
-        /// Name of the broker.
-        host: String,
-        /// TCP port.
-        port: u16,
-    },
-}
-
-/// The answer to [`Report::Resolve`].
+/// The answer to [`ToControl::Resolve`](crate::ownership::event::ToControl::Resolve).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Name of the broker.

@@ -6,20 +6,19 @@ use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::task::FetchTask;
-use crate::fetch::{FetchOptions, Report, Resolved};
+use crate::fetch::{FetchOptions, REPORTS_MAX, Resolved};
 use crate::kafka::message::{self, ApiVersionsAnswer, Envelope, Versions};
 use crate::kafka::metadata::LeaderTable;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
-use crate::queue::{Receiver, Sender};
-use crate::runtime::driver::Turns;
-use crate::telemetry::metrics::{Counter, Gauge, Metrics};
-use crate::telemetry::progress::Progress;
+use crate::ownership::event::ToControl;
+use crate::queue::Sender;
+use crate::runtime::turns::HotContext;
+use crate::telemetry::metrics::{Counter, Gauge};
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -34,8 +33,8 @@ pub const METADATA_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What all tasks of the fetch path share.
 pub struct Shared {
-    /// Time, turns and operations.
-    pub driver: Rc<Turns>,
+    /// Time, turns, operations, progress and counters.
+    pub context: HotContext,
     /// What the operator chose.
     pub options: FetchOptions,
     /// Addresses of `options.brokers`.
@@ -49,17 +48,13 @@ pub struct Shared {
     /// Where the brokers listen.
     pub addresses: RefCell<Addresses>,
     /// To the control thread.
-    pub reports: Sender<Report>,
-    /// How far each shard is.
-    pub progress: Arc<Progress>,
-    /// The counters.
-    pub metrics: Arc<Metrics>,
+    pub control: Sender<ToControl>,
 }
 
 impl Shared {
     /// Tells the control thread. False: there is no room now; what does not fit comes again.
-    pub fn report(&self, report: Report) -> bool {
-        self.reports.try_send(report).is_ok()
+    pub fn report(&self, report: ToControl) -> bool {
+        self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
     /// Lets a broker's name be resolved anew: it may have moved.
@@ -75,7 +70,7 @@ impl Shared {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {
                 self.table.borrow_mut().mark_stale(cursor.partition);
-                self.driver.turn_again();
+                self.context.turns.turn_again();
             }
         });
     }
@@ -89,14 +84,14 @@ impl Shared {
 
     /// One connection more, or one less.
     pub fn count_connections(&self, change: i64) {
-        let open = self.metrics.gauge(Gauge::Connections).saturating_add_signed(change);
-        self.metrics.set_gauge(Gauge::Connections, open);
+        let open = self.context.metrics.gauge(Gauge::Connections).saturating_add_signed(change);
+        self.context.metrics.set_gauge(Gauge::Connections, open);
     }
 
     /// When an answer to a request that is sent now is overdue.
     pub fn deadline(&self) -> Instant {
         let wait_ms = RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max);
-        self.driver.now() + Duration::from_millis(wait_ms)
+        self.context.turns.now() + Duration::from_millis(wait_ms)
     }
 
     /// Connects and learns what versions the broker speaks.
@@ -105,8 +100,9 @@ impl Shared {
         address: SocketAddr,
         response_bytes_max: usize,
     ) -> Result<(Connection, Versions), ConnectionError> {
-        let mut connection = Connection::open(&self.driver, address, response_bytes_max).await?;
-        self.metrics.add(Counter::ConnectionsOpened, 1);
+        let mut connection =
+            Connection::open(&self.context.turns, address, response_bytes_max).await?;
+        self.context.metrics.add(Counter::ConnectionsOpened, 1);
         let mut version = message::API_VERSIONS_VERSION_MAX;
         loop {
             let mut request = Vec::new();
@@ -133,7 +129,6 @@ impl Shared {
 pub struct Fetching {
     shared: Rc<Shared>,
     blocks: Sender<Box<Block>>,
-    resolved: Receiver<Resolved>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
     tasks: Vec<Task>,
     /// The edition of the table whose leaders have tasks.
@@ -149,14 +144,21 @@ struct Task {
 
 impl Fetching {
     /// The stage, not yet connected to anything.
-    pub fn new(
-        shared: Rc<Shared>,
-        blocks: Sender<Box<Block>>,
-        resolved: Receiver<Resolved>,
-    ) -> Fetching {
+    pub fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Fetching {
         let metadata = Box::pin(follow_metadata(shared.clone()));
         let tasks = Vec::new();
-        Fetching { shared, blocks, resolved, metadata, tasks, edition: 0, is_full: false }
+        Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false }
+    }
+
+    /// A broker's name has been looked up.
+    pub fn resolved(&self, resolved: Resolved) {
+        let Resolved { host, port, address } = resolved;
+        let mut addresses = self.shared.addresses.borrow_mut();
+        match address {
+            Some(_) => addresses.put(&host, port, address),
+            // The next look at the metadata asks again.
+            None => addresses.remove(&host, port),
+        }
     }
 
     /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
@@ -179,7 +181,7 @@ impl Fetching {
                             "more than {CONNECTIONS_MAX} broker connections are needed: lower \
                              fetch.connections_per_broker"
                         );
-                        shared.report(Report::Trouble(sentence));
+                        shared.report(ToControl::Trouble(sentence));
                     }
                     return;
                 }
@@ -204,15 +206,6 @@ impl Future for Fetching {
         if self.shared.cursors.have_ended() {
             return Poll::Ready(());
         }
-        while let Poll::Ready(Some(resolved)) = self.resolved.poll_receive(context) {
-            let Resolved { host, port, address } = resolved;
-            let mut addresses = self.shared.addresses.borrow_mut();
-            match address {
-                Some(_) => addresses.put(&host, port, address),
-                // The next look at the metadata asks again.
-                None => addresses.remove(&host, port),
-            }
-        }
         if self.metadata.as_mut().poll(context).is_ready() {
             unreachable!("metadata are followed for ever");
         }
@@ -231,18 +224,18 @@ impl Future for Fetching {
 async fn follow_metadata(shared: Rc<Shared>) {
     let mut wait_ms = RECONNECT_MS_MIN;
     for turn in 0.. {
-        shared.driver.until(|| needs_metadata(&shared).then_some(())).await;
+        shared.context.turns.until(|| needs_metadata(&shared).then_some(())).await;
         let address = shared.bootstrap_address(turn);
         match refresh_metadata(&shared, address).await {
             Ok(()) => wait_ms = RECONNECT_MS_MIN,
             Err(error) => {
-                shared.report(Report::Trouble(error.to_string()));
+                shared.report(ToControl::Trouble(error.to_string()));
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
             }
         }
         // Asking again at once would only find the same: an election takes its time.
-        let pause = shared.driver.now() + Duration::from_millis(wait_ms);
-        shared.driver.sleep_until(pause).await;
+        let pause = shared.context.turns.now() + Duration::from_millis(wait_ms);
+        shared.context.turns.sleep_until(pause).await;
     }
 }
 
@@ -287,14 +280,14 @@ async fn refresh_metadata(shared: &Shared, address: SocketAddr) -> Result<(), Co
         }
         return Err(connection.protocol(error));
     }
-    shared.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
+    shared.context.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
     for broker in &metadata.brokers {
         if shared.addresses.borrow().has(&broker.host, broker.port) {
             continue;
         }
         let address = broker.host.parse().ok().map(|ip| SocketAddr::new(ip, broker.port));
         let (host, port) = (broker.host.clone(), broker.port);
-        if address.is_some() || shared.report(Report::Resolve { host, port }) {
+        if address.is_some() || shared.report(ToControl::Resolve { host, port }) {
             shared.addresses.borrow_mut().put(&broker.host, broker.port, address);
         }
     }

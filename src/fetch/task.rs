@@ -3,7 +3,6 @@
 //! The next Fetch leaves as soon as the batch headers of a response were walked, so the broker
 //! works while this thread decodes. What it brings waits in the socket until the decoding is done.
 
-use crate::fetch::Report;
 use crate::fetch::block::Block;
 use crate::fetch::connection::{Connection, ConnectionError, Response};
 use crate::fetch::cursor::Cursor;
@@ -15,6 +14,7 @@ use crate::kafka::fetch::{
     self, CurrentLeader, FetchError, FetchPartition, FetchRemedy, FetchRequest, FetchedPartition,
 };
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, record_batch};
+use crate::ownership::event::ToControl;
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -95,8 +95,8 @@ impl FetchTask {
         let shared = self.shared.clone();
         let mut wait_ms = RECONNECT_MS_MIN;
         loop {
-            shared.driver.until(|| self.has_partitions().then_some(())).await;
-            let address = shared.driver.until(|| shared.address(self.node_id)).await;
+            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
+            let address = shared.context.turns.until(|| shared.address(self.node_id)).await;
             let before = self.decoding.blocks_sent();
             let Err(error) = self.serve(address).await;
             if std::mem::take(&mut self.is_connected) {
@@ -111,11 +111,11 @@ impl FetchTask {
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            shared.report(Report::Trouble(error.to_string()));
+            shared.report(ToControl::Trouble(error.to_string()));
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
-            shared.driver.turn_again();
-            let pause = shared.driver.now() + Duration::from_millis(wait_ms);
-            shared.driver.sleep_until(pause).await;
+            shared.context.turns.turn_again();
+            let pause = shared.context.turns.now() + Duration::from_millis(wait_ms);
+            shared.context.turns.sleep_until(pause).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
         }
     }
@@ -133,7 +133,7 @@ impl FetchTask {
             }
         });
         loop {
-            shared.driver.until(|| self.has_partitions().then_some(())).await;
+            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
             self.send_fetch(&mut connection, versions.fetch).await?;
             while !self.asked.is_empty() {
                 let mut response = connection.receive(shared.deadline()).await?;
@@ -147,8 +147,9 @@ impl FetchTask {
                 self.decode(&mut response).await;
                 self.release_claims();
                 connection.give_back(response);
-                let quiet_until = shared.driver.now() + Duration::from_millis(throttle_ms.into());
-                shared.driver.sleep_until(quiet_until).await;
+                let quiet_until =
+                    shared.context.turns.now() + Duration::from_millis(throttle_ms.into());
+                shared.context.turns.sleep_until(quiet_until).await;
             }
         }
     }
@@ -172,7 +173,7 @@ impl FetchTask {
             let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
             if cursor.claimant.get() == Some(self.id) && !is_asked() {
                 cursor.claimant.set(None);
-                self.shared.driver.turn_again();
+                self.shared.context.turns.turn_again();
             }
         });
     }
@@ -187,12 +188,12 @@ impl FetchTask {
     }
 
     fn has_partitions(&self) -> bool {
-        let now = self.shared.driver.now();
+        let now = self.shared.context.turns.now();
         let mut found = false;
         self.shared.cursors.each(|cursor| {
             found |= cursor.is_fetchable(now) && self.serves(cursor);
             if let Some(at) = cursor.retry_at.get().filter(|at| *at > now) {
-                self.shared.driver.turn_at(at);
+                self.shared.context.turns.turn_at(at);
             }
         });
         found
@@ -238,7 +239,7 @@ impl FetchTask {
     /// Chooses what to ask for: whether something that is served here is left out, as it may not be
     /// fetched now.
     fn choose_partitions(&mut self) -> bool {
-        let now = self.shared.driver.now();
+        let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
         let mut leaves_out = false;
@@ -283,7 +284,7 @@ impl FetchTask {
     fn read_response(&mut self, bytes: &[u8], version: i16) -> Result<u32, FetchError> {
         self.answers.clear();
         let response = fetch::parse(bytes, version, self.correlation_id)?;
-        self.shared.metrics.add(Counter::BytesReceived, bytes.len() as u64);
+        self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
         if let Some(trouble) = fetch::trouble(response.error) {
             for asked in &self.asked {
                 self.handle_trouble(&asked.cursor, trouble, response.error, None);
@@ -315,7 +316,7 @@ impl FetchTask {
     }
 
     fn read_part(&mut self, cursor: Rc<Cursor>, part: FetchedPartition, bytes: &[u8]) {
-        let progress = self.shared.progress.shard(cursor.partition);
+        let progress = self.shared.context.progress.shard(cursor.partition);
         if let Some(trouble) = fetch::trouble(part.error) {
             self.handle_trouble(&cursor, trouble, part.error, part.leader);
             return;
@@ -366,7 +367,7 @@ impl FetchTask {
                     table.mark_stale(partition);
                     cursor.retry_at.set(Some(self.retry_at()));
                 }
-                self.shared.driver.turn_again();
+                self.shared.context.turns.turn_again();
             }
             FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \
@@ -380,7 +381,7 @@ impl FetchTask {
     }
 
     fn retry_at(&self) -> Instant {
-        self.shared.driver.now() + Duration::from_millis(RETRY_MS)
+        self.shared.context.turns.now() + Duration::from_millis(RETRY_MS)
     }
 
     async fn decode(&mut self, response: &mut Response) {

@@ -7,7 +7,7 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{ClientOptions, client_config};
-use crate::kafka::membership_error::MembershipError;
+use crate::kafka::membership::{MembershipError, MembershipEvent};
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
@@ -58,36 +58,12 @@ pub enum GroupProtocol {
     Consumer,
 }
 
-/// What happened to our partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MembershipEvent {
-    /// These are ours from now on, beside those that are already. The list may be empty: a member
-    /// without a partition stands by.
-    Assigned(Vec<i32>),
-    /// These go to another member once [`Membership::release`] says that they were let go.
-    Revoked(Vec<i32>),
-    /// These are somebody else's already: drop them, publish nothing more.
-    Lost(Vec<i32>),
-    /// The group has answered [`Membership::ask`] with this number: whether we are a member.
-    Answered {
-        /// The question's number.
-        question: u64,
-        /// Whether what it asked for is still ours.
-        is_member: bool,
-    },
-    /// The input topic has so many partitions, as [`Membership::count`] asked.
-    Counted(i32),
-    /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
-    Error(MembershipError),
-}
-
 /// One member of the group.
 pub struct Membership {
     options: GroupOptions,
     consumer: Arc<BaseConsumer<Callbacks>>,
     rebalances: mpsc::Receiver<Rebalance>,
     asker: Option<Asker>,
-    questions: u64,
     /// Whether the number of partitions was asked for and not answered.
     is_counting: bool,
     /// Partitions of the revocation that was not answered yet.
@@ -127,7 +103,6 @@ impl Membership {
             consumer,
             rebalances,
             asker: Some(asker),
-            questions: 0,
             is_counting: false,
             releasing: None,
             partitions,
@@ -200,24 +175,21 @@ impl Membership {
         }
     }
 
-    /// Asks the group whether we are still a member of its current ownership: the number of the
-    /// [`MembershipEvent::Answered`] to come. A process that was stopped for long does not know
-    /// that others have taken its place, but a broker refuses the commits of such a member.
-    pub fn ask(&mut self, offsets: &[(i32, i64)]) -> u64 {
-        self.questions += 1;
+    /// Asks the group whether we are still a member of its current generation, for a
+    /// [`MembershipEvent::Answered`] with this number to come. A process that was stopped for long
+    /// does not know that others have taken its place, but a broker refuses the commits of such a
+    /// member.
+    pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
         let list = self.offset_list(offsets);
-        self.put(Question::Member(self.questions, list));
-        self.questions
+        self.put(Question::Member(question, list));
     }
 
-    /// Asks how many partitions the input topic has now, for a [`MembershipEvent::Counted`] to
-    /// come, unless brokers do not say. False: that was asked already.
-    pub fn count(&mut self) -> bool {
-        let asks = !std::mem::replace(&mut self.is_counting, true);
-        if asks {
+    /// Asks how many partitions the input topic has now, unless that was asked already: for a
+    /// [`MembershipEvent::Counted`] to come, if brokers say.
+    pub fn count(&mut self) {
+        if !std::mem::replace(&mut self.is_counting, true) {
             self.put(Question::Partitions);
         }
-        asks
     }
 
     fn put(&self, question: Question) {

@@ -24,7 +24,7 @@ pub mod client;
 
 pub mod topic_error;
 
-pub mod membership_error;
+pub mod membership;
 
 pub mod group;
 

@@ -199,7 +199,7 @@ impl Acquisition {
     }
 
     /// What it waits for now.
-    pub fn wish(&self) -> Need {
+    pub fn need(&self) -> Need {
         let next_offset = || self.position().map_or(0, |position| position.next_offset);
         match self.state {
             State::Asking => Need::States,
@@ -213,7 +213,7 @@ impl Acquisition {
         }
     }
 
-    /// What came of it, once [`Acquisition::wish`] is [`Wish::End`].
+    /// What came of it, once [`Acquisition::need`] is [`Need::End`].
     pub fn into_outcome(self) -> Result<Acquired, StartError> {
         self.ended.expect("only an acquisition that has ended has an outcome")
     }

@@ -1,12 +1,50 @@
-//! Which shards are ours, and where each of them starts: decisions, without I/O.
+//! Which shards are ours, and where each of them starts: one state machine, without I/O.
+//!
+//! [`Ownership::on`] hears what has happened and when; [`Ownership::next_action`] says what to do.
+//! The control thread polls, feeds and executes ([`crate::control`]), and the simulator does the
+//! same with brokers of its own.
+//!
+//! ```text
+//!  assigned                                          group, fence, replay point      state
+//! ─────────► Due ──► Surveyed ──► Acquiring ────────────────────────────► Loading ──────► Open
+//!             ▲         │             │                                      │              │
+//!             └─────────┴─────────────┴── what may pass is tried again ──────┴──────────────┤
+//!                                                        Halted ◄── what may not ───────────┤
+//!                                                 revoked: closing, then let go in order ◄──┤
+//!                                                     lost: dropped at once ◄───────────────┘
+//! ```
 
-pub mod shard_state;
-
+mod acquirer;
 pub mod acquisition;
-
+pub mod action;
+pub mod event;
+pub mod gap_check;
+pub mod instance_id;
+mod log_task;
+pub mod panic_counts;
+pub mod read_slots;
+pub mod release;
+pub mod session;
+mod shard_state;
+mod shard_table;
 pub mod start_error;
 
-pub mod gap_check;
+use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::kafka::metadata::MetadataError;
+use crate::kafka::topic_error::TopicError;
+use acquirer::Acquirer;
+use acquisition::{Need, Remedy};
+use action::{Action, Note};
+use event::{DeliveryFailure, Event, OutputEvent, ShardFacts, ShardNotice};
+use gap_check::{Gap, GapCheck, GapResult};
+use log_task::{LogTask, Purpose};
+use read_slots::ReadSlots;
+use release::{Release, ReleaseReason};
+use session::Session;
+use shard_state::{Attempts, ShardState, Stage};
+use shard_table::ShardTable;
+use start_error::StartError;
+use std::time::{Duration, Instant};
 
 /// Milliseconds that the group may take to say whether we are in it.
 pub const ANSWER_MS_MAX: u64 = 10_000;
@@ -15,7 +53,7 @@ pub const ANSWER_MS_MAX: u64 = 10_000;
 /// gives it to us: it may not know yet.
 pub const YIELD_MS: u64 = 2_000;
 
-/// Milliseconds over which a shard has to be refused, where a change of leaders may be the cause,
+/// Milliseconds over which a shard cannot be started, where a change of leaders may be the cause,
 /// before it halts.
 pub const START_ERROR_MS_MAX: u64 = 5_000;
 
@@ -24,3 +62,432 @@ pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
 pub const REACQUIRE_MS: u64 = 500;
+
+/// Milliseconds after which an output partition of which nothing comes is given up.
+pub const READ_STALL_MS_MAX: u64 = 30_000;
+
+/// What [`Ownership`] has to know from the start.
+#[derive(Clone, Debug)]
+pub struct OwnershipOptions {
+    /// Partitions of the input topic, and of the output topic.
+    pub partitions: i32,
+    /// Hashes of the rules this daemon has, those of a new world first.
+    pub rulesets: Vec<u32>,
+    /// What to do with a shard that cannot be started.
+    pub remedy: Remedy,
+    /// Records to be passed over for good, by partition and offset.
+    pub skips: Vec<(i32, i64)>,
+    /// Output partitions that are read at once.
+    pub read_slots: usize,
+    /// 128 random bits, from which the ids of fences are counted: no other process has them.
+    pub fence_ids: u128,
+}
+
+/// All shards of a daemon, from assignment to release.
+#[derive(Debug)]
+pub struct Ownership {
+    session: Session,
+    table: ShardTable,
+    acquirer: Acquirer,
+}
+
+/// What there is to say about all shards together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The group has let us in.
+    pub is_member: bool,
+    /// Shards on the hot thread.
+    pub open: u32,
+    /// Of these, those that are behind.
+    pub restoring: u32,
+    /// Shards that are being acquired, or will be.
+    pub acquiring: u32,
+    /// Shards that only an operator can help.
+    pub halted: u32,
+}
+
+impl Ownership {
+    /// No shard is ours, and we are about to join the group.
+    pub fn new(options: OwnershipOptions, now: Instant) -> Ownership {
+        Ownership {
+            session: Session::new(now),
+            table: ShardTable::new(options.read_slots),
+            acquirer: Acquirer::new(options),
+        }
+    }
+
+    /// What is to be done next.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.table.actions.pop_front()
+    }
+
+    /// Hears what has happened.
+    pub fn on(&mut self, event: Event<'_>, now: Instant) {
+        let Ownership { session, table, acquirer } = self;
+        match event {
+            Event::InputKnown(panics) => acquirer.input_known(panics),
+            Event::Group(event) => self.hear(event, now),
+            Event::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
+            Event::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {
+                table.actions.push_back(Action::Fail(error));
+            }
+            Event::TopicChecked(_) => {}
+            Event::Shard(notice) => self.notice(notice, now),
+            Event::DeliveryFailed(failure) => self.delivery_failed(failure, now),
+            Event::Gap(gap) => self.check_gap(gap),
+            Event::Surveyed { partition, survey } => {
+                acquirer.surveyed(table, partition, survey, now);
+            }
+            Event::Found { partition, candidates, unanswered } => {
+                acquirer.found(table, partition, candidates, unanswered, now);
+            }
+            Event::Loaded { partition, ruleset } => acquirer.loaded(table, partition, ruleset),
+            Event::NotLoaded { partition } => acquirer.load_again(table, partition, now),
+            Event::Interrupted { partition } => acquirer.interrupted(table, partition, now),
+            Event::Output(event) => self.output(&event, now),
+            Event::Tick(facts) => self.tick(facts, now),
+            Event::Stop => {
+                let owned = self.table.partitions();
+                self.begin_release(ReleaseReason::Stopping, &owned, now);
+            }
+        }
+    }
+
+    /// The partitions of which a tick has to bring facts, in ascending order.
+    pub fn watched(&self) -> Vec<i32> {
+        let open = self.table.iter().filter(|(_, shard)| shard.open().is_some());
+        let mut watched: Vec<i32> = open.map(|(partition, _)| partition).collect();
+        watched.extend(self.table.release.iter().flat_map(Release::partitions));
+        watched.sort_unstable();
+        watched.dedup();
+        watched
+    }
+
+    /// Whether something is read or asked for, so that the next event may come at any moment.
+    pub fn is_busy(&self) -> bool {
+        let is_active = |(_, shard): (i32, &ShardState)| match shard {
+            ShardState::Open(open) => open.gap.is_some(),
+            shard => shard.is_being_acquired(),
+        };
+        self.table.release.is_some() || self.table.iter().any(is_active)
+    }
+
+    /// All shards together.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary { is_member: self.session.is_member(), ..Summary::default() };
+        for (_, shard) in self.table.iter() {
+            match shard {
+                ShardState::Halted => summary.halted += 1,
+                ShardState::Open(open) => {
+                    summary.open += 1;
+                    summary.restoring += u32::from(matches!(open.stage, Stage::Restoring(_)));
+                }
+                _ => summary.acquiring += 1,
+            }
+        }
+        summary
+    }
+
+    /// The slots for reading output partitions, for tests that take them away.
+    pub fn read_slots_mut(&mut self) -> &mut ReadSlots {
+        &mut self.table.slots
+    }
+
+    /// Hears the group. While shards are let go, everything but their loss has to wait.
+    fn hear(&mut self, event: MembershipEvent, now: Instant) {
+        match (event, &mut self.table.release) {
+            // It is meant for the member that we were.
+            _ if self.session.is_rejoining() => {}
+            (MembershipEvent::Lost(partitions), _) => self.lose(partitions, now),
+            (MembershipEvent::Error(error), _) => self.group_fails(error, now),
+            (event, Some(release)) => release.postpone(event),
+            (MembershipEvent::Assigned(partitions), None) => self.assign(partitions, now),
+            (MembershipEvent::Revoked(partitions), None) => {
+                self.begin_release(ReleaseReason::Revoked, &partitions, now);
+            }
+            (MembershipEvent::Answered { question, is_member }, None) => {
+                self.acquirer.answered(&mut self.table, question, is_member, now);
+            }
+            (MembershipEvent::Counted(partitions), None) => self.counted(partitions),
+        }
+    }
+
+    fn assign(&mut self, partitions: Vec<i32>, now: Instant) {
+        self.session.joined();
+        if partitions.iter().any(|partition| *partition >= self.acquirer.partitions()) {
+            self.session.count_soon();
+        }
+        for partition in &partitions {
+            self.table.drop_shard(*partition);
+            self.table.make_due(*partition, now, Attempts::default());
+        }
+        if !partitions.is_empty() {
+            self.table.log(Note::Assigned(partitions));
+        }
+    }
+
+    /// Ends shards at once: they are somebody else's already.
+    fn lose(&mut self, partitions: Vec<i32>, now: Instant) {
+        self.forget(&partitions);
+        if let Some(release) = &mut self.table.release {
+            partitions.iter().for_each(|partition| release.remove(*partition));
+            if release.is_empty() {
+                self.end_release(now);
+            }
+        }
+        self.table.log(Note::Lost(partitions));
+    }
+
+    fn forget(&mut self, partitions: &[i32]) {
+        for partition in partitions {
+            self.table.drop_shard(*partition);
+            self.table.remove(*partition);
+        }
+    }
+
+    fn group_fails(&mut self, error: MembershipError, now: Instant) {
+        let action = self.session.fails(error.clone(), now);
+        if action == Action::Rejoin {
+            let mut owned = self.table.partitions();
+            owned.extend(self.table.release.iter().flat_map(Release::partitions));
+            self.acquirer.forget_question();
+            self.table.log(Note::Rejoining(error));
+            self.lose(owned, now);
+        }
+        self.table.actions.push_back(action);
+    }
+
+    /// Players change zones with the number of partitions, so no shard can go on.
+    fn counted(&mut self, partitions: i32) {
+        let (before, now) = (self.acquirer.partitions() as usize, partitions as usize);
+        if now <= before {
+            return;
+        }
+        let sentence = MetadataError::PartitionCount { before, now }.to_string();
+        for partition in self.table.partitions() {
+            if !self.table.is_halted(partition) {
+                self.table.drop_shard(partition);
+                self.table.halt(partition, sentence.clone());
+            }
+        }
+    }
+
+    /// Begins to let shards go. Those that are on the hot thread end in order.
+    fn begin_release(&mut self, reason: ReleaseReason, partitions: &[i32], now: Instant) {
+        let mut release = Release::new(reason, now);
+        for partition in self.table.release.iter().flat_map(Release::partitions) {
+            release.add(partition, None);
+        }
+        for partition in partitions {
+            let acked = self.table.open_mut(*partition).map(|open| open.acked);
+            release.add(*partition, acked);
+            match acked {
+                Some(_) => self.table.close(*partition),
+                None if self.table.is_halted(*partition) => {}
+                None => {
+                    self.table.stop_reading(*partition);
+                    self.table.remove(*partition);
+                }
+            }
+        }
+        self.table.release = Some(release);
+        self.table.log(Note::Releasing(partitions.to_vec()));
+    }
+
+    fn go_on_releasing(&mut self, now: Instant) {
+        let Some(release) = &self.table.release else { return };
+        let is_closing = |partition: &i32| {
+            let open = self.table.get(*partition).and_then(ShardState::open);
+            open.is_some_and(|open| open.stage != Stage::Closed)
+        };
+        let is_closing = release.partitions().iter().any(is_closing);
+        if release.is_late(now) || (!is_closing && !release.is_busy()) {
+            self.end_release(now);
+        }
+    }
+
+    /// The shards are let go: the group may go on, and what it said meanwhile is heard now.
+    fn end_release(&mut self, now: Instant) {
+        let Some(release) = self.table.release.take() else { return };
+        let (offsets, halted) = (release.offsets(), self.summary().halted);
+        self.forget(&release.partitions());
+        self.table.actions.push_back(match release.reason {
+            ReleaseReason::Revoked => Action::Release(offsets),
+            ReleaseReason::Stopping => Action::Leave { offsets, halted },
+        });
+        for event in release.into_postponed() {
+            self.hear(event, now);
+        }
+    }
+
+    /// Hears the hot thread.
+    fn notice(&mut self, notice: ShardNotice, now: Instant) {
+        let (partition, ownership_id) = notice.ownership();
+        let is_current = self.table.is_current(partition, ownership_id);
+        let Ownership { table, acquirer, .. } = self;
+        match notice {
+            ShardNotice::Closed { .. } => {
+                table.log(Note::Released { partition });
+                if is_current {
+                    table.open_mut(partition).expect("it is current").stage = Stage::Closed;
+                }
+            }
+            // The record took the engine down, whoever owns the shard by now.
+            ShardNotice::Panicked { offset, .. } => {
+                let times = acquirer.count_panic(table, partition, offset);
+                if is_current {
+                    acquirer.panicked(table, partition, offset, times, now);
+                }
+            }
+            _ if !is_current => {}
+            ShardNotice::Halted { sentence, .. } => table.halt(partition, sentence),
+            ShardNotice::Diverged { error, .. } => {
+                acquirer.diverged(table, partition, error.to_string(), now);
+            }
+        }
+    }
+
+    /// A shard that failed to deliver is acquired again, unless that would only fail again.
+    fn delivery_failed(&mut self, failure: DeliveryFailure, now: Instant) {
+        let DeliveryFailure { partition, ownership_id, sentence, is_final } = failure;
+        let Ownership { table, acquirer, .. } = self;
+        if !table.is_current(partition, ownership_id) {
+            return;
+        }
+        if !is_final {
+            return acquirer.acquire_again(table, partition, sentence, now);
+        }
+        table.drop_shard(partition);
+        let sentence = format!(
+            "a frame or dead letter cannot be stored: {sentence}; raise max.message.bytes of the \
+             output and dead-letter topics, or publish.queue_kbytes_max"
+        );
+        table.halt(partition, sentence);
+    }
+
+    /// Somebody has to read what stands between two frames of a shard.
+    fn check_gap(&mut self, gap: Gap) {
+        let partition = gap.partition;
+        if self.table.is_current(partition, gap.ownership_id) {
+            self.table.stop_reading(partition);
+            let check = Purpose::CheckGap(Box::new(GapCheck::new(gap)));
+            let open = self.table.open_mut(partition).expect("it is current");
+            open.gap = Some(Box::new(LogTask::new(check)));
+        }
+    }
+
+    /// Hears the output topic.
+    fn output(&mut self, event: &OutputEvent<'_>, now: Instant) {
+        let Ownership { table, acquirer, .. } = self;
+        match event {
+            OutputEvent::Failed(error) => {
+                for partition in table.partitions() {
+                    if table.task(partition).is_some() {
+                        acquirer.fail(table, partition, error, now);
+                    }
+                }
+            }
+            OutputEvent::NotAppended { partition, error } => {
+                acquirer.fail(table, *partition, error, now);
+            }
+            OutputEvent::Truncated { partition } => match table.get(*partition) {
+                Some(ShardState::Acquiring { unanswered, .. }) => {
+                    let (error, why) = (StartError::Truncated, unanswered.clone());
+                    acquirer.cannot_start(table, *partition, error, why, now);
+                }
+                _ => {
+                    let error = TopicError::Unreachable(StartError::Truncated.to_string());
+                    acquirer.fail(table, *partition, &error, now);
+                }
+            },
+            OutputEvent::Record { partition, .. }
+            | OutputEvent::End { partition }
+            | OutputEvent::Appended { partition, .. } => {
+                let Some(task) = table.task(*partition) else { return };
+                let moved = task.take(event);
+                let has_ended = task.need() == Need::End;
+                if moved {
+                    table.slots.moved(*partition, now);
+                }
+                match table.get(*partition) {
+                    Some(ShardState::Open(_)) if has_ended => self.gap_checked(*partition, now),
+                    _ if has_ended => acquirer.acquired(table, *partition, now),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// What stands between two frames of a shard is known.
+    fn gap_checked(&mut self, partition: i32, now: Instant) {
+        let Ownership { table, acquirer, .. } = self;
+        table.stop_reading(partition);
+        let open = table.open_mut(partition).expect("a gap is checked on the hot thread only");
+        let ownership_id = open.ownership_id;
+        let Some(Purpose::CheckGap(check)) = open.gap.take().map(|task| task.into_purpose()) else {
+            unreachable!("it has just ended");
+        };
+        match check.result().expect("it has ended") {
+            GapResult::Bridged(mark) => {
+                table.actions.push_back(Action::PassGap { partition, ownership_id, mark });
+            }
+            GapResult::Fenced { owner_epoch } => {
+                table.log(Note::Fenced { partition, owner_epoch });
+                table.drop_shard(partition);
+                // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
+                let at = now + Duration::from_millis(YIELD_MS);
+                table.make_due(partition, at, Attempts::default());
+            }
+            GapResult::Torn => {
+                let why = "the output is not what was written".to_owned();
+                acquirer.acquire_again(table, partition, why, now);
+            }
+        }
+    }
+
+    /// Time has passed.
+    fn tick(&mut self, facts: &[ShardFacts], now: Instant) {
+        for facts in facts {
+            if let Some(release) = &mut self.table.release {
+                release.take(facts);
+            }
+            self.locate(facts, now);
+        }
+        self.go_on_releasing(now);
+        self.acquirer.begin_due(&mut self.table, now);
+        self.acquirer.go_on(&mut self.table, now);
+        self.table.actions.extend(self.session.next_action(now));
+        if self.session.is_commit_due(now) {
+            let open = self
+                .table
+                .iter()
+                .filter_map(|(partition, shard)| shard.open().map(|open| (partition, open.acked)));
+            let offsets = open.collect();
+            self.table.actions.push_back(Action::Commit(offsets));
+        }
+    }
+
+    /// This is where a shard is. The first Fetch of an ownership tells where its input ends: at or
+    /// behind where it ended when the fence was written. From there on the shard is live.
+    fn locate(&mut self, facts: &ShardFacts, now: Instant) {
+        let Ownership { table, acquirer, .. } = self;
+        let partition = facts.partition;
+        let Some(open) = table.open_mut(partition) else { return };
+        open.acked = facts.acked;
+        let Stage::Restoring(goal) = open.stage else { return };
+        if facts.is_input_short() {
+            let why = "the input ends before what the output covers of it".to_owned();
+            return acquirer.acquire_again(table, partition, why, now);
+        }
+        let known = goal.or((facts.input_end >= 0).then_some(facts.input_end));
+        let Some(offset) = known else { return };
+        let is_there = facts.applied >= offset;
+        open.stage = if is_there { Stage::Live } else { Stage::Restoring(known) };
+        if goal.is_none() {
+            table.actions.push_back(Action::SetGoal { partition, offset });
+        }
+        if is_there {
+            table.log(Note::Live { partition, offset });
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
 use crate::output::verified::{Ack, Verified};
 use crate::ownership::gap_check::Gap;
-use crate::publisher::{CheckpointId, Gate};
+use crate::snapshot::checkpoint::{CheckpointId, Gate};
 use crate::telemetry::progress::SHARDS_MAX;
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub struct Ledger {
     /// Captures that came to the front of their window.
     gates: VecDeque<Gate>,
     /// Records between frames of ours that have to be read.
-    jumps: VecDeque<Gap>,
+    gaps: VecDeque<Gap>,
 }
 
 impl Default for Ledger {
@@ -79,7 +79,7 @@ enum Entry {
     /// A dead letter or an own record of the input, and whether it is acknowledged.
     Beside { acked: bool },
     /// It is acknowledged when what is before it is.
-    Capture(CheckpointId),
+    Checkpoint(CheckpointId),
 }
 
 impl Ledger {
@@ -88,7 +88,7 @@ impl Ledger {
         Ledger {
             shards: (0..SHARDS_MAX).map(|_| Window::default()).collect(),
             gates: VecDeque::new(),
-            jumps: VecDeque::new(),
+            gaps: VecDeque::new(),
         }
     }
 
@@ -128,9 +128,9 @@ impl Ledger {
     }
 
     /// A capture was begun after all that was sent so far.
-    pub fn checkpoint(&mut self, capture: CheckpointId) {
-        self.window(capture.partition).entries.push_back(Entry::Capture(capture));
-        let _moved = self.settle(capture.partition);
+    pub fn checkpoint(&mut self, id: CheckpointId) {
+        self.window(id.partition).entries.push_back(Entry::Checkpoint(id));
+        let _moved = self.settle(id.partition);
     }
 
     /// The broker has acknowledged it, at this offset of its topic. Of an older or a failed
@@ -166,17 +166,17 @@ impl Ledger {
     }
 
     /// Records between frames of ours, to be read by somebody.
-    pub fn next_jump(&mut self) -> Option<Gap> {
-        self.jumps.pop_front()
+    pub fn next_gap(&mut self) -> Option<Gap> {
+        self.gaps.pop_front()
     }
 
     fn settle(&mut self, partition: i32) -> Settled {
-        let Ledger { shards, gates, jumps } = self;
+        let Ledger { shards, gates, gaps } = self;
         let window = &mut shards[usize::try_from(partition).expect("not negative")];
         let ownership_id = window.ownership_id;
         match window.verify() {
             Ok(None) => {}
-            Ok(Some((from, to))) => jumps.push_back(Gap { partition, ownership_id, from, to }),
+            Ok(Some((from, to))) => gaps.push_back(Gap { partition, ownership_id, from, to }),
             Err(sentence) => return Settled::Unverified(sentence),
         }
         let mut moved = false;
@@ -186,9 +186,9 @@ impl Ledger {
                     window.mark = mark;
                     moved = true;
                 }
-                Entry::Capture(CheckpointId { checkpoint: capture, .. }) => {
+                Entry::Checkpoint(id) => {
                     let mark = window.mark;
-                    gates.push_back(Gate { partition, ownership_id, capture, mark });
+                    gates.push_back(Gate { id, mark });
                 }
                 Entry::Frame(_) | Entry::Acked(..) | Entry::Beside { .. } => {}
             }
@@ -252,7 +252,7 @@ impl Window {
                     Ack::Misplaced => return Err("frames stand in another order than sent"),
                     Ack::NotAccepted => return Err("readers do not accept a frame"),
                 },
-                Entry::Verified(_) | Entry::Beside { .. } | Entry::Capture(_) => {}
+                Entry::Verified(_) | Entry::Beside { .. } | Entry::Checkpoint(_) => {}
             }
             self.verified_entries += 1;
         }
@@ -263,7 +263,7 @@ impl Window {
 impl Entry {
     fn is_done(&self) -> bool {
         match self {
-            Entry::Verified(_) | Entry::Capture(_) => true,
+            Entry::Verified(_) | Entry::Checkpoint(_) => true,
             Entry::Beside { acked } => *acked,
             Entry::Frame(_) | Entry::Acked(..) => false,
         }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     fn capture(number: u64) -> CheckpointId {
-        CheckpointId { partition: PARTITION, ownership_id: 1, checkpoint: number }
+        CheckpointId { partition: PARTITION, ownership_id: 1, number }
     }
 
     const PARTITION: i32 = 3;
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(ledger.acked(later, 101), Settled::Nothing);
         assert_eq!(ledger.acked(letter, 5), Settled::UpTo(20));
         let gate = ledger.next_gate().expect("everything before it is acknowledged");
-        assert_eq!((gate.partition, gate.ownership_id, gate.capture), (PARTITION, 1, 7));
+        assert_eq!((gate.id.partition, gate.id.ownership_id, gate.id.number), (PARTITION, 1, 7));
         let mark = Mark {
             output_offset: 101,
             owner_epoch: 3,
@@ -368,9 +368,9 @@ mod tests {
         assert_eq!(ledger.acked(first, 103), Settled::Nothing);
         let (partition, ownership_id) = (PARTITION, 1);
         let jump = Gap { partition, ownership_id, from: FENCE, to: 103 };
-        assert_eq!(ledger.next_jump(), Some(jump));
+        assert_eq!(ledger.next_gap(), Some(jump));
         assert_eq!(ledger.acked(second, 104), Settled::Nothing);
-        assert_eq!((ledger.next_jump(), ledger.next_gate()), (None, None));
+        assert_eq!((ledger.next_gap(), ledger.next_gate()), (None, None));
         let mark = Mark { output_offset: 103, ..FENCE };
         assert_eq!(ledger.gap_checked(PARTITION, 7, mark), Settled::Nothing);
         assert_eq!(ledger.gap_checked(PARTITION, 1, mark), Settled::UpTo(20));
@@ -384,7 +384,7 @@ mod tests {
         let second = send(&mut ledger, 1, 1, 20);
         assert!(matches!(ledger.acked(second, 100), Settled::Nothing));
         assert!(matches!(ledger.acked(first, 101), Settled::Nothing));
-        assert!(ledger.next_jump().is_some());
+        assert!(ledger.next_gap().is_some());
         let mark = Mark { output_offset: 101, ..FENCE };
         assert!(matches!(ledger.gap_checked(PARTITION, 1, mark), Settled::Unverified(_)));
 

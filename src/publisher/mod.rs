@@ -2,7 +2,8 @@
 //!
 //! Frames and dead letters come from the hot thread in order and leave in that order, shard by
 //! shard. What the broker has acknowledged becomes progress; what it never will becomes a
-//! [`DeliveryFailure`], after which the shard is acquired again: nothing is sent twice from memory.
+//! [`DeliveryFailure`](crate::ownership::event::DeliveryFailure), after which the shard is acquired
+//! again: nothing is sent twice from memory.
 
 pub mod ledger;
 pub mod producer;
@@ -16,9 +17,10 @@ use crate::output::frame::{
 };
 use crate::output::handoff::HandoffRecord;
 use crate::output::mark::Mark;
-use crate::ownership::gap_check::Gap;
+use crate::ownership::event::ToControl;
 use crate::queue;
 use crate::queue::bell::Bell;
+use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use producer::{Producer, ProducerError};
@@ -62,62 +64,8 @@ pub struct PublisherOptions {
     pub carry_players: bool,
 }
 
-/// What the hot thread hands over.
-pub enum Outgoing {
-    /// Updates, a fence or a skip.
-    Frame(Box<Frame>),
-    /// A record that is no event. It comes before the frame that covers its offset.
-    DeadLetter(Box<DeadLetter>),
-    /// A player that goes to another zone: a record for that zone's input. It comes before any
-    /// capture of a state that the player has left.
-    Departure(HandoffRecord),
-    /// A capture of the shard's state was begun after everything that came before this. It is sent
-    /// nowhere, and gated when all of that is acknowledged.
-    Capture(CheckpointId),
-}
-
-impl Outgoing {
-    /// Bytes that it takes on its way at most.
-    pub fn bytes_max(&self) -> u64 {
-        let bytes = match self {
-            Outgoing::Frame(frame) => frame.updates.len() * UPDATE_JSON_BYTES_MAX,
-            Outgoing::DeadLetter(letter) => {
-                let part = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
-                part(&letter.key) + part(&letter.value)
-            }
-            Outgoing::Departure(_) => 0,
-            Outgoing::Capture(_) => return 0,
-        };
-        (bytes + RECORD_HEAD_BYTES_MAX) as u64
-    }
-}
-
-/// Which capture of a shard's state, and where it was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointId {
-    /// The shard's partition.
-    pub partition: i32,
-    /// The ownership that captured.
-    pub ownership_id: u32,
-    /// Number of the capture within this process.
-    pub checkpoint: u64,
-}
-
-/// Every frame and dead letter before a capture is acknowledged: its state may be relied on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
-    /// The shard's partition.
-    pub partition: i32,
-    /// The ownership that captured.
-    pub ownership_id: u32,
-    /// Number of the capture within this process.
-    pub capture: u64,
-    /// What a reader of the output makes of all that is acknowledged.
-    pub mark: Mark,
-}
-
-/// What the control thread tells the publisher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the other threads tell the publisher.
+#[derive(Debug)]
 pub enum ToPublisher {
     /// An ownership begins. Nothing of it is sent before.
     Begin {
@@ -130,7 +78,8 @@ pub enum ToPublisher {
         /// Zones there are: partitions of the input.
         zones: i32,
     },
-    /// What lies before the frame that a [`Jump`] told of was read, and is nobody's fence.
+    /// The records before the frame that a [`Gap`](crate::ownership::gap_check::Gap) named were
+    /// read, and are nobody's fence.
     GapChecked {
         /// The shard's partition.
         partition: i32,
@@ -139,19 +88,47 @@ pub enum ToPublisher {
         /// Where the frame stands.
         mark: Mark,
     },
+    /// Send something to Kafka.
+    Send(Outgoing),
+    /// A checkpoint of the shard's state was begun after everything that came before this. Its gate
+    /// opens when all of that is acknowledged.
+    Checkpoint(CheckpointId),
 }
 
-/// A frame or dead letter that the broker does not have and will not get.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeliveryFailure {
-    /// The shard's partition.
-    pub partition: i32,
-    /// The ownership that has failed; it sends nothing more.
-    pub ownership_id: u32,
-    /// What happened.
-    pub sentence: String,
-    /// Sending it again would fail again: only the operator can help.
-    pub is_final: bool,
+/// Something to be sent.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// Updates, a fence or a skip.
+    Frame(Box<Frame>),
+    /// A record that is no event. It comes before the frame that covers its offset.
+    DeadLetter(Box<DeadLetter>),
+    /// A player that goes to another zone: a record for that zone's input. It comes before any
+    /// checkpoint of a state that the player has left.
+    Handoff(HandoffRecord),
+}
+
+impl Outgoing {
+    /// Bytes that it takes on its way at most.
+    pub fn bytes_max(&self) -> u64 {
+        let bytes = match self {
+            Outgoing::Frame(frame) => frame.updates.len() * UPDATE_JSON_BYTES_MAX,
+            Outgoing::DeadLetter(letter) => {
+                let part = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+                part(&letter.key) + part(&letter.value)
+            }
+            Outgoing::Handoff(_) => 0,
+        };
+        (bytes + RECORD_HEAD_BYTES_MAX) as u64
+    }
+
+    /// The partition and the ownership whose quota it counts against.
+    pub fn ownership(&self) -> (i32, u32) {
+        match self {
+            Outgoing::Frame(frame) => (frame.partition, frame.ownership_id),
+            Outgoing::DeadLetter(letter) => (letter.partition, letter.ownership_id),
+            Outgoing::Handoff(record) => (record.partition, record.ownership_id),
+        }
+    }
 }
 
 /// Why the publisher has ended.
@@ -172,20 +149,16 @@ pub enum PublisherError {
 
 /// The publisher's ends of all that it shares with other threads.
 pub struct PublisherEnds {
-    /// Frames and dead letters to send. Its end is the publisher's end.
-    pub inbox: queue::Receiver<Outgoing>,
+    /// From the hot thread and the control thread. Its end is the publisher's end.
+    pub inbox: queue::Receiver<ToPublisher>,
     /// Takes sent frames back, empty or not.
     pub free_frames: queue::Sender<Box<Frame>>,
-    /// From the control thread.
-    pub orders: queue::Receiver<ToPublisher>,
-    /// Takes failures, one a shard and ownership.
-    pub failures: queue::Sender<DeliveryFailure>,
-    /// Takes jumps, one at a time of a shard.
-    pub jumps: queue::Sender<Gap>,
-    /// Takes the gates of captures. Whoever has none has no receiver either.
-    pub gates: queue::Sender<Gate>,
-    /// Rung after a gate.
-    pub keeper_bell: Arc<Bell>,
+    /// To the control thread.
+    pub control: queue::Sender<ToControl>,
+    /// To the snapshot writer. Without snapshots nobody receives.
+    pub snapshots: queue::Sender<ToSnapshots>,
+    /// Rung after something was sent there.
+    pub snapshots_bell: Arc<Bell>,
     /// Rung after the inbox was filled.
     pub bell: Arc<Bell>,
 }

@@ -3,17 +3,16 @@
 use super::ledger::{Ledger, Receipt, Settled};
 use super::producer::{Delivery, Produce, SendError, SendFailure};
 use super::ticker::{Ticker, tick_id};
-use super::{
-    DeliveryFailure, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
-};
+use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
 use crate::engine::event::Action;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::frame::{Frame, FrameHeader};
 use crate::output::{encode, event_json};
+use crate::ownership::event::{DeliveryFailure, ToControl};
 use crate::publisher::producer::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX};
+use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::Progress;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,8 +68,6 @@ pub struct Publisher<P> {
     zones: i32,
     /// Taken from the inbox, and not taken by the producer yet.
     held: Option<Outgoing>,
-    /// Failures that the queue had no room for.
-    unreported: VecDeque<DeliveryFailure>,
     /// The frame that is being encoded.
     bytes: Vec<u8>,
     /// Bytes of the frames that wait for their acknowledgement.
@@ -86,7 +83,7 @@ pub enum Sent {
     /// A dead letter.
     DeadLetter(Quota),
     /// A player for another zone's input.
-    Departure(Quota),
+    Handoff(Quota),
     /// A tick of this partition.
     Tick(i32),
 }
@@ -127,7 +124,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             time: Time::read(),
             ledger: Ledger::new(),
             held: None,
-            unreported: VecDeque::new(),
             bytes: Vec::new(),
             in_flight_bytes: 0,
             flush_end: None,
@@ -137,7 +133,6 @@ impl<P: Produce<Sent>> Publisher<P> {
     /// Sends what waits, and handles what is known of deliveries.
     pub fn turn(&mut self, time: Time) -> Result<Inbox, PublisherError> {
         self.time = time;
-        self.take_orders();
         self.tick();
         let inbox = self.send_batch();
         self.reap()?;
@@ -150,7 +145,10 @@ impl<P: Produce<Sent>> Publisher<P> {
             let outgoing = match self.held.take() {
                 Some(outgoing) => outgoing,
                 None => match self.receive() {
-                    Poll::Ready(Some(outgoing)) => outgoing,
+                    Poll::Ready(Some(message)) => match self.take(message) {
+                        Some(outgoing) => outgoing,
+                        None => continue,
+                    },
                     Poll::Ready(None) => return Inbox::Ended,
                     Poll::Pending => return Inbox::Empty,
                 },
@@ -164,35 +162,50 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// The queue's own waker is not used: the bell wakes this thread.
-    fn receive(&mut self) -> Poll<Option<Outgoing>> {
+    fn receive(&mut self) -> Poll<Option<ToPublisher>> {
         self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Takes a message; what has to be sent comes back.
+    fn take(&mut self, message: ToPublisher) -> Option<Outgoing> {
+        match message {
+            ToPublisher::Begin { partition, ownership_id, mark, zones } => {
+                self.ledger.begin(partition, ownership_id, mark);
+                self.ticker.begin(partition, self.time.now);
+                self.zones = zones;
+            }
+            ToPublisher::GapChecked { partition, ownership_id, mark } => {
+                let settled = self.ledger.gap_checked(partition, ownership_id, mark);
+                self.move_on(partition, ownership_id, settled);
+            }
+            ToPublisher::Checkpoint(id) => self.checkpoint(id),
+            ToPublisher::Send(outgoing) => return Some(outgoing),
+        }
+        None
+    }
+
+    fn checkpoint(&mut self, id: CheckpointId) {
+        if self.ledger.admits(id.partition, id.ownership_id) {
+            self.ledger.checkpoint(id);
+            self.pass_gates();
+        } else {
+            self.abandon_checkpoint(id.partition, id.ownership_id);
+        }
+    }
+
+    /// The gate of an ownership's checkpoint will never open.
+    fn abandon_checkpoint(&self, partition: i32, ownership_id: u32) {
+        let _nobody =
+            self.ends.snapshots.try_send(ToSnapshots::Abandon { partition, ownership_id });
+        self.ends.snapshots_bell.ring();
     }
 
     /// Sends one item, or drops it with its failed ownership. What comes back has to wait.
     fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
-        let (partition, ownership_id) = match &outgoing {
-            Outgoing::Frame(frame) => (frame.partition, frame.ownership_id),
-            Outgoing::DeadLetter(letter) => (letter.partition, letter.ownership_id),
-            Outgoing::Departure(departure) => (departure.partition, departure.ownership_id),
-            Outgoing::Capture(capture) => (capture.partition, capture.ownership_id),
-        };
-        if !self.ledger.admits(partition, ownership_id) {
-            // An ownership is begun before its first frame can be here.
-            self.take_orders();
-            if !self.ledger.admits(partition, ownership_id) {
-                self.give_back(outgoing);
-                return None;
-            }
-        }
-        if let Outgoing::Departure(_) = outgoing
-            && !self.options.carry_players
-        {
+        let (partition, ownership_id) = outgoing.ownership();
+        let is_unwanted = matches!(outgoing, Outgoing::Handoff(_)) && !self.options.carry_players;
+        if is_unwanted || !self.ledger.admits(partition, ownership_id) {
             self.give_back(outgoing);
-            return None;
-        }
-        if let Outgoing::Capture(capture) = outgoing {
-            self.ledger.checkpoint(capture);
-            self.pass_gates();
             return None;
         }
         let receipt = self.ledger.receipt(partition);
@@ -237,17 +250,14 @@ impl<P: Produce<Sent>> Publisher<P> {
                 Ok(Some(frame.header))
             }
             Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, quota),
-            Outgoing::Departure(departure) if departure.to_partition() < self.zones => {
+            Outgoing::Handoff(handoff) if handoff.to_partition() < self.zones => {
                 self.bytes.clear();
-                departure.write(&mut self.bytes);
-                let (topic, partition) = (&self.options.input_topic, departure.to_partition());
-                self.producer.send(topic, partition, &self.bytes, Sent::Departure(quota))?;
+                handoff.write(&mut self.bytes);
+                let (topic, partition) = (&self.options.input_topic, handoff.to_partition());
+                self.producer.send(topic, partition, &self.bytes, Sent::Handoff(quota))?;
                 Ok(None)
             }
-            Outgoing::Departure(departure) => {
-                self.produce_dead_letter(&departure.dead_letter(), quota)
-            }
-            Outgoing::Capture(_) => unreachable!("a capture is sent nowhere"),
+            Outgoing::Handoff(handoff) => self.produce_dead_letter(&handoff.dead_letter(), quota),
         }
     }
 
@@ -308,7 +318,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         self.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
-        self.report_failures();
         Ok(())
     }
 
@@ -319,7 +328,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 (*quota, Counter::FramesAcked)
             }
             Sent::DeadLetter(quota) => (*quota, Counter::DeadLettersAcked),
-            Sent::Departure(quota) => (*quota, Counter::OwnRecordsAcked),
+            Sent::Handoff(quota) => (*quota, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
                 let counter = match delivery.failure {
@@ -343,22 +352,6 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.move_on(receipt.partition, receipt.ownership_id, settled);
     }
 
-    fn take_orders(&mut self) {
-        while let Some(order) = self.ends.orders.try_receive() {
-            match order {
-                ToPublisher::Begin { partition, ownership_id, mark, zones } => {
-                    self.ledger.begin(partition, ownership_id, mark);
-                    self.ticker.begin(partition, self.time.now);
-                    self.zones = zones;
-                }
-                ToPublisher::GapChecked { partition, ownership_id, mark } => {
-                    let settled = self.ledger.gap_checked(partition, ownership_id, mark);
-                    self.move_on(partition, ownership_id, settled);
-                }
-            }
-        }
-    }
-
     fn move_on(&mut self, partition: i32, ownership_id: u32, settled: Settled) {
         match settled {
             Settled::Nothing => {}
@@ -369,17 +362,17 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         self.pass_gates();
-        // The queue has room for a jump of every shard.
-        while let Some(jump) = self.ledger.next_jump() {
-            let _nobody = self.ends.jumps.try_send(jump);
+        // The queue has room for a gap of every shard.
+        while let Some(jump) = self.ledger.next_gap() {
+            let _nobody = self.ends.control.try_send(ToControl::Gap(jump));
         }
     }
 
     /// The queue has room for a gate of every capture; without its receiver nobody needs them.
     fn pass_gates(&mut self) {
         while let Some(gate) = self.ledger.next_gate() {
-            let _nobody = self.ends.gates.try_send(gate);
-            self.ends.keeper_bell.ring();
+            let _nobody = self.ends.snapshots.try_send(ToSnapshots::Gate(gate));
+            self.ends.snapshots_bell.ring();
         }
     }
 
@@ -399,16 +392,10 @@ impl<P: Produce<Sent>> Publisher<P> {
         if self.ledger.failed(partition, ownership_id) {
             let SendFailure { sentence, is_too_large: is_final } = failure;
             let failure = DeliveryFailure { partition, ownership_id, sentence, is_final };
-            self.unreported.push_back(failure);
-        }
-    }
-
-    fn report_failures(&mut self) {
-        while let Some(failure) = self.unreported.pop_front() {
-            if let Err(failure) = self.ends.failures.try_send(failure) {
-                self.unreported.push_front(failure);
-                return;
-            }
+            // The queue has room for a failure of every shard; without its receiver nobody needs
+            // them.
+            let _nobody = self.ends.control.try_send(ToControl::DeliveryFailed(failure));
+            self.abandon_checkpoint(partition, ownership_id);
         }
     }
 
@@ -421,8 +408,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 self.recycle(frame);
             }
             Outgoing::DeadLetter(letter) => self.count_settled(letter.partition, bytes),
-            Outgoing::Departure(departure) => self.count_settled(departure.partition, bytes),
-            Outgoing::Capture(_) => {}
+            Outgoing::Handoff(handoff) => self.count_settled(handoff.partition, bytes),
         }
     }
 
@@ -439,7 +425,7 @@ impl<P: Produce<Sent>> Publisher<P> {
 
     /// Sleeps until the bell rings; briefly while deliveries are due, for nothing rings for them.
     pub(super) fn sleep(&mut self) -> Result<(), PublisherError> {
-        let due = self.producer.outstanding() > 0 || !self.unreported.is_empty();
+        let due = self.producer.outstanding() > 0;
         let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
         let inbox = &self.ends.inbox;
         let slept = self.ends.bell.sleep(Duration::from_millis(wait_ms), || !inbox.is_empty());

@@ -77,6 +77,15 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    /// Sends if fewer items than this wait now, so that the rest of the room is left for messages
+    /// that must not be lost. `Err` gives the item back.
+    pub fn try_send_below(&self, items_max: usize, item: T) -> Result<(), T> {
+        match self.len() < items_max {
+            true => self.try_send(item),
+            false => Err(item),
+        }
+    }
+
     /// Items that wait now.
     pub fn len(&self) -> usize {
         self.shared.items.len()

@@ -3,9 +3,9 @@
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
-use crate::runtime::driver::{Rest, Turns};
 use crate::runtime::operations::{Handle, Operation};
 use crate::runtime::ring::{Ring, RingError};
+use crate::runtime::turns::{Rest, Turns};
 use smol::LocalExecutor;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub const PARK_MS_MAX: u64 = 100;
 
 /// Runs one root future on the calling thread.
 pub struct HotLoop {
-    driver: Rc<Turns>,
+    turns: Rc<Turns>,
     ring: Ring,
     alarm: Arc<Alarm>,
     bell: Handle,
@@ -32,18 +32,18 @@ impl HotLoop {
     /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
     /// most.
     pub fn new(ring_entries: u32, park_max: Duration) -> Result<HotLoop, RingError> {
-        let driver = Turns::new(clock());
-        let ring = Ring::new(driver.operations().clone(), ring_entries)?;
+        let turns = Turns::new(clock());
+        let ring = Ring::new(turns.operations().clone(), ring_entries)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC;
         let bell = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
         let other_end = bell.try_clone()?;
-        let alarm = Arc::new(Alarm { rest: driver.rest().clone(), bell: other_end });
-        Ok(HotLoop { driver, ring, alarm, bell: Rc::new(bell), park_max })
+        let alarm = Arc::new(Alarm { rest: turns.rest().clone(), bell: other_end });
+        Ok(HotLoop { turns, ring, alarm, bell: Rc::new(bell), park_max })
     }
 
     /// Time and turns, for the stages.
-    pub fn driver(&self) -> &Rc<Turns> {
-        &self.driver
+    pub fn turns(&self) -> &Rc<Turns> {
+        &self.turns
     }
 
     /// The ring.
@@ -61,10 +61,10 @@ impl HotLoop {
         let mut root = pin!(executor.run(root));
         let waker = Waker::from(self.alarm.clone());
         let mut context = Context::from_waker(&waker);
-        let operations = self.driver.operations();
+        let operations = self.turns.operations();
         let mut bell_read = operations.read_bell(&self.bell, vec![0; size_of::<u64>()]);
         loop {
-            self.driver.begin_turn(clock());
+            self.turns.begin_turn(clock());
             if let Poll::Ready(output) = root.as_mut().poll(&mut context) {
                 // The last bells are rung, the last cancels submitted.
                 self.ring.enter(None)?;
@@ -78,11 +78,11 @@ impl HotLoop {
 
     /// Submits, and sleeps if no stage asked for another turn.
     fn sleep(&self) -> Result<(), RingError> {
-        let rest = self.driver.rest();
+        let rest = self.turns.rest();
         if rest.try_park() {
-            let wait = match self.driver.deadline() {
+            let wait = match self.turns.deadline() {
                 Some(deadline) => {
-                    deadline.saturating_duration_since(self.driver.now()).min(self.park_max)
+                    deadline.saturating_duration_since(self.turns.now()).min(self.park_max)
                 }
                 None => self.park_max,
             };
@@ -98,7 +98,7 @@ impl HotLoop {
     fn rearm(&self, bell_read: &mut Operation, context: &mut Context<'_>) {
         if let Poll::Ready(rung) = Pin::new(&mut *bell_read).poll(context) {
             assert!(rung.result.is_ok(), "an eventfd can be read: {:?}", rung.result);
-            *bell_read = self.driver.operations().read_bell(&self.bell, rung.buffer);
+            *bell_read = self.turns.operations().read_bell(&self.bell, rung.buffer);
         }
     }
 }

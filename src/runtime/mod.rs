@@ -1,6 +1,6 @@
 //! What the hot thread stands on: its turns, the ring, its core, its allocator.
 
-pub mod driver;
+pub mod turns;
 pub mod operations;
 pub mod hot_loop;
 pub mod ring;

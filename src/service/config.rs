@@ -41,8 +41,6 @@ pub struct Config {
     pub skips: Vec<(i32, i64)>,
     /// For the hot thread.
     pub runtime: runtime::RuntimeOptions,
-    /// Blocks that the queue between decoder and engine holds.
-    pub queue_blocks: usize,
     /// The files with the game's rules, those of a new world first; none takes the built-in ones.
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
@@ -104,11 +102,6 @@ impl Check<'_> {
             remedy: Remedy::Refuse,
             skips: Vec::new(),
             runtime: self.runtime(&raw.cpu)?,
-            queue_blocks: self.number(
-                "queue.blocks",
-                raw.queue.blocks,
-                1..=fetch::QUEUE_BLOCKS_MAX,
-            )?,
             rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
         })

@@ -9,7 +9,6 @@ pub(super) struct Written {
     pub(super) kafka: WrittenKafka,
     pub(super) fetch: WrittenFetch,
     pub(super) input: WrittenInput,
-    pub(super) queue: WrittenQueue,
     pub(super) publish: WrittenPublish,
     pub(super) snapshot: WrittenSnapshot,
     pub(super) cpu: WrittenCpu,
@@ -48,12 +47,6 @@ pub(super) struct WrittenFetch {
 pub(super) struct WrittenInput {
     pub(super) tick_every_ms: i64,
     pub(super) carry_players: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WrittenQueue {
-    pub(super) blocks: i64,
 }
 
 #[derive(Deserialize)]

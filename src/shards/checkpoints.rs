@@ -1,57 +1,67 @@
-//! When states are captured, and how their bytes go to the keeper: one shard at a time, a piece a
-//! turn.
+//! When checkpoints of shards are taken, and how their bytes go to the snapshot writer: one shard
+//! at a time, one piece per turn.
 
-use super::shard::OwnedShard;
-use super::{Shards, Tools, contained};
-use crate::publisher::{CheckpointId, OUTBOX_ITEMS_MAX, Outgoing};
+use super::shard::{OwnedShard, ShardEnd};
+use super::{Shards, contained};
+use crate::engine::checkpoint::CheckpointRead;
+use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
+use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender};
 use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
-use crate::snapshot::checkpoint::{Buffer, CheckpointHeader, Message};
+use crate::snapshot::checkpoint::{Buffer, ToSnapshots};
 use crate::snapshot::format::SNAPSHOT_BLOCK_BYTES;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The way to the keeper.
-pub struct WriterPath {
-    /// What the keeper is told.
-    pub messages: Sender<Message>,
-    /// Buffers that it is done with.
+/// Parts of the time between two snapshots over which the shards' first checkpoints are spread.
+const SHARES: u32 = 16;
+
+const STALL_RETRY: Duration = Duration::from_millis(STALL_RETRY_MS);
+
+/// The way to the snapshot writer.
+pub struct CheckpointEnds {
+    /// To the writer.
+    pub writer: Sender<ToSnapshots>,
+    /// Wakes the writer.
+    pub bell: Arc<Bell>,
+    /// Buffers that the writer is done with.
     pub free_buffers: Receiver<Buffer>,
     /// From one snapshot of a shard to its next.
     pub every: Duration,
 }
 
-/// What is being captured.
+/// The checkpoint that is being written.
 #[derive(Default)]
 pub(super) struct Checkpoints {
-    /// The index of the shard whose state is told.
+    /// The index of its shard.
     writing: Option<usize>,
     /// A buffer that is not full yet.
     buffer: Option<Buffer>,
-    /// Number of the last capture.
+    /// Number of the last checkpoint.
     number: u64,
     /// When a shard may be due; `None`: now.
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 impl Checkpoints {
     /// A shard has come, or one is about to end.
     pub(super) fn check_soon(&mut self) {
-        self.look_at = None;
+        self.check_at = None;
     }
 }
 
-/// Captures of one shard.
+/// When one shard has its checkpoints.
 pub(super) struct CheckpointSchedule {
     /// When the next one is due.
     due: Instant,
     /// Input offset of the last one.
     last_offset: i64,
     /// Whether this ownership has begun one.
-    begun: bool,
+    has_begun: bool,
 }
 
 impl CheckpointSchedule {
-    /// The first capture comes soon, at another time for each shard.
+    /// The first checkpoint comes soon, at another time for each shard.
     pub(super) fn new(
         partition: i32,
         start_offset: i64,
@@ -59,180 +69,171 @@ impl CheckpointSchedule {
         now: Instant,
     ) -> CheckpointSchedule {
         let share = 1 + partition.cast_unsigned() % SHARES;
-        CheckpointSchedule {
-            due: now + every / SHARES * share,
-            last_offset: start_offset,
-            begun: false,
-        }
+        let due = now + every / SHARES * share;
+        CheckpointSchedule { due, last_offset: start_offset, has_begun: false }
     }
 }
 
-/// Shards are spread over so many parts of the time between two snapshots.
-const SHARES: u32 = 16;
-
 impl Shards {
-    /// Tells the next piece of a state, or begins with the next shard.
+    /// Writes the next piece of a checkpoint, or begins the next one.
     pub(super) fn write_checkpoints(&mut self) {
-        if self.tools.keeper.is_none() {
-            return;
-        }
-        match self.checkpoints.writing {
-            Some(partition) => self.write(partition),
-            None => self.begin_next(),
+        match (&self.workspace.ends.checkpoints, self.checkpoints.writing) {
+            (None, _) => {}
+            (Some(_), Some(partition)) => self.write_piece(partition),
+            (Some(_), None) => self.begin_next(),
         }
     }
 
     /// Whether a shard that ends has a state that no snapshot has, and may have one.
-    pub(super) fn owes_snapshot(&self, owned: &OwnedShard) -> bool {
-        let telling = self.checkpoints.writing == Some(owned.index());
-        let new = owned.schedule.last_offset != owned.framer.next_offset();
-        let wanted = self.tools.keeper.is_some() && !owned.cursor.has_failed();
-        telling || (wanted && new && !owned.framer.is_replaying())
+    pub(super) fn owes_checkpoint(&self, partition: usize) -> bool {
+        let shard = self.shards[partition].as_deref();
+        shard.is_some_and(|shard| self.owes(shard))
+    }
+
+    fn owes(&self, shard: &OwnedShard) -> bool {
+        let is_writing = self.checkpoints.writing == Some(shard.index());
+        let is_new = shard.schedule.last_offset != shard.framer.next_offset();
+        let is_wanted = self.workspace.ends.checkpoints.is_some() && !shard.cursor.has_failed();
+        is_writing || (is_wanted && is_new && !shard.framer.is_replaying())
     }
 
     fn begin_next(&mut self) {
-        let now = self.tools.driver.now();
-        if let Some(at) = self.checkpoints.look_at.filter(|at| *at > now) {
-            self.tools.driver.turn_at(at);
+        let turns = self.workspace.context.turns.clone();
+        let now = turns.now();
+        if let Some(at) = self.checkpoints.check_at.filter(|at| *at > now) {
+            turns.turn_at(at);
             return;
         }
         self.put_off(now);
-        let due = |owned: &OwnedShard| owned.closing || owned.schedule.due <= now;
-        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
-        let ready = owned.filter(|owned| due(owned) && self.may_begin(owned));
-        if let Some(oldest) = ready.min_by_key(|owned| owned.schedule.due) {
-            let partition = oldest.index();
-            self.begin(partition);
-            return;
+        let is_due = |shard: &OwnedShard| shard.closing || shard.schedule.due <= now;
+        let shards = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        let ready = shards.filter(|shard| is_due(shard) && self.may_begin(shard));
+        if let Some(oldest) = ready.min_by_key(|shard| shard.schedule.due) {
+            return self.begin(oldest.index());
         }
-        let owned = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
-        if let Some(at) = owned.map(|owned| owned.schedule.due).min() {
-            // One that is due has to wait for its last capture, or for room.
-            let at = at.max(now + Duration::from_millis(STALL_RETRY_MS));
-            self.checkpoints.look_at = Some(at);
-            self.tools.driver.turn_at(at);
+        let shards = self.owned.iter().filter_map(|partition| self.shards[*partition].as_deref());
+        if let Some(at) = shards.map(|shard| shard.schedule.due).min() {
+            // One that is due has to wait for its last checkpoint, or for room.
+            self.check_at(at.max(now + STALL_RETRY));
         }
     }
 
-    /// What is due and has nothing new is looked at again when it is due the next time.
+    fn check_at(&mut self, at: Instant) {
+        self.checkpoints.check_at = Some(at);
+        self.workspace.context.turns.turn_at(at);
+    }
+
+    /// A shard that is due and has nothing new is due again after the usual time.
     fn put_off(&mut self, now: Instant) {
-        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
+        let every = self.workspace.ends.checkpoints.as_ref().map_or(Duration::ZERO, |to| to.every);
         for index in 0..self.owned.len() {
             let partition = self.owned[index];
-            let Some(owned) = self.shards[partition].as_deref() else { continue };
-            if owned.schedule.due <= now && !self.owes_snapshot(owned) {
-                let owned = self.shards[partition].as_deref_mut().expect("it is there");
-                owned.schedule.due = now + every;
+            let is_due = |shard: &OwnedShard| shard.schedule.due <= now && !self.owes(shard);
+            if self.shards[partition].as_deref().is_some_and(is_due) {
+                let shard = self.shards[partition].as_deref_mut().expect("just looked at");
+                shard.schedule.due = now + every;
             }
         }
     }
 
     /// Whether a shard's state is new, all its updates are known to be as published, and the
-    /// capture before is done with. At the shard's end a newer capture takes that one's place, and
+    /// checkpoint before is done with. At the shard's end a newer checkpoint replaces that one, and
     /// one of an earlier ownership has nobody who would end it.
-    fn may_begin(&self, owned: &OwnedShard) -> bool {
-        let progress = self.tools.progress.shard(owned.cursor.partition);
-        let done = !owned.schedule.begun
+    fn may_begin(&self, shard: &OwnedShard) -> bool {
+        let progress = self.workspace.context.progress.shard(shard.cursor.partition);
+        let is_free = !shard.schedule.has_begun
             || progress.checkpoints.get() == progress.checkpoints_settled.get();
-        let room = self.tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
-        (done || owned.closing) && room && self.owes_snapshot(owned)
+        let has_room = self.workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
+        (is_free || shard.closing) && has_room && self.owes(shard)
     }
 
     fn begin(&mut self, partition: usize) {
-        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
-        let tools = &mut self.tools;
-        // The capture comes right after the updates of all that the state has seen.
-        if let Err(refusal) = owned.flush_position(tools) {
-            self.diverge(partition, refusal);
-            return;
+        let Some(shard) = self.shards[partition].as_deref_mut() else { return };
+        // The checkpoint comes right after the updates of all that the state has seen.
+        if let Err(error) = shard.flush_position(&mut self.workspace) {
+            return self.stop_shard(partition, error.into());
         }
-        let keeper = tools.keeper.as_ref().expect("the caller looked");
-        if !owned.owes_nothing() {
-            // Without a frame at hand, or one that may be sent, it has to wait.
-            let at = tools.driver.now() + Duration::from_millis(STALL_RETRY_MS);
-            self.checkpoints.look_at = Some(at);
-            tools.driver.turn_at(at);
-            return;
+        let now = self.workspace.context.turns.now();
+        if !shard.owes_nothing() {
+            // Without a free frame, or one that may be sent, it has to wait.
+            return self.check_at(now + STALL_RETRY);
         }
         self.checkpoints.number += 1;
         let number = self.checkpoints.number;
-        let Some(captured) = contained(|| owned.begin_checkpoint(number)) else {
+        let Some(header) = contained(|| shard.begin_checkpoint(number)) else {
             return self.fail(partition);
         };
-        let CheckpointHeader { ownership_id, checkpoint: capture, next_offset, .. } = captured;
-        let partition_number = captured.partition;
-        owned.schedule.due = tools.driver.now() + keeper.every;
-        owned.schedule.last_offset = next_offset;
-        owned.schedule.begun = true;
-        if keeper.messages.try_send(Message::Begin(captured)).is_err() {
-            // The keeper has ended: the daemon is about to.
-            owned.engine.end_capture();
+        let id = header.id;
+        let ends = self.workspace.ends.checkpoints.as_ref().expect("the caller looked");
+        shard.schedule.due = now + ends.every;
+        shard.schedule.last_offset = header.next_offset;
+        shard.schedule.has_begun = true;
+        if ends.writer.try_send(ToSnapshots::Begin(header)).is_err() {
+            // The writer has ended: the daemon is about to.
+            shard.engine.end_checkpoint();
             return;
         }
-        let progress = tools.progress.shard(partition_number);
+        let progress = self.workspace.context.progress.shard(id.partition);
         progress.checkpoints.set(progress.checkpoints.get() + 1);
-        let capture =
-            CheckpointId { partition: partition_number, ownership_id, checkpoint: capture };
         // Without a publisher no gate comes, and the daemon is about to end.
-        let _gone = tools.outbox.try_send(Outgoing::Capture(capture));
+        let _gone = self.workspace.ends.publisher.try_send(ToPublisher::Checkpoint(id));
         self.checkpoints.writing = Some(partition);
-        self.tools.driver.turn_again();
+        self.workspace.context.turns.turn_again();
     }
 
-    fn write(&mut self, partition: usize) {
-        let Some(owned) = self.shards[partition].as_deref_mut() else {
-            unreachable!("a shard that ends stops its capture");
+    fn write_piece(&mut self, partition: usize) {
+        let Some(shard) = self.shards[partition].as_deref_mut() else {
+            unreachable!("a shard that ends stops its checkpoint");
         };
-        let Tools { driver, keeper, .. } = &mut self.tools;
-        let keeper = keeper.as_mut().expect("the caller looked");
-        let buffer = self.checkpoints.buffer.take().or_else(|| keeper.free_buffers.try_receive());
+        let turns = self.workspace.context.turns.clone();
+        let ends = self.workspace.ends.checkpoints.as_mut().expect("the caller looked");
+        let buffer = self.checkpoints.buffer.take().or_else(|| ends.free_buffers.try_receive());
         let Some(mut buffer) = buffer else {
-            driver.turn_at(driver.now() + Duration::from_millis(STALL_RETRY_MS));
-            return;
+            return turns.turn_at(turns.now() + STALL_RETRY);
         };
         let bytes = buffer.bytes_mut();
-        let told = contained(|| owned.engine.write_checkpoint(bytes, SNAPSHOT_BLOCK_BYTES));
-        let Some(told) = told else {
+        let read = contained(|| shard.engine.write_checkpoint(bytes, SNAPSHOT_BLOCK_BYTES));
+        let Some(read) = read else {
             self.checkpoints.buffer = Some(buffer);
             return self.fail(partition);
         };
-        let is_whole = told == crate::engine::checkpoint::CheckpointRead::Done;
-        if is_whole || buffer.bytes_mut().len() == SNAPSHOT_BLOCK_BYTES {
+        let is_done = read == CheckpointRead::Done;
+        if is_done || buffer.bytes_mut().len() == SNAPSHOT_BLOCK_BYTES {
             // The queue has room for every buffer.
-            let _gone = keeper.messages.try_send(Message::Block(buffer));
+            let _gone = ends.writer.try_send(ToSnapshots::Block(buffer));
         } else {
             self.checkpoints.buffer = Some(buffer);
         }
-        if is_whole {
+        if is_done {
             self.checkpoints.writing = None;
             self.checkpoints.check_soon();
         }
-        driver.turn_again();
+        turns.turn_again();
     }
 
-    /// The engine could not tell its state. No record is to blame, so none is passed over, and it
+    /// The engine could not write its state. No record is to blame, so none is passed over, and it
     /// would most likely fail again.
     fn fail(&mut self, partition: usize) {
-        let Some(owned) = self.shards[partition].as_deref() else { return };
+        let Some(shard) = self.shards[partition].as_deref() else { return };
         let sentence = format!(
-            "the engine failed while its state at offset {} was captured: report it; a restart \
+            "the engine failed while its state at offset {} was checkpointed: report it; a restart \
              begins with the snapshot before it",
-            owned.framer.next_offset()
+            shard.framer.next_offset()
         );
-        self.halt(partition, sentence);
+        self.stop_shard(partition, ShardEnd::Faulty(sentence));
     }
 
-    /// A shard ends before its time: nothing comes of its capture.
-    pub(super) fn abandon_checkpoint(&mut self, owned: &OwnedShard) {
-        let Some(keeper) = &self.tools.keeper else { return };
-        if self.checkpoints.writing == Some(owned.index()) {
+    /// A shard ends before its time: nothing comes of its checkpoint.
+    pub(super) fn abandon_checkpoint(&mut self, shard: &OwnedShard) {
+        let Some(ends) = &self.workspace.ends.checkpoints else { return };
+        if self.checkpoints.writing == Some(shard.index()) {
             self.checkpoints.writing = None;
             self.checkpoints.check_soon();
             if let Some(buffer) = &mut self.checkpoints.buffer {
                 buffer.clear();
             }
         }
-        let (partition, ownership_id) = (owned.cursor.partition, owned.cursor.ownership_id);
-        let _gone = keeper.messages.try_send(Message::Abandon { partition, ownership_id });
+        let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);
+        let _gone = ends.writer.try_send(ToSnapshots::Abandon { partition, ownership_id });
     }
 }

@@ -4,8 +4,8 @@
 //! published already: a replay makes the same updates again, and the chain proves that it did.
 
 use crate::engine::update::Updates;
-
 use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
+use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
@@ -18,7 +18,7 @@ const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
 
 /// What an owner of a shard's output must know to continue it.
 #[derive(Clone, Copy, Debug)]
-pub struct Ownership {
+pub struct Grant {
     /// Input and output partition.
     pub partition: i32,
     /// Which ownership of the partition within this process.
@@ -43,9 +43,29 @@ pub struct Ownership {
     pub start_chain: Chain,
 }
 
+impl Grant {
+    /// What an opened shard has to know.
+    pub fn new(opening: &Opening) -> Grant {
+        let Opening { ownership_id, ruleset, acquired, .. } = opening;
+        Grant {
+            partition: acquired.partition,
+            ownership_id: *ownership_id,
+            owner_epoch: acquired.owner_epoch,
+            fence_id: acquired.fence_id,
+            ruleset: *ruleset,
+            published: acquired.mark.next_update,
+            published_chain: acquired.mark.chain,
+            published_offset: acquired.mark.next_offset,
+            start_offset: acquired.start.next_offset,
+            start_update: acquired.start.next_update,
+            start_chain: acquired.start.chain,
+        }
+    }
+}
+
 /// Cuts one shard's updates into frames.
 pub struct Framer {
-    ownership: Ownership,
+    grant: Grant,
     /// Number of the first update in `frame`.
     next_update: u64,
     /// The chain up to there.
@@ -75,12 +95,12 @@ pub enum Sealed {
 
 impl Framer {
     /// A framer for a shard that goes on where its state was taken.
-    pub fn new(ownership: Ownership, now: Instant) -> Framer {
-        let start = ownership.start_offset;
+    pub fn new(grant: Grant, now: Instant) -> Framer {
+        let start = grant.start_offset;
         Framer {
-            ownership,
-            next_update: ownership.start_update,
-            chain: ownership.start_chain,
+            grant,
+            next_update: grant.start_update,
+            chain: grant.start_chain,
             frame: None,
             next_offset: start,
             sent_offset: start,
@@ -128,12 +148,12 @@ impl Framer {
 
     /// The rules that the last update was made by.
     pub fn set_ruleset(&mut self, ruleset: u32) {
-        self.ownership.ruleset = ruleset;
+        self.grant.ruleset = ruleset;
     }
 
     /// What it was told of the output.
-    pub fn ownership(&self) -> &Ownership {
-        &self.ownership
+    pub fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     /// The chain over all updates that were sealed.
@@ -153,13 +173,13 @@ impl Framer {
 
     /// Whether the shard makes updates that are published already.
     pub fn is_replaying(&self) -> bool {
-        self.next_update < self.ownership.published
+        self.next_update < self.grant.published
     }
 
     /// Whether the replay has passed all input that the published updates came from, and made
     /// fewer.
     pub fn has_fallen_short(&self) -> bool {
-        let passed = self.ownership.published_offset <= self.next_offset;
+        let passed = self.grant.published_offset <= self.next_offset;
         self.is_replaying() && passed && !self.is_dirty()
     }
 
@@ -204,15 +224,15 @@ impl Framer {
     fn number_updates(&mut self) -> Result<u64, u64> {
         let Some(frame) = self.frame.as_mut() else { return Ok(self.next_update) };
         let first = self.next_update;
-        let published = self.ownership.published;
+        let published = self.grant.published;
         for update in frame.updates.as_slice() {
-            if self.next_update == published && self.chain != self.ownership.published_chain {
+            if self.next_update == published && self.chain != self.grant.published_chain {
                 return Err(published);
             }
             self.chain = self.chain.with(update);
             self.next_update += 1;
         }
-        if self.next_update == published && self.chain != self.ownership.published_chain {
+        if self.next_update == published && self.chain != self.grant.published_chain {
             return Err(published);
         }
         let suppressed = self.next_update.min(published).saturating_sub(first);
@@ -240,17 +260,17 @@ impl Framer {
 
     fn send(&mut self, kind: FrameKind, first_update: u64, now: Instant) -> Option<Box<Frame>> {
         let mut frame = self.frame.take()?;
-        frame.partition = self.ownership.partition;
-        frame.ownership_id = self.ownership.ownership_id;
+        frame.partition = self.grant.partition;
+        frame.ownership_id = self.grant.ownership_id;
         frame.header = FrameHeader {
             kind,
-            owner_epoch: self.ownership.owner_epoch,
+            owner_epoch: self.grant.owner_epoch,
             first_update,
             count: u32::try_from(frame.updates.len()).expect("a frame's updates are few"),
             next_offset: self.next_offset,
-            ruleset: self.ownership.ruleset,
+            ruleset: self.grant.ruleset,
             chain: self.chain,
-            fence_id: if kind == FrameKind::Fence { self.ownership.fence_id } else { 0 },
+            fence_id: if kind == FrameKind::Fence { self.grant.fence_id } else { 0 },
         };
         self.sent_at = now;
         if kind == FrameKind::Updates {

@@ -1,5 +1,5 @@
-//! The world: the shards that this daemon owns, and the stage of the hot thread that applies their
-//! events and hands their frames on.
+//! The shards that this daemon owns: the stage of the hot thread that applies their events and
+//! hands their frames to the publisher.
 //!
 //! A shard that has no frame to write to keeps its blocks and waits; its cursor is stalled, so that
 //! the fetch path brings no more of it, and the other shards go on. A panic of the engine takes
@@ -10,114 +10,99 @@ pub mod framer;
 mod shard;
 
 use crate::engine::Shard;
-use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, BlockPool, SHARD_BLOCKS_MAX};
+use crate::fetch::Resolved;
+use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::output::frame::Frame;
+use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
-use crate::publisher::Outgoing;
+use crate::publisher::ToPublisher;
 use crate::queue::{Receiver, Sender};
-use crate::runtime::driver::Turns;
-use crate::shards::framer::{Framer, Ownership};
-use crate::telemetry::metrics::{Gauge, Metrics};
-use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use checkpoints::{CheckpointSchedule, Checkpoints, WriterPath};
+use crate::runtime::turns::HotContext;
+use crate::shards::framer::Grant;
+use crate::telemetry::metrics::Gauge;
+use crate::telemetry::progress::SHARDS_MAX;
+use checkpoints::{CheckpointEnds, CheckpointSchedule, Checkpoints};
 use shard::{OwnedShard, ShardEnd};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Frames that exist at once: each shard may hold one that it fills, and some are being encoded.
 /// They are recycled, and one that was never used takes no memory.
 pub const FRAMES_MAX: usize = SHARDS_MAX + 64;
 
-/// Milliseconds between two looks at a shard that waits for the publisher.
+/// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
-/// What the control thread tells the world.
-pub enum Command {
+/// What the control thread tells the hot thread.
+pub enum ToHot {
     /// Begin a shard where its state was taken.
     Open {
         /// What it has to know of its output.
-        ownership: Ownership,
+        grant: Grant,
         /// The state: making one takes longer than a turn may.
         engine: Box<Shard>,
         /// Input offsets to pass over, in ascending order.
         skips: Box<[i64]>,
     },
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
-    Close { partition: i32 },
+    Close {
+        /// The shard's partition.
+        partition: i32,
+    },
     /// End a shard at once: its output belongs to somebody else, or failed.
-    Drop { partition: i32 },
+    Drop {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// A broker's name was looked up.
+    Resolved(Resolved),
 }
 
-/// What the world tells the control thread.
-#[derive(Debug)]
-pub enum Notice {
-    /// A shard has ended. What it had sent to the publisher may still be on its way.
-    Closed { partition: i32, ownership_id: u32 },
-    /// A shard was stopped by a fault, or by what only an operator can help with: the sentence says
-    /// which, and what to do.
-    Halted { partition: i32, ownership_id: u32, sentence: String },
-    /// A shard was stopped because its replay does not make what is published.
-    Diverged { partition: i32, ownership_id: u32, refusal: StartError },
-    /// A shard was stopped because the engine failed at this input offset.
-    Panicked { partition: i32, ownership_id: u32, offset: i64 },
-}
-
-impl Notice {
-    /// The partition and the ownership that it is about.
-    pub fn ownership(&self) -> (i32, u32) {
-        match self {
-            Notice::Closed { partition, ownership_id }
-            | Notice::Halted { partition, ownership_id, .. }
-            | Notice::Diverged { partition, ownership_id, .. }
-            | Notice::Panicked { partition, ownership_id, .. } => (*partition, *ownership_id),
-        }
-    }
-}
-
-/// Everything the world works with.
-pub struct Tools {
-    /// Time and turns.
-    pub driver: Rc<Turns>,
-    /// The cursors of the fetch path.
-    pub cursors: Rc<Cursors>,
-    /// Where empty blocks go.
-    pub pool: Rc<BlockPool>,
-    /// From the control thread.
-    pub commands: Receiver<Command>,
-    /// To the control thread.
-    pub notices: Sender<Notice>,
-    /// Frames that the publisher is done with.
-    pub free_frames: Receiver<Box<Frame>>,
-    /// Frames that are at hand.
-    pub spare_frames: Vec<Box<Frame>>,
-    /// To the publisher.
-    pub outbox: Sender<Outgoing>,
-    /// Unacknowledged frames that a shard may have.
-    pub frames_per_shard: u64,
-    /// Bytes that all shards together may have on their way.
-    pub bytes_max: u64,
-    /// Shards that share them: as many as were ever owned at once.
-    pub shards_max: Cell<u64>,
+/// What the operator chose for the shards.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardOptions {
     /// How long updates may wait for more, while more keeps coming.
     pub linger: Duration,
-    /// To the keeper; `None`: there are no snapshots.
-    pub keeper: Option<WriterPath>,
-    /// How far each shard is.
-    pub progress: Arc<Progress>,
-    /// The counters.
-    pub metrics: Arc<Metrics>,
+    /// Frames and dead letters of one shard that may be unacknowledged.
+    pub frames_per_shard: u64,
+    /// Bytes that may be unacknowledged, over all shards.
+    pub bytes_max: u64,
 }
 
-impl Tools {
+/// The shards' ends of what they share with other threads.
+pub struct ShardEnds {
+    /// To the control thread.
+    pub control: Sender<ToControl>,
+    /// To the publisher.
+    pub publisher: Sender<ToPublisher>,
+    /// Frames that the publisher is done with.
+    pub free_frames: Receiver<Box<Frame>>,
+    /// To the snapshot writer; `None`: there are no snapshots.
+    pub checkpoints: Option<CheckpointEnds>,
+}
+
+/// What all shards work with.
+struct Workspace {
+    context: HotContext,
+    options: ShardOptions,
+    ends: ShardEnds,
+    cursors: Rc<Cursors>,
+    pool: Rc<BlockPool>,
+    /// Frames that nobody fills.
+    #[expect(clippy::vec_box, reason = "they come and go as boxes")]
+    spare_frames: Vec<Box<Frame>>,
+    /// Shards that share `bytes_max`: as many as were ever owned at once.
+    shards_max: u64,
+}
+
+impl Workspace {
     /// What a dead output partition may take of the producer's buffer: the others' share is theirs.
     fn bytes_per_shard(&self) -> u64 {
-        self.bytes_max / self.shards_max.get().max(1)
+        self.options.bytes_max / self.shards_max.max(1)
     }
 }
 
@@ -140,229 +125,189 @@ fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// The shards that this daemon owns.
 pub struct Shards {
-    tools: Tools,
+    workspace: Workspace,
     shards: Vec<Option<Box<OwnedShard>>>,
     /// Partitions of the shards that are there, in ascending order.
     owned: Vec<usize>,
     checkpoints: Checkpoints,
-    stopping: bool,
 }
 
 impl Shards {
-    /// A world without shards.
-    pub fn new(tools: Tools) -> Shards {
+    /// No shard is owned.
+    pub fn new(
+        context: HotContext,
+        options: ShardOptions,
+        ends: ShardEnds,
+        cursors: Rc<Cursors>,
+        pool: Rc<BlockPool>,
+    ) -> Shards {
+        let spare_frames = Vec::with_capacity(FRAMES_MAX);
+        let workspace =
+            Workspace { context, options, ends, cursors, pool, spare_frames, shards_max: 1 };
         let shards = (0..SHARDS_MAX).map(|_| None).collect();
         let owned = Vec::with_capacity(SHARDS_MAX);
-        Shards { tools, shards, owned, checkpoints: Checkpoints::default(), stopping: false }
+        Shards { workspace, shards, owned, checkpoints: Checkpoints::default() }
     }
 
-    /// Applies the blocks that are there. Ready once the queue has ended and every shard is closed.
-    pub fn turn(
-        &mut self,
-        context: &mut Context<'_>,
-        blocks: &mut Receiver<Box<Block>>,
-    ) -> Poll<()> {
-        self.take_commands(context);
-        self.tools.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
+    /// One turn: applies the blocks that are there, and lets every shard hand over what it has to.
+    /// Ready once the queue has ended and every shard is closed.
+    pub fn turn(&mut self, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
+        self.workspace.context.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
         // Not polled: the fetch path has its turn before, so to be woken for a block would only
         // cost one more turn, and keep this one from resting.
         while let Some(block) = blocks.try_receive() {
             self.place(block);
         }
-        let ended = blocks.senders_gone();
-        if self.stopping {
-            for partition in 0..self.shards.len() {
-                self.discard(partition as i32);
-            }
-        }
+        let has_ended = blocks.senders_gone();
         for index in 0..self.owned.len() {
-            let partition = self.owned[index];
-            self.settle(partition);
+            self.turn_shard(self.owned[index]);
         }
         self.write_checkpoints();
         self.owned.retain(|partition| self.shards[*partition].is_some());
-        if ended && self.stopping && self.owned.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+        match has_ended && self.owned.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
     }
 
-    fn take_commands(&mut self, context: &mut Context<'_>) {
-        while let Poll::Ready(command) = self.tools.commands.poll_receive(context) {
-            let Some(command) = command else {
-                // The control thread is gone: no shard is left, and none will come.
-                self.stopping = true;
-                self.tools.cursors.end();
-                self.tools.driver.turn_again();
-                break;
-            };
-            match command {
-                Command::Open { ownership, engine, skips } => self.open(ownership, engine, skips),
-                Command::Close { partition } => {
-                    self.tools.cursors.close(partition);
-                    if let Some(owned) = self.owned(partition) {
-                        owned.closing = true;
-                    }
-                }
-                Command::Drop { partition } => self.discard(partition),
-            }
+    /// Puts a block to its shard and applies it while it is in the cache. A block of an earlier
+    /// ownership has no shard: it goes back to the pool.
+    fn place(&mut self, block: Box<Block>) {
+        let partition = usize::try_from(block.partition).expect("a partition number");
+        let Some(shard) = self.shards[partition]
+            .as_deref_mut()
+            .filter(|shard| shard.cursor.ownership_id == block.ownership_id)
+        else {
+            return self.workspace.pool.give(block);
+        };
+        shard.pending.push_back(block);
+        if let Err(end) = shard.apply(&mut self.workspace) {
+            self.stop_shard(partition, end);
         }
     }
 
-    fn owned(&mut self, partition: i32) -> Option<&mut OwnedShard> {
-        self.shards[usize::try_from(partition).expect("a partition number")].as_deref_mut()
+    /// One turn of one shard: what waits is applied, what was made is handed over, the fence is
+    /// repeated, and a shard that closes and has nothing left ends.
+    fn turn_shard(&mut self, partition: usize) {
+        let Some(shard) = self.shards[partition].as_deref_mut() else { return };
+        if let Err(end) = shard.apply(&mut self.workspace) {
+            return self.stop_shard(partition, end);
+        }
+        if let Err(error) = shard.flush_if_due(&mut self.workspace) {
+            return self.stop_shard(partition, error.into());
+        }
+        shard.repeat_fence(&mut self.workspace);
+        let has_ended = shard.is_done() && shard.owes_nothing();
+        if has_ended && !self.owes_checkpoint(partition) {
+            return self.end_shard(partition);
+        }
+        let shard = self.shards[partition].as_deref().expect("it has just had its turn");
+        shard.ask_for_turn(&self.workspace);
+        if has_ended {
+            self.checkpoints.check_soon();
+        }
     }
 
-    fn open(&mut self, ownership: Ownership, engine: Box<Shard>, skips: Box<[i64]>) {
-        let partition = usize::try_from(ownership.partition).expect("a partition number");
+    /// Begins a shard where its state was taken.
+    pub fn open(&mut self, grant: Grant, engine: Box<Shard>, skips: Box<[i64]>) {
+        let partition = usize::try_from(grant.partition).expect("a partition number");
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
-        let start = ownership.start_offset;
-        let cursor = Cursor::new(ownership.partition, ownership.ownership_id, start, skips);
-        let progress = self.tools.progress.shard(ownership.partition);
+        let Workspace { context, cursors, pool, shards_max, ends, .. } = &mut self.workspace;
+        let (start, now) = (grant.start_offset, context.turns.now());
+        let progress = context.progress.shard(grant.partition);
         for offset in [&progress.fetched, &progress.decoded, &progress.applied] {
             offset.set(start);
         }
         progress.published.set(start);
-        progress.next_update.set(ownership.start_update);
+        progress.next_update.set(grant.start_update);
         progress.ruleset.set(engine.ruleset().into());
         progress.digest.set(engine.digest());
-        self.tools.cursors.open(cursor.clone());
-        self.tools.driver.turn_again();
+        let cursor = Cursor::new(grant.partition, grant.ownership_id, start, skips);
+        cursors.open(cursor.clone());
+        context.turns.turn_again();
         self.checkpoints.check_soon();
-        let every = self.tools.keeper.as_ref().map_or(Duration::ZERO, |keeper| keeper.every);
-        let schedule =
-            CheckpointSchedule::new(ownership.partition, start, every, self.tools.driver.now());
-        self.shards[partition] = Some(Box::new(OwnedShard {
-            engine,
-            framer: Framer::new(ownership, self.tools.driver.now()),
-            cursor,
-            pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
-            applied: 0,
-            departures: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
-            dirty_since: None,
-            closing: false,
-            schedule,
-        }));
+        let every = ends.checkpoints.as_ref().map_or(Duration::ZERO, |ends| ends.every);
+        let schedule = CheckpointSchedule::new(grant.partition, start, every, now);
+        let shard = OwnedShard::new(grant, engine, cursor, schedule, now);
+        self.shards[partition] = Some(Box::new(shard));
         // It may have been dropped in this very turn.
         if let Err(place) = self.owned.binary_search(&partition) {
             self.owned.insert(place, partition);
         }
-        self.tools.pool.reserve(self.owned.len());
-        let owned = self.owned.len() as u64;
-        self.tools.shards_max.set(self.tools.shards_max.get().max(owned));
+        pool.reserve(self.owned.len());
+        *shards_max = (*shards_max).max(self.owned.len() as u64);
     }
 
-    /// Puts a block to its shard and applies what can be applied. A block of an earlier ownership
-    /// has no shard: it goes back to the pool.
-    fn place(&mut self, block: Box<Block>) {
-        let partition = usize::try_from(block.partition).expect("a partition number");
-        match self.shards[partition].as_deref_mut() {
-            Some(owned) if owned.cursor.ownership_id == block.ownership_id => {
-                owned.pending.push_back(block);
-                self.work(partition);
-            }
-            _ => self.tools.pool.give(block),
+    /// Ends a shard in order: its fetch stops, what is decoded is applied, its last frame is handed
+    /// over, and its last state stored.
+    pub fn close(&mut self, partition: i32) {
+        self.workspace.cursors.close(partition);
+        let index = usize::try_from(partition).expect("a partition number");
+        if let Some(shard) = self.shards[index].as_deref_mut() {
+            shard.closing = true;
         }
     }
 
-    fn work(&mut self, partition: usize) {
-        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
-        match owned.work(&mut self.tools) {
-            Ok(()) => {}
-            Err(ShardEnd::Refused(refusal @ StartError::RulesMissing { .. })) => {
-                self.halt(partition, refusal.to_string());
-            }
-            Err(ShardEnd::Refused(refusal)) => self.diverge(partition, refusal),
-            Err(ShardEnd::Panicked { offset }) => {
-                self.end(partition, |partition, ownership_id| Notice::Panicked {
-                    partition,
-                    ownership_id,
-                    offset,
-                });
-            }
+    /// Ends a shard at once.
+    pub fn discard(&mut self, partition: i32) {
+        if let Some(shard) = self.remove(partition) {
+            self.abandon_checkpoint(&shard);
         }
     }
 
-    /// What a shard needs once a turn: a stalled one is tried again, a silent one says where it is,
-    /// a closing one ends.
-    fn settle(&mut self, partition: usize) {
-        self.work(partition);
-        let Some(owned) = self.shards[partition].as_deref_mut() else { return };
-        let ending = owned.closing || owned.cursor.has_failed();
-        let done = ending && owned.cursor.blocks_out() == 0;
-        if (done || owned.is_flush_due(&self.tools))
-            && let Err(refusal) = owned.flush_position(&mut self.tools)
-        {
-            self.diverge(partition, refusal);
-            return;
+    /// Ends all shards at once: the control thread is gone, and none will come.
+    pub fn discard_all(&mut self) {
+        for partition in 0..self.shards.len() {
+            self.discard(partition as i32);
         }
-        owned.repeat_fence(&mut self.tools);
-        let ended = done && owned.owes_nothing();
-        let Some(owned) = self.shards[partition].as_deref() else { return };
-        if !ended || self.owes_snapshot(owned) {
-            owned.retry_soon(&self.tools);
-            if ended {
-                self.checkpoints.check_soon();
-            }
-            return;
-        }
-        let (partition, ownership_id) = (owned.cursor.partition, owned.cursor.ownership_id);
-        let fault = owned.cursor.take_fault();
+    }
+
+    /// A shard has closed, or its cursor has failed, and nothing of it is left.
+    fn end_shard(&mut self, partition: usize) {
+        let shard = self.shards[partition].as_deref().expect("the caller looked");
+        let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);
+        let fault = shard.cursor.take_fault();
         self.remove(partition);
         self.notify(match fault {
-            Some(sentence) => Notice::Halted { partition, ownership_id, sentence },
-            None => Notice::Closed { partition, ownership_id },
+            Some(sentence) => ShardNotice::Halted { partition, ownership_id, sentence },
+            None => ShardNotice::Closed { partition, ownership_id },
         });
     }
 
-    fn halt(&mut self, partition: usize, sentence: String) {
-        self.end(partition, |partition, ownership_id| Notice::Halted {
-            partition,
-            ownership_id,
-            sentence,
-        });
-    }
-
-    fn diverge(&mut self, partition: usize, refusal: StartError) {
-        self.end(partition, |partition, ownership_id| Notice::Diverged {
-            partition,
-            ownership_id,
-            refusal,
-        });
-    }
-
-    fn end(&mut self, partition: usize, notice: impl FnOnce(i32, u32) -> Notice) {
-        let Some(owned) = self.shards[partition].as_deref() else { return };
-        let (partition, ownership_id) = (owned.cursor.partition, owned.cursor.ownership_id);
+    /// A shard cannot go on.
+    fn stop_shard(&mut self, partition: usize, end: ShardEnd) {
+        let Some(shard) = self.shards[partition].as_deref() else { return };
+        let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);
         self.discard(partition);
-        self.notify(notice(partition, ownership_id));
-    }
-
-    /// Forgets a shard before its time.
-    fn discard(&mut self, partition: i32) {
-        if let Some(owned) = self.remove(partition) {
-            self.abandon_checkpoint(&owned);
-        }
+        self.notify(match end {
+            ShardEnd::Failed(error @ StartError::RulesMissing { .. }) => {
+                ShardNotice::Halted { partition, ownership_id, sentence: error.to_string() }
+            }
+            ShardEnd::Failed(error) => ShardNotice::Diverged { partition, ownership_id, error },
+            ShardEnd::Panicked { offset } => {
+                ShardNotice::Panicked { partition, ownership_id, offset }
+            }
+            ShardEnd::Faulty(sentence) => ShardNotice::Halted { partition, ownership_id, sentence },
+        });
     }
 
     /// Forgets a shard and gives back what it holds.
     fn remove(&mut self, partition: i32) -> Option<Box<OwnedShard>> {
-        self.tools.cursors.close(partition);
+        self.workspace.cursors.close(partition);
         let index = usize::try_from(partition).expect("a partition number");
-        let mut owned = self.shards[index].take()?;
-        for block in owned.pending.drain(..) {
-            owned.cursor.give_block(&self.tools.pool, block);
+        let mut shard = self.shards[index].take()?;
+        for block in shard.pending.drain(..) {
+            shard.cursor.give_block(&self.workspace.pool, block);
         }
-        if let Some(mut frame) = owned.framer.abandon() {
+        if let Some(mut frame) = shard.framer.abandon() {
             frame.updates.clear();
-            self.tools.spare_frames.push(frame);
+            self.workspace.spare_frames.push(frame);
         }
-        Some(owned)
+        Some(shard)
     }
 
     /// The queue has room for several notices a shard; without its receiver nobody needs them.
-    fn notify(&mut self, notice: Notice) {
-        let _nobody = self.tools.notices.try_send(notice);
+    fn notify(&mut self, notice: ShardNotice) {
+        let _nobody = self.workspace.ends.control.try_send(ToControl::Shard(notice));
     }
 }

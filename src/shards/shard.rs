@@ -1,19 +1,19 @@
 //! One owned shard: blocks in, dead letters and frames out.
 
 use super::checkpoints::CheckpointSchedule;
-use super::{Tools, contained};
+use super::{Workspace, contained};
 use crate::engine::event::{Action, Event};
 use crate::engine::update::Update;
 use crate::engine::{Outcome, Shard};
-use crate::fetch::block::Block;
+use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
 use crate::ownership::start_error::StartError;
-use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing};
-use crate::shards::framer::{Framer, Ownership, Sealed};
+use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing, ToPublisher};
+use crate::shards::framer::{Framer, Grant, Sealed};
 use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
-use crate::snapshot::checkpoint::CheckpointHeader;
+use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
 use crate::telemetry::metrics::Counter;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -22,14 +22,16 @@ use std::time::{Duration, Instant};
 /// Why a shard cannot go on.
 pub(super) enum ShardEnd {
     /// Its replay is not what it was, or there are no rules for it.
-    Refused(StartError),
+    Failed(StartError),
     /// The engine failed at the event with this input offset.
     Panicked { offset: i64 },
+    /// Something else only an operator can help with.
+    Faulty(String),
 }
 
 impl From<StartError> for ShardEnd {
-    fn from(refusal: StartError) -> ShardEnd {
-        ShardEnd::Refused(refusal)
+    fn from(error: StartError) -> ShardEnd {
+        ShardEnd::Failed(error)
     }
 }
 
@@ -43,7 +45,7 @@ pub(super) struct OwnedShard {
     /// Events of the oldest block that are applied already.
     pub(super) applied: usize,
     /// Players that have left for another zone and were not handed over.
-    pub(super) departures: VecDeque<HandoffRecord>,
+    pub(super) handoffs: VecDeque<HandoffRecord>,
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
@@ -52,25 +54,49 @@ pub(super) struct OwnedShard {
 }
 
 impl OwnedShard {
+    /// A shard that has applied nothing yet.
+    pub(super) fn new(
+        grant: Grant,
+        engine: Box<Shard>,
+        cursor: Rc<Cursor>,
+        schedule: CheckpointSchedule,
+        now: Instant,
+    ) -> OwnedShard {
+        OwnedShard {
+            engine,
+            framer: Framer::new(grant, now),
+            cursor,
+            pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
+            applied: 0,
+            handoffs: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
+            dirty_since: None,
+            closing: false,
+            schedule,
+        }
+    }
+
     /// Its place among the shards.
     pub(super) fn index(&self) -> usize {
         usize::try_from(self.cursor.partition).expect("a partition number")
+    }
+
+    /// Whether it closes, or its cursor has failed, and nothing of it is decoded and not applied.
+    pub(super) fn is_done(&self) -> bool {
+        (self.closing || self.cursor.has_failed()) && self.cursor.blocks_out() == 0
     }
 
     /// Whether everything that was applied is handed over.
     pub(super) fn owes_nothing(&self) -> bool {
         !self.framer.is_dirty()
             && self.framer.silence_ends_at().is_none()
-            && self.departures.is_empty()
+            && self.handoffs.is_empty()
     }
 
-    /// Captures the state, of which everything is handed over.
-    pub(super) fn begin_checkpoint(&mut self, capture: u64) -> CheckpointHeader {
-        let Ownership { partition, ownership_id, .. } = *self.framer.ownership();
+    /// Begins a checkpoint of the state, of which everything is handed over.
+    pub(super) fn begin_checkpoint(&mut self, number: u64) -> CheckpointHeader {
+        let Grant { partition, ownership_id, .. } = *self.framer.grant();
         CheckpointHeader {
-            partition,
-            ownership_id,
-            checkpoint: capture,
+            id: CheckpointId { partition, ownership_id, number },
             ruleset: self.engine.ruleset(),
             next_offset: self.framer.next_offset(),
             next_update: self.framer.next_update(),
@@ -82,13 +108,13 @@ impl OwnedShard {
     }
 
     /// Applies the pending blocks as far as there are frames.
-    pub(super) fn work(&mut self, tools: &mut Tools) -> Result<(), ShardEnd> {
-        while self.send_departures(tools)
+    pub(super) fn apply(&mut self, workspace: &mut Workspace) -> Result<(), ShardEnd> {
+        while self.send_handoffs(workspace)
             && !self.pending.is_empty()
-            && self.send_rejects(tools)
-            && self.obtain_frame(tools)?
+            && self.send_rejects(workspace)
+            && self.obtain_frame(workspace)?
         {
-            self.apply_block(tools)?;
+            self.apply_block(workspace)?;
         }
         if self.framer.has_fallen_short() {
             return Err(StartError::Diverged { update: self.framer.next_update() }.into());
@@ -97,47 +123,48 @@ impl OwnedShard {
     }
 
     /// Sees to it that there is a frame with room for an event's updates.
-    fn obtain_frame(&mut self, tools: &mut Tools) -> Result<bool, StartError> {
+    fn obtain_frame(&mut self, workspace: &mut Workspace) -> Result<bool, StartError> {
         if self.framer.updates().is_some() {
             return Ok(true);
         }
         if self.framer.has_frame() {
-            self.flush(tools)?;
+            self.flush(workspace)?;
             if self.framer.updates().is_some() {
                 return Ok(true);
             }
         }
-        if !self.may_send(tools) {
+        if !self.may_send(workspace) {
             return Ok(false);
         }
         // The frame that came back last is the one that is still in the cache.
-        while let Some(frame) = tools.free_frames.try_receive() {
-            tools.spare_frames.push(frame);
+        while let Some(frame) = workspace.ends.free_frames.try_receive() {
+            workspace.spare_frames.push(frame);
         }
-        let Some(mut frame) = tools.spare_frames.pop() else { return Ok(false) };
+        let Some(mut frame) = workspace.spare_frames.pop() else { return Ok(false) };
         frame.updates.clear();
         self.framer.supply(frame);
         Ok(true)
     }
 
     /// Whether the shard has less on its way to the broker than it may.
-    fn may_send(&self, tools: &Tools) -> bool {
-        let progress = tools.progress.shard(self.cursor.partition);
+    fn may_send(&self, workspace: &Workspace) -> bool {
+        let progress = workspace.context.progress.shard(self.cursor.partition);
         let frames = progress.sent.get() - progress.settled.get();
         let bytes = progress.sent_bytes.get() - progress.settled_bytes.get();
-        frames < tools.frames_per_shard && (frames == 0 || bytes < tools.bytes_per_shard())
+        frames < workspace.options.frames_per_shard
+            && (frames == 0 || bytes < workspace.bytes_per_shard())
     }
 
     /// Hands over the dead letters of the oldest block, which must come before the frame that
     /// accounts for them. False: some have to wait, and so has the block.
-    fn send_rejects(&mut self, tools: &mut Tools) -> bool {
+    fn send_rejects(&mut self, workspace: &mut Workspace) -> bool {
         while self.pending.front().is_some_and(|block| !block.rejects.is_empty()) {
-            if !self.may_send_beside(tools) {
+            if !self.may_send_beside(workspace) {
                 return false;
             }
             let block = self.pending.front_mut().expect("the caller looked");
             let rejected = block.rejects.remove(0);
-            tools.metrics.rejects.count(rejected.reject as usize);
+            workspace.context.metrics.rejects.count(rejected.reject as usize);
             let letter = DeadLetter {
                 partition: block.partition,
                 ownership_id: block.ownership_id,
@@ -148,46 +175,46 @@ impl OwnedShard {
                 key: rejected.key,
                 value: rejected.value,
             };
-            self.send(tools, Outgoing::DeadLetter(Box::new(letter)));
+            self.send(workspace, Outgoing::DeadLetter(Box::new(letter)));
         }
         true
     }
 
     /// Hands over the players that have left for another zone. False: some have to wait, and so
     /// has the next block.
-    fn send_departures(&mut self, tools: &mut Tools) -> bool {
-        while !self.departures.is_empty() {
-            if !self.may_send_beside(tools) {
+    fn send_handoffs(&mut self, workspace: &mut Workspace) -> bool {
+        while !self.handoffs.is_empty() {
+            if !self.may_send_beside(workspace) {
                 return false;
             }
-            let departure = self.departures.pop_front().expect("one is there");
-            self.send(tools, Outgoing::Departure(departure));
+            let handoff = self.handoffs.pop_front().expect("one is there");
+            self.send(workspace, Outgoing::Handoff(handoff));
         }
         true
     }
 
     /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
-    fn may_send_beside(&self, tools: &Tools) -> bool {
-        self.may_send(tools) && tools.outbox.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+    fn may_send_beside(&self, workspace: &Workspace) -> bool {
+        self.may_send(workspace) && workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
     }
 
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
     /// and then the daemon is about to end.
-    fn send(&self, tools: &Tools, outgoing: Outgoing) {
+    fn send(&self, workspace: &Workspace, outgoing: Outgoing) {
         if let Outgoing::Frame(_) = outgoing {
-            tools.metrics.add(Counter::FramesSent, 1);
+            workspace.context.metrics.add(Counter::FramesSent, 1);
         }
         let bytes = outgoing.bytes_max();
-        if tools.outbox.try_send(outgoing).is_err() {
+        if workspace.ends.publisher.try_send(ToPublisher::Send(outgoing)).is_err() {
             self.cursor.fail("the publisher has ended: the log says why".to_owned());
         }
-        let progress = tools.progress.shard(self.cursor.partition);
+        let progress = workspace.context.progress.shard(self.cursor.partition);
         progress.sent.set(progress.sent.get() + 1);
         progress.sent_bytes.set(progress.sent_bytes.get() + bytes);
     }
 
     /// Applies the oldest block, or as much of it as the frame has room for.
-    fn apply_block(&mut self, tools: &Tools) -> Result<(), ShardEnd> {
+    fn apply_block(&mut self, workspace: &Workspace) -> Result<(), ShardEnd> {
         let block = self.pending.front().expect("the caller looked");
         self.framer.received(block.received_at);
         let updates = self.framer.updates().expect("the caller obtained a frame");
@@ -200,7 +227,7 @@ impl OwnedShard {
                 Outcome::Applied => applied += 1,
                 Outcome::Refused(refusal) => {
                     refused += 1;
-                    tools.metrics.refusals.count(refusal as usize);
+                    workspace.context.metrics.refusals.count(refusal as usize);
                 }
                 Outcome::NoOp => no_ops += 1,
                 Outcome::RulesMissing { ruleset } => {
@@ -210,7 +237,7 @@ impl OwnedShard {
             if sends_players(&event.action) {
                 let (partition, ownership_id) = (block.partition, block.ownership_id);
                 let all = HandoffRecord::all(partition, ownership_id, event.offset, told);
-                self.departures.extend(all);
+                self.handoffs.extend(all);
             }
             // Last, so that an event counts as being applied until all of this is done.
             self.applied += 1;
@@ -226,57 +253,62 @@ impl OwnedShard {
         }
         let made = updates.len() - updates_before;
         self.framer.set_ruleset(self.engine.ruleset());
-        tools.metrics.add(Counter::EventsApplied, applied);
-        tools.metrics.add(Counter::EventsRefused, refused);
-        tools.metrics.add(Counter::EventsNoOp, no_ops);
-        tools.metrics.add(Counter::UpdatesMade, made as u64);
+        workspace.context.metrics.add(Counter::EventsApplied, applied);
+        workspace.context.metrics.add(Counter::EventsRefused, refused);
+        workspace.context.metrics.add(Counter::EventsNoOp, no_ops);
+        workspace.context.metrics.add(Counter::UpdatesMade, made as u64);
         if self.applied < block.events.len() {
             self.framer.advance(block.events[self.applied].offset);
         } else {
             self.framer.advance(block.next_offset);
             self.applied = 0;
             let block = self.pending.pop_front().expect("the block at work");
-            self.cursor.give_block(&tools.pool, block);
+            self.cursor.give_block(&workspace.pool, block);
         }
-        let progress = tools.progress.shard(self.cursor.partition);
+        let progress = workspace.context.progress.shard(self.cursor.partition);
         progress.applied.set(self.framer.next_offset());
         if self.framer.is_dirty() && self.dirty_since.is_none() {
-            self.dirty_since = Some(tools.driver.now());
+            self.dirty_since = Some(workspace.context.turns.now());
         }
         Ok(())
     }
 
     /// Hands the collected updates to the publisher.
-    pub(super) fn flush(&mut self, tools: &Tools) -> Result<(), StartError> {
+    fn flush(&mut self, workspace: &Workspace) -> Result<(), StartError> {
         let first = self.framer.next_update();
-        let sealed = self.framer.seal(tools.driver.now());
-        self.hand_over(tools, first, sealed)
+        let sealed = self.framer.seal(workspace.context.turns.now());
+        self.hand_over(workspace, first, sealed)
     }
 
     /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
-    pub(super) fn flush_position(&mut self, tools: &mut Tools) -> Result<(), StartError> {
+    pub(super) fn flush_position(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
         if !self.framer.has_frame() {
-            self.obtain_frame(tools)?;
+            self.obtain_frame(workspace)?;
         }
         let first = self.framer.next_update();
-        let sealed = self.framer.seal_position(tools.driver.now());
-        self.hand_over(tools, first, sealed)
+        let sealed = self.framer.seal_position(workspace.context.turns.now());
+        self.hand_over(workspace, first, sealed)
     }
 
-    fn hand_over(&mut self, tools: &Tools, first: u64, sealed: Sealed) -> Result<(), StartError> {
+    fn hand_over(
+        &mut self,
+        workspace: &Workspace,
+        first: u64,
+        sealed: Sealed,
+    ) -> Result<(), StartError> {
         let made = self.framer.next_update() - first;
         let published = match sealed {
             Sealed::Nothing => 0,
             Sealed::Frame(frame) => {
                 let count = u64::from(frame.header.count);
-                self.send(tools, Outgoing::Frame(frame));
+                self.send(workspace, Outgoing::Frame(frame));
                 count
             }
             Sealed::Diverged { at } => return Err(StartError::Diverged { update: at }),
         };
-        tools.metrics.add(Counter::UpdatesSuppressed, made - published);
+        workspace.context.metrics.add(Counter::UpdatesSuppressed, made - published);
         self.dirty_since = None;
-        let progress = tools.progress.shard(self.cursor.partition);
+        let progress = workspace.context.progress.shard(self.cursor.partition);
         progress.published.set(self.framer.next_offset());
         progress.next_update.set(self.framer.next_update());
         progress.ruleset.set(self.engine.ruleset().into());
@@ -285,39 +317,48 @@ impl OwnedShard {
     }
 
     /// Repeats the fence when it is time, and a frame is at hand.
-    pub(super) fn repeat_fence(&mut self, tools: &mut Tools) {
-        let now = tools.driver.now();
+    pub(super) fn repeat_fence(&mut self, workspace: &mut Workspace) {
+        let now = workspace.context.turns.now();
         if !self.framer.is_fence_due(now) {
             return;
         }
-        if let Ok(true) = self.obtain_frame(tools)
+        if let Ok(true) = self.obtain_frame(workspace)
             && let Some(fence) = self.framer.fence(now)
         {
-            self.send(tools, Outgoing::Frame(fence));
+            self.send(workspace, Outgoing::Frame(fence));
         }
     }
 
-    /// Whether the collected updates should wait no longer: no more work is at hand, they have
+    /// Hands the collected updates over if they should wait no longer.
+    pub(super) fn flush_if_due(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
+        match self.is_done() || self.is_flush_due(workspace) {
+            true => self.flush_position(workspace),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the collected updates should wait no longer: there is no more work, they have
     /// lingered, or the shard has been silent for long.
-    pub(super) fn is_flush_due(&self, tools: &Tools) -> bool {
-        let now = tools.driver.now();
-        let lingered =
-            |since: Instant| tools.driver.is_going_to_rest() || since + tools.linger <= now;
+    fn is_flush_due(&self, workspace: &Workspace) -> bool {
+        let now = workspace.context.turns.now();
+        let lingered = |since: Instant| {
+            workspace.context.turns.is_going_to_rest() || since + workspace.options.linger <= now
+        };
         self.dirty_since.is_some_and(lingered)
             || self.framer.silence_ends_at().is_some_and(|at| at <= now)
     }
 
-    /// Tells the fetch path whether to bring more, and the driver when to look again.
-    pub(super) fn retry_soon(&self, tools: &Tools) {
-        let driver = &tools.driver;
-        if !self.pending.is_empty() || !self.departures.is_empty() {
+    /// Tells the fetch path whether to bring more, and asks for the next turn.
+    pub(super) fn ask_for_turn(&self, workspace: &Workspace) {
+        let driver = &workspace.context.turns;
+        if !self.pending.is_empty() || !self.handoffs.is_empty() {
             self.cursor.stall();
             driver.turn_at(driver.now() + Duration::from_millis(STALL_RETRY_MS));
         } else if self.cursor.go_on() {
             driver.turn_again();
         }
         if let Some(since) = self.dirty_since {
-            driver.turn_at(since + tools.linger);
+            driver.turn_at(since + workspace.options.linger);
         }
         if let Some(at) = self.framer.silence_ends_at() {
             // A frame that is overdue waits for the publisher: looking again at once would not

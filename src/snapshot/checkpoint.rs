@@ -2,6 +2,7 @@
 //! in buffers that go round.
 
 use crate::output::frame::Chain;
+use crate::output::mark::Mark;
 use crate::snapshot::format::{BLOCK_HEAD_BYTES, SNAPSHOT_BLOCK_BYTES};
 
 /// Buffers of state from the hot thread to the keeper, 2 MiB: behind a slow disk captures wait.
@@ -10,12 +11,8 @@ pub const CHECKPOINT_BUFFERS: usize = 32;
 /// Where a shard stood when its state was captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
-    /// The shard's partition.
-    pub partition: i32,
-    /// The ownership that captured.
-    pub ownership_id: u32,
-    /// Number of the capture within this process.
-    pub checkpoint: u64,
+    /// Which one.
+    pub id: CheckpointId,
     /// Hash of all that decides what an input means.
     pub ruleset: u32,
     /// The first input offset that the state has not seen.
@@ -32,21 +29,44 @@ pub struct CheckpointHeader {
     pub state_bytes: u64,
 }
 
-/// What the hot thread tells the keeper. Captures follow one another; none begins before the one
-/// before it has given all its bytes or was abandoned.
+/// Which checkpoint of a shard's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointId {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that has taken it.
+    pub ownership_id: u32,
+    /// Number of the checkpoint within this process.
+    pub number: u64,
+}
+
+/// Every frame and dead letter before a checkpoint is acknowledged: its state may become a
+/// snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The checkpoint.
+    pub id: CheckpointId,
+    /// What a reader of the output makes of all that is acknowledged.
+    pub mark: Mark,
+}
+
+/// What the other threads tell the snapshot writer. Checkpoints follow one another; none begins
+/// before the one before it has given all its bytes or was abandoned.
 #[derive(Debug)]
-pub enum Message {
-    /// The next capture. Of the same shard it takes the place of an earlier one that still waits.
+pub enum ToSnapshots {
+    /// The next checkpoint. It replaces an earlier one of the same shard that still waits.
     Begin(CheckpointHeader),
-    /// The next bytes of the capture that was begun last.
+    /// The next bytes of the checkpoint that was begun last.
     Block(Buffer),
-    /// The shard has ended before its capture was gated: nothing will come of it.
+    /// The shard has ended before its checkpoint was gated: nothing will come of it.
     Abandon {
         /// The shard's partition.
         partition: i32,
-        /// The ownership that captured.
+        /// The ownership that has taken it.
         ownership_id: u32,
     },
+    /// From the publisher: a checkpoint may become a snapshot.
+    Gate(Gate),
 }
 
 /// Room for one block of a snapshot: its head, which the keeper writes, then state.

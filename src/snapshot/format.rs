@@ -147,22 +147,22 @@ pub enum SnapshotError {
 impl Header {
     /// What is known of a capture before its bytes are stored, under the number that its storage
     /// gives it.
-    pub fn new(origin: Origin, captured: &CheckpointHeader, sequence: u64) -> Header {
+    pub fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
             origin,
-            partition: captured.partition,
+            partition: checkpoint.id.partition,
             sequence,
-            ruleset: captured.ruleset,
+            ruleset: checkpoint.ruleset,
             engine_version: ENGINE_VERSION as u32,
-            next_offset: captured.next_offset,
-            next_update: captured.next_update,
-            chain: captured.chain,
-            digest: captured.digest,
+            next_offset: checkpoint.next_offset,
+            next_update: checkpoint.next_update,
+            chain: checkpoint.chain,
+            digest: checkpoint.digest,
             mark: Mark::default(),
-            skips: captured.skips.clone(),
+            skips: checkpoint.skips.clone(),
             taken_at_ms: 0,
-            state_bytes: captured.state_bytes,
-            block_crcs: Vec::with_capacity(blocks(captured.state_bytes)),
+            state_bytes: checkpoint.state_bytes,
+            block_crcs: Vec::with_capacity(blocks(checkpoint.state_bytes)),
         }
     }
 

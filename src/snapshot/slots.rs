@@ -56,12 +56,13 @@ impl<D: Disk> Store<D> {
 
     /// Begins to write a captured state. What was written of an earlier one of this shard and not
     /// committed is gone.
-    pub fn begin(&mut self, captured: &CheckpointHeader) -> io::Result<SnapshotDraft> {
-        let slots = slots(&self.disk.list()?, captured.partition);
+    pub fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
+        let slots = slots(&self.disk.list()?, checkpoint.id.partition);
         let sequence = slots.first().map_or(1, |sequence| sequence + 1);
-        let header = Header::new(self.origin.clone(), captured, sequence);
+        let header = Header::new(self.origin.clone(), checkpoint, sequence);
         let bytes = (0..header.blocks()).map(|index| header.block_bytes(index) as u64).sum::<u64>();
-        self.disk.preallocate(&writing(captured.partition), HEADER_BYTES_MAX as u64 + bytes)?;
+        self.disk
+            .preallocate(&writing(checkpoint.id.partition), HEADER_BYTES_MAX as u64 + bytes)?;
         Ok(SnapshotDraft { header })
     }
 

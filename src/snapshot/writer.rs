@@ -4,10 +4,11 @@
 //! snapshot that could not be stored is counted and told, and the next one is tried.
 
 use crate::output::mark::Mark;
-use crate::publisher::Gate;
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender};
-use crate::snapshot::checkpoint::{Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, Message};
+use crate::snapshot::checkpoint::{
+    Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, CheckpointId, Gate, ToSnapshots,
+};
 use crate::snapshot::disk::Disk;
 use crate::snapshot::format::Header;
 use crate::snapshot::slots::{SnapshotDraft, Store};
@@ -20,8 +21,9 @@ use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Messages to the keeper that may wait: every buffer, and a beginning and an end for each shard.
-pub const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 2 * SHARDS_MAX;
+/// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
+/// shard, twice.
+pub const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
 
 /// Messages that the keeper takes between two looks at what is gated.
 pub const WRITER_BATCH_MAX: usize = 64;
@@ -63,8 +65,7 @@ pub struct SnapshotWriter<D> {
 }
 
 struct Waiting {
-    ownership_id: u32,
-    checkpoint: u64,
+    id: CheckpointId,
     draft: SnapshotDraft,
     gate: Option<Mark>,
 }
@@ -75,35 +76,40 @@ impl<D: Disk> SnapshotWriter<D> {
         SnapshotWriter { store, waiting: BTreeMap::new(), writing: None, outcomes: VecDeque::new() }
     }
 
-    /// Takes what the hot thread says. A buffer comes back for further use.
-    pub fn take(&mut self, message: Message) -> Option<Buffer> {
+    /// Takes a message. A buffer comes back for further use.
+    pub fn take(&mut self, message: ToSnapshots) -> Option<Buffer> {
         match message {
-            Message::Begin(captured) => {
-                self.begin(&captured);
+            ToSnapshots::Begin(header) => {
+                self.begin(&header);
                 None
             }
-            Message::Block(buffer) => Some(self.write(buffer)),
-            Message::Abandon { partition, ownership_id } => {
+            ToSnapshots::Block(buffer) => Some(self.write(buffer)),
+            ToSnapshots::Abandon { partition, ownership_id } => {
                 let waiting = self.waiting.get(&partition);
-                if waiting.is_some_and(|waiting| waiting.ownership_id == ownership_id) {
+                if waiting.is_some_and(|waiting| waiting.id.ownership_id == ownership_id) {
                     self.forget(partition);
                     self.outcomes.push_back(Written::Dropped { partition });
                 }
                 None
             }
+            ToSnapshots::Gate(gate) => {
+                self.gate(gate);
+                None
+            }
         }
     }
 
-    fn begin(&mut self, captured: &CheckpointHeader) {
-        let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = *captured;
+    fn begin(&mut self, header: &CheckpointHeader) {
+        let id = header.id;
+        let partition = id.partition;
         if self.forget(partition) {
             self.outcomes.push_back(Written::Dropped { partition });
         }
         // If it cannot begin, its state must not be taken for that of the capture before it.
         self.writing = None;
-        match self.store.begin(captured) {
+        match self.store.begin(header) {
             Ok(draft) => {
-                let waiting = Waiting { ownership_id, checkpoint: capture, draft, gate: None };
+                let waiting = Waiting { id, draft, gate: None };
                 self.waiting.insert(partition, waiting);
                 self.writing = Some(partition);
             }
@@ -123,13 +129,12 @@ impl<D: Disk> SnapshotWriter<D> {
         buffer
     }
 
-    /// Takes what the publisher says. A gate may come before the last of its state.
-    pub fn gate(&mut self, gate: Gate) {
-        let Gate { partition, ownership_id, capture, mark } = gate;
-        if let Some(waiting) = self.waiting.get_mut(&partition)
-            && (waiting.ownership_id, waiting.checkpoint) == (ownership_id, capture)
+    /// A checkpoint may become a snapshot. That may be known before the last of its state comes.
+    fn gate(&mut self, gate: Gate) {
+        if let Some(waiting) = self.waiting.get_mut(&gate.id.partition)
+            && waiting.id == gate.id
         {
-            waiting.gate = Some(mark);
+            waiting.gate = Some(gate.mark);
         }
     }
 
@@ -167,17 +172,15 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 }
 
-/// The keeper thread's ends of all that it shares with other threads.
+/// The snapshot writer's ends of all that it shares with other threads.
 pub struct WriterEnds {
-    /// From the hot thread. Its end and that of the gates is the keeper's end.
-    pub messages: Receiver<Message>,
+    /// From the hot thread and the publisher. Its end is the writer's end.
+    pub messages: Receiver<ToSnapshots>,
+    /// Rung after that was filled.
+    pub bell: Arc<Bell>,
     /// To the hot thread: buffers to fill again.
     pub free_buffers: Sender<Buffer>,
-    /// From the publisher.
-    pub gates: Receiver<Gate>,
-    /// Rung after either was filled.
-    pub bell: Arc<Bell>,
-    /// To the copier; `None`: there are no copies.
+    /// To the replicator; `None`: there are no replicas.
     pub stored: Option<SyncSender<Header>>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
@@ -185,30 +188,28 @@ pub struct WriterEnds {
     pub metrics: Arc<Metrics>,
 }
 
-/// Keeps snapshots until nobody captures any more.
-pub fn run<D: Disk>(mut keeper: SnapshotWriter<D>, mut ends: WriterEnds) {
-    let mut trouble = Repeated::new();
+/// Writes snapshots until nobody takes checkpoints any more.
+pub fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
+    let mut failures = Repeated::new();
     loop {
-        let messages = take_messages(&mut keeper, &mut ends);
-        let gates = take_gates(&mut keeper, &mut ends);
-        keeper.settle(now_ms());
-        while let Some(outcome) = keeper.next_outcome() {
-            report(&outcome, &ends, &mut trouble);
+        let inbox = take_messages(&mut writer, &mut ends);
+        writer.settle(now_ms());
+        while let Some(outcome) = writer.next_outcome() {
+            report(&outcome, &ends, &mut failures);
         }
-        match (messages, gates) {
-            (Inbox::Ended, Inbox::Ended) => return,
-            (Inbox::Full, _) => {}
-            _ => {
-                let WriterEnds { messages, gates, .. } = &ends;
-                let has_work = || !messages.is_empty() || !gates.is_empty();
-                // Where sleeping fails, the next look comes early.
+        match inbox {
+            Inbox::Ended => return,
+            Inbox::Full => {}
+            Inbox::Empty => {
+                let has_work = || !ends.messages.is_empty();
+                // Where sleeping fails, the next turn comes early.
                 let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX), has_work);
             }
         }
     }
 }
 
-/// How a queue was left.
+/// How the queue was left.
 enum Inbox {
     /// There may be more.
     Full,
@@ -218,12 +219,12 @@ enum Inbox {
     Ended,
 }
 
-/// Takes what the hot thread says, a bounded number: gates wait meanwhile.
-fn take_messages<D: Disk>(keeper: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
+/// Takes messages, a bounded number: snapshots that are ready wait meanwhile.
+fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
     for _ in 0..WRITER_BATCH_MAX {
         match ends.messages.poll_receive(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(message)) => {
-                if let Some(buffer) = keeper.take(message) {
+                if let Some(buffer) = writer.take(message) {
                     // The queue holds all buffers there are; the hot thread may be gone.
                     let _gone = ends.free_buffers.try_send(buffer);
                 }
@@ -233,16 +234,6 @@ fn take_messages<D: Disk>(keeper: &mut SnapshotWriter<D>, ends: &mut WriterEnds)
         }
     }
     Inbox::Full
-}
-
-fn take_gates<D: Disk>(keeper: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
-    loop {
-        match ends.gates.poll_receive(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(gate)) => keeper.gate(gate),
-            Poll::Ready(None) => return Inbox::Ended,
-            Poll::Pending => return Inbox::Empty,
-        }
-    }
 }
 
 fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {

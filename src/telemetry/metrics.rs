@@ -65,15 +65,15 @@ counters! {
         "Ticks and departures that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
-    SnapshotsStored, "snapshots_stored", "keeper",
+    SnapshotsStored, "snapshots_stored", "snapshots",
         "Snapshots stored in the state directory.";
-    SnapshotsFailed, "snapshots_failed", "keeper",
+    SnapshotsFailed, "snapshots_failed", "snapshots",
         "Snapshots that could not be stored.";
-    SnapshotBytes, "snapshot_bytes", "keeper",
+    SnapshotBytes, "snapshot_bytes", "snapshots",
         "Bytes of state in the snapshots stored.";
-    SnapshotsCopied, "snapshots_copied", "copier",
+    SnapshotsCopied, "snapshots_copied", "replicator",
         "Snapshots copied to the snapshot topic.";
-    SnapshotCopiesFailed, "snapshot_copies_failed", "copier",
+    SnapshotCopiesFailed, "snapshot_copies_failed", "replicator",
         "Snapshots that could not be copied to the snapshot topic.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";

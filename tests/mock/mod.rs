@@ -1,6 +1,8 @@
 //! An in-process Kafka for tests: librdkafka's mock cluster, and what tests ask of it.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod running;
+
 use huntd::engine::change::Change;
 use huntd::engine::update::{Update, Updates};
 use huntd::kafka::client::ClientOptions;

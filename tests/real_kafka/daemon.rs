@@ -64,7 +64,7 @@ pub fn tiny_limits() -> Vec<(String, String)> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/config/test.toml");
     let text = std::fs::read_to_string(file).expect("the file is there");
     let sections = text.split("\n[").filter_map(|section| section.split_once("]\n"));
-    let stages = sections.filter(|(name, _)| ["fetch", "queue", "publish"].contains(name));
+    let stages = sections.filter(|(name, _)| ["fetch", "publish"].contains(name));
     stages.map(|(name, lines)| (name.to_owned(), lines.to_owned())).collect()
 }
 

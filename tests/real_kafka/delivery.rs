@@ -80,13 +80,12 @@ fn the_output_and_the_digest_are_the_same_for_every_codec_and_every_limit() {
 
     let tiny = tiny_limits();
     let tiny: Vec<(&str, &str)> = tiny.iter().map(|(name, lines)| (&**name, &**lines)).collect();
-    assert_eq!(tiny.len(), 3);
+    assert_eq!(tiny.len(), 2);
     let spread = [
         ("fetch", "connections_per_broker = 8"),
-        ("queue", "blocks = 2"),
-        ("publish", "format = \"binary\""),
+        ("publish", "format = \"binary\"\nframes_per_shard = 1"),
     ];
-    assert!(run(&plain.again(kafka::shared()), &spread) == expected, "8 connections, 2 blocks");
+    assert!(run(&plain.again(kafka::shared()), &spread) == expected, "8 connections, 1 frame");
     assert!(
         run(&plain.again(kafka::shared()), &tiny) == expected,
         "the limits of config/test.toml"

@@ -105,10 +105,10 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
 #[test]
 fn a_wrong_configuration_ends_the_daemon_with_code_3() {
     let topics = Topics::create(kafka::shared(), "config", 1);
-    let huntd = Huntd::start(kafka::shared(), &topics, &[("queue", "blokcs = 2")]);
-    assert_ends(huntd, 3, "blokcs");
-    let huntd = Huntd::start(kafka::shared(), &topics, &[("queue", "blocks = 0")]);
-    assert_ends(huntd, 3, "queue.blocks");
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("snapshot", "kepe = 5")]);
+    assert_ends(huntd, 3, "kepe");
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("snapshot", "keep = 0")]);
+    assert_ends(huntd, 3, "snapshot.keep");
 }
 
 #[test]

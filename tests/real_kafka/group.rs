@@ -6,7 +6,8 @@ use crate::kafka;
 use crate::notified::Systemd;
 use crate::players::{events, produce};
 use huntd::kafka::client::ClientOptions;
-use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership, MembershipEvent};
+use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership};
+use huntd::kafka::membership::MembershipEvent;
 use std::time::{Duration, Instant};
 
 #[test]

@@ -34,13 +34,13 @@ fn hash(report: &Value, partition: i32, key: &str) -> u64 {
 }
 
 /// Runs the input through a daemon and compares everything that can be seen of it.
-fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
+fn run_and_compare(input: &Topics, report: &Value, fetch: &str, publish: &str) {
     // The input is read once more; what comes out goes to new topics.
     let mut topics = Topics::create(kafka::shared(), "match-run", PARTITIONS);
     topics.input.clone_from(&input.input);
     // A recorded match has both sides of each crossing.
     let own = "tick_every_ms = 0\ncarry_players = false";
-    let settings = [("fetch", fetch), ("queue", queue), ("input", own)];
+    let settings = [("fetch", fetch), ("publish", publish), ("input", own)];
     let mut daemon = Huntd::start(kafka::shared(), &topics, &settings);
     let events = report["total"]["events"].as_u64().expect("reports have counts");
     daemon.wait_until("the whole match is published", |daemon| {
@@ -73,7 +73,7 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, queue: &str) {
 }
 
 #[test]
-fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_and_queued() {
+fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_and_published() {
     let Some(file) = recordings::one(RECORDING) else {
         return;
     };
@@ -83,12 +83,12 @@ fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_a
     assert!(events >= 600_000, "{events} events");
 
     let brokers = kafka::shared().bootstrap();
-    for (codec, fetch, queue) in [
-        ("none", "connections_per_broker = 1", "blocks = 2"),
-        ("zstd", "connections_per_broker = 8", "blocks = 1024"),
-        ("lz4", "connections_per_broker = 8", "blocks = 2"),
-        ("snappy", "connections_per_broker = 1", "blocks = 1024"),
-        ("gzip", "connections_per_broker = 2", "blocks = 64"),
+    for (codec, fetch, publish) in [
+        ("none", "connections_per_broker = 1", "frames_per_shard = 1"),
+        ("zstd", "connections_per_broker = 8", "frames_per_shard = 5"),
+        ("lz4", "connections_per_broker = 8", "frames_per_shard = 1"),
+        ("snappy", "connections_per_broker = 1", "frames_per_shard = 100"),
+        ("gzip", "connections_per_broker = 2", "frames_per_shard = 5"),
     ] {
         let input = Topics::create(kafka::shared(), "match", PARTITIONS);
         let to = ["load", "--brokers", &brokers, "--topic", &input.input];
@@ -98,6 +98,6 @@ fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_a
         if codec == "none" {
             assert_eq!(report, replayed(&["--brokers", &brokers, "--topic", &input.input]));
         }
-        run_and_compare(&input, &report, fetch, queue);
+        run_and_compare(&input, &report, fetch, publish);
     }
 }

@@ -58,16 +58,16 @@ fn a_valid_configuration_is_summed_up() {
 #[test]
 fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-    file.write_all(b"[queue]\nblock = 3\n").expect("it is written");
+    file.write_all(b"[snapshot]\nkep = 3\n").expect("it is written");
     let path = file.path().to_str().expect("text");
     let (code, _, error) = huntd(&["check", "--offline", "--config", path], &[]);
-    let sentence = format!("huntd: {path}:2: there is no key queue.block: did you mean blocks?\n");
+    let sentence = format!("huntd: {path}:2: there is no key snapshot.kep: did you mean keep?\n");
     assert_eq!((code, error), (Some(3), sentence));
 
     let arguments = ["check", "--offline", "--config", "config/huntd.toml"];
-    let (code, _, error) = huntd(&arguments, &[("HUNTD_QUEUE__BLOCKS", "0")]);
+    let (code, _, error) = huntd(&arguments, &[("HUNTD_SNAPSHOT__KEEP", "0")]);
     let sentence =
-        "huntd: environment variable HUNTD_QUEUE__BLOCKS: queue.blocks = 0: choose 1 to 65536\n";
+        "huntd: environment variable HUNTD_SNAPSHOT__KEEP: snapshot.keep = 0: choose 3 to 64\n";
     assert_eq!((code, error.as_str()), (Some(3), sentence));
 
     let (code, _, error) = huntd(&arguments, &[("HUNTD_CPU__HOT_CORE", "1023")]);

@@ -228,6 +228,14 @@ impl Broker {
         }
     }
 
+    /// Both topics have one partition more.
+    pub(crate) fn add_partition(&mut self) {
+        let leader = 1 + self.inputs.len() as i32 % BROKERS;
+        self.inputs.push(InputLog::new(leader));
+        self.outputs.push(OutputLog::default());
+        self.changes += 1;
+    }
+
     /// Appends a record that a daemon has written itself: its offset.
     pub(crate) fn append_plain(&mut self, partition: i32, record: Record) -> i64 {
         self.changes += 1;

@@ -56,6 +56,16 @@ closed_list! {
         Revoked,
         AnswerLost,
         NotCounted,
+        InstanceTaken,
+        RejoinFails,
+        PartitionAdded,
+        // What an acquisition asks for.
+        Leaderless,
+        SearchInterrupted,
+        ReplicasUnanswered,
+        // What operators do.
+        SkipAsked,
+        GenesisAsked,
         // The disk.
         WriteTorn,
         WriteFlipped,
@@ -66,7 +76,7 @@ closed_list! {
         DiskFull,
         RenameLost,
         // What the engine fails at.
-        CaptureFails,
+        CheckpointFails,
         // The input.
         NoEvent,
         Poison,
@@ -83,7 +93,7 @@ closed_list! {
     Sight {
         Acquired,
         AcquiredFromSnapshot,
-        AcquiredFromCopy,
+        AcquiredFromReplica,
         SnapshotStored,
         SnapshotFailed,
         SnapshotDropped,
@@ -92,12 +102,12 @@ closed_list! {
         Refused,
         Halted,
         Closed,
-        JumpBridged,
-        JumpFenced,
+        GapPassed,
+        GapFenced,
         DeliveryFailed,
         Diverged,
         EnginePanicked,
-        CaptureFailed,
+        CheckpointFailed,
         RecordSkipped,
         FramesDuplicate,
         FramesStale,
@@ -105,6 +115,11 @@ closed_list! {
         FenceRepeated,
         LateReaderJoined,
         OperatorRestarted,
+        AssignedDuringRelease,
+        AssignedAfterLoss,
+        Rejoined,
+        BegunAnew,
+        SkippedAsAsked,
         ZombieWrote,
         RulesChanged,
     }

@@ -11,6 +11,8 @@ pub(crate) enum GroupEvent {
     /// To be answered with [`Group::release`].
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
+    /// Another member has our instance id.
+    InstanceTaken,
 }
 
 /// The coordinator.
@@ -22,6 +24,8 @@ pub(crate) struct Group {
     session_us: u64,
     /// Something has changed since partitions were shared out.
     is_unsettled: bool,
+    /// The name of the last member.
+    names: u64,
 }
 
 /// Heartbeats of a member within its session.
@@ -30,6 +34,8 @@ const HEARTBEATS: u64 = 3;
 struct Member {
     host: usize,
     heard_at: u64,
+    /// Its instance id was given to another one: it has to join under a new name.
+    is_fenced: bool,
     /// Expelled; its next heartbeat, at this time, will tell it.
     expelled_until: Option<u64>,
     /// What it believes to have.
@@ -43,7 +49,27 @@ impl Group {
     pub(crate) fn new(chance: &mut Chance, partitions: i32) -> Group {
         let session_us = chance.pick(&[500_000, 2_000_000, 6_000_000]);
         let owners = vec![None; partitions as usize];
-        Group { partitions, members: BTreeMap::new(), owners, session_us, is_unsettled: false }
+        Group {
+            partitions,
+            members: BTreeMap::new(),
+            owners,
+            session_us,
+            is_unsettled: false,
+            names: 0,
+        }
+    }
+
+    /// A name that no member has had.
+    pub(crate) fn next_name(&mut self) -> u64 {
+        self.names += 1;
+        self.names
+    }
+
+    /// The topic has one partition more.
+    pub(crate) fn add_partition(&mut self) {
+        self.partitions += 1;
+        self.owners.push(None);
+        self.is_unsettled = true;
     }
 
     /// A member calls: what it is told. A stranger joins by calling.
@@ -57,6 +83,9 @@ impl Group {
             }
         }
         let member = self.members.entry(node).or_insert_with(|| Member::new(host, now));
+        if member.is_fenced {
+            return Some(GroupEvent::InstanceTaken);
+        }
         member.heard_at = now;
         self.is_unsettled |= is_new;
         if member.expelled_until.is_some_and(|heartbeat_at| heartbeat_at <= now) {
@@ -94,7 +123,7 @@ impl Group {
     /// Whether a commit of this member would be taken.
     pub(crate) fn counts_in(&self, node: u64, partition: i32) -> bool {
         let member = self.members.get(&node);
-        let is_member = member.is_some_and(|member| member.expelled_until.is_none());
+        let is_member = member.is_some_and(Member::is_counted);
         is_member && self.owners[partition as usize] == Some(node)
     }
 
@@ -107,7 +136,7 @@ impl Group {
             let member = self.members.get_mut(node).expect("just listed");
             let is_silent = member.heard_at + self.session_us < now;
             let is_victim = expels && victim as usize % nodes.len() == place;
-            if (is_silent || is_victim) && member.expelled_until.is_none() {
+            if (is_silent || is_victim) && member.is_counted() {
                 // Until then it goes on, and does not know that others do, too.
                 let heartbeat_at = now + chance.between(0, self.session_us / HEARTBEATS);
                 member.expelled_until = Some(heartbeat_at);
@@ -115,12 +144,24 @@ impl Group {
                 self.disown(*node);
             }
         }
+        if chance.strikes(Fault::InstanceTaken) {
+            self.fence_at_random(chance);
+        }
         if chance.strikes(Fault::Revoked) {
             self.revoke_at_random(chance, now);
         }
         if self.is_unsettled {
             self.is_unsettled = false;
             self.share_out(chance, now);
+        }
+    }
+
+    fn fence_at_random(&mut self, chance: &mut Chance) {
+        let nodes: Vec<u64> = self.members.keys().copied().collect();
+        if let Some(node) = nodes.get(chance.below(nodes.len().max(1) as u64) as usize) {
+            let member = self.members.get_mut(node).expect("just listed");
+            member.is_fenced = true;
+            self.disown(*node);
         }
     }
 
@@ -140,7 +181,7 @@ impl Group {
     }
 
     fn share_out(&mut self, chance: &mut Chance, now: u64) {
-        let live = self.members.iter().filter(|(_, member)| member.expelled_until.is_none());
+        let live = self.members.iter().filter(|(_, member)| member.is_counted());
         let nodes: Vec<u64> = live.map(|(node, _)| *node).collect();
         if nodes.is_empty() {
             return;
@@ -165,7 +206,12 @@ impl Member {
     fn new(host: usize, now: u64) -> Member {
         let (has, revoked) = (Vec::new(), Vec::new());
         let events = VecDeque::new();
-        Member { host, heard_at: now, expelled_until: None, has, revoked, events }
+        Member { host, heard_at: now, is_fenced: false, expelled_until: None, has, revoked, events }
+    }
+
+    /// Whether the coordinator counts it in.
+    fn is_counted(&self) -> bool {
+        !self.is_fenced && self.expelled_until.is_none()
     }
 
     fn tell(&mut self, chance: &mut Chance, now: u64, event: GroupEvent) {

@@ -1,16 +1,15 @@
-//! One daemon's keeper thread: states from the hot thread and gates from the publisher go to the
-//! keeper, step by step, so that the daemon can die between any two of them.
+//! One daemon's writer thread: states from the hot thread and gates from the publisher go to the
+//! writer, step by step, so that the daemon can die between any two of them.
 
 use crate::chance::{Chance, Fault, Sight};
 use crate::disk::HostDisk;
 use crate::mutation::Mutation;
 use crate::surroundings::{Place, Surroundings, store};
-use huntd::daemon::hot::CheckpointEnds;
 use huntd::output::mark::Mark;
-use huntd::publisher::Gate;
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
-use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, Message};
+use huntd::shards::checkpoints::CheckpointEnds;
+use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
 use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
 use huntd::snapshot::writer::{SnapshotWriter, Written};
 use huntd::telemetry::progress::Progress;
@@ -21,16 +20,15 @@ use std::time::Duration;
 /// Buffers for states.
 const BUFFERS: usize = 2;
 
-/// The keeper with its ends.
+/// The writer with its ends.
 pub(crate) struct Keeping {
-    keeper: SnapshotWriter<HostDisk>,
-    messages: Receiver<Message>,
+    writer: SnapshotWriter<HostDisk>,
+    messages: Receiver<ToSnapshots>,
     free_buffers: Sender<Buffer>,
-    gates: Receiver<Gate>,
     progress: Arc<Progress>,
     mutation: Mutation,
-    /// The captures that were begun last.
-    captured: BTreeMap<i32, CheckpointHeader>,
+    /// The checkpoints that were begun last.
+    headers: BTreeMap<i32, CheckpointHeader>,
     /// Where each ownership began.
     pub(crate) begins: BTreeMap<i32, Mark>,
     /// Snapshots that were stored and nobody has checked.
@@ -40,42 +38,44 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// A keeper, with the ends of the hot thread and the publisher.
+    /// A writer, with the ends of the hot thread and the publisher.
     pub(crate) fn new(
         disk: &HostDisk,
         chance: &mut Chance,
         bell: Arc<Bell>,
         progress: Arc<Progress>,
         mutation: Mutation,
-    ) -> (Keeping, CheckpointEnds, Sender<Gate>) {
-        let (hot_messages, messages) = bounded(64);
+    ) -> (Keeping, CheckpointEnds, Sender<ToSnapshots>) {
+        let (to_writer, messages) = bounded(64);
         let (free_buffers, hot_free_buffers) = bounded(BUFFERS);
-        let (publisher_gates, gates) = bounded(64);
         for _ in 0..BUFFERS {
             let given = free_buffers.try_send(Buffer::new());
             assert!(given.is_ok(), "there is room for every buffer");
         }
         let keeping = Keeping {
-            keeper: SnapshotWriter::new(store(disk)),
+            writer: SnapshotWriter::new(store(disk)),
             messages,
             free_buffers,
-            gates,
             progress,
             mutation,
-            captured: BTreeMap::new(),
+            headers: BTreeMap::new(),
             begins: BTreeMap::new(),
             stored: Vec::new(),
             is_writing: false,
         };
-        let messages = hot_messages;
         let every = Duration::from_millis(chance.pick(&[20, 200, 2_000, 60_000]));
-        let hot = CheckpointEnds { messages, free_buffers: hot_free_buffers, bell, every };
-        (keeping, hot, publisher_gates)
+        let hot = CheckpointEnds {
+            writer: to_writer.clone(),
+            free_buffers: hot_free_buffers,
+            bell,
+            every,
+        };
+        (keeping, hot, to_writer)
     }
 
     /// Whether there is something to do.
     pub(crate) fn has_work(&self) -> bool {
-        !self.messages.is_empty() || !self.gates.is_empty()
+        !self.messages.is_empty()
     }
 
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
@@ -83,49 +83,49 @@ impl Keeping {
             let Some(message) = self.messages.try_receive() else { break };
             self.take(around, message);
         }
-        if around.chance.one_in(2)
-            && let Some(gate) = self.gates.try_receive()
-        {
-            self.gate(gate);
-        }
-        self.keeper.settle(around.now as i64 / 1000);
-        while let Some(outcome) = self.keeper.next_outcome() {
+        self.writer.settle(around.now as i64 / 1000);
+        while let Some(outcome) = self.writer.next_outcome() {
             self.tell(around, outcome);
         }
     }
 
-    fn take(&mut self, around: &mut Surroundings<'_>, message: Message) {
+    fn take(&mut self, around: &mut Surroundings<'_>, message: ToSnapshots) {
         let begun = match &message {
-            Message::Begin(captured) => Some(captured.clone()),
-            Message::Block(_) | Message::Abandon { .. } => None,
+            ToSnapshots::Begin(header) => Some(header.clone()),
+            _ => None,
+        };
+        let message = match message {
+            ToSnapshots::Gate(gate) => ToSnapshots::Gate(self.falsified(gate)),
+            other => other,
         };
         self.is_writing |= begun.is_some();
-        if let Some(mut buffer) = self.keeper.take(message) {
-            if around.chance.strikes(Fault::CaptureFails) {
+        if let Some(mut buffer) = self.writer.take(message) {
+            if around.chance.strikes(Fault::CheckpointFails) {
                 // More than a block: the engine cannot tell a state to it.
                 buffer.bytes_mut().resize(SNAPSHOT_BLOCK_BYTES + 1, 0);
             }
             let given = self.free_buffers.try_send(buffer);
             assert!(given.is_ok(), "the queue holds all buffers there are");
         }
-        let Some(captured) = begun else { return };
+        let Some(header) = begun else { return };
         let ungated = [Mutation::Ungated, Mutation::UngatedAndUnfiltered].contains(&self.mutation);
-        if ungated && let Some(mark) = self.begins.get(&captured.partition) {
-            let CheckpointHeader { partition, ownership_id, checkpoint: capture, .. } = captured;
-            self.keeper.gate(Gate { partition, ownership_id, capture, mark: *mark });
+        if ungated && let Some(mark) = self.begins.get(&header.id.partition) {
+            let gate = Gate { id: header.id, mark: *mark };
+            self.writer.take(ToSnapshots::Gate(gate));
         }
-        self.captured.insert(captured.partition, captured);
+        self.headers.insert(header.id.partition, header);
     }
 
-    fn gate(&mut self, mut gate: Gate) {
-        if self.mutation == Mutation::MarkOfSnapshot
-            && let Some(captured) = self.captured.get(&gate.partition)
-            && captured.checkpoint == gate.capture
-        {
-            let CheckpointHeader { next_update, next_offset, chain, .. } = *captured;
-            gate.mark = Mark { next_update, next_offset, chain, ..gate.mark };
+    /// The gate, or what the mutation makes of it.
+    fn falsified(&self, gate: Gate) -> Gate {
+        let CheckpointId { partition, .. } = gate.id;
+        match self.headers.get(&partition).filter(|header| header.id == gate.id) {
+            Some(header) if self.mutation == Mutation::MarkOfSnapshot => {
+                let CheckpointHeader { next_update, next_offset, chain, .. } = *header;
+                Gate { mark: Mark { next_update, next_offset, chain, ..gate.mark }, ..gate }
+            }
+            _ => gate,
         }
-        self.keeper.gate(gate);
     }
 
     fn tell(&mut self, around: &mut Surroundings<'_>, outcome: Written) {

@@ -27,10 +27,18 @@ pub(crate) enum Mutation {
     Resent,
     /// Nobody minds that a frame was not delivered.
     FailureIgnored,
+    /// A revocation forgets the check of a gap that is under way.
+    GapCheckForgotten,
+    /// Shards are fenced and opened before the group has answered.
+    OpenedUnanswered,
+    /// A shard whose output is read no more keeps its slot.
+    SlotKept,
+    /// How often records took the engine down is not kept over a restart.
+    PanicsForgotten,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Mutation; 10] = [
+    pub(crate) const ALL: [Mutation; 14] = [
         Mutation::UngatedAndUnfiltered,
         Mutation::Ungated,
         Mutation::Unverified,
@@ -41,5 +49,9 @@ impl Mutation {
         Mutation::AnyEpoch,
         Mutation::Resent,
         Mutation::FailureIgnored,
+        Mutation::GapCheckForgotten,
+        Mutation::OpenedUnanswered,
+        Mutation::SlotKept,
+        Mutation::PanicsForgotten,
     ];
 }

@@ -12,16 +12,18 @@ use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::producer::SimProducer;
 use crate::surroundings::Surroundings;
-use huntd::daemon::hot::{self, Stages};
+use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
 use huntd::fetch::FetchOptions;
 use huntd::kafka::client::ClientOptions;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
-use huntd::publisher;
+use huntd::ownership::OwnershipOptions;
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
+use huntd::publisher::{self, ToPublisher};
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
-use huntd::runtime::driver::Turns;
+use huntd::runtime::turns::Turns;
+use huntd::shards::{ShardEnds, ShardOptions, ToHot};
 use huntd::telemetry::metrics::{Gauge, Metrics};
 use huntd::telemetry::progress::Progress;
 use std::cell::RefCell;
@@ -58,7 +60,7 @@ pub(crate) struct Node {
     pub(crate) keeping: Keeping,
     pub(crate) progress: Arc<Progress>,
     metrics: Arc<Metrics>,
-    outbox: Sender<publisher::Outgoing>,
+    outbox: Sender<ToPublisher>,
     limits: Limits,
     /// When each thread has its next turn.
     next: [u64; THREADS.len()],
@@ -97,17 +99,13 @@ impl Node {
         common: &Common,
         (name, host): (u64, usize),
         disk: &HostDisk,
+        options: OwnershipOptions,
         mutation: Mutation,
         now: u64,
     ) -> Node {
-        let (commands, hot_commands) = bounded(64);
-        let (hot_notices, notices) = bounded(64);
-        let (hot_reports, reports) = bounded(16);
-        let (resolved, hot_resolved) = bounded(16);
-        let (orders, publisher_orders) = bounded(64);
-        let (publisher_failures, failures) = bounded(64);
-        let (publisher_jumps, jumps) = bounded(64);
-        let (outbox, inbox) = bounded(2048);
+        let (to_control, control_messages) = bounded(64);
+        let (to_hot, hot_messages) = bounded(64);
+        let (to_publisher, inbox) = bounded(2048);
         let frames = chance.between(2, 6) as usize;
         let (free_frames, hot_free_frames) = recycled_frames(frames);
         let metrics = Arc::new(metrics(chance));
@@ -115,36 +113,37 @@ impl Node {
         let driver = Turns::new(common.base + Duration::from_micros(now));
         let limits = Limits::new(chance);
         let (bell, kept) = (common.bell.clone(), progress.clone());
-        let (keeping, keeper, gates) = Keeping::new(disk, chance, bell, kept, mutation);
-        let (bell, kept) = (common.bell.clone(), progress.clone());
-        #[rustfmt::skip]
-        let hot = hot::HotEnds {
-            fetch: fetch_options(chance),
-            bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
-            queue_blocks: limits.queue_blocks,
-            linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
-            frames_per_shard: limits.frames_per_shard,
-            bytes_max: limits.bytes_max,
-            commands: hot_commands, notices: hot_notices, reports: hot_reports,
-            resolved: hot_resolved, outbox: outbox.clone(), free_frames: hot_free_frames,
-            keeper: Some(keeper), bell, progress: kept, metrics: metrics.clone(),
+        let (keeping, checkpoints, to_writer) = Keeping::new(disk, chance, bell, kept, mutation);
+        let shard_ends = ShardEnds {
+            control: to_control.clone(),
+            publisher: to_publisher.clone(),
+            free_frames: hot_free_frames,
+            checkpoints: Some(checkpoints),
         };
-        let (bell, keeper_bell) = (common.bell.clone(), common.bell.clone());
-        #[rustfmt::skip]
+        let observed = (progress.clone(), metrics.clone());
+        let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed);
+        let (bell, snapshots_bell) = (common.bell.clone(), common.bell.clone());
         let ends = publisher::PublisherEnds {
-            inbox, free_frames, orders: publisher_orders, failures: publisher_failures,
-            jumps: publisher_jumps, gates, keeper_bell, bell,
+            inbox,
+            free_frames,
+            control: to_control,
+            snapshots: to_writer,
+            snapshots_bell,
+            bell,
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let producer = SimProducer::new(line.clone());
-        let options = publisher_options(limits.frames_per_shard as usize, chance);
+        let publishing = publisher_options(limits.frames_per_shard as usize, chance);
         let kept = metrics.clone();
-        let publisher = Publisher::new(options, ends, progress.clone(), kept, producer);
-        let kept = progress.clone();
-        #[rustfmt::skip]
+        let publisher = Publisher::new(publishing, ends, progress.clone(), kept, producer);
         let ends = control::Ends {
-            commands, notices, reports, resolved, orders, failures, jumps, progress: kept,
+            messages: control_messages,
+            hot: to_hot,
+            publisher: to_publisher.clone(),
+            progress: progress.clone(),
         };
+        let at = (now, common.base + Duration::from_micros(now));
+        let control = Control::new((name, host), ends, chance, options, at, mutation);
         Node {
             name,
             stages: Stages::new(&driver, hot),
@@ -152,11 +151,11 @@ impl Node {
             network: Network::new(common),
             publisher,
             line,
-            control: Control::new((name, host), ends, mutation),
+            control,
             keeping,
             progress,
             metrics,
-            outbox,
+            outbox: to_publisher,
             limits,
             next: [now; THREADS.len()],
             paused_until: 0,
@@ -192,7 +191,8 @@ impl Node {
                 self.next[Thread::Control as usize] = match self.control.is_busy() {
                     true => around.now + around.chance.between(10, 2_000),
                     false => around.now + around.chance.between(5_000, 80_000),
-                };
+                }
+                .max(self.control.blocked_until);
             }
             Thread::Keeper => {
                 self.keeping.turn(around);
@@ -314,12 +314,42 @@ impl Node {
         Ok(())
     }
 
+    /// Whether something of it is on its way to a broker or to the disk.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.line.borrow().on_the_way() > 0 || self.keeping.has_work() || !self.outbox.is_empty()
+    }
+
     /// The process is gone, at once. What had left it may land all the same.
     pub(crate) fn die(self, chance: &mut Chance, late: &mut Vec<Late>, now: u64) {
         let line = &mut *self.line.borrow_mut();
         line.now = now;
         line.abandon(chance, late);
         self.control.die(late);
+    }
+}
+
+fn hot_ends(
+    chance: &mut Chance,
+    common: &Common,
+    limits: &Limits,
+    messages: Receiver<ToHot>,
+    shard_ends: ShardEnds,
+    (progress, metrics): (Arc<Progress>, Arc<Metrics>),
+) -> HotEnds {
+    HotEnds {
+        messages,
+        fetch: fetch_options(chance),
+        bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
+        queue_blocks: limits.queue_blocks,
+        shards: ShardOptions {
+            linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
+            frames_per_shard: limits.frames_per_shard,
+            bytes_max: limits.bytes_max,
+        },
+        shard_ends,
+        bell: common.bell.clone(),
+        progress,
+        metrics,
     }
 }
 

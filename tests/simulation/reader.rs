@@ -10,26 +10,39 @@ use huntd::engine::change::Change;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::output::encode::decode_frame;
+use huntd::output::fold::Start;
 use huntd::output::frame::{Chain, FrameHeader, FrameKind};
 use huntd::output::mark::Mark;
 use huntd::output::reader::{Reader, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A world that an output tells of: from the log's start on, or from a genesis.
+#[derive(Default)]
+pub(crate) struct Era {
+    /// Where it begins in the input, and in the updates.
+    pub(crate) begin: Start,
+    /// Number of the first update in `accepted`.
+    first: u64,
+    accepted: Vec<Update>,
+    pub(crate) skips: BTreeSet<i64>,
+    /// The rules of the last frame that counted.
+    ruleset: Option<u32>,
+    /// The rules that it began by; of the first world, those of its last owner before any frame
+    /// counted.
+    begun_by: Option<u32>,
+}
 
 /// A reader that follows one output partition.
 pub(crate) struct Follower {
     reader: Reader,
     /// The output offset that is read next.
     pub(crate) next: i64,
-    /// Number of the first update in `accepted`.
-    first: u64,
-    accepted: Vec<Update>,
+    /// The world that goes on.
+    pub(crate) era: Era,
+    /// The worlds before it.
+    pub(crate) past: Vec<Era>,
     /// The highest epoch of a fence so far, kept apart from the reader.
     fenced: u64,
-    pub(crate) skips: BTreeSet<i64>,
-    /// The rules of the last frame that counted.
-    ruleset: Option<u32>,
-    /// The rules of the last owner before any frame counted.
-    begun_by: Option<u32>,
     /// Where the reader stood before each record.
     pub(crate) marks: Vec<Mark>,
     mutation: Mutation,
@@ -43,14 +56,11 @@ impl Follower {
 
     fn from(reader: Reader, next: i64, mutation: Mutation) -> Follower {
         Follower {
-            first: reader.position().next_update,
+            era: Era { first: reader.position().next_update, ..Era::default() },
+            past: Vec::new(),
             fenced: reader.position().owner_epoch,
             reader,
             next,
-            accepted: Vec::new(),
-            skips: BTreeSet::new(),
-            ruleset: None,
-            begun_by: None,
             marks: Vec::new(),
             mutation,
         }
@@ -110,18 +120,29 @@ impl Follower {
                     return Err(format!("a frame of epoch {epoch} counts after {}", self.fenced));
                 }
                 self.take_rules(&header, &updates[from..], chance)?;
-                self.accepted.extend_from_slice(&updates[from..]);
+                self.era.accepted.extend_from_slice(&updates[from..]);
             }
             Verdict::Halt => return Err("the chain does not match".to_owned()),
             Verdict::Skip { offset } => {
-                self.skips.insert(offset);
+                self.era.skips.insert(offset);
                 chance.see(Sight::RecordSkipped);
             }
             Verdict::Joined => {
                 chance.see(Sight::LateReaderJoined);
-                self.first = self.reader.position().next_update;
-                self.accepted.clear();
-                (self.ruleset, self.begun_by) = (None, None);
+                let first = self.reader.position().next_update;
+                self.era = Era { first, ..Era::default() };
+            }
+            Verdict::Genesis => {
+                let FrameHeader { next_offset, first_update: next_update, chain, .. } = header;
+                let ruleset = Some(header.ruleset);
+                let era = Era {
+                    begin: Start { next_offset, next_update, chain },
+                    first: next_update,
+                    ruleset,
+                    begun_by: ruleset,
+                    ..Era::default()
+                };
+                self.past.push(std::mem::replace(&mut self.era, era));
             }
             Verdict::Stale => chance.see(Sight::FramesStale),
             Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
@@ -129,18 +150,12 @@ impl Follower {
             Verdict::Progress if header.first_update == position.next_update => {
                 self.take_rules(&header, &[], chance)?;
             }
-            Verdict::Fence if self.ruleset.is_none() && position.owner_epoch < epoch => {
-                self.begun_by = Some(header.ruleset);
+            Verdict::Fence if self.era.ruleset.is_none() && position.owner_epoch < epoch => {
+                self.era.begun_by = Some(header.ruleset);
             }
-            Verdict::Progress | Verdict::Fence | Verdict::Genesis | Verdict::Waiting => {}
+            Verdict::Progress | Verdict::Fence | Verdict::Waiting => {}
         }
         Ok(())
-    }
-
-    /// These rules, from those on that the world began by.
-    pub(crate) fn rules_from(&self, rulebook: &Rulebook) -> Rulebook {
-        let begun = self.begun_by.and_then(|ruleset| rulebook.beginning_by(ruleset));
-        begun.unwrap_or_else(|| rulebook.clone())
     }
 
     /// A frame tells the rules by which its last update was made.
@@ -152,11 +167,11 @@ impl Follower {
     ) -> Result<(), String> {
         for update in updates {
             if let Change::RulesChanged { ruleset, .. } = update.change() {
-                self.ruleset = Some(ruleset);
+                self.era.ruleset = Some(ruleset);
                 chance.see(Sight::RulesChanged);
             }
         }
-        match self.ruleset.replace(header.ruleset) {
+        match self.era.ruleset.replace(header.ruleset) {
             Some(told) if told != header.ruleset => {
                 Err(format!("a frame of ruleset {} under {told}", header.ruleset))
             }
@@ -169,11 +184,29 @@ impl Follower {
         Mark::new(self.next, self.reader.position())
     }
 
+    pub(crate) fn next_update(&self) -> u64 {
+        self.era.first + self.era.accepted.len() as u64
+    }
+}
+
+impl Era {
+    /// These rules, from those on that the world began by.
+    pub(crate) fn rules_from(&self, rulebook: &Rulebook) -> Rulebook {
+        let begun = self.begun_by.and_then(|ruleset| rulebook.beginning_by(ruleset));
+        begun.unwrap_or_else(|| rulebook.clone())
+    }
+
     /// Whether what was accepted is what the replay makes from there on; not all of it has to be
     /// there.
     pub(crate) fn agrees(&self, replay: &Replay) -> Result<(), String> {
-        let end = self.first as usize + self.accepted.len();
-        let Some(wanted) = replay.updates.get(self.first as usize..end) else {
+        if self.accepted.is_empty() {
+            return Ok(());
+        }
+        let Some(start) = self.first.checked_sub(replay.begin.next_update) else {
+            return Err(format!("updates from {} on are of a world that is gone", self.first));
+        };
+        let (start, end) = (start as usize, start as usize + self.accepted.len());
+        let Some(wanted) = replay.updates.get(start..end) else {
             return Err(format!("{end} updates, and the replay makes {}", replay.updates.len()));
         };
         let differs = wanted.iter().zip(&self.accepted).position(|(a, b)| a.words() != b.words());
@@ -191,14 +224,12 @@ impl Follower {
             None => Ok(()),
         }
     }
-
-    pub(crate) fn next_update(&self) -> u64 {
-        self.first + self.accepted.len() as u64
-    }
 }
 
-/// What the whole input of a shard makes, played without any of huntd's pipeline.
+/// What the input of a shard makes from the beginning of its world on, played without any of
+/// huntd's pipeline.
 pub(crate) struct Replay {
+    pub(crate) begin: Start,
     pub(crate) updates: Vec<Update>,
     /// Offsets of the records that are no events, or passed over.
     pub(crate) letters: BTreeSet<i64>,
@@ -207,29 +238,24 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn of(
-        log: &InputLog,
-        partition: i32,
-        rulebook: &Rulebook,
-        skips: &BTreeSet<i64>,
-    ) -> Replay {
-        Replay::of_records(&log.records, partition, rulebook, skips)
+    pub(crate) fn of(log: &InputLog, partition: i32, era: &Era, rulebook: &Rulebook) -> Replay {
+        Replay::of_records(&log.records, partition, era, rulebook)
     }
 
     pub(crate) fn of_records(
         records: &BTreeMap<i64, Record>,
         partition: i32,
+        era: &Era,
         rulebook: &Rulebook,
-        skips: &BTreeSet<i64>,
     ) -> Replay {
-        let mut shard = Shard::new(partition as u16, rulebook);
+        let mut shard = Shard::new(partition as u16, &era.rules_from(rulebook));
         let mut decoder = Decoder::new();
         let mut updates = Updates::new();
         let (mut all, mut letters) = (Vec::new(), BTreeSet::new());
-        for (offset, record) in records {
-            let origin = RecordPosition { offset: *offset, time_ms: record.time_ms };
-            match decoder.decode(origin, record.value.as_deref()) {
-                Ok(event) if !skips.contains(offset) => {
+        for (offset, record) in records.range(era.begin.next_offset..) {
+            let position = RecordPosition { offset: *offset, time_ms: record.time_ms };
+            match decoder.decode(position, record.value.as_deref()) {
+                Ok(event) if !era.skips.contains(offset) => {
                     shard.apply(&event, &mut updates);
                     all.extend_from_slice(updates.as_slice());
                     updates.clear();
@@ -239,7 +265,7 @@ impl Replay {
                 }
             }
         }
-        let chain = all.iter().fold(Chain::default(), |chain, update| chain.with(update));
-        Replay { updates: all, letters, digest: shard.digest(), chain }
+        let chain = all.iter().fold(era.begin.chain, |chain, update| chain.with(update));
+        Replay { begin: era.begin, updates: all, letters, digest: shard.digest(), chain }
     }
 }

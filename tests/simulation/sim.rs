@@ -10,16 +10,21 @@ use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
-use huntd::control::poison::Poison;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
+use huntd::ownership::OwnershipOptions;
+use huntd::ownership::acquisition::Remedy;
+use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
-use huntd::snapshot::format::{Header, Origin};
-use std::collections::BTreeMap;
+use huntd::snapshot::format::Header;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts, and daemons at once.
 const HOSTS: usize = 2;
+
+/// Partitions of a topic, after some were added.
+const PARTITIONS_MAX: usize = 3;
 
 /// Simulated time in which everything has to be caught up once faults are off: the longest wait
 /// anywhere is for an answer that never comes, and it may be followed by another.
@@ -44,7 +49,6 @@ pub(crate) struct Sim {
     pub(crate) rulebook: Rulebook,
     common: Common,
     pub(crate) now: u64,
-    started: u64,
     pub(crate) is_traced: bool,
     /// Refusals that shards have met, by partition: the last one.
     pub(crate) refusals: BTreeMap<i32, StartError>,
@@ -58,12 +62,19 @@ pub(crate) struct Sim {
     /// Snapshots, each with how many dead letters there were when it was stored.
     pub(crate) snapshots: Vec<(Header, usize)>,
     pub(crate) mutation: Mutation,
+    /// Records that operators have asked to pass over, by partition and offset.
+    pub(crate) asked_skips: BTreeSet<(i32, i64)>,
+    /// An operator has asked that what cannot be started begins anew.
+    pub(crate) is_genesis_asked: bool,
 }
 
 /// A host: what lasts longer than its daemon.
 pub(crate) struct Host {
     pub(crate) disk: HostDisk,
-    poison: Poison,
+    panics: PanicCounts,
+    seen_panics: BTreeMap<(i32, i64), u32>,
+    /// What to do at the next start about shards that cannot be started.
+    remedy: Remedy,
     pub(crate) node: Option<Node>,
     start_at: u64,
     /// Asked to end, and killed at this time.
@@ -76,7 +87,9 @@ impl Sim {
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
             disk: HostDisk::new(Chance::new(chance.next())),
-            poison: Poison::load(None, &Origin::default()),
+            panics: PanicCounts::new(),
+            seen_panics: BTreeMap::new(),
+            remedy: Remedy::Refuse,
             node: None,
             start_at: chance.between(0, 300_000),
             stop_at: None,
@@ -102,7 +115,6 @@ impl Sim {
             common,
             mutation,
             now: 0,
-            started: 0,
             refusals: BTreeMap::new(),
             next_group: 0,
             next_input: 0,
@@ -110,6 +122,8 @@ impl Sim {
             chaos_until: chaos_us,
             turns: 0,
             snapshots: Vec::new(),
+            asked_skips: BTreeSet::new(),
+            is_genesis_asked: false,
             chance,
         }
     }
@@ -140,7 +154,6 @@ impl Sim {
         counts
     }
 
-    /// From here on nothing goes wrong.
     fn calm_down(&mut self) {
         self.trace("faults stop");
         self.chance.stop_faults();
@@ -196,7 +209,7 @@ impl Sim {
             is_traced,
             ..
         } = self;
-        let Host { disk, poison, node, .. } = &mut hosts[host];
+        let Host { disk, panics, seen_panics, node, .. } = &mut hosts[host];
         let node = node.as_mut().expect("it has a turn");
         let line = node.line.clone();
         let mut around = Surroundings {
@@ -205,7 +218,9 @@ impl Sim {
             group,
             late,
             line: &line,
-            poison,
+            panics,
+            seen_panics,
+            is_disturbed: node.is_disturbed(),
             disk,
             copies,
             rulebook,
@@ -214,6 +229,9 @@ impl Sim {
             is_traced: *is_traced,
         };
         node.turn(thread, &mut around);
+        if let Some(wrong) = node.control.wrong.take() {
+            return Err(wrong);
+        }
         for (partition, came) in node.control.acquired.drain(..) {
             match came {
                 Ok(_) => self.refusals.remove(&partition),
@@ -265,18 +283,44 @@ impl Sim {
     }
 
     fn start(&mut self, host: usize) {
-        self.started += 1;
-        let Sim { chance, common, started, hosts, mutation, now, .. } = self;
-        let node =
-            Node::start(chance, common, (*started, host), &hosts[host].disk, *mutation, *now);
+        let options = self.options(host);
+        let Sim { chance, common, group, hosts, mutation, now, .. } = self;
+        let (name, disk) = (group.next_name(), &hosts[host].disk);
+        let node = Node::start(chance, common, (name, host), disk, options, *mutation, *now);
         self.trace(&format!("host {host} starts node {}", node.name));
         self.hosts[host].node = Some(node);
     }
 
+    /// What a daemon is told at its start. An operator may ask to pass over a record, or that what
+    /// cannot be started begins anew.
+    fn options(&mut self, host: usize) -> OwnershipOptions {
+        let mut skips = Vec::new();
+        if self.chance.strikes_of(Fault::SkipAsked, 10) {
+            let partition = self.chance.below(self.broker.inputs.len() as u64) as i32;
+            let end = self.broker.inputs[partition as usize].end;
+            let offset = (end - self.chance.below(6) as i64 + 2).max(0);
+            self.asked_skips.insert((partition, offset));
+            skips.push((partition, offset));
+        }
+        let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
+        if remedy == Remedy::BeginAnew {
+            // What was refused can be begun anew.
+            self.refusals.clear();
+        }
+        OwnershipOptions {
+            partitions: self.broker.inputs.len() as i32,
+            rulesets: self.rulebook.rulesets().collect(),
+            remedy,
+            skips,
+            read_slots: 1,
+            fence_ids: 0,
+        }
+    }
+
     fn go_on_stopping(&mut self, host: usize) {
         let Host { node, stop_at, .. } = &self.hosts[host];
-        let Some(at) = *stop_at else { return };
-        if at <= self.now || node.as_ref().is_none_or(|node| node.control.has_ended()) {
+        let has_ended = node.as_ref().is_some_and(|node| node.control.has_ended());
+        if has_ended || stop_at.is_some_and(|at| at <= self.now || node.is_none()) {
             self.end(host);
         }
     }
@@ -322,6 +366,10 @@ impl Sim {
             let is_needed = node.is_some_and(|node| node.control.needs_operator());
             if is_needed && self.hosts[host].stop_at.is_none() {
                 self.chance.see(Sight::OperatorRestarted);
+                if self.chance.strikes_of(Fault::GenesisAsked, 20) {
+                    self.hosts[host].remedy = Remedy::BeginAnew;
+                    self.is_genesis_asked = true;
+                }
                 self.stop(host);
             }
         }
@@ -331,7 +379,7 @@ impl Sim {
         let now = self.now;
         let Sim { chance, broker, group, hosts, late, copies, rulebook, common, is_traced, .. } =
             self;
-        let Host { disk, poison, node, stop_at, .. } = &mut hosts[host];
+        let Host { disk, panics, seen_panics, node, stop_at, .. } = &mut hosts[host];
         let Some(node) = node else { return };
         *stop_at = Some(now + 4_000_000);
         let line = node.line.clone();
@@ -343,7 +391,9 @@ impl Sim {
             group,
             late,
             line: &line,
-            poison,
+            panics,
+            seen_panics,
+            is_disturbed: node.is_disturbed(),
             disk,
             copies,
             rulebook,
@@ -389,6 +439,9 @@ impl Sim {
     }
 
     fn strike_logs(&mut self) {
+        if self.broker.inputs.len() < PARTITIONS_MAX && self.chance.strikes(Fault::PartitionAdded) {
+            return self.add_partition();
+        }
         let partition = self.chance.below(self.broker.inputs.len() as u64) as usize;
         let Broker { inputs, outputs, changes, .. } = &mut self.broker;
         let (input, output) = (&mut inputs[partition], &mut outputs[partition]);
@@ -418,11 +471,24 @@ impl Sim {
         }
     }
 
+    /// Somebody adds a partition to both topics.
+    fn add_partition(&mut self) {
+        self.broker.add_partition();
+        self.group.add_partition();
+        let zone = self.games.len() as u16;
+        self.games.push(Game::new(zone, zone + 1, &self.rulebook));
+        self.followers.push(Follower::new(self.mutation));
+    }
+
     fn follow(&mut self) -> Result<(), String> {
         for (partition, follower) in self.followers.iter_mut().enumerate() {
             let output = &self.broker.outputs[partition];
             let followed = follower.follow(output, &mut self.chance);
             followed.map_err(|what| format!("partition {partition}: {what}"))?;
+            let is_asked = |offset: &i64| self.asked_skips.contains(&(partition as i32, *offset));
+            if follower.era.skips.iter().any(is_asked) {
+                self.chance.see(Sight::SkippedAsAsked);
+            }
         }
         Ok(())
     }

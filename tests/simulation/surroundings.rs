@@ -7,11 +7,11 @@ use crate::disk::HostDisk;
 use crate::group::Group;
 use crate::line::{Late, Line};
 use crate::mutation::Mutation;
-use huntd::control::poison::Poison;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::output::fold::Start;
 use huntd::ownership::acquisition::{Bounds, Candidate};
+use huntd::ownership::panic_counts::PanicCounts;
 use huntd::snapshot::format::{Header, Origin};
 use huntd::snapshot::slots::Store;
 use std::cell::RefCell;
@@ -25,7 +25,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) group: &'a mut Group,
     pub(crate) late: &'a mut Vec<Late>,
     pub(crate) line: &'a RefCell<Line>,
-    pub(crate) poison: &'a mut Poison,
+    /// How often records took the host's engine down, as its daemons have kept it.
+    pub(crate) panics: &'a mut PanicCounts,
+    /// How often they did, by partition and offset.
+    pub(crate) seen_panics: &'a mut BTreeMap<(i32, i64), u32>,
     pub(crate) disk: &'a HostDisk,
     /// What the topic for snapshots has of each shard, for other hosts.
     pub(crate) copies: &'a mut BTreeMap<i32, (Header, Shard)>,
@@ -34,6 +37,8 @@ pub(crate) struct Surroundings<'a> {
     /// Microseconds since the simulation's start.
     pub(crate) now: u64,
     pub(crate) is_traced: bool,
+    /// Whether something of the daemon's is on its way to a broker or to the disk.
+    pub(crate) is_disturbed: bool,
 }
 
 impl Surroundings<'_> {

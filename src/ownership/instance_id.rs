@@ -1,35 +1,36 @@
-//! When the group gives our instance id to another member: whether that is another's mistake.
+//! The group has given our instance id to another member: is that a mistake of the group's or of
+//! the operator's?
 //!
-//! A coordinator that was killed may come back without the newest of its members, and fence the one
-//! that it has forgotten. Two instances that share an id fence one another without end, and with
-//! no broker away.
+//! A coordinator that was killed may come back without its newest members, and fence those that it
+//! has forgotten. Two instances that share an id fence one another again and again, while no broker
+//! is away.
 
 use std::time::{Duration, Instant};
 
 /// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
 /// group has given it to another one, while no broker was away: two instances that share an id do
 /// so without end.
-pub(super) const INSTANCE_ID_TAKEN_MAX: u32 = 3;
+pub const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 
 /// Seconds after which such an event is forgotten.
-pub(super) const INSTANCE_ID_TAKEN_S: u64 = 300;
+pub const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
-pub(super) struct Fences {
+pub struct InstanceIdLosses {
     /// Those that no broker's absence explains.
     unexplained: Vec<Instant>,
     was_broker_away: bool,
 }
 
-impl Fences {
+impl InstanceIdLosses {
     /// A broker does not answer: what it says once it is back may be a mistake.
-    pub(super) fn broker_is_away(&mut self) {
+    pub fn broker_is_away(&mut self) {
         self.was_broker_away = true;
     }
 
     /// Our id was given away: whether to join again. One absence explains it once.
-    pub(super) fn is_bearable(&mut self, now: Instant) -> bool {
+    pub fn is_bearable(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.was_broker_away) {
             return true;
         }
@@ -47,20 +48,20 @@ mod tests {
     #[test]
     fn an_instance_that_shares_its_id_gives_up_and_one_whose_broker_was_away_does_not() {
         let now = Instant::now();
-        let mut fences = Fences::default();
+        let mut losses = InstanceIdLosses::default();
         for _ in 0..100 {
-            fences.broker_is_away();
-            assert!(fences.is_bearable(now));
+            losses.broker_is_away();
+            assert!(losses.is_bearable(now));
         }
         for _ in 0..INSTANCE_ID_TAKEN_MAX {
-            assert!(fences.is_bearable(now));
+            assert!(losses.is_bearable(now));
         }
-        assert!(!fences.is_bearable(now));
-        fences.broker_is_away();
-        assert!(fences.is_bearable(now));
-        assert!(!fences.is_bearable(now), "an absence explains one fence");
+        assert!(!losses.is_bearable(now));
+        losses.broker_is_away();
+        assert!(losses.is_bearable(now));
+        assert!(!losses.is_bearable(now), "an absence explains one loss");
         assert!(
-            fences.is_bearable(now + Duration::from_secs(INSTANCE_ID_TAKEN_S)),
+            losses.is_bearable(now + Duration::from_secs(INSTANCE_ID_TAKEN_S)),
             "the others are long ago"
         );
     }

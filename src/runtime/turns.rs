@@ -8,6 +8,8 @@
 //! its own.
 
 use crate::runtime::operations::Operations;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -49,7 +51,7 @@ impl Turns {
     }
 
     /// Turns so far.
-    pub fn turns(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.turns.get()
     }
 
@@ -149,4 +151,15 @@ impl Rest {
     pub fn interrupt(&self) -> bool {
         self.state.swap(NOTIFIED, Ordering::SeqCst) == PARKED
     }
+}
+
+/// What every stage of the hot thread works with.
+#[derive(Clone)]
+pub struct HotContext {
+    /// Time and turns.
+    pub turns: Rc<Turns>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
 }

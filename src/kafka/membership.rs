@@ -1,4 +1,27 @@
-//! Why the group cannot be joined or is not reachable: one sentence each, that says what to do.
+//! What a member of the consumer group hears, and why it cannot be one: values alone.
+
+/// What happened to our partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipEvent {
+    /// These are ours from now on, beside those that are already. The list may be empty: a member
+    /// without a partition stands by.
+    Assigned(Vec<i32>),
+    /// These go to another member once `Membership::release` says that they were let go.
+    Revoked(Vec<i32>),
+    /// These are somebody else's already: drop them, publish nothing more.
+    Lost(Vec<i32>),
+    /// The group has answered `Membership::ask` with this number: whether we are a member.
+    Answered {
+        /// The question's number.
+        question: u64,
+        /// Whether what it asked for is still ours.
+        is_member: bool,
+    },
+    /// The input topic has so many partitions, as `Membership::count` asked.
+    Counted(i32),
+    /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
+    Error(MembershipError),
+}
 
 /// Why the group cannot be joined, or is not reachable any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,152 @@
+//! What the control thread puts into the log. Lines that may come again and again are throttled,
+//! each kind by itself.
+
+use super::control_error::ControlError;
+use crate::ownership::PANICS_MAX;
+use crate::ownership::action::{Note, Opening, Waiting};
+use crate::service::restoring::Restoring;
+use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::progress::Progress;
+use crate::telemetry::repeated::Repeated;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Time between two lines about how far restoring is.
+const RESTORING_EVERY: Duration = Duration::from_secs(1);
+
+/// What the log has heard so far, as far as it matters for what it hears next.
+pub(super) struct Journal {
+    repeated: BTreeMap<Kind, Repeated>,
+    restoring_at: Instant,
+    /// Records received when the last line about restoring was due.
+    records: u64,
+}
+
+/// What a throttled line is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// The brokers, before any has answered.
+    Brokers,
+    /// The fetch path.
+    Fetch,
+    /// Names of brokers.
+    Names,
+    /// What shards wait for.
+    Waiting(Waiting),
+    /// A shard that cannot be started.
+    Starting(i32),
+}
+
+impl Journal {
+    pub(super) fn new() -> Journal {
+        Journal { repeated: BTreeMap::new(), restoring_at: Instant::now(), records: 0 }
+    }
+
+    /// Nothing works before the brokers answer.
+    pub(super) fn waits_for_brokers(&mut self, error: &ControlError) {
+        self.warn(Kind::Brokers, &format!("waiting for the brokers: {error}"));
+    }
+
+    /// The fetch path has trouble, and goes on trying.
+    pub(super) fn fetch_trouble(&mut self, sentence: &str) {
+        self.warn(Kind::Fetch, sentence);
+    }
+
+    /// A broker's name has no address.
+    pub(super) fn unknown_name(&mut self, host: &str) {
+        self.warn(Kind::Names, &format!("the broker name {host} cannot be resolved"));
+    }
+
+    fn warn(&mut self, kind: Kind, sentence: &str) {
+        let repeated = self.repeated.entry(kind).or_default();
+        if let Some(withheld) = repeated.notice(Instant::now()) {
+            tracing::warn!(withheld, "{sentence}");
+        }
+    }
+
+    /// A shard goes to the hot thread.
+    pub(super) fn acquired(&self, opening: &Opening) {
+        let acquired = &opening.acquired;
+        tracing::info!(
+            partition = acquired.partition,
+            epoch = acquired.owner_epoch,
+            published = acquired.mark.next_update,
+            start_offset = acquired.start.next_offset,
+            start_update = acquired.start.next_update,
+            from_snapshot = acquired.candidate.is_some(),
+            ruleset = opening.ruleset,
+            "acquired"
+        );
+    }
+
+    /// How far the shards are that have to catch up: a line a second, while there are any.
+    pub(super) fn restoring(&mut self, metrics: &Metrics, progress: &Progress) {
+        let elapsed = self.restoring_at.elapsed();
+        if elapsed < RESTORING_EVERY {
+            return;
+        }
+        self.restoring_at = Instant::now();
+        let records = metrics.get(Counter::RecordsReceived);
+        let received = records - std::mem::replace(&mut self.records, records);
+        let restoring = Restoring::of(progress);
+        if restoring.shards > 0 {
+            tracing::info!("{}", restoring.at_rate(received, elapsed));
+        }
+    }
+
+    /// Something that was decided.
+    pub(super) fn write(&mut self, note: &Note, progress: &Progress) {
+        match note {
+            Note::Assigned(partitions) => tracing::info!(?partitions, "assigned"),
+            Note::Releasing(partitions) => tracing::info!(?partitions, "releasing"),
+            Note::Lost(partitions) => {
+                tracing::warn!(?partitions, "lost: the group has taken them away");
+            }
+            Note::Rejoining(error) => {
+                tracing::warn!(
+                    "joining again, because the group has another member of our name: {error}"
+                );
+            }
+            Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
+            Note::BeginsAnew { partition, error } => {
+                tracing::warn!(partition, "beginning anew: {error}");
+            }
+            Note::AcquiresAgain { partition, why } => {
+                tracing::warn!(partition, "acquiring the shard again: {why}");
+            }
+            Note::EngineFailed { partition, offset, times } if *times < PANICS_MAX => {
+                tracing::error!(partition, offset, times, "the engine failed: acquiring again");
+            }
+            Note::EngineFailed { partition, offset, times } => tracing::error!(
+                partition,
+                offset,
+                times,
+                "the engine failed once more: the record is passed over and becomes a dead letter; \
+                 keep it and report it"
+            ),
+            Note::Fenced { partition, owner_epoch } => tracing::warn!(
+                partition,
+                epoch = owner_epoch,
+                "another instance has fenced the shard: let go"
+            ),
+            Note::Released { partition } => {
+                let progress = progress.shard(*partition);
+                tracing::info!(
+                    partition,
+                    offset = progress.published.get(),
+                    updates = progress.next_update.get(),
+                    digest = format_args!("{:016x}", progress.digest.get()),
+                    "released"
+                );
+            }
+            Note::Live { partition, offset } => tracing::info!(partition, offset, "live"),
+            Note::CannotStart { partition, error } => {
+                let sentence = format!("partition {partition}: {error}");
+                self.warn(Kind::Starting(*partition), &sentence);
+            }
+            Note::Halted { partition, sentence, .. } => {
+                tracing::error!(partition, "the shard has halted: {sentence}");
+            }
+        }
+    }
+}

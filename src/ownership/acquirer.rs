@@ -1,0 +1,444 @@
+//! How shards come to the hot thread, and back to it when something failed: survey, read, ask the
+//! group, fence, load, open. One path for start, restart and rebalance.
+
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
+use crate::ownership::action::{Action, Note, Opening, Waiting};
+use crate::ownership::event::Survey;
+use crate::ownership::log_task::{LogTask, Purpose};
+use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::shard_state::{Attempts, ShardState};
+use crate::ownership::shard_table::ShardTable;
+use crate::ownership::start_error::StartError;
+use crate::ownership::{
+    ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX, REACQUIRE_MS, READ_STALL_MS_MAX,
+    START_ERROR_MS_MAX,
+};
+use std::time::{Duration, Instant};
+
+const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
+
+/// What all acquisitions of a daemon have in common.
+#[derive(Debug)]
+pub(super) struct Acquirer {
+    options: OwnershipOptions,
+    /// How often records took the engine down; `None` until it is known which input they are in.
+    panics: Option<PanicCounts>,
+    /// What the group has to answer before fences are written.
+    question: Option<Question>,
+    /// Numbers of the last question, ownership and fence.
+    questions: u64,
+    ownerships: u32,
+    fences: u128,
+}
+
+/// A question to the group: do these partitions still belong to us?
+#[derive(Debug)]
+struct Question {
+    number: u64,
+    partitions: Vec<i32>,
+    asked_at: Instant,
+}
+
+impl Acquirer {
+    /// Nothing is acquired yet.
+    pub(super) fn new(options: OwnershipOptions) -> Acquirer {
+        let fences = options.fence_ids;
+        Acquirer { options, panics: None, question: None, questions: 0, ownerships: 0, fences }
+    }
+
+    /// Partitions of the topics.
+    pub(super) fn partitions(&self) -> i32 {
+        self.options.partitions
+    }
+
+    /// It is known which topic the input is: shards can be acquired.
+    pub(super) fn input_known(&mut self, panics: PanicCounts) {
+        self.panics = Some(panics);
+    }
+
+    /// We are not a member any more: the group will not answer.
+    pub(super) fn forget_question(&mut self) {
+        self.question = None;
+    }
+
+    /// Begins with the shards that are due.
+    pub(super) fn begin_due(&mut self, table: &mut ShardTable, now: Instant) {
+        if self.panics.is_none() || table.release.is_some() {
+            return;
+        }
+        let is_due = |shard: &ShardState| matches!(shard, ShardState::Due { at, .. } if *at <= now);
+        let due: Vec<i32> = table
+            .iter()
+            .filter(|(_, shard)| is_due(shard))
+            .map(|(partition, _)| partition)
+            .collect();
+        for partition in &due {
+            let attempts = table.attempts(*partition);
+            table.step(*partition, ShardState::Surveyed { attempts });
+        }
+        if !due.is_empty() {
+            table.actions.push_back(Action::Survey(due));
+        }
+    }
+
+    /// This is what a shard may start from.
+    pub(super) fn surveyed(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        survey: Result<Survey, TopicError>,
+        now: Instant,
+    ) {
+        let Some(ShardState::Surveyed { attempts }) = table.get(partition) else { return };
+        let attempts = *attempts;
+        let Survey { bounds, candidates } = match survey {
+            Ok(survey) => survey,
+            Err(error) => return self.fail(table, partition, &error, now),
+        };
+        let brief = self.brief(partition, candidates, attempts);
+        let acquisition = Box::new(Acquisition::begin(brief, bounds));
+        let task = Box::new(LogTask::new(Purpose::Acquire(acquisition)));
+        table.step(partition, ShardState::Acquiring { task, attempts, unanswered: None });
+    }
+
+    fn brief(&self, partition: i32, candidates: Vec<Candidate>, attempts: Attempts) -> Brief {
+        let panics = self.panics.as_ref().expect("nothing is acquired before they are known");
+        let mut poison = panics.offsets(partition, PANICS_MAX);
+        let asked_for = self.options.skips.iter().filter(|(of, _)| *of == partition);
+        poison.extend(asked_for.map(|(_, offset)| offset));
+        Brief {
+            partition,
+            rulesets: self.options.rulesets.clone(),
+            candidates,
+            poison,
+            remedy: match attempts.begins_anew {
+                true => Remedy::BeginAnew,
+                false => Remedy::Refuse,
+            },
+            diverged: attempts.has_diverged,
+        }
+    }
+
+    /// Other hosts' states are found, or nobody knows whether there are any.
+    pub(super) fn found(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        candidates: Vec<Candidate>,
+        why: Option<String>,
+        now: Instant,
+    ) {
+        if let Some(ShardState::Acquiring { task, unanswered, .. }) = table.get_mut(partition) {
+            *unanswered = why;
+            task.offer(candidates);
+            table.slots.moved(partition, now);
+        }
+    }
+
+    /// Goes on with everything that reads an output, as far as there are slots for it, and gives up
+    /// what has not moved for long.
+    pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
+        let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
+        for partition in table.partitions() {
+            if table.task(partition).is_none() || !table.slots.take(partition, now) {
+                continue;
+            }
+            if table.slots.idle(partition, now) >= Some(stall_max) {
+                let sentence = format!("nothing came of the output for {} s", stall_max.as_secs());
+                self.fail(table, partition, &TopicError::Unreachable(sentence), now);
+                continue;
+            }
+            let task = table.task(partition).expect("just looked at");
+            let action = task.next_action(partition);
+            let has_ended = task.need() == Need::End;
+            table.actions.extend(action);
+            if has_ended {
+                self.acquired(table, partition, now);
+            }
+        }
+        self.find_states(table);
+        self.ask_the_group(table, now);
+    }
+
+    /// For one shard at a time: where brokers do not answer it takes a while, and the group is
+    /// heard between two of them.
+    fn find_states(&mut self, table: &mut ShardTable) {
+        let is_asking = |action: &Action| matches!(action, Action::FindStates { .. });
+        if table.actions.iter().any(is_asking) {
+            return;
+        }
+        for partition in table.partitions() {
+            if let Some(task) = table.task(partition)
+                && task.need() == Need::States
+                && task.ask(Need::States)
+            {
+                table.actions.push_back(Action::FindStates { partition });
+                return;
+            }
+        }
+    }
+
+    /// Before a fence is written the group has to say that we are still in it. One question is
+    /// under way at a time.
+    fn ask_the_group(&mut self, table: &mut ShardTable, now: Instant) {
+        let answer_max = Duration::from_millis(ANSWER_MS_MAX);
+        let is_waiting =
+            |question: &Question| now.saturating_duration_since(question.asked_at) < answer_max;
+        if self.question.as_ref().is_some_and(is_waiting) {
+            return;
+        }
+        if let Some(question) = self.question.take() {
+            let error = TopicError::Unreachable("the group does not answer a commit".to_owned());
+            self.fail_to_confirm(table, &question.partitions, &error, now);
+        }
+        let mut offsets = Vec::new();
+        for partition in table.partitions() {
+            if let Some(task) = table.task(partition)
+                && let need @ Need::Confirm { next_offset } = task.need()
+                && task.ask(need)
+            {
+                offsets.push((partition, next_offset));
+            }
+        }
+        if offsets.is_empty() {
+            return;
+        }
+        self.questions += 1;
+        let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
+        self.question = Some(Question { number: self.questions, partitions, asked_at: now });
+        table.actions.push_back(Action::Ask { question: self.questions, offsets });
+    }
+
+    /// The group has answered. What it said before its answer came first: it may have given shards
+    /// away.
+    pub(super) fn answered(
+        &mut self,
+        table: &mut ShardTable,
+        number: u64,
+        is_member: bool,
+        now: Instant,
+    ) {
+        let is_ours = |question: &mut Question| question.number == number;
+        let Some(question) = self.question.take_if(is_ours) else { return };
+        if !is_member {
+            let error = TopicError::Unreachable("the group does not count us in now".to_owned());
+            return self.fail_to_confirm(table, &question.partitions, &error, now);
+        }
+        for partition in question.partitions {
+            let fence_id = self.next_fence_id();
+            if table.task(partition).is_some_and(|task| task.confirm(fence_id)) {
+                table.slots.moved(partition, now);
+            }
+        }
+    }
+
+    /// Ids are counted from 128 random bits, and 0 is none.
+    fn next_fence_id(&mut self) -> u128 {
+        self.fences = self.fences.wrapping_add(1).max(1);
+        self.fences
+    }
+
+    /// The group has not confirmed these. Some may have been given away and back since.
+    fn fail_to_confirm(
+        &mut self,
+        table: &mut ShardTable,
+        partitions: &[i32],
+        error: &TopicError,
+        now: Instant,
+    ) {
+        for partition in partitions {
+            if let Some(ShardState::Acquiring { .. }) = table.get(*partition) {
+                self.fail(table, *partition, error, now);
+            }
+        }
+    }
+
+    /// The task of a shard that is being acquired needs nothing more.
+    pub(super) fn acquired(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        let Some(shard) = table.get_mut(partition) else { return };
+        let attempts = shard.attempts();
+        let surveyed = ShardState::Surveyed { attempts };
+        let ShardState::Acquiring { task, unanswered, .. } = std::mem::replace(shard, surveyed)
+        else {
+            unreachable!("only an acquisition ends so");
+        };
+        table.slots.free(partition);
+        table.actions.push_back(Action::Forget { partition });
+        let Purpose::Acquire(acquisition) = task.into_purpose() else {
+            unreachable!("a gap is checked on the hot thread only");
+        };
+        match acquisition.into_outcome() {
+            Ok(acquired) => self.load(table, acquired, unanswered, now),
+            Err(error) => self.cannot_start(table, partition, error, unanswered, now),
+        }
+    }
+
+    /// The output is ours: the state it starts from is loaded.
+    fn load(
+        &mut self,
+        table: &mut ShardTable,
+        acquired: Acquired,
+        unanswered: Option<String>,
+        now: Instant,
+    ) {
+        let Acquired { partition, mark, start, candidate, begun_by, .. } = acquired;
+        // An empty world must not pass for one of which there may be a replica.
+        let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
+        if let Some(why) = unanswered.filter(|_| begins_late) {
+            return self.fail(table, partition, &TopicError::Unreachable(why), now);
+        }
+        let attempts = table.attempts(partition);
+        let acquired = Box::new(acquired);
+        table.step(partition, ShardState::Loading { acquired, attempts });
+        table.actions.push_back(Action::Load { partition, candidate, begun_by });
+    }
+
+    /// The state is loaded: publisher and hot thread take over.
+    pub(super) fn loaded(&mut self, table: &mut ShardTable, partition: i32, ruleset: u32) {
+        let Some(ShardState::Loading { acquired, .. }) = table.get(partition) else { return };
+        let acquired = acquired.as_ref().clone();
+        self.ownerships += 1;
+        let (ownership_id, zones) = (self.ownerships, self.options.partitions);
+        table.open(Opening { ownership_id, ruleset, zones, acquired });
+    }
+
+    /// The state cannot be loaded: an older one takes its place, or the same one once it can be
+    /// read.
+    pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        if let Some(ShardState::Loading { attempts, .. }) = table.get(partition) {
+            let attempts = *attempts;
+            table.make_due(partition, now + REACQUIRE, attempts);
+        }
+    }
+
+    /// Finding or loading a state was given up for something that comes first.
+    pub(super) fn interrupted(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        if let Some(task) = table.task(partition) {
+            task.unask();
+        }
+        self.load_again(table, partition, now);
+    }
+
+    /// Brokers, topics or the group are not as they have to be.
+    pub(super) fn fail(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: &TopicError,
+        now: Instant,
+    ) {
+        match table.get(partition) {
+            Some(shard) if shard.is_being_acquired() && error.may_pass() => {
+                // Time without an answer does not count as time in which it could not be started.
+                let attempts = Attempts { failing_since: None, ..shard.attempts() };
+                let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
+                table.log(Note::Waiting { kind, sentence });
+                table.make_due(partition, now + REACQUIRE, attempts);
+            }
+            Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
+            // What failed was the check of a gap: without it nothing more can be verified.
+            Some(ShardState::Open(_)) => {
+                self.acquire_again(table, partition, error.to_string(), now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The shard is ours and cannot be started. What may pass is tried again for a while.
+    pub(super) fn cannot_start(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: StartError,
+        unanswered: Option<String>,
+        now: Instant,
+    ) {
+        if let Some(why) = unanswered {
+            let error = TopicError::Unreachable(format!("{error}; and {why}"));
+            return self.fail(table, partition, &error, now);
+        }
+        let mut attempts = table.attempts(partition);
+        let since = *attempts.failing_since.get_or_insert(now);
+        let persists =
+            now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
+        if error.may_pass() && !persists {
+            table.log(Note::CannotStart { partition, error });
+            return table.make_due(partition, now + REACQUIRE, attempts);
+        }
+        if self.options.remedy == Remedy::BeginAnew && !attempts.begins_anew {
+            attempts.begins_anew = true;
+            table.log(Note::BeginsAnew { partition, error });
+            return table.make_due(partition, now, attempts);
+        }
+        table.halt_unstartable(partition, error);
+    }
+
+    /// What is published cannot be made again.
+    pub(super) fn diverged(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        sentence: String,
+        now: Instant,
+    ) {
+        table.leave_hot_thread(partition);
+        match self.options.remedy {
+            Remedy::Refuse => table.halt(partition, sentence),
+            Remedy::BeginAnew => {
+                let attempts =
+                    Attempts { failing_since: None, begins_anew: true, has_diverged: true };
+                table.make_due(partition, now, attempts);
+            }
+        }
+    }
+
+    /// Counts that a record took the engine down: how often it has by now.
+    pub(super) fn count_panic(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        offset: i64,
+    ) -> u32 {
+        let panics = self.panics.as_mut().expect("a shard was opened, so they are known");
+        let times = panics.add(partition, offset);
+        table.actions.push_back(Action::KeepPanicCounts(panics.clone()));
+        times
+    }
+
+    /// The engine could not take a record. It may be able to another time; if it never is, the
+    /// record is passed over, by this owner and all that come.
+    pub(super) fn panicked(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        offset: i64,
+        times: u32,
+        now: Instant,
+    ) {
+        if times > PANICS_MAX {
+            // It was to be passed over, but what it caused is published already.
+            let sentence = format!(
+                "the engine fails at offset {offset}, whose updates are published: run the version \
+                 that published them, or `huntd run --genesis`"
+            );
+            return self.diverged(table, partition, sentence, now);
+        }
+        table.log(Note::EngineFailed { partition, offset, times });
+        table.leave_hot_thread(partition);
+        table.make_due(partition, now + REACQUIRE, Attempts::default());
+    }
+
+    /// A shard on the hot thread is dropped, and acquired again in a moment.
+    pub(super) fn acquire_again(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        why: String,
+        now: Instant,
+    ) {
+        table.log(Note::AcquiresAgain { partition, why });
+        table.drop_shard(partition);
+        table.make_due(partition, now + REACQUIRE, Attempts::default());
+    }
+}

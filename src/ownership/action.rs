@@ -1,0 +1,220 @@
+//! What [`Ownership`](crate::ownership::Ownership) wants done. Each action is executed once, in
+//! order; what comes of it is an [`Event`](crate::ownership::event::Event).
+
+use crate::kafka::membership::MembershipError;
+use crate::output::frame::FrameHeader;
+use crate::output::mark::Mark;
+use crate::ownership::acquisition::Acquired;
+use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::start_error::StartError;
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Find out where the logs of these partitions begin and end, and which snapshots this host
+    /// has: [`Event::Surveyed`](crate::ownership::event::Event::Surveyed) for each.
+    Survey(Vec<i32>),
+    /// Find states of a shard on other hosts, too:
+    /// [`Event::Found`](crate::ownership::event::Event::Found).
+    FindStates {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// Read the output from here on until told otherwise:
+    /// [`OutputEvent`](crate::ownership::event::OutputEvent)s.
+    Read {
+        /// Output partition.
+        partition: i32,
+        /// Offset of the first record.
+        from: i64,
+    },
+    /// Append a frame without updates to the output:
+    /// [`OutputEvent`](crate::ownership::event::OutputEvent)s.
+    Append {
+        /// Output partition.
+        partition: i32,
+        /// The frame.
+        header: FrameHeader,
+    },
+    /// Stop reading, and stop waiting for an append.
+    Forget {
+        /// Output partition.
+        partition: i32,
+    },
+    /// Commit these input offsets as a question: does the group still count us in?
+    /// [`MembershipEvent::Answered`](crate::kafka::membership::MembershipEvent::Answered).
+    Ask {
+        /// The question's number.
+        question: u64,
+        /// Partitions with their next input offsets.
+        offsets: Vec<(i32, i64)>,
+    },
+    /// Load the state to start from: [`Event::Loaded`](crate::ownership::event::Event::Loaded).
+    Load {
+        /// The shard's partition.
+        partition: i32,
+        /// Which candidate has the state; `None` for the state before the first event.
+        candidate: Option<usize>,
+        /// The rules of the state before the first event.
+        begun_by: u32,
+    },
+    /// Hand the shard to the publisher and to the hot thread.
+    Open(Box<Opening>),
+    /// End the shard on the hot thread: apply what is decoded, publish it, take a snapshot.
+    Close {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// End the shard on the hot thread at once.
+    Drop {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// Nothing on the hot thread belongs to this partition any more.
+    Disown {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// The shard is live once it has applied this much of its input.
+    SetGoal {
+        /// The shard's partition.
+        partition: i32,
+        /// The input offset.
+        offset: i64,
+    },
+    /// Let the publisher go on: the records before its next frame are nobody's fence.
+    PassGap {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership.
+        ownership_id: u32,
+        /// Where the frame stands.
+        mark: Mark,
+    },
+    /// Keep these counts over a restart.
+    KeepPanicCounts(PanicCounts),
+    /// Commit input offsets, for lag tools.
+    Commit(Vec<(i32, i64)>),
+    /// Answer the group's last revocation, after these input offsets are committed.
+    Release(Vec<(i32, i64)>),
+    /// Ask how many partitions the input has:
+    /// [`MembershipEvent::Counted`](crate::kafka::membership::MembershipEvent::Counted).
+    CountPartitions,
+    /// Ask whether the input topic exists:
+    /// [`Event::TopicChecked`](crate::ownership::event::Event::TopicChecked).
+    CheckTopic,
+    /// Join the group as a new member:
+    /// [`Event::Rejoined`](crate::ownership::event::Event::Rejoined).
+    Rejoin,
+    /// Leave the group: everything is let go.
+    Leave {
+        /// Input offsets to commit before.
+        offsets: Vec<(i32, i64)>,
+        /// Shards that only an operator can help.
+        halted: u32,
+    },
+    /// End the daemon: the group does not take it, and trying again cannot help.
+    Fail(MembershipError),
+    /// Log this.
+    Log(Note),
+}
+
+/// A shard that is ours, with what it needs to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Number of this ownership within the process.
+    pub ownership_id: u32,
+    /// Rules that the loaded state is at.
+    pub ruleset: u32,
+    /// Zones there are: partitions of the input.
+    pub zones: i32,
+    /// Where its frames begin and its engine starts.
+    pub acquired: Acquired,
+}
+
+/// What an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The group gave us these partitions.
+    Assigned(Vec<i32>),
+    /// The group wants these partitions back, or the daemon ends.
+    Releasing(Vec<i32>),
+    /// The group has given these partitions to others.
+    Lost(Vec<i32>),
+    /// Another member of our instance id is in the group.
+    Rejoining(MembershipError),
+    /// Something that passes is waited for.
+    Waiting {
+        /// What it is about; sentences of one kind are throttled together.
+        kind: Waiting,
+        /// In words.
+        sentence: String,
+    },
+    /// A shard begins anew, as the operator asked for.
+    BeginsAnew {
+        /// The shard's partition.
+        partition: i32,
+        /// Why it cannot go on.
+        error: StartError,
+    },
+    /// A shard is acquired again.
+    AcquiresAgain {
+        /// The shard's partition.
+        partition: i32,
+        /// Why.
+        why: String,
+    },
+    /// The engine failed at a record.
+    EngineFailed {
+        /// The shard's partition.
+        partition: i32,
+        /// The record's input offset.
+        offset: i64,
+        /// How often it has by now.
+        times: u32,
+    },
+    /// Another instance has fenced the shard.
+    Fenced {
+        /// The shard's partition.
+        partition: i32,
+        /// The epoch in force.
+        owner_epoch: u64,
+    },
+    /// A shard has ended in order.
+    Released {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// A shard has applied what was in its input when it was acquired.
+    Live {
+        /// The shard's partition.
+        partition: i32,
+        /// Up to this input offset.
+        offset: i64,
+    },
+    /// A shard is ours, but it cannot be started now. That may pass.
+    CannotStart {
+        /// The shard's partition.
+        partition: i32,
+        /// Why.
+        error: StartError,
+    },
+    /// A shard has stopped: only an operator can help.
+    Halted {
+        /// The shard's partition.
+        partition: i32,
+        /// What happened, and what to do.
+        sentence: String,
+        /// Why it cannot be started, if that is the cause.
+        start_error: Option<StartError>,
+    },
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiting {
+    /// The consumer group.
+    Group,
+    /// Brokers, to acquire this partition.
+    Acquiring(i32),
+}

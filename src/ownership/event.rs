@@ -1,0 +1,227 @@
+//! What can happen to the shards of a daemon: everything that [`Ownership`] hears.
+//!
+//! [`Ownership`]: crate::ownership::Ownership
+
+use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquisition::{Bounds, Candidate};
+use crate::ownership::gap_check::Gap;
+use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::start_error::StartError;
+
+/// Something that has happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// It is known which topic the input is, and how often its records took the engine down.
+    InputKnown(PanicCounts),
+    /// The consumer group.
+    Group(MembershipEvent),
+    /// What came of [`Action::Rejoin`](crate::ownership::action::Action::Rejoin).
+    Rejoined(Result<(), MembershipError>),
+    /// What came of [`Action::CheckTopic`](crate::ownership::action::Action::CheckTopic).
+    TopicChecked(Result<(), MembershipError>),
+    /// A shard on the hot thread.
+    Shard(ShardNotice),
+    /// The publisher could not deliver.
+    DeliveryFailed(DeliveryFailure),
+    /// The publisher found records between two frames of a shard.
+    Gap(Gap),
+    /// What came of [`Action::Survey`](crate::ownership::action::Action::Survey).
+    Surveyed {
+        /// The shard's partition.
+        partition: i32,
+        /// What it may start from.
+        survey: Result<Survey, TopicError>,
+    },
+    /// What came of [`Action::FindStates`](crate::ownership::action::Action::FindStates).
+    Found {
+        /// The shard's partition.
+        partition: i32,
+        /// All states that it may start from, newest first.
+        candidates: Vec<Candidate>,
+        /// Why nobody knows whether another host has a newer one.
+        unanswered: Option<String>,
+    },
+    /// The state of [`Action::Load`](crate::ownership::action::Action::Load) is loaded.
+    Loaded {
+        /// The shard's partition.
+        partition: i32,
+        /// The rules that the state is at.
+        ruleset: u32,
+    },
+    /// The state of [`Action::Load`](crate::ownership::action::Action::Load) cannot be read, now or
+    /// ever.
+    NotLoaded {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// Finding or loading states was given up, because the group had something to say.
+    Interrupted {
+        /// The shard's partition.
+        partition: i32,
+    },
+    /// The output topic.
+    Output(OutputEvent<'a>),
+    /// Time has passed; this is where the shards of [`Ownership::watched`] are.
+    ///
+    /// [`Ownership::watched`]: crate::ownership::Ownership::watched
+    Tick(&'a [ShardFacts]),
+    /// The daemon has to end: everything is let go in order.
+    Stop,
+}
+
+/// What a shard may start from, as far as this host knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Where its logs begin and end.
+    pub bounds: Bounds,
+    /// This host's snapshots, newest first.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What the hot thread says about one of its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShardNotice {
+    /// The shard has ended. What it had sent to the publisher may still be on its way.
+    Closed {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership that has ended.
+        ownership_id: u32,
+    },
+    /// The shard was stopped by a fault, or by something that only an operator can help with.
+    Halted {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership that has ended.
+        ownership_id: u32,
+        /// What happened, and what to do.
+        sentence: String,
+    },
+    /// The shard was stopped because its replay does not make what is published.
+    Diverged {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership that has ended.
+        ownership_id: u32,
+        /// How it differs.
+        error: StartError,
+    },
+    /// The shard was stopped because the engine failed.
+    Panicked {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership that has ended.
+        ownership_id: u32,
+        /// Input offset of the record at which it failed.
+        offset: i64,
+    },
+}
+
+impl ShardNotice {
+    /// The partition and the ownership that it is about.
+    pub fn ownership(&self) -> (i32, u32) {
+        match self {
+            ShardNotice::Closed { partition, ownership_id }
+            | ShardNotice::Halted { partition, ownership_id, .. }
+            | ShardNotice::Diverged { partition, ownership_id, .. }
+            | ShardNotice::Panicked { partition, ownership_id, .. } => (*partition, *ownership_id),
+        }
+    }
+}
+
+/// A frame or dead letter that the broker does not have and will not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryFailure {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership that has failed; it sends nothing more.
+    pub ownership_id: u32,
+    /// What happened.
+    pub sentence: String,
+    /// Sending it again would fail again: only the operator can help.
+    pub is_final: bool,
+}
+
+/// What happened in the output topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputEvent<'a> {
+    /// The next record of a partition that is being read.
+    Record {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+        /// Its value.
+        payload: &'a [u8],
+    },
+    /// Nothing is left to be read of this partition for now.
+    End {
+        /// Output partition.
+        partition: i32,
+    },
+    /// All replicas have the frame that was appended last.
+    Appended {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+    },
+    /// The frame was not appended, or nobody knows.
+    NotAppended {
+        /// Output partition.
+        partition: i32,
+        /// Why.
+        error: TopicError,
+    },
+    /// The offset to be read is no offset of the log.
+    Truncated {
+        /// Output partition.
+        partition: i32,
+    },
+    /// The topic cannot be read or written at all.
+    Failed(TopicError),
+}
+
+/// Where a shard is, as the other threads' progress says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardFacts {
+    /// The shard's partition.
+    pub partition: i32,
+    /// Where the input ends, as the last Fetch said; -1 while unknown.
+    pub input_end: i64,
+    /// The first input offset that the engine has not applied.
+    pub applied: i64,
+    /// The first input offset that no acknowledged frame covers.
+    pub acked: i64,
+    /// Whether something is on its way to the broker or to the disk.
+    pub is_busy: bool,
+}
+
+impl ShardFacts {
+    /// Whether the input ends before what the output covers of it: it was truncated, or its new
+    /// leader does not know yet where it ends.
+    pub fn is_input_short(&self) -> bool {
+        (0..self.acked).contains(&self.input_end)
+    }
+}
+
+/// What the other threads tell the control thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToControl {
+    /// The hot thread, about one of its shards.
+    Shard(ShardNotice),
+    /// The hot thread, about something that an operator may want to know; it goes on trying.
+    Trouble(String),
+    /// The hot thread wants a broker's name resolved: that can take long.
+    Resolve {
+        /// Name of the broker.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// The publisher could not deliver.
+    DeliveryFailed(DeliveryFailure),
+    /// The publisher found records between two frames of a shard.
+    Gap(Gap),
+}

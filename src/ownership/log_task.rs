@@ -1,0 +1,135 @@
+//! One output partition that is read: to acquire its shard, or to check a gap between its frames.
+
+use crate::ownership::acquisition::{Acquisition, Candidate, Need};
+use crate::ownership::action::Action;
+use crate::ownership::event::OutputEvent;
+use crate::ownership::gap_check::GapCheck;
+
+/// What a task is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Acquire the shard.
+    Acquire(Box<Acquisition>),
+    /// Check what stands between two frames of the shard.
+    CheckGap(Box<GapCheck>),
+}
+
+/// What is done with one output partition, and what was asked for so far.
+#[derive(Debug)]
+pub(super) struct LogTask {
+    purpose: Purpose,
+    /// What was asked for last, other than records.
+    asked: Option<Need>,
+    /// Offset of the next record that comes without being asked for.
+    next_record: Option<i64>,
+    /// The end was reached, and nothing came since. It is not reported again by itself.
+    is_at_end: bool,
+}
+
+impl LogTask {
+    /// Nothing is asked for yet.
+    pub(super) fn new(purpose: Purpose) -> LogTask {
+        LogTask { purpose, asked: None, next_record: None, is_at_end: false }
+    }
+
+    /// What the task needs to go on.
+    pub(super) fn need(&self) -> Need {
+        match &self.purpose {
+            Purpose::Acquire(acquisition) => acquisition.need(),
+            Purpose::CheckGap(check) => match check.result() {
+                None => Need::Read { from: check.next() },
+                Some(_) => Need::End,
+            },
+        }
+    }
+
+    /// What it was for, once it needs nothing more.
+    pub(super) fn into_purpose(self) -> Purpose {
+        self.purpose
+    }
+
+    /// What to do for it in the topic now, if that was not asked for before. Reading goes on until
+    /// the end once it was asked for, unless it has to begin further back, or at the end again.
+    pub(super) fn next_action(&mut self, partition: i32) -> Option<Action> {
+        match self.need() {
+            Need::Read { from } => {
+                let goes_on = self.next_record.is_some_and(|next| next <= from) && !self.is_at_end;
+                if goes_on {
+                    return None;
+                }
+                self.is_at_end = false;
+                self.next_record = Some(from);
+                Some(Action::Read { partition, from })
+            }
+            need @ Need::Append(header) => {
+                self.ask(need).then_some(Action::Append { partition, header })
+            }
+            Need::States | Need::Confirm { .. } | Need::End => None,
+        }
+    }
+
+    /// Notes that something is asked for. False: it was before.
+    pub(super) fn ask(&mut self, need: Need) -> bool {
+        self.asked.replace(need) != Some(need)
+    }
+
+    /// Nothing will come of what was asked for.
+    pub(super) fn unask(&mut self) {
+        self.asked = None;
+    }
+
+    /// The group counts us in, if that was asked: whether it was.
+    pub(super) fn confirm(&mut self, fence_id: u128) -> bool {
+        let (Some(Need::Confirm { .. }), Need::Confirm { .. }) = (self.asked, self.need()) else {
+            return false;
+        };
+        let Purpose::Acquire(acquisition) = &mut self.purpose else { return false };
+        // Frames of the owner before us may have moved the offset since; no matter.
+        self.asked = None;
+        acquisition.confirm(fence_id);
+        true
+    }
+
+    /// These are all states that the shard can start from.
+    pub(super) fn offer(&mut self, candidates: Vec<Candidate>) {
+        if self.need() == Need::States
+            && let Purpose::Acquire(acquisition) = &mut self.purpose
+        {
+            acquisition.offer(candidates);
+        }
+    }
+
+    /// Takes what happened in the partition: whether that is progress. Where a record is missing
+    /// that has to come, the end comes again and again.
+    pub(super) fn take(&mut self, event: &OutputEvent<'_>) -> bool {
+        // Until reading has begun again further back, what comes is out of order.
+        if let (Need::Read { from }, OutputEvent::Record { .. } | OutputEvent::End { .. }) =
+            (self.need(), event)
+            && self.next_record.is_none_or(|next| from < next)
+        {
+            return false;
+        }
+        match event {
+            OutputEvent::Record { offset, .. } => {
+                self.next_record = Some(offset + 1);
+                self.is_at_end = false;
+            }
+            OutputEvent::End { .. } => self.is_at_end = true,
+            _ => {}
+        }
+        match (&mut self.purpose, event) {
+            (Purpose::Acquire(acquisition), OutputEvent::Record { offset, payload, .. }) => {
+                acquisition.take(*offset, payload);
+            }
+            (Purpose::Acquire(acquisition), OutputEvent::End { .. }) => acquisition.reach_end(),
+            (Purpose::Acquire(acquisition), OutputEvent::Appended { offset, .. }) => {
+                acquisition.appended(*offset);
+            }
+            (Purpose::CheckGap(check), OutputEvent::Record { offset, payload, .. }) => {
+                check.take(*offset, payload);
+            }
+            _ => {}
+        }
+        !matches!(event, OutputEvent::End { .. })
+    }
+}

@@ -1,0 +1,83 @@
+//! Which output partitions are read now. If it were all of them, the first shard would be acquired
+//! when the last one is, and nothing replayed until then.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Output partitions that are read at once while something comes of each.
+pub const READ_SLOTS: usize = 4;
+
+/// Milliseconds without anything after which a partition gives its slot to the next one, and goes
+/// on beside it: what waits for a broker or for the group keeps nothing else waiting.
+pub const SLOT_MS_MAX: u64 = 100;
+
+/// The partitions that have had a slot, with the time at which something last came of each.
+#[derive(Clone, Debug)]
+pub struct ReadSlots {
+    slots: usize,
+    holders: BTreeMap<i32, Instant>,
+}
+
+impl ReadSlots {
+    /// No slot is taken.
+    pub fn new(slots: usize) -> ReadSlots {
+        assert!(slots > 0, "without a slot nothing is ever read");
+        ReadSlots { slots, holders: BTreeMap::new() }
+    }
+
+    /// Whether a partition may go on; if it has no slot, it takes a free one.
+    pub fn take(&mut self, partition: i32, now: Instant) -> bool {
+        if self.holders.contains_key(&partition) {
+            return true;
+        }
+        let patience = Duration::from_millis(SLOT_MS_MAX);
+        let is_lively = |at: &&Instant| now.saturating_duration_since(**at) < patience;
+        let is_free = self.holders.values().filter(is_lively).count() < self.slots;
+        if is_free {
+            self.hold(partition, now);
+        }
+        is_free
+    }
+
+    /// Something came of a partition.
+    pub fn moved(&mut self, partition: i32, now: Instant) {
+        if let Some(at) = self.holders.get_mut(&partition) {
+            *at = now;
+        }
+    }
+
+    /// How long nothing has come of a partition that has a slot.
+    pub fn idle(&self, partition: i32, now: Instant) -> Option<Duration> {
+        self.holders.get(&partition).map(|at| now.saturating_duration_since(*at))
+    }
+
+    /// Nothing is read of a partition any more.
+    pub fn free(&mut self, partition: i32) {
+        self.holders.remove(&partition);
+    }
+
+    /// A partition holds a slot from this time on.
+    pub fn hold(&mut self, partition: i32, at: Instant) {
+        self.holders.insert(partition, at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_partition_is_read_when_one_ends_or_nothing_comes_of_it() {
+        let now = Instant::now();
+        let patience = Duration::from_millis(SLOT_MS_MAX);
+        let mut slots = ReadSlots::new(2);
+        assert!(slots.take(0, now) && slots.take(1, now) && slots.take(0, now));
+        assert!(!slots.take(2, now));
+        slots.free(1);
+        assert!(slots.take(2, now) && !slots.take(3, now));
+        slots.moved(0, now + patience);
+        assert!(slots.take(3, now + patience) && !slots.take(4, now + patience));
+        assert_eq!(slots.idle(2, now + patience), Some(patience));
+        assert_eq!(slots.idle(4, now), None);
+    }
+}

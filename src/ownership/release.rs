@@ -1,0 +1,112 @@
+//! Shards that are let go in order: what was decoded is applied, published and acknowledged, and a
+//! last snapshot stored, or the time for that is over.
+
+use crate::kafka::membership::MembershipEvent;
+use crate::ownership::event::ShardFacts;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
+pub const RELEASE_MS_MAX: u64 = 2_500;
+
+/// Why shards are let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReleaseReason {
+    /// The group wants them back.
+    Revoked,
+    /// The daemon ends.
+    Stopping,
+}
+
+/// Shards that are being let go, all of them until one time.
+#[derive(Debug)]
+pub(super) struct Release {
+    /// Why.
+    pub(super) reason: ReleaseReason,
+    shards: BTreeMap<i32, Leaving>,
+    until: Instant,
+    /// What the group said meanwhile. It says little while a revocation is not answered.
+    postponed: VecDeque<MembershipEvent>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    /// What to commit for it, if it was on the hot thread.
+    acked: Option<i64>,
+    /// Whether something is on its way to the broker or to the disk, as far as is known.
+    is_busy: bool,
+}
+
+impl Release {
+    /// Nothing is let go yet.
+    pub(super) fn new(reason: ReleaseReason, now: Instant) -> Release {
+        let until = now + Duration::from_millis(RELEASE_MS_MAX);
+        Release { reason, shards: BTreeMap::new(), until, postponed: VecDeque::new() }
+    }
+
+    /// A shard is let go, too.
+    pub(super) fn add(&mut self, partition: i32, acked: Option<i64>) {
+        self.shards.insert(partition, Leaving { acked, is_busy: true });
+    }
+
+    /// A shard is somebody else's already: there is nothing to let go.
+    pub(super) fn remove(&mut self, partition: i32) {
+        self.shards.remove(&partition);
+        // The group took it back before it heard that we had it.
+        for event in &mut self.postponed {
+            if let MembershipEvent::Assigned(partitions) = event {
+                partitions.retain(|assigned| *assigned != partition);
+            }
+        }
+    }
+
+    /// Whether a shard is let go.
+    pub(super) fn contains(&self, partition: i32) -> bool {
+        self.shards.contains_key(&partition)
+    }
+
+    /// Whether no shard is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
+    }
+
+    /// The partitions.
+    pub(super) fn partitions(&self) -> Vec<i32> {
+        self.shards.keys().copied().collect()
+    }
+
+    /// The group says something. It is heard when the shards are let go.
+    pub(super) fn postpone(&mut self, event: MembershipEvent) {
+        self.postponed.push_back(event);
+    }
+
+    /// Takes what the group said meanwhile.
+    pub(super) fn into_postponed(self) -> VecDeque<MembershipEvent> {
+        self.postponed
+    }
+
+    /// This is where a shard is.
+    pub(super) fn take(&mut self, facts: &ShardFacts) {
+        if let Some(leaving) = self.shards.get_mut(&facts.partition) {
+            leaving.acked = leaving.acked.map(|_| facts.acked);
+            leaving.is_busy = facts.is_busy;
+        }
+    }
+
+    /// Whether something of the shards is on its way, as far as is known.
+    pub(super) fn is_busy(&self) -> bool {
+        self.shards.values().any(|leaving| leaving.is_busy)
+    }
+
+    /// Whether the time is over.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+
+    /// The input offsets that are acknowledged.
+    pub(super) fn offsets(&self) -> Vec<(i32, i64)> {
+        let acked = |(partition, leaving): (&i32, &Leaving)| Some((*partition, leaving.acked?));
+        self.shards.iter().filter_map(acked).collect()
+    }
+}

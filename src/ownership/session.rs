@@ -1,0 +1,160 @@
+//! Our place in the consumer group: whether we have one, and what to do about its errors.
+
+use crate::kafka::membership::MembershipError;
+use crate::ownership::action::{Action, Note, Waiting};
+use crate::ownership::instance_id::InstanceIdLosses;
+use std::time::{Duration, Instant};
+
+/// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
+/// just started does not know its topics.
+pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
+
+/// Milliseconds between two attempts to join again.
+pub const REJOIN_MS: u64 = 1_000;
+
+/// Milliseconds between two questions how many partitions the input has.
+pub const COUNT_EVERY_MS: u64 = 30_000;
+
+/// Milliseconds between two commits of input offsets: lag tools look every few seconds.
+pub const COMMIT_EVERY_MS: u64 = 1_000;
+
+/// Our place in the group.
+#[derive(Debug)]
+pub(super) struct Session {
+    state: State,
+    losses: InstanceIdLosses,
+    /// Since when the input topic is said to be missing.
+    topic_missing_since: Option<Instant>,
+    /// When the input's partitions were last counted; `None`: they have to be, now.
+    counted_at: Option<Instant>,
+    committed_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The group has not let us in yet.
+    Joining,
+    Member,
+    /// Our instance id is taken: we join as another member.
+    Rejoining {
+        since: Instant,
+        /// `None`: we are at it.
+        retry_at: Option<Instant>,
+    },
+}
+
+impl Session {
+    /// We are about to join.
+    pub(super) fn new(now: Instant) -> Session {
+        Session {
+            state: State::Joining,
+            losses: InstanceIdLosses::default(),
+            topic_missing_since: None,
+            counted_at: Some(now),
+            committed_at: now,
+        }
+    }
+
+    /// Whether the group has let us in.
+    pub(super) fn is_member(&self) -> bool {
+        self.state == State::Member
+    }
+
+    /// Whether what the group says is meant for the member that we were.
+    pub(super) fn is_rejoining(&self) -> bool {
+        matches!(self.state, State::Rejoining { .. })
+    }
+
+    /// The group has let us in.
+    pub(super) fn joined(&mut self) {
+        self.state = State::Member;
+    }
+
+    /// The input may have more partitions than are known.
+    pub(super) fn count_soon(&mut self) {
+        self.counted_at = None;
+    }
+
+    /// The group reports an error: what to do. [`Action::Rejoin`] means that nothing is ours.
+    pub(super) fn fails(&mut self, error: MembershipError, now: Instant) -> Action {
+        match error {
+            MembershipError::InstanceTaken(_) if self.losses.is_bearable(now) => {
+                self.state = State::Rejoining { since: now, retry_at: None };
+                Action::Rejoin
+            }
+            MembershipError::TopicMissing(_) => {
+                self.topic_missing_since.get_or_insert(now);
+                waiting(&error)
+            }
+            error if error.is_final() => Action::Fail(error),
+            error => self.bear(&error),
+        }
+    }
+
+    /// What came of joining again.
+    pub(super) fn rejoined(
+        &mut self,
+        result: Result<(), MembershipError>,
+        now: Instant,
+    ) -> Option<Action> {
+        let State::Rejoining { since, .. } = self.state else { return None };
+        let Err(error) = result else {
+            self.state = State::Joining;
+            return None;
+        };
+        let is_missing = matches!(error, MembershipError::TopicMissing(_));
+        let patience = Duration::from_millis(TOPIC_MISSING_MS_MAX);
+        let may_pass = is_missing && now.saturating_duration_since(since) < patience;
+        if error.is_final() && !may_pass {
+            return Some(Action::Fail(error));
+        }
+        let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
+        self.state = State::Rejoining { since, retry_at };
+        Some(self.bear(&error))
+    }
+
+    /// Trouble that passes.
+    fn bear(&mut self, error: &MembershipError) -> Action {
+        if let MembershipError::Unreachable(_) = error {
+            self.losses.broker_is_away();
+        }
+        waiting(error)
+    }
+
+    /// What is to be done by now.
+    pub(super) fn next_action(&mut self, now: Instant) -> Option<Action> {
+        let has_passed = |since: Instant, wait_ms: u64| {
+            now.saturating_duration_since(since) >= Duration::from_millis(wait_ms)
+        };
+        if let State::Rejoining { since, retry_at: Some(at) } = self.state {
+            if at <= now {
+                self.state = State::Rejoining { since, retry_at: None };
+                return Some(Action::Rejoin);
+            }
+            return None;
+        }
+        if self.topic_missing_since.is_some_and(|since| has_passed(since, TOPIC_MISSING_MS_MAX)) {
+            self.topic_missing_since = None;
+            return Some(Action::CheckTopic);
+        }
+        if self.counted_at.is_none_or(|at| has_passed(at, COUNT_EVERY_MS)) {
+            self.counted_at = Some(now);
+            return Some(Action::CountPartitions);
+        }
+        None
+    }
+
+    /// Whether it is time to commit input offsets again.
+    pub(super) fn is_commit_due(&mut self, now: Instant) -> bool {
+        let pause = Duration::from_millis(COMMIT_EVERY_MS);
+        let is_due = now.saturating_duration_since(self.committed_at) >= pause;
+        if is_due {
+            self.committed_at = now;
+        }
+        is_due
+    }
+}
+
+fn waiting(error: &MembershipError) -> Action {
+    Action::Log(Note::Waiting { kind: Waiting::Group, sentence: error.to_string() })
+}

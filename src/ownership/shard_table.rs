@@ -1,0 +1,170 @@
+//! All shards of a daemon, and the steps that they take from one state to the next.
+
+use crate::ownership::action::{Action, Note, Opening};
+use crate::ownership::log_task::LogTask;
+use crate::ownership::read_slots::ReadSlots;
+use crate::ownership::release::Release;
+use crate::ownership::shard_state::{Attempts, OpenShard, ShardState, Stage};
+use crate::ownership::start_error::StartError;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+/// All shards of a daemon, with what has to be done about them.
+#[derive(Debug)]
+pub(super) struct ShardTable {
+    shards: BTreeMap<i32, ShardState>,
+    /// Which of their outputs are read now.
+    pub(super) slots: ReadSlots,
+    /// Those that are being let go.
+    pub(super) release: Option<Release>,
+    /// What has to be done.
+    pub(super) actions: VecDeque<Action>,
+}
+
+impl ShardTable {
+    /// No shard is ours.
+    pub(super) fn new(read_slots: usize) -> ShardTable {
+        ShardTable {
+            shards: BTreeMap::new(),
+            slots: ReadSlots::new(read_slots),
+            release: None,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The partitions that are ours, in ascending order.
+    pub(super) fn partitions(&self) -> Vec<i32> {
+        self.shards.keys().copied().collect()
+    }
+
+    /// All shards with their partitions.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i32, &ShardState)> {
+        self.shards.iter().map(|(partition, shard)| (*partition, shard))
+    }
+
+    /// A shard; `None`: it is not ours.
+    pub(super) fn get(&self, partition: i32) -> Option<&ShardState> {
+        self.shards.get(&partition)
+    }
+
+    /// A shard; `None`: it is not ours.
+    pub(super) fn get_mut(&mut self, partition: i32) -> Option<&mut ShardState> {
+        self.shards.get_mut(&partition)
+    }
+
+    /// A shard that is on the hot thread.
+    pub(super) fn open_mut(&mut self, partition: i32) -> Option<&mut OpenShard> {
+        match self.shards.get_mut(&partition) {
+            Some(ShardState::Open(open)) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the ownership that is on the hot thread now. What is said of any other one
+    /// does not count.
+    pub(super) fn is_current(&self, partition: i32, ownership_id: u32) -> bool {
+        let open = self.get(partition).and_then(ShardState::open);
+        open.is_some_and(|open| open.ownership_id == ownership_id)
+    }
+
+    /// Whether a shard has stopped for good.
+    pub(super) fn is_halted(&self, partition: i32) -> bool {
+        matches!(self.get(partition), Some(ShardState::Halted))
+    }
+
+    /// The task that reads a shard's output.
+    pub(super) fn task(&mut self, partition: i32) -> Option<&mut LogTask> {
+        self.shards.get_mut(&partition)?.task()
+    }
+
+    /// What earlier attempts to acquire a shard have shown.
+    pub(super) fn attempts(&self, partition: i32) -> Attempts {
+        self.get(partition).map_or_else(Attempts::default, ShardState::attempts)
+    }
+
+    /// Something is to be logged.
+    pub(super) fn log(&mut self, note: Note) {
+        self.actions.push_back(Action::Log(note));
+    }
+
+    /// A shard has to be acquired, not before this time. One that is being let go is not taken
+    /// back.
+    pub(super) fn make_due(&mut self, partition: i32, at: Instant, attempts: Attempts) {
+        self.stop_reading(partition);
+        match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
+            true => drop(self.shards.remove(&partition)),
+            false => drop(self.shards.insert(partition, ShardState::Due { at, attempts })),
+        }
+    }
+
+    /// A shard takes the next step on its way to the hot thread.
+    pub(super) fn step(&mut self, partition: i32, next: ShardState) {
+        let shard = self.shards.get_mut(&partition).expect("it is on its way");
+        assert!(!matches!(shard, ShardState::Open(_) | ShardState::Halted), "{shard:?}");
+        *shard = next;
+    }
+
+    /// A shard goes to the hot thread.
+    pub(super) fn open(&mut self, opening: Opening) {
+        let partition = opening.acquired.partition;
+        let acked = opening.acquired.mark.next_offset.max(opening.acquired.start.next_offset);
+        let ownership_id = opening.ownership_id;
+        let stage = Stage::Restoring(None);
+        let open = OpenShard { ownership_id, stage, acked, gap: None };
+        self.step(partition, ShardState::Open(open));
+        self.actions.push_back(Action::Open(Box::new(opening)));
+    }
+
+    /// A shard on the hot thread ends in order.
+    pub(super) fn close(&mut self, partition: i32) {
+        if let Some(open) = self.open_mut(partition)
+            && !matches!(open.stage, Stage::Closing | Stage::Closed)
+        {
+            open.stage = Stage::Closing;
+            self.actions.push_back(Action::Close { partition });
+        }
+    }
+
+    /// Nothing is read of a shard's output any more.
+    pub(super) fn stop_reading(&mut self, partition: i32) {
+        if self.task(partition).is_some() {
+            self.actions.push_back(Action::Forget { partition });
+        }
+        self.slots.free(partition);
+    }
+
+    /// The hot thread has ended a shard.
+    pub(super) fn leave_hot_thread(&mut self, partition: i32) {
+        self.stop_reading(partition);
+        self.actions.push_back(Action::Disown { partition });
+    }
+
+    /// Ends whatever is done with a shard at once.
+    pub(super) fn drop_shard(&mut self, partition: i32) {
+        if self.open_mut(partition).is_some_and(|open| open.stage != Stage::Closed) {
+            self.actions.push_back(Action::Drop { partition });
+        }
+        self.leave_hot_thread(partition);
+    }
+
+    /// A shard stops for good. It is on the hot thread no more.
+    pub(super) fn halt(&mut self, partition: i32, sentence: String) {
+        self.leave_hot_thread(partition);
+        self.shards.insert(partition, ShardState::Halted);
+        self.log(Note::Halted { partition, sentence, start_error: None });
+    }
+
+    /// A shard stops for good, because it cannot be started.
+    pub(super) fn halt_unstartable(&mut self, partition: i32, error: StartError) {
+        self.leave_hot_thread(partition);
+        self.shards.insert(partition, ShardState::Halted);
+        let sentence = error.to_string();
+        self.log(Note::Halted { partition, sentence, start_error: Some(error) });
+    }
+
+    /// A shard is not ours any more.
+    pub(super) fn remove(&mut self, partition: i32) -> Option<ShardState> {
+        self.slots.free(partition);
+        self.shards.remove(&partition)
+    }
+}

@@ -1,0 +1,207 @@
+//! What a daemon's control thread does: the decisions of [`Ownership`], executed late, twice or not
+//! at all.
+//!
+//! [`Ownership`]: huntd::ownership::Ownership
+
+use crate::chance::{Fault, Sight};
+use crate::control::{Coming, Control, Loaded};
+use crate::mutation::Mutation;
+use crate::surroundings::Surroundings;
+use huntd::kafka::membership::MembershipEvent;
+use huntd::output::frame::{FrameHeader, FrameKind};
+use huntd::ownership::ANSWER_MS_MAX;
+use huntd::ownership::action::{Action, Note, Opening};
+use huntd::ownership::event::Event;
+use huntd::publisher::ToPublisher;
+use huntd::shards::ToHot;
+use huntd::shards::framer::Grant;
+use std::time::Duration;
+
+/// Microseconds of quiet after which nothing holds up a release any more.
+const QUIET_US: u64 = 1_000_000;
+
+impl Control {
+    pub(crate) fn execute(&mut self, around: &mut Surroundings<'_>, action: Action) {
+        if !matches!(action, Action::Read { .. } | Action::Commit(_)) {
+            around.trace(|| format!("member {} does {action:?}", self.member));
+        }
+        let at = around.now + around.chance.delay_us();
+        match action {
+            Action::Survey(partitions) => {
+                self.blocked_until = at;
+                partitions.into_iter().for_each(|partition| self.survey(around, partition));
+            }
+            Action::FindStates { partition } => {
+                self.blocked_until = at;
+                self.find(around, partition);
+            }
+            Action::Load { partition, candidate, begun_by } => {
+                self.blocked_until = at;
+                self.load(around, partition, candidate, begun_by);
+            }
+            Action::CountPartitions => self.coming.push((at, Coming::Counted)),
+            Action::Rejoin => self.coming.push((at, Coming::Rejoined)),
+            Action::Ask { question, offsets } => self.ask(around, at, question, &offsets),
+            Action::Read { partition, from } => {
+                let is_forgotten = self.mutation == Mutation::GapCheckForgotten
+                    && self.closing.contains(&partition);
+                if !is_forgotten {
+                    self.output.read(partition, from);
+                }
+            }
+            Action::Append { partition, header } => self.append(around, partition, &header),
+            Action::Forget { partition } => self.forget(around, partition),
+            Action::Open(opening) => self.open(around, *opening),
+            Action::Close { partition } => {
+                self.closing.insert(partition);
+                if self.mutation == Mutation::GapCheckForgotten {
+                    self.output.forget(partition);
+                }
+                self.tell_hot(ToHot::Close { partition });
+            }
+            Action::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
+            Action::Disown { partition } => {
+                self.closing.remove(&partition);
+                self.loaded.remove(&partition);
+                self.ends.progress.shard(partition).ownership_id.set(0);
+            }
+            Action::SetGoal { partition, offset } => {
+                self.ends.progress.shard(partition).goal.set(offset);
+            }
+            Action::PassGap { partition, ownership_id, mark } => {
+                around.chance.see(Sight::GapPassed);
+                self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
+            }
+            Action::KeepPanicCounts(counts) => {
+                if self.mutation != Mutation::PanicsForgotten {
+                    *around.panics = counts;
+                }
+            }
+            Action::Commit(_) | Action::CheckTopic => {}
+            Action::Release(_) => self.release(around),
+            Action::Leave { .. } => {
+                around.group.leave(self.member);
+                self.has_left = true;
+            }
+            Action::Fail(_) => self.has_left = true,
+            Action::Log(note) => self.look_at_note(around, &note),
+        }
+    }
+
+    fn append(&mut self, around: &mut Surroundings<'_>, partition: i32, header: &FrameHeader) {
+        if header.kind == FrameKind::Fence && !self.confirmed.contains(&partition) {
+            self.wrong = Some(format!(
+                "partition {partition} is fenced, and the group has not counted the daemon in"
+            ));
+        }
+        self.output.append(around, partition, header);
+    }
+
+    fn forget(&mut self, around: &Surroundings<'_>, partition: i32) {
+        self.output.forget(partition);
+        if self.mutation == Mutation::SlotKept {
+            let for_ever = around.instant() + Duration::from_secs(3_600);
+            self.ownership.read_slots_mut().hold(partition, for_ever);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        at: u64,
+        question: u64,
+        offsets: &[(i32, i64)],
+    ) {
+        let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
+        if self.mutation == Mutation::OpenedUnanswered {
+            let event = MembershipEvent::Answered { question, is_member: true };
+            return self.on(around, Event::Group(event));
+        }
+        if around.chance.strikes_of(Fault::AnswerLost, 5) {
+            // The machine waits for its answer as long as it does.
+            let at = around.now + 2 * ANSWER_MS_MAX * 1000;
+            return self
+                .coming
+                .push((at, Coming::Answered { question, partitions, is_lost: true }));
+        }
+        let is_lost = around.chance.strikes_of(Fault::NotCounted, 5);
+        self.coming.push((at, Coming::Answered { question, partitions, is_lost }));
+    }
+
+    fn open(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
+        around.chance.see(Sight::Acquired);
+        let mut grant = Grant::new(&opening);
+        let Opening { ownership_id, zones, acquired, .. } = opening;
+        let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
+        self.acquired.push((partition, Ok(mark)));
+        let Loaded { engine, place } = self.loaded.remove(&partition).expect("it was loaded");
+        match self.mutation {
+            Mutation::Unsuppressed => {
+                (grant.published, grant.published_chain) = (start.next_update, start.chain);
+            }
+            Mutation::UngatedAndUnfiltered => {
+                if let Some(place) = place {
+                    (grant.start_update, grant.start_chain) = place;
+                }
+            }
+            _ => {}
+        }
+        let progress = self.ends.progress.shard(partition);
+        progress.acked.set(mark.next_offset.max(start.next_offset));
+        progress.high_watermark.set(-1);
+        progress.goal.set(-1);
+        progress.applied.set(start.next_offset);
+        progress.ownership_id.set(ownership_id);
+        self.output.opened(partition);
+        around.line.borrow_mut().begin(partition, mark.output_offset);
+        self.tell_publisher(ToPublisher::Begin { partition, ownership_id, mark, zones });
+        let is_ahead = |offset: &i64| *offset >= start.next_offset;
+        let skips = acquired.skips.into_iter().filter(is_ahead).collect();
+        self.tell_hot(ToHot::Open { grant, engine, skips });
+    }
+
+    fn release(&mut self, around: &mut Surroundings<'_>) {
+        let Some(partitions) = self.revoked.pop_front() else { return };
+        let is_busy =
+            |partition: &&i32| self.closing.contains(*partition) || self.facts(**partition).is_busy;
+        if let Some(partition) = partitions.iter().find(is_busy)
+            && around.now > self.unquiet_at + QUIET_US
+        {
+            self.wrong = Some(format!(
+                "partition {partition} is released unfinished, and nothing was on its way any more"
+            ));
+        }
+        around.group.release(self.member, &partitions);
+    }
+
+    fn look_at_note(&mut self, around: &mut Surroundings<'_>, note: &Note) {
+        match note {
+            Note::BeginsAnew { .. } => around.chance.see(Sight::BegunAnew),
+            Note::Fenced { .. } => around.chance.see(Sight::GapFenced),
+            Note::Released { partition } => {
+                self.closing.remove(partition);
+            }
+            Note::CannotStart { partition, error } => {
+                around.chance.see(Sight::Refused);
+                self.acquired.push((*partition, Err(*error)));
+            }
+            Note::Halted { partition, start_error, .. } => {
+                around.chance.see(Sight::Halted);
+                around.seen_panics.retain(|(of, _), _| of != partition);
+                let refused = start_error.map(|error| (*partition, Err(error)));
+                self.acquired.extend(refused);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_hot(&self, message: ToHot) {
+        let sent = self.ends.hot.try_send(message);
+        assert!(sent.is_ok(), "the queue has room for several messages a shard");
+    }
+
+    fn tell_publisher(&self, message: ToPublisher) {
+        let sent = self.ends.publisher.try_send(message);
+        assert!(sent.is_ok(), "the queue has room for several messages a shard");
+    }
+}

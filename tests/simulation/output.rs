@@ -1,0 +1,209 @@
+//! The output topic as a control thread reads it and appends to it: late, twice, or not at all.
+
+use crate::chance::{Fault, Sight};
+use crate::line::{Lane, Late, Sent, append};
+use crate::mutation::Mutation;
+use crate::surroundings::Surroundings;
+use huntd::control::output_log::FENCE_MS_MAX;
+use huntd::kafka::topic_error::TopicError;
+use huntd::output::encode::encode;
+use huntd::output::frame::{Format, FrameHeader, FrameKind};
+use huntd::ownership::event::OutputEvent;
+use std::collections::BTreeMap;
+
+/// The partitions that are read and appended to.
+pub(crate) struct Output {
+    readers: BTreeMap<i32, Reader>,
+    appends: BTreeMap<i32, Append>,
+    /// Where each output ended before the last append, and where the daemon's own frames stand: for
+    /// the mutation that reads nothing else after its fence.
+    own: BTreeMap<i32, (i64, Vec<i64>)>,
+    /// Fences since the shard was opened last.
+    fences: BTreeMap<i32, usize>,
+    mutation: Mutation,
+}
+
+/// A partition that is read.
+struct Reader {
+    next: i64,
+    /// The end was reached and reported.
+    is_at_end: bool,
+}
+
+/// A frame that is being appended.
+enum Append {
+    Flying { lands_at: u64, sent: Sent, fails: bool },
+    Told { at: u64, offset: Option<i64> },
+}
+
+/// Something that happened to a partition.
+pub(crate) enum Happened {
+    Record { partition: i32, offset: i64, payload: Vec<u8> },
+    Other(OutputEvent<'static>),
+}
+
+impl Happened {
+    pub(crate) fn event(&self) -> OutputEvent<'_> {
+        match self {
+            Happened::Record { partition, offset, payload } => {
+                OutputEvent::Record { partition: *partition, offset: *offset, payload }
+            }
+            Happened::Other(event) => event.clone(),
+        }
+    }
+}
+
+impl Output {
+    pub(crate) fn new(mutation: Mutation) -> Output {
+        let (readers, appends) = (BTreeMap::new(), BTreeMap::new());
+        Output { readers, appends, own: BTreeMap::new(), fences: BTreeMap::new(), mutation }
+    }
+
+    pub(crate) fn read(&mut self, partition: i32, from: i64) {
+        self.readers.insert(partition, Reader { next: from, is_at_end: false });
+    }
+
+    pub(crate) fn forget(&mut self, partition: i32) {
+        self.readers.remove(&partition);
+        self.appends.remove(&partition);
+    }
+
+    /// A shard was opened: what is read of it now is a gap.
+    pub(crate) fn opened(&mut self, partition: i32) {
+        self.fences.remove(&partition);
+        self.own.remove(&partition);
+    }
+
+    /// Whether something is left to be read.
+    pub(crate) fn is_behind(&self, around: &Surroundings<'_>) -> bool {
+        let end = |partition: i32| around.broker.outputs[partition as usize].end();
+        self.readers.iter().any(|(partition, reader)| reader.next < end(*partition))
+    }
+
+    /// The process is gone: what was about to be appended may be all the same.
+    pub(crate) fn die(self, late: &mut Vec<Late>) {
+        for append in self.appends.into_values() {
+            if let Append::Flying { lands_at, sent, fails: false } = append {
+                late.push(Late { at: lands_at, sent });
+            }
+        }
+    }
+
+    /// Reads some records of each partition, in their order, and lets appends land.
+    pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        for partition in self.readers.keys().copied().collect::<Vec<i32>>() {
+            self.read_some(around, partition, &mut happened);
+        }
+        for partition in self.appends.keys().copied().collect::<Vec<i32>>() {
+            happened.extend(self.go_on_appending(around, partition).map(Happened::Other));
+        }
+        happened
+    }
+
+    fn read_some(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        happened: &mut Vec<Happened>,
+    ) {
+        let log = &around.broker.outputs[partition as usize];
+        let from = self.readers[&partition].next;
+        if !(log.start..=log.end()).contains(&from) {
+            self.readers.remove(&partition);
+            return happened.push(Happened::Other(OutputEvent::Truncated { partition }));
+        }
+        let end = log.end().min(from + around.chance.between(1, 200) as i64);
+        for offset in from..end {
+            if !self.hides(partition, offset) {
+                let payload = log.records[offset as usize].clone();
+                happened.push(Happened::Record { partition, offset, payload });
+            }
+        }
+        let is_at_end = end == log.end();
+        let reader = self.readers.get_mut(&partition).expect("just looked at");
+        let was_at_end = reader.is_at_end && from == end;
+        *reader = Reader { next: end, is_at_end };
+        if is_at_end && !was_at_end {
+            happened.push(Happened::Other(OutputEvent::End { partition }));
+        }
+    }
+
+    /// Whether the mutation that reads nothing after its fence leaves a record out.
+    fn hides(&self, partition: i32, offset: i64) -> bool {
+        let is_foreign = |(read_before, appended): &(i64, Vec<i64>)| {
+            offset >= *read_before && !appended.contains(&offset)
+        };
+        self.mutation == Mutation::TailBeforeFence
+            && self.own.get(&partition).is_some_and(is_foreign)
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        header: &FrameHeader,
+    ) {
+        if header.kind == FrameKind::Fence {
+            let fences = self.fences.entry(partition).or_default();
+            *fences += 1;
+            if *fences == 2 {
+                around.chance.see(Sight::FenceContended);
+            }
+        }
+        let end = around.broker.outputs[partition as usize].end();
+        self.own.entry(partition).or_default().0 = end;
+        let mut bytes = Vec::new();
+        encode(Format::Binary, header, &[], &mut bytes);
+        let mut lands_at = around.now + around.chance.delay_us();
+        if around.chance.one_in(2) {
+            lands_at += around.chance.between(0, 300_000);
+        }
+        let fails = around.chance.strikes_of(Fault::FenceFails, 5);
+        let sent = Sent { id: 0, lane: Lane::Output(partition), bytes, alone: 0 };
+        self.appends.insert(partition, Append::Flying { lands_at, sent, fails });
+    }
+
+    fn go_on_appending(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+    ) -> Option<OutputEvent<'static>> {
+        match &self.appends[&partition] {
+            Append::Flying { lands_at, sent, fails } if *lands_at <= around.now => {
+                let mut offset = None;
+                if !*fails {
+                    offset = Some(append(around.broker, sent, around.now));
+                    if around.chance.strikes_of(Fault::FenceTwice, 5) {
+                        append(around.broker, sent, around.now);
+                    }
+                }
+                if around.chance.strikes_of(Fault::FenceAckLost, 5) {
+                    offset = None;
+                }
+                let wait = match offset {
+                    Some(_) => around.chance.delay_us(),
+                    None => FENCE_MS_MAX * 1000,
+                };
+                let told = Append::Told { at: around.now + wait, offset };
+                self.appends.insert(partition, told);
+                None
+            }
+            Append::Told { at, offset } if *at <= around.now => {
+                let offset = *offset;
+                self.appends.remove(&partition);
+                Some(match offset {
+                    Some(offset) => {
+                        self.own.entry(partition).or_default().1.push(offset);
+                        OutputEvent::Appended { partition, offset }
+                    }
+                    None => {
+                        let error = TopicError::Unreachable("nobody knows".to_owned());
+                        OutputEvent::NotAppended { partition, error }
+                    }
+                })
+            }
+            _ => None,
+        }
+    }
+}
