@@ -44,4 +44,6 @@ pub mod service;
 
 pub mod tools;
 
+pub mod testing;
+
 mod limits;

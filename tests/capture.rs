@@ -3,10 +3,12 @@
 
 use huntd::engine::Shard;
 use huntd::engine::checkpoint::CheckpointRead;
-use huntd::engine::event::{Action, Event};
+use huntd::engine::event::ActionKind;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
 use huntd::service::rules::built_in;
+use huntd::testing::random::Random;
+use huntd::testing::random_game::{RandomGame, Setting};
 
 /// More than some chunks of actors, and hunts that are over soon.
 const PLAYERS: u64 = 1_000;
@@ -18,55 +20,31 @@ fn rulebook() -> Rulebook {
     Rulebook::of(rules)
 }
 
-/// A seeded game in which everybody comes, walks, loots, leaves and comes again.
+/// A game of many players, in which everybody comes, leaves and comes again.
+#[derive(Clone)]
 struct Game {
-    state: u64,
-    count: i64,
-    hunts: u32,
-    updates: Updates,
+    random: Random,
+    events: RandomGame,
 }
 
 impl Game {
     fn new(seed: u64) -> Game {
-        Game { state: seed * 2 + 1, count: 0, hunts: 0, updates: Updates::new() }
+        let weights = &[(ActionKind::Leave, 20), (ActionKind::HuntStart, 4)];
+        let setting = Setting { players: PLAYERS, weights, ..Setting::of(&rulebook()) };
+        Game { random: Random::new(seed), events: RandomGame::new(setting) }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 11) % bound
-    }
-
-    fn event(&mut self) -> Event {
-        self.count += 1;
-        let player_id = 1 + self.below(PLAYERS);
-        let (x, y) = (self.below(32_768) as i32, self.below(32_768) as i32);
-        let action = match self.below(100) {
-            0..40 => Action::Join { x, y },
-            40..50 => Action::Move { x, y },
-            50..60 => Action::Rotate { heading: self.below(36_000) as u16 },
-            60..75 => Action::Loot { hunt: None },
-            75..85 => Action::Shoot { weapon: 0, heading: None },
-            85..95 => Action::Leave { to_zone: None },
-            95..97 => {
-                self.hunts += 1;
-                let seed = self.state;
-                Action::HuntStart { hunt: self.hunts, seed, treasures: 300, duration_ms: 4_000 }
-            }
-            _ => Action::Tick,
-        };
-        let (count, time_ms) = (self.count as u64, self.count * 5);
-        Event { offset: self.count, time_ms, player_id, seq: count, ts_us: time_ms, action }
+        self.random.below(bound)
     }
 
     fn play(&mut self, shard: &mut Shard, events: u64) -> Vec<Update> {
-        let mut told = Vec::new();
+        let (mut told, mut updates) = (Vec::new(), Updates::new());
         for _ in 0..events {
-            let event = self.event();
-            self.updates.clear();
-            shard.apply(&event, &mut self.updates);
-            told.extend_from_slice(self.updates.as_slice());
+            let event = self.events.event(&mut |bound| self.random.below(bound));
+            updates.clear();
+            shard.apply(&event, &mut updates);
+            told.extend_from_slice(updates.as_slice());
         }
         told
     }
@@ -120,12 +98,11 @@ fn a_shard_that_is_restored_from_a_capture_goes_on_like_the_captured_one() {
         let mut shard = Shard::new(0, &rulebook());
         game.play(&mut shard, 4_000);
         let mut untouched = shard.clone();
-        let (count, state, hunts) = (game.count, game.state, game.hunts);
+        let later = game.clone();
         let captured = captured_while_playing(&mut game, &mut shard);
         let mut restored = Shard::decode_state(&captured, &rulebook()).expect("its own bytes");
-        let again = || Game { count, state, hunts, updates: Updates::new() };
-        let told = again().play(&mut untouched, 3_000);
-        assert!(again().play(&mut restored, 3_000) == told, "seed {seed}");
+        let told = later.clone().play(&mut untouched, 3_000);
+        assert!(later.clone().play(&mut restored, 3_000) == told, "seed {seed}");
         assert_eq!(restored.digest(), untouched.digest(), "seed {seed}");
         assert!(!told.is_empty());
     }

@@ -1,7 +1,8 @@
 //! What the decoder makes of each kind of record: the golden corpus, and records too long for it.
 
 use huntd::decoder::{Decoder, RecordPosition, reject::Reject};
-use huntd::engine::event::{Action, Event, RECORD_BYTES_MAX};
+use huntd::engine::event::{Action, ActionKind, ActionSpec, Event, EventField, RECORD_BYTES_MAX};
+use huntd::engine::field::FieldSpec;
 use std::collections::BTreeSet;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };
@@ -77,6 +78,59 @@ fn the_corpus_names_no_case_twice_and_holds_every_reject_of_a_value_that_has_byt
         // Not what has no bytes or too many, and not what is found by others than the decoder.
         let elsewhere = [Reject::NullValue, Reject::EmptyValue, Reject::TooLong, Reject::Poison];
         assert_eq!(rejects.contains(reject.name()), !elsewhere.contains(&reject), "{reject:?}");
+    }
+}
+
+#[test]
+fn the_corpus_holds_every_kind_of_action() {
+    let mut decoder = Decoder::new();
+    let mut decode = |case: Case| decoder.decode(ORIGIN, Some(&case.record)).ok();
+    let events = cases(include_str!("corpus/accepted.txt")).into_iter().filter_map(&mut decode);
+    let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
+    for kind in ActionKind::ALL {
+        assert!(held.contains(kind), "corpus/accepted.txt has no {}", kind.name());
+    }
+}
+
+/// A record with these fields: whole numbers, but for the type.
+fn record_of(type_name: &str, fields: &[(&str, i128)]) -> Vec<u8> {
+    let fields = fields.iter().map(|(key, number)| format!(",\"{key}\":{number}"));
+    format!("{{\"type\":\"{type_name}\"{}}}", fields.collect::<String>()).into_bytes()
+}
+
+#[test]
+fn every_type_of_event_needs_its_required_fields_and_takes_each_in_its_range_alone() {
+    let mut decoder = Decoder::new();
+    let mut decode = |type_name, fields: &[_]| {
+        decoder.decode(ORIGIN, Some(&record_of(type_name, fields))).map(|event| event.action.kind())
+    };
+    for kind in ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive) {
+        let ActionSpec { type_name, required, .. } = kind.spec();
+        let is_number = |field: &EventField| field.spec().least < field.spec().most;
+        let numbers = EventField::ALL.iter().copied().filter(is_number);
+        let all: Vec<_> = numbers.map(|field| (field, field.spec())).collect();
+        let needed = all.iter().filter(|(field, _)| required.contains(*field));
+        let needed: Vec<_> = needed.map(|(_, spec)| (spec.key, spec.most)).collect();
+        assert_eq!(decode(type_name, &needed), Ok(*kind));
+        for absent in 0..needed.len() {
+            let mut fields = needed.clone();
+            fields.remove(absent);
+            assert_eq!(decode(type_name, &fields), Err(Reject::MissingField), "{fields:?}");
+        }
+        for (_, FieldSpec { key, least, most, .. }) in all {
+            let mut fields: Vec<_> =
+                needed.iter().copied().filter(|(needed, _)| needed != key).collect();
+            for (number, is_taken) in
+                [(*least, true), (*most, true), (least - 1, false), (most + 1, false)]
+            {
+                fields.push((key, number));
+                let found = decode(type_name, &fields);
+                // What has more than 64 bits is no number to begin with.
+                let beyond = matches!(found, Err(Reject::OutOfRange | Reject::InvalidNumber));
+                assert!(if is_taken { found == Ok(*kind) } else { beyond }, "{fields:?}");
+                fields.pop();
+            }
+        }
     }
 }
 

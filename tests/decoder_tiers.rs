@@ -6,42 +6,20 @@ use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::reject::Reject;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::event::Event;
+use huntd::engine::event::{Action, ActionKind, Event, EventField, Handoff};
+use huntd::engine::field::{FieldForm, FieldSpec};
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::output::event_json::write_event;
+use huntd::service::rules::built_in;
+use huntd::testing::random::Random;
+use huntd::testing::random_game::{RandomGame, Setting};
+use std::collections::BTreeSet;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 3, time_ms: 4 };
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len())]
-    }
+fn pick<'a, T: ?Sized>(random: &mut Random, list: &[&'a T]) -> &'a T {
+    list[random.below(list.len() as u64) as usize]
 }
-
-const TYPES: [&str; 11] = [
-    "join",
-    "leave",
-    "move",
-    "rotate",
-    "shoot",
-    "loot",
-    "use",
-    "tick",
-    "rules_change",
-    "hunt_start",
-    "hunt_end",
-];
 
 /// Numbers and other values at every edge that the decoder has.
 const VALUES: [&str; 48] = [
@@ -135,47 +113,76 @@ const PIECES: [&str; 36] = [
     ",\"heading\":17",
 ];
 
-/// A record as one of several producers writes it: each has its own order, spacing and extras.
-fn record(random: &mut Random, producers: usize) -> Vec<u8> {
-    let producer = random.below(producers);
-    let number = |random: &mut Random, digits: usize| {
-        let bound = 10u64.pow(1 + random.below(digits) as u32);
-        (1 + random.next() % bound).to_string()
-    };
-    let player_id = match producer % 3 {
-        0 => number(random, 18),
-        1 => format!("\"{}\"", number(random, 18)),
-        _ => (random.next() | 1).to_string(),
-    };
-    let position = |random: &mut Random| {
-        let fraction = [String::new(), format!(".{:05}", random.below(100_000))];
-        let whole = random.below(800_000) as i64 - 400_000;
-        format!("{whole}{}", fraction[usize::from(producer % 4 == 1)])
-    };
-    let mut fields = vec![
-        ("type", format!("\"{}\"", random.pick(&TYPES))),
-        ("player_id", player_id),
-        ("seq", number(random, 7)),
-        ("ts_us", (1_767_225_600_000_000 + random.below(1 << 40)).to_string()),
-        ("x", position(random)),
-        ("y", position(random)),
-        ("heading", random.below(36_000).to_string()),
-        ("item", random.below(256).to_string()),
-        ("hunt", number(random, 9)),
-        ("seed", random.next().to_string()),
-        ("treasures", random.below(65_536).to_string()),
-        ("duration_ms", number(random, 9)),
-    ];
-    match producer % 5 {
-        1 => fields.push(("version", random.pick(&["1", "-2.75", "true", "null"]).to_owned())),
-        2 => fields.push(("note", format!("\"{}\"", random.pick(&["", "ok", "a b", "\u{e9}"])))),
-        3 => fields.push(("deep", "{\"a\":[1,{}]}".to_owned())),
-        _ => {}
+/// Records of a random game, as several producers write them: each has its own order, spacing and
+/// extras. What they say is as long or short as a field's range allows.
+struct Records {
+    random: Random,
+    game: RandomGame,
+    producers: u64,
+}
+
+impl Records {
+    fn new(seed: u64, producers: u64) -> Records {
+        let game = RandomGame::new(Setting::of(&Rulebook::of(built_in())));
+        Records { random: Random::new(seed), game, producers }
     }
-    fields.rotate_left(producer % 7);
-    let (colon, comma) = [(":", ","), (": ", ", "), (" : ", "\n,")][producer % 3];
-    let fields: Vec<_> = fields.iter().map(|(k, v)| format!("\"{k}\"{colon}{v}")).collect();
-    format!("{{{}}}", fields.join(comma)).into_bytes()
+
+    fn next(&mut self) -> Vec<u8> {
+        let producer = self.random.below(self.producers);
+        let Event { action, .. } = self.game.event(&mut |bound| self.random.below(bound));
+        let (spec, values) = (action.kind().spec(), action.pack());
+        let mut fields = vec![("type", format!("\"{}\"", spec.type_name))];
+        // Some producers write a field that the type has no use for.
+        let extra = EventField::ALL.get(producer as usize);
+        for field in EventField::ALL {
+            let is_needed = spec.required.contains(*field) || values.present.contains(*field);
+            if is_needed || extra == Some(field) {
+                fields.extend(self.value(*field, producer).map(|value| (field.spec().key, value)));
+            }
+        }
+        if let Some(handoff) = values.handoff {
+            fields.push(("handoff", handoff_json(handoff)));
+        }
+        let random = &mut self.random;
+        match producer % 5 {
+            1 => fields.push(("version", pick(random, &["1", "-2.75", "true", "null"]).to_owned())),
+            2 => {
+                fields.push(("note", format!("\"{}\"", pick(random, &["", "ok", "a b", "\u{e9}"]))))
+            }
+            3 => fields.push(("deep", "{\"a\":[1,{}]}".to_owned())),
+            _ => {}
+        }
+        let first = producer as usize % fields.len();
+        fields.rotate_left(first);
+        let (colon, comma) = [(":", ","), (": ", ", "), (" : ", "\n,")][producer as usize % 3];
+        let fields: Vec<_> = fields.iter().map(|(k, v)| format!("\"{k}\"{colon}{v}")).collect();
+        format!("{{{}}}", fields.join(comma)).into_bytes()
+    }
+
+    /// A number of the field's range, if it has one, in the form that the producer gives it.
+    fn value(&mut self, field: EventField, producer: u64) -> Option<String> {
+        let FieldSpec { form, least, most, .. } = *field.spec();
+        let bound = 10i128.pow(1 + self.random.below(19) as u32);
+        let number = i128::from(self.random.below(u64::MAX)) % bound;
+        let is_negative = least < 0 && self.random.below(8) == 0;
+        let number = if is_negative { -number } else { number }.clamp(least, most);
+        match form {
+            FieldForm::TypeName | FieldForm::Handoff => None,
+            FieldForm::Id if producer % 3 == 1 => Some(format!("\"{number}\"")),
+            FieldForm::Position if producer % 4 == 1 => {
+                Some(format!("{}.{:05}", number / 2, self.random.below(100_000)))
+            }
+            FieldForm::Integer | FieldForm::Id | FieldForm::Position => Some(number.to_string()),
+        }
+    }
+}
+
+fn handoff_json(handoff: Handoff) -> String {
+    let mut record = Vec::new();
+    write_event(&mut record, 1, 1, 1, &Action::Arrive { x: 0, y: 0, handoff });
+    let record = String::from_utf8(record).expect("JSON is text");
+    let (_, handoff) = record.split_once("\"handoff\":").expect("an arrival has it");
+    handoff.strip_suffix('}').expect("a record ends so").to_owned()
 }
 
 fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
@@ -187,21 +194,21 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    let at = random.below(bytes.len());
+    let at = random.below(bytes.len() as u64) as usize;
     match random.below(9) {
-        0 => bytes[at] = random.next() as u8,
+        0 => bytes[at] = random.below(256) as u8,
         1 => bytes[at] ^= 1 << random.below(8),
         2 => drop(bytes.remove(at)),
         3 => bytes.truncate(at),
-        4 => insert(bytes, at, random.pick(&PIECES).as_bytes()),
+        4 => insert(bytes, at, pick(random, &PIECES).as_bytes()),
         5 => {
-            let end = (at + 1 + random.below(24)).min(bytes.len());
+            let end = (at + 1 + random.below(24) as usize).min(bytes.len());
             let range = bytes[at..end].to_vec();
             insert(bytes, at, &range);
         }
         6 => {
             bytes.truncate(at);
-            bytes.extend_from_slice(&other[random.below(other.len())..]);
+            bytes.extend_from_slice(&other[random.below(other.len() as u64) as usize..]);
         }
         _ => replace_value(random, bytes, at),
     }
@@ -215,7 +222,7 @@ fn replace_value(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let start = at + colon + 1;
     let is_end = |byte: &u8| matches!(byte, b',' | b'}');
     let length = bytes[start..].iter().position(is_end).unwrap_or(bytes.len() - start);
-    bytes.splice(start..start + length, random.pick(&VALUES).bytes());
+    bytes.splice(start..start + length, pick(random, &VALUES).bytes());
 }
 
 /// Whether serde_json takes the record, where it can be compared: it takes deeper nesting, and
@@ -237,19 +244,27 @@ fn environment_number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text}")))
 }
 
-/// Compares the tiers; how many records were events, and how many of them the first tier read.
-fn run(seed: u64, records: u64, producers: usize) -> [u64; 2] {
-    let mut random = Random(seed);
+/// What the tiers have read.
+#[derive(Default)]
+struct Seen {
+    events: u64,
+    by_layout: u64,
+    kinds: BTreeSet<&'static str>,
+    kinds_by_layout: BTreeSet<&'static str>,
+}
+
+/// Compares the tiers.
+fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
+    let mut records = Records::new(seed, producers);
     let mut json = JsonDecoder::new();
     let mut decoder = Decoder::new();
     // The decoder soon stops to show its first tier what that does not know; here it sees all.
     let mut layouts = Layouts::new();
-    let (mut events, mut by_layout) = (0, 0);
-    let mut previous = record(&mut random, producers);
-    for index in 0..records {
-        let mut bytes = record(&mut random, producers);
-        for _ in 0..random.below(4) {
-            mutate(&mut random, &mut bytes, &previous);
+    let mut previous = records.next();
+    for index in 0..count {
+        let mut bytes = records.next();
+        for _ in 0..records.random.below(4) {
+            mutate(&mut records.random, &mut bytes, &previous);
         }
         let expected = json.decode(ORIGIN, &bytes);
         let found = decoder.decode(ORIGIN, Some(&bytes));
@@ -257,19 +272,22 @@ fn run(seed: u64, records: u64, producers: usize) -> [u64; 2] {
         assert_eq!(found, expected, "the tiers differ, {}", shown());
         if let Some(event) = layouts.read(ORIGIN, &bytes) {
             assert_eq!(Ok(event), expected, "the first tier differs, {}", shown());
-            by_layout += 1;
+            seen.by_layout += 1;
+            seen.kinds_by_layout.insert(event.action.kind().name());
         } else if expected.is_ok() {
             layouts.learn(&bytes);
         }
         if let Some(serde) = is_json_to_serde(&bytes, expected) {
             assert_eq!(serde, is_json(expected), "serde_json differs: {expected:?}, {}", shown());
         }
-        events += u64::from(expected.is_ok());
+        if let Ok(event) = expected {
+            seen.events += 1;
+            seen.kinds.insert(event.action.kind().name());
+        }
         if !bytes.is_empty() {
             previous = bytes;
         }
     }
-    [events, by_layout]
 }
 
 #[test]
@@ -277,15 +295,18 @@ fn both_tiers_and_serde_json_agree_on_mutated_records() {
     let seed = environment_number("HUNTD_FUZZ_SEED").unwrap_or(0x0068_756e_7464);
     let records = environment_number("HUNTD_FUZZ_RECORDS").unwrap_or(1_000_000);
     // Few producers keep the first tier busy; many make it learn and forget all the time.
-    let mut events = 0;
-    let mut by_layout = 0;
+    let mut seen = Seen::default();
     for (producers, run_seed) in [1, 2, 7, 105].into_iter().zip(seed..) {
-        let counts = run(run_seed, records / 4, producers);
-        events += counts[0];
-        by_layout += counts[1];
+        run(run_seed, records / 4, producers, &mut seen);
     }
-    // The comparison means something only if each tier had its share, and rejects too.
+    // The comparison means something only if each tier had its share of all kinds, and rejects too.
+    let Seen { events, by_layout, kinds, mut kinds_by_layout } = seen;
     assert!(by_layout > records / 20, "{by_layout} of {records} by layout");
     assert!(events > by_layout + records / 20, "{events} events, {by_layout} by layout");
     assert!(events < records - records / 20, "{events} of {records} are events");
+    let all: BTreeSet<_> = ActionKind::NAMES.iter().copied().collect();
+    assert_eq!(kinds, all, "kinds that were read, and all");
+    // What carries something is for the second tier alone.
+    assert!(kinds_by_layout.insert(ActionKind::Arrive.name()));
+    assert_eq!(kinds_by_layout, all, "kinds that the first tier read, and all");
 }

@@ -1,7 +1,7 @@
 //! What must hold for any game: replays, interleavings and batches give the same, and what crosses
 //! from zone to zone is neither lost nor doubled. The engine's own tests check its inside.
 
-use huntd::engine::change::Change;
+use huntd::engine::change::{Change, KINDS};
 use huntd::engine::event::{Action, Event, Handoff, ItemStack};
 use huntd::engine::handoff::{HANDOFF_PARTS, HandoffOut};
 use huntd::engine::refusal::Refusal;
@@ -11,6 +11,8 @@ use huntd::engine::update::{Update, Updates};
 use huntd::engine::{Outcome, Shard};
 use huntd::output::frame::Chain;
 use huntd::service::rules::built_in;
+use huntd::testing::random::Random;
+use huntd::testing::random_game::{RandomGame, Setting};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,104 +39,20 @@ fn rulebook() -> Rulebook {
     rulebook
 }
 
-/// A seeded generator for the long games; a failing one tells its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
-
-/// A game in which players know the map, walk at a fair speed and stand where treasures are.
-struct Producer {
+/// A seeded game; a failing one tells its seed.
+struct Game {
     random: Random,
-    places: BTreeMap<u64, (i32, i32)>,
-    seqs: BTreeMap<u64, u64>,
-    time_ms: i64,
-    count: i64,
-    hunts: u32,
-    rulesets: Vec<u32>,
+    events: RandomGame,
 }
 
-impl Producer {
-    fn new(seed: u64) -> Producer {
-        let random = Random(seed.wrapping_mul(2) + 1);
-        let (places, seqs) = (BTreeMap::new(), BTreeMap::new());
-        let rulesets = rulebook().rulesets().collect();
-        Producer { random, places, seqs, time_ms: 1_000_000, count: 0, hunts: 0, rulesets }
+impl Game {
+    fn new(seed: u64) -> Game {
+        let setting = Setting { edge_one_in: 100, ..Setting::of(&rulebook()) };
+        Game { random: Random::new(seed), events: RandomGame::new(setting) }
     }
 
     fn event(&mut self) -> Event {
-        self.count += 1;
-        self.time_ms += self.random.below(40) as i64;
-        let player_id = self.random.below(24);
-        let action = self.action(player_id);
-        let counted = self.seqs.entry(player_id).or_default();
-        // Some events come twice, and some a little late.
-        *counted += u64::from(self.random.below(30) > 0);
-        let seq = if action == Action::Tick { self.count as u64 } else { *counted };
-        let time_ms = self.time_ms - self.random.below(20) as i64;
-        Event { offset: self.count, time_ms, player_id, seq, ts_us: self.count, action }
-    }
-
-    fn action(&mut self, player_id: u64) -> Action {
-        let Random(_) = self.random;
-        let (x, y) = *self.places.entry(player_id).or_insert((8000, 8000));
-        let step = |random: &mut Random| random.below(1601) as i32 - 800;
-        let near = (x + step(&mut self.random), y + step(&mut self.random));
-        match self.random.below(100) {
-            0..5 => {
-                self.places.insert(player_id, near);
-                Action::Join { x: near.0, y: near.1 }
-            }
-            5..40 => {
-                self.places.insert(player_id, (near.0.clamp(-9, 16_390), near.1.clamp(-9, 16_390)));
-                Action::Move { x: near.0, y: near.1 }
-            }
-            40..45 => Action::Rotate { heading: self.random.below(36_050) as u16 },
-            45..60 => Action::Shoot {
-                weapon: self.random.below(4) as u8,
-                heading: Some(self.random.below(36_050) as u16),
-            },
-            60..80 => {
-                let hunt = Some(self.hunts).filter(|_| self.random.below(4) == 0);
-                Action::Loot { hunt }
-            }
-            80..88 => Action::Use { item: self.random.below(7) as u8 },
-            88..94 => Action::Tick,
-            94 => Action::RulesChange { ruleset: self.rulesets[self.random.below(2) as usize] },
-            95 => {
-                self.hunts += 1;
-                Action::HuntStart {
-                    hunt: self.hunts - self.random.below(2) as u32,
-                    seed: self.random.0,
-                    treasures: [60, 60, 200, 0, 5000][self.random.below(5) as usize],
-                    duration_ms: [3000, 9000, 0][self.random.below(3) as usize],
-                }
-            }
-            96 => Action::HuntEnd { hunt: self.random.below(u64::from(self.hunts) + 2) as u32 },
-            97 => Action::Leave { to_zone: None },
-            98 => Action::Leave { to_zone: Some(self.random.below(3) as u16) },
-            _ => Action::Arrive { x, y, handoff: self.handoff() },
-        }
-    }
-
-    fn handoff(&mut self) -> Handoff {
-        let mut handoff = Handoff {
-            from_zone: 7,
-            crossing: 1 + self.random.below(1000) as u32,
-            score: self.random.below(300),
-            ..Handoff::default()
-        };
-        for stack in &mut handoff.items {
-            let count = self.random.below(9) as u8;
-            *stack = ItemStack { item: 1 + self.random.below(5) as u8, count };
-        }
-        handoff
+        self.events.event(&mut |bound| self.random.below(bound))
     }
 }
 
@@ -153,36 +71,32 @@ fn kind(update: &Update) -> u8 {
 fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
     let play = || {
         let mut shard = Shard::new(1, &rulebook());
-        let mut producer = Producer::new(11);
-        let (mut chain, mut kinds, mut refusals) = (Chain::default(), BTreeSet::new(), [0; 3]);
-        let mut reasons = BTreeSet::new();
+        let mut game = Game::new(11);
+        let (mut chain, mut outcomes) = (Chain::default(), [0; 3]);
+        let (mut kinds, mut refusals) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..60_000 {
-            let (outcome, updates) = apply(&mut shard, &producer.event());
+            let (outcome, updates) = apply(&mut shard, &game.event());
             match outcome {
-                Outcome::Applied => refusals[0] += 1,
-                Outcome::NoOp => refusals[1] += 1,
-                Outcome::RulesMissing { ruleset } => panic!("no rules are {ruleset}"),
+                Outcome::Applied => outcomes[0] += 1,
+                Outcome::NoOp => outcomes[1] += 1,
+                Outcome::RulesMissing { .. } => {}
                 Outcome::Refused(refusal) => {
-                    refusals[2] += 1;
-                    reasons.insert(refusal.name());
+                    outcomes[2] += 1;
+                    refusals.insert(refusal.name());
                 }
             }
-            kinds.extend(updates.iter().map(kind));
+            kinds.extend(updates.iter().map(|update| KINDS[usize::from(kind(update)) - 1].name));
             chain = updates.iter().fold(chain, |chain, update| chain.with(update));
         }
-        (chain, shard.digest(), kinds, reasons, refusals)
+        (chain, shard.digest(), kinds, refusals, outcomes)
     };
-    let (chain, digest, kinds, reasons, outcomes) = play();
-    let all: BTreeSet<u8> = (1..=huntd::engine::change::KINDS.len() as u8).collect();
-    let missing: Vec<_> = all
-        .difference(&kinds)
-        .map(|kind| huntd::engine::change::KINDS[usize::from(*kind) - 1].name)
-        .collect();
-    assert!(missing.is_empty(), "never told: {missing:?}");
+    let (chain, digest, kinds, refusals, outcomes) = play();
+    let never = KINDS.iter().map(|kind| kind.name).filter(|name| !kinds.contains(name));
     // Walls are not on this map.
-    let known: BTreeSet<_> =
-        Refusal::NAMES.iter().copied().filter(|name| *name != "wall").collect();
-    assert_eq!(reasons, known);
+    let known = Refusal::NAMES.iter().filter(|name| **name != "wall");
+    let never: Vec<_> =
+        never.chain(known.copied().filter(|name| !refusals.contains(name))).collect();
+    assert!(never.is_empty(), "the game never came to {never:?}: see RandomGame");
     assert!(outcomes.iter().all(|count| *count > 1000), "{outcomes:?}");
     let (same_chain, same_digest, ..) = play();
     assert_eq!((same_chain, same_digest), (chain, digest));
@@ -196,8 +110,8 @@ proptest! {
         let rulebook = rulebook();
         let streams: Vec<Vec<Event>> = (0..2)
             .map(|zone| {
-                let mut producer = Producer::new(seed ^ zone);
-                (0..1000).map(|_| producer.event()).collect()
+                let mut game = Game::new(seed ^ zone);
+                (0..1000).map(|_| game.event()).collect()
             })
             .collect();
         let shard = |zone: usize| Shard::new(zone as u16, &rulebook);
@@ -228,8 +142,8 @@ proptest! {
 
     #[test]
     fn any_batching_gives_the_same_updates(seed: u64, sizes: [u8; 8]) {
-        let mut producer = Producer::new(seed);
-        let events: Vec<Event> = (0..2000).map(|_| producer.event()).collect();
+        let mut game = Game::new(seed);
+        let events: Vec<Event> = (0..2000).map(|_| game.event()).collect();
         let mut one_by_one = Shard::new(3, &rulebook());
         let told: Vec<Update> =
             events.iter().flat_map(|event| apply(&mut one_by_one, event).1).collect();

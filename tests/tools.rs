@@ -77,18 +77,8 @@ fn check_recording(file: PathBuf, zones: u16) -> Tally {
 
 fn kind(action: &Action) -> &'static str {
     match action {
-        Action::Join { .. } | Action::Arrive { .. } => "join",
-        Action::Leave { to_zone: None } => "leave",
         Action::Leave { to_zone: Some(_) } => "cross",
-        Action::Move { .. } => "move",
-        Action::Rotate { .. } => "rotate",
-        Action::Shoot { .. } => "shoot",
-        Action::Loot { .. } => "loot",
-        Action::Use { .. } => "use",
-        Action::Tick => "tick",
-        Action::RulesChange { .. } => "rules_change",
-        Action::HuntStart { .. } => "hunt_start",
-        Action::HuntEnd { .. } => "hunt_end",
+        _ => action.kind().spec().type_name,
     }
 }
 

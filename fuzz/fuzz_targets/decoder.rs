@@ -4,7 +4,7 @@
 #![no_main]
 
 use huntd::decoder::json::JsonDecoder;
-use huntd::decoder::{Decoder, Origin};
+use huntd::decoder::{Decoder, RecordPosition};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
     // Twice: the second time the first tier knows the layouts.
     for _ in 0..2 {
         for (offset, record) in (0..).zip(input.split(|byte| *byte == b'\n')) {
-            let origin = Origin { offset, time_ms: 0 };
+            let origin = RecordPosition { offset, time_ms: 0 };
             let expected = json.decode(origin, record);
             assert_eq!(decoder.decode(origin, Some(record)), expected);
         }

@@ -5,7 +5,8 @@
 #[path = "../../tests/engine/hostile.rs"]
 mod hostile;
 
-use hostile::{Hostile, Zone};
+use hostile::Zone;
+use huntd::testing::random_game::RandomGame;
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes that one event takes on average, so that the game is as long as the input.
@@ -13,14 +14,14 @@ const EVENT_BYTES: usize = 16;
 
 fuzz_target!(|input: &[u8]| {
     let mut bytes = input.iter().copied().chain(std::iter::repeat(0));
-    let below = move |bound: u64| {
+    let mut below = move |bound: u64| {
         let width = (bound.ilog2() as usize).div_ceil(8).max(1);
         let number = bytes.by_ref().take(width);
         number.fold(0u64, |number, byte| number << 8 | u64::from(byte)) % bound
     };
     let rulebook = hostile::rulebook(input.len() % 2 == 1);
-    let mut maker = Hostile::new(below, &rulebook);
-    let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| maker.event()).collect();
+    let mut game = RandomGame::new(hostile::setting(&rulebook));
+    let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| game.event(&mut below)).collect();
     let (mut zone, mut again) = (Zone::new(1, &rulebook), Zone::new(1, &rulebook));
     for (count, event) in events.iter().enumerate() {
         zone.apply(event);

@@ -3,13 +3,13 @@
 #![no_main]
 
 use huntd::kafka::codec::Decompressor;
-use huntd::kafka::record_batch::{Batch, HEADER_BYTES, walk};
+use huntd::kafka::record_batch::{Batch, HEADER_BYTES, scan_headers};
 use libfuzzer_sys::fuzz_target;
 
 const BATCH_BYTES_MAX: usize = 1 << 16;
 
 fuzz_target!(|input: &[u8]| {
-    let _ = walk(input, 0, BATCH_BYTES_MAX);
+    let _ = scan_headers(input, 0, BATCH_BYTES_MAX);
     let mut bytes = input.to_vec();
     if bytes.len() >= HEADER_BYTES {
         let length = (bytes.len() - 12) as u32;

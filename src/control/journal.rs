@@ -108,8 +108,8 @@ impl Journal {
                 );
             }
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
-            Note::BeginsAnew { partition, error } => {
-                tracing::warn!(partition, "beginning anew: {error}");
+            Note::BeginsAnew { partition, why } => {
+                tracing::warn!(partition, "beginning anew: {why}");
             }
             Note::AcquiresAgain { partition, why } => {
                 tracing::warn!(partition, "acquiring the shard again: {why}");

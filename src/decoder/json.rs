@@ -4,10 +4,13 @@
 //! unescaped strings over its input; the record itself stays as it was, for the dead letter.
 
 use super::RecordPosition;
-use super::fields::{EventField, EventKind, Fields};
+use super::fields::{field_named, set_integer, set_position, type_named};
 use super::quantity::{Integer, centimetres};
 use super::reject::Reject;
-use crate::engine::event::{Event, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
+use crate::engine::event::{
+    ActionKind, Event, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
+};
+use crate::engine::field::{FieldForm, FieldValues};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 
@@ -87,6 +90,27 @@ impl Default for JsonDecoder {
     }
 }
 
+/// The fields of one record, each within its range.
+#[derive(Debug, Default)]
+struct Fields {
+    kind: Option<ActionKind>,
+    values: FieldValues,
+}
+
+impl Fields {
+    fn event(&self, origin: RecordPosition) -> Result<Event, Reject> {
+        let kind = match self.kind.ok_or(Reject::MissingField)? {
+            // Who brings something comes from another zone.
+            ActionKind::Join if self.values.handoff.is_some() => ActionKind::Arrive,
+            kind => kind,
+        };
+        if !self.values.present.contains_all(kind.spec().required) {
+            return Err(Reject::MissingField);
+        }
+        Ok(Event::unpack(origin.offset, origin.time_ms, kind, &self.values))
+    }
+}
+
 type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
 
 fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
@@ -96,9 +120,11 @@ fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
     };
     let mut fields = Fields::default();
     for _ in 0..len {
-        match EventField::named(key(&mut nodes)) {
+        match field_named(key(&mut nodes)) {
             Some(field) => {
-                fields.claim(field)?;
+                if !fields.values.present.insert(field) {
+                    return Err(Reject::DuplicateField);
+                }
                 read_field(field, &mut nodes, &mut fields)?;
             }
             None => skip(&mut nodes),
@@ -112,21 +138,28 @@ fn read_field(
     nodes: &mut Nodes<'_, '_>,
     fields: &mut Fields,
 ) -> Result<(), Reject> {
-    match (field, next(nodes)) {
-        (EventField::Type, Node::String(name)) => {
-            fields.set_kind(EventKind::named(name.as_bytes()).ok_or(Reject::UnknownType)?);
+    let values = &mut fields.values;
+    let (form, node) = (field.spec().form, next(nodes));
+    // Most values by far are whole numbers, whatever the field.
+    if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(number)) =
+        (form, integer(node))
+    {
+        return set_integer(values, field, number);
+    }
+    match (form, node) {
+        (FieldForm::TypeName, Node::String(name)) => {
+            fields.kind = Some(type_named(name.as_bytes()).ok_or(Reject::UnknownType)?);
         }
-        (EventField::PlayerId, Node::String(digits)) => {
-            fields.set_integer(field, decimal(digits)?.into())?;
+        (FieldForm::Id, Node::String(digits)) => {
+            set_integer(values, field, decimal(digits)?.into())?;
         }
-        (EventField::X | EventField::Y, Node::Static(StaticNode::F64(value))) => {
-            fields.set_position(field, centimetres(*value).ok_or(Reject::OutOfRange)?);
+        (FieldForm::Position, Node::Static(StaticNode::F64(value))) => {
+            set_position(values, field, centimetres(*value).ok_or(Reject::OutOfRange)?);
         }
-        (EventField::Handoff, &Node::Object { len, .. }) => {
-            fields.set_handoff(read_handoff(len, nodes)?);
+        (FieldForm::Handoff, &Node::Object { len, .. }) => {
+            values.handoff = Some(read_handoff(len, nodes)?);
         }
-        (EventField::Type | EventField::Handoff, _) => return Err(Reject::WrongType),
-        (_, node) => fields.set_integer(field, integer(node)?)?,
+        _ => return Err(Reject::WrongType),
     }
     Ok(())
 }
@@ -216,17 +249,18 @@ fn skip(nodes: &mut Nodes<'_, '_>) {
     }
 }
 
-fn integer(node: &Node<'_>) -> Result<Integer, Reject> {
+#[inline]
+fn integer(node: &Node<'_>) -> Option<Integer> {
     match *node {
-        Node::Static(StaticNode::U64(value)) => Ok(value.into()),
-        Node::Static(StaticNode::I64(value)) => Ok(value.into()),
-        _ => Err(Reject::WrongType),
+        Node::Static(StaticNode::U64(value)) => Some(value.into()),
+        Node::Static(StaticNode::I64(value)) => Some(value.into()),
+        _ => None,
     }
 }
 
 /// A whole number from `least` to `most`.
 fn number(nodes: &mut Nodes<'_, '_>, least: u64, most: u64) -> Result<u64, Reject> {
-    match integer(next(nodes))?.to_u64() {
+    match integer(next(nodes)).ok_or(Reject::WrongType)?.to_u64() {
         Some(value) if least <= value && value <= most => Ok(value),
         _ => Err(Reject::OutOfRange),
     }

@@ -8,12 +8,13 @@
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
-use super::fields::{EventField, EventKind, FieldSet, Fields};
-use crate::engine::event::{Event, RECORD_BYTES_MAX};
+use super::fields::{field_named, set_integer, set_position, type_named};
+use crate::engine::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
+use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 
-/// Layouts that a decoder remembers: the types of event, and room for a few producers that
-/// write them differently.
-pub const LAYOUTS_MAX: usize = 16;
+/// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
+/// the common ones differently.
+pub const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
 
 /// Segments of one layout: a value each, and one more for every 16 bytes between two values. The
 /// longest type of event takes 10; the rest is for unknown fields.
@@ -175,7 +176,7 @@ impl Segment {
 struct Layout {
     /// Records that had this layout, until the count is halved.
     hits: u32,
-    kind: Option<EventKind>,
+    kind: ActionKind,
     present: FieldSet,
     /// The record's second eight bytes, as far as they stand before the first value, and which bits
     /// they take: with the tail, enough to pass over most other layouts.
@@ -196,7 +197,7 @@ impl Layout {
         }
         let mut layout = Layout {
             hits: 0,
-            kind: None,
+            kind: ActionKind::Tick,
             present: FieldSet::default(),
             head: 0,
             head_mask: 0,
@@ -218,6 +219,7 @@ impl Layout {
             }
         }
         past(b'}', rest)?;
+        assert!(layout.present.contains_all(layout.kind.spec().required), "the record is an event");
         layout.add_segments(text, Slot::Nothing, EventField::Type)?;
         let first_text_bytes = layout.segments[0].text_bytes;
         layout.head_mask = first_bytes(usize::from(first_text_bytes).saturating_sub(8));
@@ -235,24 +237,24 @@ impl Layout {
         bytes: &'v [u8],
         text: &mut &'v [u8],
     ) -> Option<&'v [u8]> {
-        let field = EventField::named(key);
+        let field = field_named(key);
         if let Some(field) = field {
             self.present.insert(field);
         }
-        let (slot, start, rest) = match field {
-            Some(EventField::Type) => {
+        let (slot, start, rest) = match field.map(|field| field.spec().form) {
+            Some(FieldForm::TypeName) => {
                 let rest = after_plain_value(bytes)?;
                 let quoted = &bytes[..bytes.len() - rest.len()];
-                self.kind = EventKind::named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
+                self.kind = type_named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?)?;
                 return Some(rest);
             }
-            Some(EventField::Handoff) => return None,
-            Some(EventField::PlayerId) if bytes.starts_with(b"\"") => {
+            Some(FieldForm::Handoff) => return None,
+            Some(FieldForm::Id) if bytes.starts_with(b"\"") => {
                 let digits = &bytes[1..];
                 (Slot::Digits, digits, unsigned(digits)?.1)
             }
-            Some(EventField::X | EventField::Y) => (Slot::Position, bytes, position(bytes)?.1),
-            Some(_) => (Slot::Digits, bytes, unsigned(bytes)?.1),
+            Some(FieldForm::Position) => (Slot::Position, bytes, position(bytes)?.1),
+            Some(FieldForm::Id | FieldForm::Integer) => (Slot::Digits, bytes, unsigned(bytes)?.1),
             None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
         };
         let before = &text[..text.len() - start.len()];
@@ -283,26 +285,27 @@ impl Layout {
 
     #[inline]
     fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
-        let mut fields = Fields::of(self.kind?, self.present);
+        let mut values = FieldValues::of(self.present);
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {
             rest = segment.after_text(rest)?;
             rest = match segment.slot {
                 Slot::Digits => {
                     let (number, rest) = unsigned(rest)?;
-                    fields.set_integer(segment.field, number.into()).ok()?;
+                    set_integer(&mut values, segment.field, number.into()).ok()?;
                     rest
                 }
                 Slot::Position => {
                     let (centimetres, rest) = position(rest)?;
-                    fields.set_position(segment.field, centimetres);
+                    set_position(&mut values, segment.field, centimetres);
                     rest
                 }
                 Slot::Unknown => after_plain_value(rest)?,
                 Slot::Nothing => rest,
             };
         }
-        if rest.is_empty() { fields.event(origin).ok() } else { None }
+        let RecordPosition { offset, time_ms } = origin;
+        rest.is_empty().then(|| Event::unpack(offset, time_ms, self.kind, &values))
     }
 }
 

@@ -1,40 +1,73 @@
 //! Known names and what they stand for, found without comparing one after the other: a processor
 //! that cannot foresee which of many names comes next loses more time than the comparing takes.
 
-/// Places of a table: the fewest, as a power of two, at which no two names share one.
+/// Places of a table, a power of two: about twice as many as names, so that some spread keeps them
+/// apart.
 const PLACES: usize = 32;
 
+/// How a name's ends become its place: each end is multiplied with one of these.
+#[derive(Clone, Copy)]
+struct Spread {
+    first: usize,
+    last: usize,
+}
+
 /// Values by name, each in a place of its own.
-pub(super) struct Names<T: 'static>([Option<(&'static str, T)>; PLACES]);
+pub(super) struct Names<T: 'static> {
+    spread: Spread,
+    places: [Option<(&'static str, T)>; PLACES],
+}
 
 impl<T: Copy> Names<T> {
-    /// A table of these names. It does not compile if two of them share a place.
+    /// A table of these names, by the first spread that keeps them apart. It does not compile if
+    /// there is none.
     pub(super) const fn new(names: &[(&'static str, T)]) -> Names<T> {
-        let mut table = [const { None }; PLACES];
         let mut at = 0;
-        while at < names.len() {
-            let place = place(names[at].0.as_bytes());
-            assert!(table[place].is_none(), "two names share a place");
-            table[place] = Some(names[at]);
+        while at < PLACES * PLACES {
+            let spread = Spread { first: at / PLACES, last: at % PLACES };
+            if let Some(places) = places(names, spread) {
+                return Names { spread, places };
+            }
             at += 1;
         }
-        Names(table)
+        panic!("two names share a place however they are spread: double PLACES")
     }
 
     /// What a name stands for, if it is known.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<T> {
-        let (known, value) = self.0[place(name)]?;
+        let (known, value) = self.places[place(name, self.spread)]?;
         (known.as_bytes() == name).then_some(value)
     }
 }
 
+/// The names in their places, unless two share one.
+const fn places<T: Copy>(
+    names: &[(&'static str, T)],
+    spread: Spread,
+) -> Option<[Option<(&'static str, T)>; PLACES]> {
+    let mut places = [const { None }; PLACES];
+    let mut at = 0;
+    while at < names.len() {
+        let place = place(names[at].0.as_bytes(), spread);
+        if places[place].is_some() {
+            return None;
+        }
+        places[place] = Some(names[at]);
+        at += 1;
+    }
+    Some(places)
+}
+
 /// Where a name is looked for, by its length and its ends.
-const fn place(name: &[u8]) -> usize {
+#[inline]
+const fn place(name: &[u8], spread: Spread) -> usize {
     match name {
         [] => 0,
-        [only] => (1 + 3 * *only as usize) % PLACES,
-        [first, .., last] => (name.len() + 2 * *first as usize + *last as usize) % PLACES,
+        [first, ..] => {
+            let last = name[name.len() - 1];
+            (name.len() + spread.first * *first as usize + spread.last * last as usize) % PLACES
+        }
     }
 }
 
@@ -61,5 +94,14 @@ mod tests {
         }
         assert_eq!(NAMES.find(b""), None);
         assert_eq!(NAMES.find(&[b'x'; 1000]), None);
+    }
+
+    #[test]
+    fn names_with_the_same_ends_are_kept_apart_by_their_lengths() {
+        const NAMES: Names<usize> = Names::new(&[("abc", 3), ("abbc", 4), ("abbbc", 5), ("c", 1)]);
+        for name in ["abc", "abbc", "abbbc", "c"] {
+            assert_eq!(NAMES.find(name.as_bytes()), Some(name.len()));
+        }
+        assert_eq!(NAMES.find(b"abbbbc"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! What an update says: the readable form of its second half, and the one table of all kinds.
 
-use crate::engine::event::ItemStack;
+use crate::engine::event::{ActionKind, ItemStack};
 use crate::engine::packed::Packed;
-use crate::engine::refusal::{ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause};
+use crate::engine::refusal::{Effect, Hint, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::update::Payload;
 
 /// A kind of update as others see it.

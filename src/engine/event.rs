@@ -1,7 +1,9 @@
-//! What can happen in a shard: the engine's whole input.
+//! What can happen in a shard: the engine's whole input, and the one table of all events.
 //!
 //! An event is a fixed-size value without pointers, so that a block of them is plain memory. The
-//! decoder makes events from JSON records; nothing else does, but for tests and the load tools.
+//! decoder makes events from JSON records.
+
+use crate::engine::field::{FieldForm, FieldSet, FieldSpec, FieldType, FieldValues};
 
 /// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
 /// the bound keeps the worst case of the decoder small.
@@ -38,50 +40,6 @@ pub struct Event {
     pub action: Action,
 }
 
-/// What a player, or the world, did. Positions are in centimetres, headings in centidegrees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// The player enters this shard, with nothing in hand.
-    Join { x: i32, y: i32 },
-    /// The player enters this shard from another one, with what it carried there.
-    Arrive { x: i32, y: i32, handoff: Handoff },
-    /// The player leaves: for good, or for the zone `to_zone`.
-    Leave { to_zone: Option<u16> },
-    /// The player now stands at this position.
-    Move { x: i32, y: i32 },
-    /// The player now looks this way, 0..=35_999.
-    Rotate { heading: u16 },
-    /// The player fires along `heading`, or along its actor's heading where the event has none.
-    Shoot { weapon: u8, heading: Option<u16> },
-    /// The player opens a treasure within reach: of this hunt, or of any.
-    Loot { hunt: Option<u32> },
-    /// The player uses one item from its inventory.
-    Use { item: u8 },
-    /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
-    Tick,
-    /// The game goes on by the rules with this hash.
-    RulesChange { ruleset: u32 },
-    /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of event time.
-    HuntStart { hunt: u32, seed: u64, treasures: u16, duration_ms: u32 },
-    /// A hunt ends before its time.
-    HuntEnd { hunt: u32 },
-}
-
-impl Action {
-    /// Whether it is what a player does that is in the zone, or asks to be.
-    #[inline]
-    pub fn is_of_a_player(&self) -> bool {
-        !matches!(
-            self,
-            Action::Arrive { .. }
-                | Action::Tick
-                | Action::RulesChange { .. }
-                | Action::HuntStart { .. }
-                | Action::HuntEnd { .. }
-        )
-    }
-}
-
 /// What an actor carries from one zone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {
@@ -111,3 +69,280 @@ pub struct ItemStack {
 }
 
 const _: () = assert!(size_of::<Event>() <= 120);
+
+/// An action as a record has it.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionSpec {
+    /// The `type` of the record.
+    pub type_name: &'static str,
+    /// The fields of the action, in the order in which huntd writes them.
+    pub fields: &'static [ActionField],
+    /// All fields that the record must have.
+    pub required: FieldSet,
+}
+
+impl ActionSpec {
+    const fn new(
+        type_name: &'static str,
+        subject: Subject,
+        fields: &'static [ActionField],
+    ) -> ActionSpec {
+        let mut required = subject.fields();
+        let mut at = 0;
+        while at < fields.len() {
+            if let Presence::Required = fields[at].presence {
+                required = required.and(FieldSet::of(&[fields[at].field]));
+            }
+            at += 1;
+        }
+        ActionSpec { type_name, fields, required }
+    }
+}
+
+/// One field of an action.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionField {
+    /// The field of the record.
+    pub field: EventField,
+    /// Whether the record must have it.
+    pub presence: Presence,
+}
+
+/// Whether a record must have a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It must.
+    Required,
+    /// It may.
+    Optional,
+}
+
+/// Who acts. It decides which of `player_id` and `seq` an event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A player that is in the zone, or asks to be: both, and `seq` counts the player's events.
+    Player,
+    /// A player that comes from another zone: both, but its crossings have an order of their own.
+    Arrival,
+    /// The world: neither.
+    World,
+    /// The world: `seq` counts such events.
+    WorldCounted,
+}
+
+impl Subject {
+    /// What each of its records has beside the fields of the action.
+    const fn fields(self) -> FieldSet {
+        use EventField::{PlayerId, Seq, TsUs, Type};
+        match self {
+            Subject::Player | Subject::Arrival => FieldSet::of(&[Type, PlayerId, Seq, TsUs]),
+            Subject::World => FieldSet::of(&[Type, TsUs]),
+            Subject::WorldCounted => FieldSet::of(&[Type, Seq, TsUs]),
+        }
+    }
+}
+
+impl Event {
+    /// The event that the fields of a record make. Absent ones are 0.
+    #[inline]
+    pub fn unpack(offset: i64, time_ms: i64, kind: ActionKind, values: &FieldValues) -> Event {
+        let fields = kind.subject().fields();
+        let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
+        Event {
+            offset,
+            time_ms,
+            player_id: number(EventField::PlayerId),
+            seq: number(EventField::Seq),
+            ts_us: number(EventField::TsUs) as i64,
+            action: Action::unpack(kind, values),
+        }
+    }
+}
+
+macro_rules! events {
+    (
+        fields {$(
+            $(#[$field_doc:meta])*
+            $key:ident = $key_name:literal $form:ident $([$least:expr, $most:expr])?,
+        )*}
+        actions {$(
+            $(#[$doc:meta])*
+            $variant:ident = $number:literal $name:literal $subject:ident $(as $type_name:literal)?
+            $({ $($field:ident: $type:ty = $of:ident $presence:ident,)* })?,
+        )*}
+    ) => {
+        /// A known field of a record.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum EventField {
+            $($(#[$field_doc])* $key,)*
+        }
+
+        impl EventField {
+            /// Every one.
+            pub const ALL: &[EventField] = &[$(EventField::$key,)*];
+
+            /// What others see of it.
+            #[inline]
+            pub const fn spec(self) -> &'static FieldSpec {
+                const SPECS: &[FieldSpec] = &[$(FieldSpec {
+                    key: $key_name,
+                    form: FieldForm::$form,
+                    least: 0 $(+ $least as i128)?,
+                    most: 0 $(+ $most as i128)?,
+                },)*];
+                &SPECS[self as usize]
+            }
+        }
+
+        names! {
+            /// The kinds of actions.
+            ActionKind { $($(#[$doc])* $variant = $number $name,)* }
+        }
+
+        impl ActionKind {
+            /// What others see of it.
+            #[inline]
+            pub const fn spec(self) -> &'static ActionSpec {
+                const SPECS: &[ActionSpec] = &[$(ActionSpec::new(
+                    [$($type_name,)? $name][0],
+                    Subject::$subject,
+                    &[$($(ActionField {
+                        field: EventField::$of,
+                        presence: Presence::$presence,
+                    },)*)?],
+                ),)*];
+                &SPECS[self as usize]
+            }
+
+            /// Who acts.
+            #[inline]
+            pub const fn subject(self) -> Subject {
+                match self {
+                    $(ActionKind::$variant => Subject::$subject,)*
+                }
+            }
+        }
+
+        /// What a player, or the world, did. Positions are in centimetres, headings in
+        /// centidegrees.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Action {
+            $($(#[$doc])* $variant $({ $($field: $type,)* })?,)*
+        }
+
+        impl Action {
+            /// Its kind.
+            #[inline]
+            pub fn kind(&self) -> ActionKind {
+                match self {
+                    $(Action::$variant { .. } => ActionKind::$variant,)*
+                }
+            }
+
+            /// The action of a kind with these values. Absent ones are 0, or nothing.
+            #[inline]
+            pub fn unpack(kind: ActionKind, values: &FieldValues) -> Action {
+                match kind {
+                    $(ActionKind::$variant => Action::$variant $({
+                        $($field: <$type>::of(values, EventField::$of),)*
+                    })?,)*
+                }
+            }
+
+            /// The fields of the action in a record.
+            pub fn pack(&self) -> FieldValues {
+                let mut values = FieldValues::default();
+                match *self {
+                    $(Action::$variant $({ $($field,)* })? => {
+                        $($($field.put(&mut values, EventField::$of);)*)?
+                    })*
+                }
+                values
+            }
+        }
+
+        $($($(const _: () = {
+            let FieldSpec { least, most, .. } = *EventField::$of.spec();
+            let fits = <$type as FieldType>::LEAST <= least && most <= <$type as FieldType>::MOST;
+            assert!(fits, concat!($name, ": ", stringify!($field), " has no room for its range"));
+        };)*)?)*
+    };
+}
+
+// The table. A new event is a row of `actions`, a row of `fields` for each key that no other event
+// has, its rule in `rules/`, and its description in docs/EVENTS.md.
+events! {
+    fields {
+        /// What happened.
+        Type = "type" TypeName,
+        /// The player.
+        PlayerId = "player_id" Id[1, u64::MAX],
+        /// The counter of the player's events; in a tick, its id.
+        Seq = "seq" Integer[1, u64::MAX],
+        /// When the producer emitted the event, in microseconds since the Unix epoch.
+        TsUs = "ts_us" Integer[i64::MIN, i64::MAX],
+        /// In cm.
+        X = "x" Position[i32::MIN, i32::MAX],
+        /// In cm.
+        Y = "y" Position[i32::MIN, i32::MAX],
+        /// In centidegrees.
+        Heading = "heading" Integer[0, 35_999],
+        /// By its number in the rules.
+        Item = "item" Integer[0, u8::MAX],
+        /// By its number in the rules.
+        Weapon = "weapon" Integer[0, u8::MAX],
+        /// A hunt's id.
+        Hunt = "hunt" Integer[0, u32::MAX],
+        /// What decides where treasures lie and what they hold.
+        Seed = "seed" Integer[0, u64::MAX],
+        /// How many treasures a hunt lays.
+        Treasures = "treasures" Integer[0, u16::MAX],
+        /// How long a hunt lasts.
+        DurationMs = "duration_ms" Integer[0, u32::MAX],
+        /// The zone that a player leaves for.
+        ToZone = "to_zone" Integer[0, u16::MAX],
+        /// Hash of the rules to go on by.
+        Ruleset = "ruleset" Integer[0, u32::MAX],
+        /// What a player brings from another zone.
+        Handoff = "handoff" Handoff,
+    }
+    actions {
+        /// The player enters this shard, with nothing in hand.
+        Join = 0 "join" Player { x: i32 = X Required, y: i32 = Y Required, },
+        /// The player enters this shard from another one, with what it carried there.
+        Arrive = 1 "arrive" Arrival as "join" {
+            x: i32 = X Required,
+            y: i32 = Y Required,
+            handoff: Handoff = Handoff Required,
+        },
+        /// The player leaves: for good, or for the zone `to_zone`.
+        Leave = 2 "leave" Player { to_zone: Option<u16> = ToZone Optional, },
+        /// The player now stands at this position.
+        Move = 3 "move" Player { x: i32 = X Required, y: i32 = Y Required, },
+        /// The player now looks this way, 0..=35_999.
+        Rotate = 4 "rotate" Player { heading: u16 = Heading Required, },
+        /// The player fires along `heading`, or along its actor's heading where the event has none.
+        Shoot = 5 "shoot" Player {
+            weapon: u8 = Weapon Optional,
+            heading: Option<u16> = Heading Optional,
+        },
+        /// The player opens a treasure within reach: of this hunt, or of any.
+        Loot = 6 "loot" Player { hunt: Option<u32> = Hunt Optional, },
+        /// The player uses one item from its inventory.
+        Use = 7 "use" Player { item: u8 = Item Required, },
+        /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
+        Tick = 8 "tick" WorldCounted,
+        /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of event time.
+        HuntStart = 9 "hunt_start" World {
+            hunt: u32 = Hunt Required,
+            seed: u64 = Seed Required,
+            treasures: u16 = Treasures Required,
+            duration_ms: u32 = DurationMs Required,
+        },
+        /// A hunt ends before its time.
+        HuntEnd = 10 "hunt_end" World { hunt: u32 = Hunt Required, },
+        /// The game goes on by the rules with this hash.
+        RulesChange = 11 "rules_change" World { ruleset: u32 = Ruleset Required, },
+    }
+}

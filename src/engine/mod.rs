@@ -5,6 +5,11 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
+#[macro_use]
+mod names;
+
+pub mod field;
+
 pub mod event;
 
 pub mod update;
@@ -56,11 +61,11 @@ use actors::Actors;
 use change::Change;
 use checkpoint::Checkpoint;
 use clock::Clock;
-use event::{Action, Event};
+use event::{Action, Event, Subject};
 use handoff::{HandoffOut, Tombstones};
 use hunt::{Hunt, Hunts};
 use index::Glance;
-use refusal::{ActionKind, Refusal};
+use refusal::Refusal;
 use rules::Rules;
 use rules::inventory::Inventory;
 use rules::motion::Allowance;
@@ -250,12 +255,14 @@ impl Shard {
         let mut tell = Tell { updates, ts_us: event.ts_us };
         self.settle_due(&mut tell);
         self.end_due_hunts(&mut tell);
-        let decided = match event.action.is_of_a_player() {
-            true => self.on_player_event(hint, event, &mut tell),
-            false => self.on_world_event(event, &mut tell),
+        let decided = match event.action.kind().subject() {
+            Subject::Player => self.on_player_event(hint, event, &mut tell),
+            Subject::Arrival | Subject::World | Subject::WorldCounted => {
+                self.on_world_event(event, &mut tell)
+            }
         };
         let outcome = decided.unwrap_or_else(|refusal| {
-            let (action, seq) = (kind_of(&event.action), event.seq);
+            let (action, seq) = (event.action.kind(), event.seq);
             tell.push(event.player_id, Change::Refused { refusal, action, seq });
             Outcome::Refused(refusal)
         });
@@ -396,21 +403,4 @@ fn on_rotate(body: &mut actor::Body, heading: u16, tell: &mut Tell) -> Result<()
     body.set_heading(heading);
     tell.push(body.player_id, Change::Rotated { heading });
     Ok(())
-}
-
-fn kind_of(action: &Action) -> ActionKind {
-    match action {
-        Action::Join { .. } => ActionKind::Join,
-        Action::Arrive { .. } => ActionKind::Arrive,
-        Action::Leave { .. } => ActionKind::Leave,
-        Action::Move { .. } => ActionKind::Move,
-        Action::Rotate { .. } => ActionKind::Rotate,
-        Action::Shoot { .. } => ActionKind::Shoot,
-        Action::Loot { .. } => ActionKind::Loot,
-        Action::Use { .. } => ActionKind::Use,
-        Action::Tick => ActionKind::Tick,
-        Action::RulesChange { .. } => ActionKind::RulesChange,
-        Action::HuntStart { .. } => ActionKind::HuntStart,
-        Action::HuntEnd { .. } => ActionKind::HuntEnd,
-    }
 }

@@ -1,7 +1,7 @@
 //! How the values in an update are packed into bits, and read back.
 
-use crate::engine::event::ItemStack;
-use crate::engine::refusal::{ActionKind, Effect, Hint, HuntEndCause, Refusal, ScoreCause};
+use crate::engine::event::{ActionKind, ItemStack};
+use crate::engine::refusal::{Effect, Hint, HuntEndCause, Refusal, ScoreCause};
 
 /// A type that a field can have: its bits, and back.
 pub(crate) trait Packed: Sized {

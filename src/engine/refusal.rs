@@ -1,45 +1,5 @@
 //! Why the rules turn an event down: a closed list, each with its name in updates and metrics.
 
-macro_rules! names {
-    (
-        $(#[$doc:meta])*
-        $type:ident { $($(#[$of:meta])* $variant:ident = $number:literal $name:literal,)* }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum $type {
-            $($(#[$of])* $variant = $number,)*
-        }
-
-        impl $type {
-            /// Every one, in the order of the numbers.
-            pub const ALL: &[$type] = &[$($type::$variant,)*];
-
-            /// The names, in the order of the numbers.
-            pub const NAMES: &[&str] = &[$($name,)*];
-
-            /// The one with this number.
-            pub fn from_code(code: u8) -> Option<$type> {
-                $type::ALL.get(usize::from(code)).copied()
-            }
-
-            /// Its name in updates and metrics.
-            pub fn name(self) -> &'static str {
-                $type::NAMES[self as usize]
-            }
-        }
-
-        const _: () = {
-            let mut at = 0;
-            while at < $type::ALL.len() {
-                assert!($type::ALL[at] as usize == at);
-                at += 1;
-            }
-        };
-    };
-}
-
 names! {
     /// Why an event that is valid was not allowed.
     Refusal {
@@ -85,36 +45,6 @@ names! {
         SameZone = 19 "same_zone",
         /// Player 0 is the world.
         NoPlayer = 20 "no_player",
-    }
-}
-
-names! {
-    /// The events as an update names them.
-    ActionKind {
-        /// A player enters.
-        Join = 0 "join",
-        /// A player enters from another zone.
-        Arrive = 1 "arrive",
-        /// A player leaves.
-        Leave = 2 "leave",
-        /// A new position.
-        Move = 3 "move",
-        /// A new heading.
-        Rotate = 4 "rotate",
-        /// A shot.
-        Shoot = 5 "shoot",
-        /// A treasure is opened.
-        Loot = 6 "loot",
-        /// An item is used.
-        Use = 7 "use",
-        /// Time passes.
-        Tick = 8 "tick",
-        /// A hunt begins.
-        HuntStart = 9 "hunt_start",
-        /// A hunt is called off.
-        HuntEnd = 10 "hunt_end",
-        /// The rules change.
-        RulesChange = 11 "rules_change",
     }
 }
 

@@ -1,10 +1,11 @@
 //! Random games, checked after every event against models that are too simple to be wrong.
 
 use super::*;
-use crate::engine::event::{Handoff, ItemStack};
 use crate::engine::hunt::{HUNTS_MAX, Treasure};
 use crate::engine::refusal::Hint;
 use crate::engine::update::EVENT_UPDATES_MAX;
+use crate::testing::random::Random;
+use crate::testing::random_game::{RandomGame, Setting};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,64 +23,18 @@ fn small_rules() -> Rules {
     rules
 }
 
-fn handoff() -> impl Strategy<Value = Handoff> {
-    let items = prop::array::uniform8((0u8..8, 0u8..4));
-    let effects = (prop::array::uniform4(0u8..6), prop::array::uniform4(0u32..5000));
-    (0u16..3, 0u32..40, 0u64..500, 0u64..60, items, effects).prop_map(
-        |(from_zone, crossing, score, last_seq, items, (effects, effects_left_ms))| Handoff {
-            from_zone,
-            crossing,
-            score,
-            last_seq,
-            items: items.map(|(item, count)| ItemStack { item, count }),
-            effects,
-            effects_left_ms,
-        },
-    )
-}
-
-fn action() -> impl Strategy<Value = Action> {
-    let place = || (-300i32..17_000, -300i32..17_000);
-    let hunt_start = (1u32..40, any::<u64>(), 0u16..200, 1u32..4000).prop_map(
-        |(hunt, seed, treasures, duration_ms)| Action::HuntStart {
-            hunt,
-            seed,
-            treasures,
-            duration_ms,
-        },
-    );
-    let shoot = (0u8..4, prop::option::of(0u16..36_000));
-    prop_oneof![
-        6 => place().prop_map(|(x, y)| Action::Join { x, y }),
-        2 => (place(), handoff()).prop_map(|((x, y), handoff)| Action::Arrive { x, y, handoff }),
-        1 => prop::option::of(0u16..3).prop_map(|to_zone| Action::Leave { to_zone }),
-        12 => place().prop_map(|(x, y)| Action::Move { x, y }),
-        2 => (0u16..36_100).prop_map(|heading| Action::Rotate { heading }),
-        8 => shoot.prop_map(|(weapon, heading)| Action::Shoot { weapon, heading }),
-        12 => prop::option::weighted(0.2, 0u32..8).prop_map(|hunt| Action::Loot { hunt }),
-        4 => (0u8..7).prop_map(|item| Action::Use { item }),
-        6 => Just(Action::Tick),
-        3 => hunt_start,
-        1 => (0u32..40).prop_map(|hunt| Action::HuntEnd { hunt }),
-    ]
-}
-
-/// Any events at all, most of them such that something happens.
+/// Any events at all, most of them such that something happens. Each has numbers of its own, so
+/// that a failing game is made shorter event by event.
 fn events(count: usize) -> impl Strategy<Value = Vec<Event>> {
-    let step = (0u64..16, 0u64..4, 0i64..120, action());
-    prop::collection::vec(step, 1..count).prop_map(|steps| {
-        let (mut time_ms, mut seqs, mut ticks) = (1_000, BTreeMap::new(), 0);
-        let mut events = Vec::new();
-        for (offset, (player_id, step, passed_ms, action)) in (0..).zip(steps) {
-            time_ms += passed_ms;
-            ticks += 1;
-            let counted = seqs.entry(player_id).or_insert(0u64);
-            *counted += step.min(1);
-            let seq = if action == Action::Tick { ticks } else { *counted };
-            let ts_us = time_ms * 1000 - 7;
-            events.push(Event { offset, time_ms, player_id, seq, ts_us, action });
-        }
-        events
+    prop::collection::vec(any::<u64>(), 1..count).prop_map(|seeds| {
+        let setting =
+            Setting { players: 16, edge_one_in: 100, ..Setting::of(&Rulebook::of(small_rules())) };
+        let mut game = RandomGame::new(setting);
+        let event = |seed| {
+            let mut random = Random::new(seed);
+            game.event(&mut |bound| random.below(bound))
+        };
+        seeds.into_iter().map(event).collect()
     })
 }
 

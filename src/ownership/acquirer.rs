@@ -368,7 +368,7 @@ impl Acquirer {
         }
         if self.options.remedy == Remedy::BeginAnew && !attempts.begins_anew {
             attempts.begins_anew = true;
-            table.log(Note::BeginsAnew { partition, error });
+            table.log(Note::BeginsAnew { partition, why: error.to_string() });
             return table.make_due(partition, now, attempts);
         }
         table.halt_unstartable(partition, error);
@@ -379,13 +379,14 @@ impl Acquirer {
         &mut self,
         table: &mut ShardTable,
         partition: i32,
-        sentence: String,
+        why: String,
         now: Instant,
     ) {
         table.leave_hot_thread(partition);
         match self.options.remedy {
-            Remedy::Refuse => table.halt(partition, sentence),
+            Remedy::Refuse => table.halt(partition, why),
             Remedy::BeginAnew => {
+                table.log(Note::BeginsAnew { partition, why });
                 let attempts =
                     Attempts { failing_since: None, begins_anew: true, has_diverged: true };
                 table.make_due(partition, now, attempts);

@@ -155,7 +155,7 @@ pub enum Note {
         /// The shard's partition.
         partition: i32,
         /// Why it cannot go on.
-        error: StartError,
+        why: String,
     },
     /// A shard is acquired again.
     AcquiresAgain {

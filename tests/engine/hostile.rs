@@ -1,15 +1,13 @@
-//! A zone that is played by whatever a number source says, valid or not, and checked from outside.
-//! `tests/engine_fuzz.rs` draws the numbers from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
+//! A zone that any events are applied to, valid or not, and that is checked from outside.
+//! `tests/engine_fuzz.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
-use huntd::engine::event::{Action, Event, Handoff, ItemStack};
+use huntd::engine::event::Event;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{EVENT_UPDATES_MAX, Update, Updates};
 use huntd::engine::{Outcome, Shard};
 use huntd::output::frame::Chain;
 use huntd::service::rules::built_in;
-
-/// Players that take part.
-const PLAYERS: u64 = 24;
+use huntd::testing::random_game::Setting;
 
 /// A small map on which much happens soon, without walls and with some; by two sets of rules.
 pub fn rulebook(walls: bool) -> Rulebook {
@@ -32,145 +30,9 @@ pub fn rulebook(walls: bool) -> Rulebook {
     rulebook
 }
 
-/// Makes events, most of which make sense. `below` draws a number below another.
-pub struct Hostile<Below> {
-    below: Below,
-    time_ms: i64,
-    count: i64,
-    seqs: [u64; PLAYERS as usize],
-    places: [(i32, i32); PLAYERS as usize],
-    hunts: u32,
-    rulesets: Vec<u32>,
-}
-
-impl<Below: FnMut(u64) -> u64> Hostile<Below> {
-    pub fn new(below: Below, rulebook: &Rulebook) -> Hostile<Below> {
-        Hostile {
-            below,
-            time_ms: 1_767_225_600_000,
-            count: 0,
-            seqs: [0; PLAYERS as usize],
-            places: [(8000, 8000); PLAYERS as usize],
-            hunts: 0,
-            rulesets: rulebook.rulesets().collect(),
-        }
-    }
-
-    /// Whether one of so many draws comes out.
-    fn rarely(&mut self, one_of: u64) -> bool {
-        (self.below)(one_of) == 0
-    }
-
-    /// A number at the edge of some type.
-    fn extreme(&mut self) -> u64 {
-        let near = (self.below)(3);
-        let edges = [0u64, 1 << 16, 1 << 31, 1 << 32, 1 << 53, 1 << 63];
-        edges[(self.below)(6) as usize].wrapping_add(near).wrapping_sub(1)
-    }
-
-    fn place(&mut self, player: usize) -> (i32, i32) {
-        if self.rarely(30) {
-            return (self.extreme() as i32, self.extreme() as i32);
-        }
-        if self.rarely(20) {
-            return ((self.below)(16_384) as i32, (self.below)(16_384) as i32);
-        }
-        let (x, y) = self.places[player];
-        let mut near = |at: i32| (at + (self.below)(1401) as i32 - 700).clamp(-9, 16_390);
-        let place = (near(x), near(y));
-        self.places[player] = place;
-        place
-    }
-
-    fn small(&mut self, bound: u64) -> u64 {
-        if self.rarely(40) { self.extreme() } else { (self.below)(bound) }
-    }
-
-    fn handoff(&mut self) -> Handoff {
-        let mut handoff = Handoff {
-            from_zone: self.small(4) as u16,
-            crossing: self.small(50) as u32,
-            score: self.small(500),
-            last_seq: self.small(100),
-            ..Handoff::default()
-        };
-        for stack in &mut handoff.items {
-            *stack = ItemStack { item: self.small(8) as u8, count: self.small(5) as u8 };
-        }
-        handoff.effects = handoff.effects.map(|_| self.small(6) as u8);
-        handoff.effects_left_ms = handoff.effects_left_ms.map(|_| self.small(5000) as u32);
-        handoff
-    }
-
-    fn action(&mut self, player: usize) -> Action {
-        match (self.below)(100) {
-            0..6 => {
-                let (x, y) = self.place(player);
-                Action::Join { x, y }
-            }
-            6..8 => {
-                let (x, y) = self.place(player);
-                Action::Arrive { x, y, handoff: self.handoff() }
-            }
-            8..10 => {
-                let to_zone = if self.rarely(2) { None } else { Some(self.small(3) as u16) };
-                Action::Leave { to_zone }
-            }
-            10..42 => {
-                let (x, y) = self.place(player);
-                Action::Move { x, y }
-            }
-            42..47 => Action::Rotate { heading: self.small(36_000) as u16 },
-            47..62 => {
-                let heading = if self.rarely(3) { None } else { Some(self.small(36_000) as u16) };
-                Action::Shoot { weapon: self.small(4) as u8, heading }
-            }
-            62..80 => {
-                let hunt = self.small(u64::from(self.hunts) + 2) as u32;
-                Action::Loot { hunt: Some(hunt).filter(|_| hunt.is_multiple_of(4)) }
-            }
-            80..88 => Action::Use { item: self.small(7) as u8 },
-            88..95 => Action::Tick,
-            95 => {
-                let known = self.rulesets[(self.below)(2) as usize];
-                let ruleset = if self.rarely(5) { self.extreme() as u32 } else { known };
-                Action::RulesChange { ruleset }
-            }
-            96..98 => {
-                self.hunts += 1;
-                Action::HuntStart {
-                    hunt: if self.rarely(50) { self.extreme() as u32 } else { self.hunts },
-                    seed: (self.below)(u64::MAX),
-                    treasures: self.small(150) as u16,
-                    duration_ms: self.small(6000) as u32,
-                }
-            }
-            _ => Action::HuntEnd { hunt: self.small(u64::from(self.hunts) + 2) as u32 },
-        }
-    }
-
-    /// The next event. Some come twice, late, from nobody, or with a time of another age.
-    pub fn event(&mut self) -> Event {
-        self.count += 1;
-        self.time_ms = self.time_ms.saturating_add((self.below)(40) as i64);
-        if self.rarely(5000) {
-            self.time_ms = self.extreme() as i64;
-        }
-        let player = (self.below)(PLAYERS) as usize;
-        let action = self.action(player);
-        self.seqs[player] += u64::from(!self.rarely(30));
-        let seq = if action == Action::Tick { self.count as u64 } else { self.seqs[player] };
-        let late_ms = (self.below)(20) as i64;
-        let time_ms = if self.rarely(50) { self.extreme() as i64 } else { self.time_ms };
-        Event {
-            offset: self.count,
-            time_ms: time_ms.saturating_sub(late_ms),
-            player_id: if self.rarely(100) { self.extreme() } else { player as u64 },
-            seq: if self.rarely(1000) { self.extreme() } else { seq },
-            ts_us: self.count,
-            action,
-        }
-    }
+/// Any events at all, most of which make sense.
+pub fn setting(rulebook: &Rulebook) -> Setting {
+    Setting { edge_one_in: 40, ..Setting::of(rulebook) }
 }
 
 /// A zone and the chain over what it told.

@@ -7,7 +7,8 @@
 
 use huntd::engine::Shard;
 use huntd::engine::change::KINDS;
-use huntd::engine::event::{Action, Event, Handoff};
+use huntd::engine::event::{Action, ActionField, ActionKind, Event, Handoff, Presence};
+use huntd::engine::field::{FieldForm, FieldSpec, FieldValues};
 use huntd::engine::rules::Rules;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::{Update, Updates};
@@ -136,32 +137,20 @@ impl Game {
     }
 }
 
+/// The action of a line, by the table of all events.
 fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
-    let get = |key: &str| *fields.get(key).unwrap_or_else(|| panic!("{name} needs {key}"));
-    let (x, y) = (|| get("x") as i32, || get("y") as i32);
-    match name {
-        "join" => Action::Join { x: x(), y: y() },
-        "leave" => Action::Leave { to_zone: fields.get("to_zone").map(|zone| *zone as u16) },
-        "move" => Action::Move { x: x(), y: y() },
-        "rotate" => Action::Rotate { heading: get("heading") as u16 },
-        "shoot" => Action::Shoot {
-            weapon: get("weapon") as u8,
-            heading: fields.get("heading").map(|heading| *heading as u16),
-        },
-        "loot" => Action::Loot { hunt: fields.get("hunt").map(|hunt| *hunt as u32) },
-        "use" => Action::Use { item: get("item") as u8 },
-        "tick" => Action::Tick,
-        "rules_change" => Action::RulesChange { ruleset: get("ruleset") as u32 },
-        "hunt_start" => Action::HuntStart {
-            hunt: get("hunt") as u32,
-            seed: get("seed") as u64,
-            treasures: get("treasures") as u16,
-            duration_ms: get("duration_ms") as u32,
-        },
-        "hunt_end" => Action::HuntEnd { hunt: get("hunt") as u32 },
-        "arrive" => Action::Arrive { x: x(), y: y(), handoff: handoff(fields) },
-        other => panic!("no such action: {other}"),
+    let kind = ActionKind::ALL.iter().find(|kind| kind.name() == name);
+    let kind = *kind.unwrap_or_else(|| panic!("no such action: {name}"));
+    let mut values = FieldValues::default();
+    for ActionField { field, presence } in kind.spec().fields {
+        let FieldSpec { key, form, .. } = *field.spec();
+        match fields.get(key) {
+            _ if form == FieldForm::Handoff => values.handoff = Some(handoff(fields)),
+            Some(number) => values.put(*field, *number as u64),
+            None => assert_eq!(*presence, Presence::Optional, "{name} needs {key}"),
+        }
     }
+    Action::unpack(kind, &values)
 }
 
 /// A hand-off with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes

@@ -1,10 +1,11 @@
 //! The players: what they write into the input, and the rules of a world that is small.
 
 use crate::chance::{Chance, Fault};
-use huntd::engine::event::Action;
+use huntd::engine::event::{Action, ActionKind, Event};
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::output::event_json::write_event;
 use huntd::service::rules::built_in;
+use huntd::testing::random_game::{RandomGame, Setting};
 
 /// Milliseconds since the Unix epoch at the simulation's start.
 pub(crate) const EPOCH_MS: i64 = 1_767_225_600_000;
@@ -17,7 +18,7 @@ pub(crate) fn rulebook() -> Rulebook {
     rules.world.tiles_per_side = 16;
     rules.actors.count_max = 16;
     rules.actors.per_tile_max = 4;
-    rules.hunts.treasures_max = 16;
+    rules.hunts.treasures_max = 32;
     let mut others = rules.clone();
     others.actors.health = 60;
     others.world.speed_cm_per_s_max *= 2;
@@ -33,29 +34,26 @@ pub(crate) struct Record {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// What one zone's players have done so far.
+/// Kinds of actions with odds of their own: hunts are short, and arrivals are huntd's to write.
+const WEIGHTS: &[(ActionKind, u64)] =
+    &[(ActionKind::Arrive, 0), (ActionKind::Leave, 14), (ActionKind::HuntStart, 8)];
+
+/// What one zone's players do.
 pub(crate) struct Game {
     partition: u16,
-    zones: u16,
-    seqs: [u64; PLAYERS as usize],
-    /// Whether each player has joined this zone, as far as it knows.
-    here: [bool; PLAYERS as usize],
-    ticks: u64,
-    rulesets: Vec<u64>,
-    hunts: u32,
+    events: RandomGame,
 }
 
 impl Game {
     pub(crate) fn new(partition: u16, zones: u16, rulebook: &Rulebook) -> Game {
-        Game {
-            partition,
-            zones,
-            seqs: [0; 6],
-            here: [false; 6],
-            ticks: 0,
-            rulesets: rulebook.rulesets().map(u64::from).collect(),
-            hunts: 0,
-        }
+        let setting = Setting {
+            players: PLAYERS,
+            first_player_id: u64::from(partition) * 100 + 1,
+            to_zones: (0..zones).filter(|zone| *zone != partition).collect(),
+            weights: WEIGHTS,
+            ..Setting::of(rulebook)
+        };
+        Game { partition, events: RandomGame::new(setting) }
     }
 
     /// What happens next in the zone.
@@ -71,74 +69,15 @@ impl Game {
             return Record { time_ms, value: no_event(chance) };
         }
         let ts_us = EPOCH_MS * 1000 + now_us as i64;
+        let Event { player_id, seq, mut action, .. } =
+            self.events.event(&mut |bound| chance.below(bound));
+        if self.events.is_here(player_id) && chance.strikes_of(Fault::Poison, 1) {
+            // No player leaves for where it is: simulated engines fail at that (`node.rs`).
+            action = Action::Leave { to_zone: Some(self.partition) };
+        }
         let mut value = Vec::new();
-        let (player_id, seq, action) = self.action(chance);
         write_event(&mut value, player_id, seq, ts_us, &action);
         Record { time_ms, value: Some(value) }
-    }
-
-    fn action(&mut self, chance: &mut Chance) -> (u64, u64, Action) {
-        match chance.below(20) {
-            0 => {
-                self.ticks += 1;
-                return (0, self.ticks, Action::Tick);
-            }
-            1 if chance.one_in(4) => {
-                let ruleset = chance.pick(&self.rulesets) as u32;
-                return (0, 0, Action::RulesChange { ruleset });
-            }
-            1 => return (0, 0, self.hunt(chance)),
-            _ => {}
-        }
-        let player = chance.below(PLAYERS) as usize;
-        // Now and then a producer sends an event again.
-        if !chance.one_in(20) {
-            self.seqs[player] += 1;
-        }
-        let action = if chance.strikes_of(Fault::Poison, 1) && self.here[player] {
-            // No player leaves for where it is: simulated engines fail at that (`node.rs`).
-            Action::Leave { to_zone: Some(self.partition) }
-        } else if !self.here[player] || chance.one_in(25) {
-            self.here[player] = true;
-            Action::Join { x: position(chance), y: position(chance) }
-        } else {
-            self.deed(chance, player)
-        };
-        (u64::from(self.partition) * 100 + player as u64 + 1, self.seqs[player].max(1), action)
-    }
-
-    fn deed(&mut self, chance: &mut Chance, player: usize) -> Action {
-        match chance.below(12) {
-            0..=4 => Action::Move { x: position(chance), y: position(chance) },
-            5 | 6 => Action::Rotate { heading: chance.below(36_000) as u16 },
-            7 => Action::Shoot { weapon: chance.below(4) as u8, heading: None },
-            8 | 9 => Action::Loot { hunt: None },
-            10 => Action::Use { item: chance.between(1, 6) as u8 },
-            _ => {
-                self.here[player] = false;
-                let other = (self.partition + 1) % self.zones;
-                let crosses = other != self.partition && chance.one_in(2);
-                Action::Leave { to_zone: crosses.then_some(other) }
-            }
-        }
-    }
-
-    fn hunt(&mut self, chance: &mut Chance) -> Action {
-        if self.hunts > 0 && chance.one_in(3) {
-            return Action::HuntEnd { hunt: self.hunts };
-        }
-        self.hunts += 1;
-        let (seed, treasures) = (chance.next() >> 12, chance.between(1, 12) as u16);
-        let duration_ms = chance.between(100, 5_000) as u32;
-        Action::HuntStart { hunt: self.hunts, seed, treasures, duration_ms }
-    }
-}
-
-/// Mostly near the middle, sometimes off the map.
-fn position(chance: &mut Chance) -> i32 {
-    match chance.one_in(30) {
-        true => 20_000,
-        false => 6_000 + chance.below(4_000) as i32,
     }
 }
 

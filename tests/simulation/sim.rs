@@ -366,7 +366,7 @@ impl Sim {
             let is_needed = node.is_some_and(|node| node.control.needs_operator());
             if is_needed && self.hosts[host].stop_at.is_none() {
                 self.chance.see(Sight::OperatorRestarted);
-                if self.chance.strikes_of(Fault::GenesisAsked, 20) {
+                if self.chance.strikes_of(Fault::GenesisAsked, 100) {
                     self.hosts[host].remedy = Remedy::BeginAnew;
                     self.is_genesis_asked = true;
                 }
