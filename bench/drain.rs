@@ -8,30 +8,13 @@
 //! tells. The digest is the one of all shards, so no change can make the daemon faster by making it
 //! do something else. `--smoke` drains a few events.
 
-#![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
-#![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
-
-#[path = "../tests/kafka/mod.rs"]
-mod kafka;
-
-#[path = "../tests/real_kafka/accounts.rs"]
-mod accounts;
-
-#[path = "../tests/real_kafka/daemon.rs"]
-mod daemon;
-
-#[path = "../tests/real_kafka/load.rs"]
-mod load;
-
-#[path = "../tests/real_kafka/scrape.rs"]
-mod scrape;
-
-use daemon::{Huntd, Topics};
-use kafka::Cluster;
-use load::Load;
-use scrape::{Page, Task};
 use std::io::Write;
 use std::time::{Duration, Instant};
+use support::daemon::{Huntd, Topics};
+use support::kafka::Cluster;
+use support::load::Load;
+use support::scrape::{Page, Task};
+use support::{accounts, kafka, scrape};
 
 const PLAYERS: u64 = 3_000;
 

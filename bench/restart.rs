@@ -6,31 +6,14 @@
 //! another host, which is the session's (see `tests/campaign`). The digests after the restart are
 //! those of before, or the bench fails. `--smoke` takes a few players and events.
 
-#![allow(dead_code, reason = "modules of the tests, of which a bench needs a part")]
-#![allow(unreachable_pub, reason = "modules of the tests, which are several crates'")]
-
-#[path = "../tests/kafka/mod.rs"]
-mod kafka;
-
-#[path = "../tests/real_kafka/accounts.rs"]
-mod accounts;
-
-#[path = "../tests/real_kafka/daemon.rs"]
-mod daemon;
-
-#[path = "../tests/real_kafka/load.rs"]
-mod load;
-
-#[path = "../tests/real_kafka/scrape.rs"]
-mod scrape;
-
-use daemon::{Huntd, Topics};
-use kafka::Cluster;
-use load::Load;
-use scrape::Page;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use support::daemon::{Huntd, Topics};
+use support::kafka::Cluster;
+use support::load::Load;
+use support::scrape::Page;
+use support::{accounts, kafka, scrape};
 
 const PARTITIONS: i32 = 16;
 

@@ -17,7 +17,7 @@ const ROUNDS: usize = 3;
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// How fast a preloaded topic is drained.
     Drain,
     /// Latency at so many events a second.
@@ -31,7 +31,7 @@ pub enum Mode {
 }
 
 /// The command line, read.
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The modes in their order; without any named one, the drain and two rates.
     pub modes: Vec<Mode>,
     pub seconds: Option<Duration>,
@@ -43,7 +43,7 @@ pub struct Arguments {
 
 impl Arguments {
     /// Reads the command line; a wrong one ends the process with a sentence.
-    pub fn read() -> Arguments {
+    pub(crate) fn read() -> Arguments {
         match Arguments::parse(std::env::args().skip(1)) {
             Ok(arguments) => arguments,
             Err(sentence) => panic!("{sentence}\n{USAGE}"),

@@ -1,20 +1,20 @@
 //! Drain mode: a preloaded topic, and how fast and for how much CPU time each program is through.
 
-use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Watch};
-use crate::kafka::{Cluster, unique_name};
-use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
 use crate::programs::{Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
 use crate::rounds::Rounds;
-use crate::scrape::Page;
 use crate::table::{Table, say};
 use crate::wire::Connection;
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::batch_load::{Layout, Load, Shape};
+use support::daemon::Topics;
+use support::kafka::{Cluster, unique_name};
+use support::scrape::Page;
 
 /// Intended time of the first event: a drain is the same whenever it runs.
 const BASE_US: u64 = 1_767_225_600_000_000;
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(500);
 const WARM_UP: f64 = 0.25;
 
 /// What a drain showed.
-pub struct Drained {
+pub(crate) struct Drained {
     pub program: Program,
     /// Input records a second, from the end of the warm-up to the last.
     pub rate: f64,
@@ -57,13 +57,13 @@ pub struct Drained {
 }
 
 /// A topic that is filled.
-pub struct Preloaded {
+pub(crate) struct Preloaded {
     topics: Topics,
     events: u64,
 }
 
 /// Fills a topic with so many events, or a few more.
-pub fn preload(cluster: &Cluster, shape: Shape, events: u64) -> (Preloaded, String) {
+pub(crate) fn preload(cluster: &Cluster, shape: Shape, events: u64) -> (Preloaded, String) {
     let load = Load::new(shape);
     let topics = Topics::create(cluster, "drain", shape.partitions as i32);
     let ticks = events.div_ceil(shape.tick_events());
@@ -88,12 +88,12 @@ pub fn preload(cluster: &Cluster, shape: Shape, events: u64) -> (Preloaded, Stri
 }
 
 /// Deletes the topic.
-pub fn discard(cluster: &Cluster, preloaded: Preloaded) {
+pub(crate) fn discard(cluster: &Cluster, preloaded: Preloaded) {
     cluster.client().delete_topic(&preloaded.topics.input);
 }
 
 /// Lets one program drain the topic, for at most so long.
-pub fn drain(
+pub(crate) fn drain(
     cluster: &Cluster,
     preloaded: &Preloaded,
     program: Program,
@@ -207,7 +207,7 @@ fn cpu_at(samples: &[Sample], at_ms: u64) -> f64 {
 }
 
 /// CPU time and throughput as points of a plot.
-pub fn series(all: &[Rounds<Drained>]) -> Vec<Series> {
+pub(crate) fn series(all: &[Rounds<Drained>]) -> Vec<Series> {
     let of_program = |Rounds { median: drained, .. }: &Rounds<Drained>| Series {
         name: drained.program.name().to_owned(),
         points: vec![(drained.cpu_s_per_million, drained.rate / 1e6)],
@@ -216,7 +216,7 @@ pub fn series(all: &[Rounds<Drained>]) -> Vec<Series> {
 }
 
 /// The figures for a program.
-pub fn json(layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
+pub(crate) fn json(layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
     let drained = &rounds.median;
     json!({
         "mode": "drain",
@@ -236,7 +236,7 @@ pub fn json(layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
 }
 
 /// The table of all programs.
-pub fn print(title: &str, all: &[Rounds<Drained>]) {
+pub(crate) fn print(title: &str, all: &[Rounds<Drained>]) {
     let medians = || all.iter().map(|rounds| &rounds.median);
     let huntd = medians().find(|drained| drained.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");

@@ -15,7 +15,7 @@ const IN_FLIGHT_MAX: usize = 64;
 const WAIT_MS_MAX: i32 = 100;
 
 /// Copies for ever; the process ends when its standard input is closed.
-pub fn run(address: &str, input: &str, output_topic: &str, partitions: usize) -> ! {
+pub(crate) fn run(address: &str, input: &str, output_topic: &str, partitions: usize) -> ! {
     thread::spawn(|| {
         let mut scrap = [0; 64];
         while std::io::stdin().read(&mut scrap).is_ok_and(|read| read > 0) {}

@@ -4,11 +4,11 @@
 //! carry the times at which they were due: a stall of whatever comes after is measured and not
 //! hidden.
 
-use crate::load::Load;
 use crate::wire::{Connection, ProduceRequest, check_produced};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
+use support::batch_load::Load;
 
 /// Requests that wait for their acknowledgement: at a fixed rate more than any stall leaves.
 const IN_FLIGHT_MAX_PACED: usize = 4096;
@@ -19,7 +19,7 @@ const EARLY: Duration = Duration::from_micros(20);
 
 /// When requests leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// Each when the last of its events is due, by the clock.
     Intended,
     /// Each when the broker has taken an earlier one.
@@ -27,7 +27,7 @@ pub enum Pace {
 }
 
 /// Appends one load to one topic.
-pub struct Generator<'a> {
+pub(crate) struct Generator<'a> {
     load: &'a Load,
     topic: String,
     connection: Connection,
@@ -40,7 +40,7 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    pub fn new(load: &'a Load, address: &str, topic: &str, pace: Pace) -> Generator<'a> {
+    pub(crate) fn new(load: &'a Load, address: &str, topic: &str, pace: Pace) -> Generator<'a> {
         let connection = Connection::open(address);
         let in_flight_max = match pace {
             Pace::Intended => IN_FLIGHT_MAX_PACED,
@@ -55,7 +55,7 @@ impl<'a> Generator<'a> {
     }
 
     /// All players join, at `start_us`.
-    pub fn send_joins(&mut self, start_us: u64) {
+    pub(crate) fn send_joins(&mut self, start_us: u64) {
         self.start_us = start_us;
         let mut request = ProduceRequest::begin(&mut self.request, &self.topic);
         for partition in 0..self.load.shape.partitions {
@@ -68,7 +68,7 @@ impl<'a> Generator<'a> {
 
     /// Sends the batches of these ticks, counted from `start_us`. Gives the latest of all requests:
     /// how long after its time it left.
-    pub fn send_ticks(&mut self, start_us: u64, ticks: std::ops::Range<u64>) -> Duration {
+    pub(crate) fn send_ticks(&mut self, start_us: u64, ticks: std::ops::Range<u64>) -> Duration {
         self.start_us = start_us;
         let shape = self.load.shape;
         let joins = shape.joins() as u64;
@@ -91,7 +91,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Waits until everything is acknowledged.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         drop(self.in_flight);
         self.answers.join().expect("the broker has taken everything");
     }
@@ -126,6 +126,6 @@ fn now() -> Duration {
 }
 
 /// Microseconds since the Unix epoch.
-pub fn now_us() -> u64 {
+pub(crate) fn now_us() -> u64 {
     now().as_micros() as u64
 }

@@ -1,17 +1,17 @@
 //! What huntd tells of itself: its hot thread, its queues, its own latency.
 
-use crate::scrape::{self, Page, Task};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use support::scrape::{self, Page, Task};
 
 /// Between two looks at the queues: each costs the daemon a fraction of a millisecond.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Counters of a daemon, since its start or of a time.
-pub struct Inside {
+pub(crate) struct Inside {
     events: u64,
     refused: u64,
     enters: u64,
@@ -25,7 +25,7 @@ pub struct Inside {
 
 /// The most that waited in the daemon's queues at any look.
 #[derive(Clone, Copy, Default)]
-pub struct Peaks {
+pub(crate) struct Peaks {
     looks: u64,
     /// Blocks between decoder and engine.
     queue_blocks: u64,
@@ -34,13 +34,13 @@ pub struct Peaks {
 }
 
 /// Looks at the daemon's queues until it is told to stop.
-pub struct Watch {
+pub(crate) struct Watch {
     is_over: Arc<AtomicBool>,
     watching: JoinHandle<Peaks>,
 }
 
 impl Watch {
-    pub fn start(address: &str) -> Watch {
+    pub(crate) fn start(address: &str) -> Watch {
         let (address, is_over) = (address.to_owned(), Arc::new(AtomicBool::new(false)));
         let ended = is_over.clone();
         let watching = thread::spawn(move || {
@@ -54,14 +54,14 @@ impl Watch {
         Watch { is_over, watching }
     }
 
-    pub fn stop(self) -> Peaks {
+    pub(crate) fn stop(self) -> Peaks {
         self.is_over.store(true, Ordering::Relaxed);
         self.watching.join().expect("the daemon answers")
     }
 }
 
 impl Peaks {
-    pub fn look(&mut self, page: &Page) {
+    pub(crate) fn look(&mut self, page: &Page) {
         self.looks += 1;
         self.queue_blocks = self.queue_blocks.max(page.value("huntd_queue_blocks"));
         self.in_flight_bytes = self.in_flight_bytes.max(page.value("huntd_in_flight_bytes"));
@@ -69,7 +69,7 @@ impl Peaks {
 }
 
 impl Inside {
-    pub fn of(page: &Page, pid: u32) -> Inside {
+    pub(crate) fn of(page: &Page, pid: u32) -> Inside {
         let value = |name: &str| page.value(&format!("huntd_{name}_total"));
         assert_eq!(value("records_rejected"), 0, "the load holds events only");
         assert_eq!(value("events_no_op"), 0, "every event of the load does work");
@@ -86,12 +86,12 @@ impl Inside {
     }
 
     /// With what a watch has seen meanwhile.
-    pub fn with(self, peaks: Peaks) -> Inside {
+    pub(crate) fn with(self, peaks: Peaks) -> Inside {
         Inside { peaks, ..self }
     }
 
     /// What happened since an earlier look.
-    pub fn since(mut self, earlier: &Inside) -> Inside {
+    pub(crate) fn since(mut self, earlier: &Inside) -> Inside {
         self.events -= earlier.events;
         self.refused -= earlier.refused;
         self.enters -= earlier.enters;
@@ -108,7 +108,7 @@ impl Inside {
 
     /// Milliseconds within which this part of the frames left, from the first byte of a batch to
     /// librdkafka: the upper bound of a bucket.
-    pub fn inside_ms(&self, percentile: f64) -> f64 {
+    pub(crate) fn inside_ms(&self, percentile: f64) -> f64 {
         let all = self.frames.last().map_or(0, |bucket| bucket.1);
         let wanted = all as f64 * percentile / 100.0;
         let bucket = self.frames.iter().find(|bucket| bucket.1 as f64 >= wanted);
@@ -125,7 +125,7 @@ impl Inside {
     }
 
     /// The part of a core that the hot thread takes at a rate.
-    pub fn hot_cores(&self, rate: u64) -> f64 {
+    pub(crate) fn hot_cores(&self, rate: u64) -> f64 {
         self.hot_s_per_million() * rate as f64 / 1e6
     }
 
@@ -135,7 +135,7 @@ impl Inside {
     }
 
     /// The figures in a sentence.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         format!(
             "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
              per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
@@ -157,7 +157,7 @@ impl Inside {
     }
 
     /// The figures for a program.
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         json!({
             "inside_p50_ms": self.inside_ms(50.0),
             "inside_p99_ms": self.inside_ms(99.0),

@@ -5,21 +5,6 @@
 //! event was due until its update was read back. Not a goal: what a broker on another machine, or
 //! several brokers, would give. `--smoke` runs everything once for some seconds.
 
-#![allow(dead_code, reason = "parts of the tests' broker and daemon are for tests alone")]
-#![allow(unreachable_pub, reason = "the modules of one program")]
-
-#[path = "../../tests/kafka/mod.rs"]
-mod kafka;
-
-#[path = "../../tests/real_kafka/accounts.rs"]
-mod accounts;
-
-#[path = "../../tests/real_kafka/daemon.rs"]
-mod daemon;
-
-#[path = "../../tests/real_kafka/scrape.rs"]
-mod scrape;
-
 mod arguments;
 
 mod drain;
@@ -29,8 +14,6 @@ mod echo;
 mod generator;
 
 mod inside;
-
-mod load;
 
 mod open_loop;
 
@@ -54,14 +37,15 @@ mod wire;
 
 use arguments::{Arguments, Mode};
 use drain::Drained;
-use kafka::Cluster;
-use load::{Layout, Load, Shape};
 use open_loop::{Measured, Span};
 use plot::{Axis, Scale};
 use programs::Program;
 use rounds::take_turns;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use support::batch_load::{Layout, Load, Shape};
+use support::kafka;
+use support::kafka::Cluster;
 use table::say;
 
 /// Zones, one partition each, and the players in all of them.

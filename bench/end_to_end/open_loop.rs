@@ -1,16 +1,12 @@
 //! Open loop: events come at a fixed rate whether or not anybody keeps up, and each is timed from
 //! when it was due until its update was read back from the output topic.
 
-use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Peaks, Watch};
-use crate::kafka::Cluster;
-use crate::load::{Layout, Load, Shape};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
 use crate::programs::{Program, cpu_ns, memory_kib};
 use crate::rounds::Rounds;
-use crate::scrape::Page;
 use crate::table::{Table, say};
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -18,6 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::batch_load::{Layout, Load, Shape};
+use support::daemon::Topics;
+use support::kafka::Cluster;
+use support::scrape::Page;
 
 /// Microseconds between two requests of the generator: how long a producer gathers.
 const TICK_US: u64 = 1_000;
@@ -26,24 +26,24 @@ const TICK_US: u64 = 1_000;
 const READ_WAIT_MS: i32 = 50;
 
 /// How long a program may take to start, or to catch up at the end.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longer latencies count as this one.
-pub const LATENCY_US_MAX: u64 = 600_000_000;
+pub(crate) const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// The percentiles of the tables and the plots.
-pub const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+pub(crate) const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
 /// How long a run lasts.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub(crate) struct Span {
     /// Not measured: compilers that work while a program runs, caches, connections.
     pub warm_up: Duration,
     pub measured: Duration,
 }
 
 /// What one program did at one rate.
-pub struct Measured {
+pub(crate) struct Measured {
     pub program: Program,
     pub rate: u64,
     /// Microseconds from when an event was due until its update was read back.
@@ -65,7 +65,7 @@ pub struct Measured {
 
 /// Cores that were busy, on average over the measured time.
 #[derive(Clone, Copy, Debug)]
-pub struct Cores {
+pub(crate) struct Cores {
     pub program: f64,
     pub broker: f64,
     /// This process: generator and reader.
@@ -74,26 +74,26 @@ pub struct Cores {
 
 impl Measured {
     /// A percentile of the latency in milliseconds.
-    pub fn ms(&self, percentile: f64) -> f64 {
+    pub(crate) fn ms(&self, percentile: f64) -> f64 {
         self.latency.value_at_percentile(percentile) as f64 / 1e3
     }
 
     /// Whether it kept up: when the last event was sent, less than a second's worth was missing.
-    pub fn keeps_up(&self) -> bool {
+    pub(crate) fn keeps_up(&self) -> bool {
         self.behind < self.rate
     }
 }
 
 /// The shape of a load at a rate: a request every millisecond, each with a batch for every
 /// partition.
-pub fn shape(partitions: usize, players: u64, rate: u64) -> Shape {
+pub(crate) fn shape(partitions: usize, players: u64, rate: u64) -> Shape {
     let events = rate * TICK_US / 1_000_000;
     let batch_events = (events as usize / partitions).max(1);
     Shape { partitions, players, rate, batch_events, layout: Layout::Mixed }
 }
 
 /// Runs one program at one rate.
-pub fn run(cluster: &Cluster, program: Program, load: &Load, span: Span) -> Measured {
+pub(crate) fn run(cluster: &Cluster, program: Program, load: &Load, span: Span) -> Measured {
     let topics = Topics::create(cluster, "open-loop", load.shape.partitions as i32);
     let measured = run_on(cluster, program, load, span, &topics);
     cluster.client().delete_topic(&topics.input);
@@ -284,7 +284,7 @@ impl Reader {
 }
 
 /// Counts the events that one step accounts for, read back at `now_us` of the load.
-pub fn count(
+pub(crate) fn count(
     latency: &mut Histogram<u64>,
     shape: &Shape,
     warm_us: u64,
@@ -299,7 +299,7 @@ pub fn count(
 }
 
 /// The percentiles as points of a plot: place of the percentile, milliseconds.
-pub fn series(all: &[Rounds<Measured>]) -> Vec<Series> {
+pub(crate) fn series(all: &[Rounds<Measured>]) -> Vec<Series> {
     let of_program = |Rounds { median: measured, .. }: &Rounds<Measured>| {
         let at = |(place, percentile): (usize, &f64)| (place as f64, measured.ms(*percentile));
         let points = PERCENTILES.iter().enumerate().map(at).collect();
@@ -309,7 +309,7 @@ pub fn series(all: &[Rounds<Measured>]) -> Vec<Series> {
 }
 
 /// The figures for a program.
-pub fn json(rounds: &Rounds<Measured>) -> serde_json::Value {
+pub(crate) fn json(rounds: &Rounds<Measured>) -> serde_json::Value {
     let measured = &rounds.median;
     let percentile = |percentile: &f64| (format!("p{percentile}_ms"), measured.ms(*percentile));
     let percentiles: BTreeMap<String, f64> = PERCENTILES.iter().map(percentile).collect();
@@ -329,7 +329,7 @@ pub fn json(rounds: &Rounds<Measured>) -> serde_json::Value {
 }
 
 /// The table of all programs at one rate.
-pub fn print(all: &[Rounds<Measured>]) {
+pub(crate) fn print(all: &[Rounds<Measured>]) {
     let medians = || all.iter().map(|rounds| &rounds.median);
     let huntd = medians().find(|measured| measured.program == Program::HuntdJson);
     let huntd = huntd.expect("huntd is always there");

@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// What the records of an output topic are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Frames in either form.
     Frames,
     /// Copies of the input's records.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// A reader of one output topic.
-pub struct Output {
+pub(crate) struct Output {
     connection: Connection,
     topic: String,
     kind: Kind,
@@ -46,21 +46,20 @@ struct Fold {
 }
 
 /// A run of one partition's input that a batch of the output accounts for.
-pub struct Covered {
-    pub partition: usize,
+pub(crate) struct Covered {
     pub offsets: Range<i64>,
     /// The batch's timestamp, in milliseconds since the Unix epoch.
     pub time_ms: u64,
 }
 
 impl Covered {
-    pub fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         (self.offsets.end - self.offsets.start) as u64
     }
 }
 
 impl Output {
-    pub fn new(address: &str, topic: &str, partitions: usize, kind: Kind) -> Output {
+    pub(crate) fn new(address: &str, topic: &str, partitions: usize, kind: Kind) -> Output {
         Output {
             connection: Connection::open(address),
             topic: topic.to_owned(),
@@ -73,12 +72,12 @@ impl Output {
     }
 
     /// The same, which reads every update.
-    pub fn reading_updates(self) -> Output {
+    pub(crate) fn reading_updates(self) -> Output {
         Output { reads_updates: true, ..self }
     }
 
     /// Reads what has come, waiting at most so long for it, and hands out what it accounts for.
-    pub fn follow(&mut self, wait_ms_max: i32, mut covered: impl FnMut(Covered)) {
+    pub(crate) fn follow(&mut self, wait_ms_max: i32, mut covered: impl FnMut(Covered)) {
         let Output { connection, topic, kind, offsets, folds, reads_updates, decompressor } = self;
         connection.fetch(topic, offsets, wait_ms_max, |partition, bytes| {
             let ranges: Vec<(BatchHeader, Range<usize>)> = wire::batches(bytes).collect();
@@ -94,44 +93,44 @@ impl Output {
                 if fold.covered > before {
                     let offsets = before..fold.covered;
                     let time_ms = header.max_timestamp_ms as u64;
-                    covered(Covered { partition, offsets, time_ms });
+                    covered(Covered { offsets, time_ms });
                 }
             }
         });
     }
 
     /// Input offset up to which all of a partition is accounted for.
-    pub fn covered_of(&self, partition: usize) -> i64 {
+    pub(crate) fn covered_of(&self, partition: usize) -> i64 {
         self.folds[partition].covered
     }
 
     /// Input records that are accounted for.
-    pub fn covered(&self) -> u64 {
+    pub(crate) fn covered(&self) -> u64 {
         self.folds.iter().map(|fold| fold.covered as u64).sum()
     }
 
     /// Updates that were told.
-    pub fn updates(&self) -> u64 {
+    pub(crate) fn updates(&self) -> u64 {
         self.folds.iter().map(|fold| fold.updates).sum()
     }
 
     /// Bytes of all frames, before they were compressed.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.folds.iter().map(|fold| fold.bytes).sum()
     }
 
     /// Hash of all updates that were read.
-    pub fn told(&self) -> u64 {
+    pub(crate) fn told(&self) -> u64 {
         self.folds.iter().fold(0, |all, fold| all.rotate_left(7) ^ fold.chain.0)
     }
 
     /// Where the reading of an output partition goes on.
-    pub fn offset(&self, partition: usize) -> i64 {
+    pub(crate) fn offset(&self, partition: usize) -> i64 {
         self.offsets[partition]
     }
 
     /// Output records so far.
-    pub fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         self.offsets.iter().map(|offset| *offset as u64).sum()
     }
 }
@@ -205,7 +204,7 @@ fn number(text: &str, key: &str) -> i64 {
 }
 
 /// Checks the CRC-32C of whole batches, as the reader of frames does.
-pub fn check(bytes: &[u8]) {
+pub(crate) fn check(bytes: &[u8]) {
     let mut reader = WireReader::new(bytes);
     while reader.left() > 0 {
         reader.i64().expect("a whole batch");

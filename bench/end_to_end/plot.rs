@@ -18,19 +18,19 @@ const BOTTOM: f64 = 50.0;
 const MARKS_MAX: usize = 20;
 
 /// One program's points.
-pub struct Series {
+pub(crate) struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
 /// One axis.
-pub struct Axis {
+pub(crate) struct Axis {
     pub title: String,
     pub scale: Scale,
 }
 
 /// Where values and labels stand on an axis, in ticks.
-pub enum Scale {
+pub(crate) enum Scale {
     /// From a power of ten to another.
     Logarithmic,
     /// From 0 on, in ten steps.
@@ -43,12 +43,12 @@ pub enum Scale {
 }
 
 impl Axis {
-    pub fn logarithmic(title: &str) -> Axis {
+    pub(crate) fn logarithmic(title: &str) -> Axis {
         Axis { title: title.to_owned(), scale: Scale::Logarithmic }
     }
 
     /// An axis from 0 to at least this value.
-    pub fn linear(title: &str, value_max: f64) -> Axis {
+    pub(crate) fn linear(title: &str, value_max: f64) -> Axis {
         let step = [1.0, 2.0, 5.0]
             .iter()
             .flat_map(|digit| (0..7).map(move |power| digit * 10_f64.powi(power)));
@@ -88,7 +88,7 @@ impl Axis {
 }
 
 /// Writes a plot of lines, or of points where a series has but one.
-pub fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
+pub(crate) fn write(path: &Path, title: &str, x: &Axis, y: &Axis, series: &[Series]) {
     let points = series.iter().flat_map(|series| &series.points);
     let (x_low, x_high) = x.bounds(points.clone().map(|point| point.0));
     let (y_low, y_high) = y.bounds(points.map(|point| point.1));

@@ -1,15 +1,15 @@
 //! The programs that are compared: built on demand, started as child processes, looked at from
 //! outside, ended by closing their standard input.
 
-use crate::accounts;
-use crate::daemon::{Huntd, Topics};
-use crate::kafka::Cluster;
 use crate::output::Kind;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use support::accounts;
+use support::daemon::{Huntd, Topics};
+use support::kafka::Cluster;
 
 /// Where the peers' sources are.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/peers");
@@ -19,7 +19,7 @@ const TICKS_PER_S: u64 = 100;
 
 /// What can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub(crate) enum Program {
     /// Fetch, copy, produce: the machine's floor.
     Echo,
     HuntdJson,
@@ -32,7 +32,7 @@ pub enum Program {
 }
 
 impl Program {
-    pub const ALL: [Program; 8] = [
+    pub(crate) const ALL: [Program; 8] = [
         Program::Echo,
         Program::HuntdJson,
         Program::HuntdBinary,
@@ -43,7 +43,7 @@ impl Program {
         Program::KafkaStreams,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Program::Echo => "echo",
             Program::HuntdJson => "huntd",
@@ -56,23 +56,23 @@ impl Program {
         }
     }
 
-    pub fn is_huntd(self) -> bool {
+    pub(crate) fn is_huntd(self) -> bool {
         matches!(self, Program::HuntdJson | Program::HuntdBinary)
     }
 
     /// Whether it does the reference job instead of huntd's.
-    pub fn is_peer(self) -> bool {
+    pub(crate) fn is_peer(self) -> bool {
         !self.is_huntd() && self != Program::Echo
     }
 
     /// How long it works before it is measured at a rate, if that is longer than others: a JVM
     /// compiles while it works, as the broker's does before everything else.
-    pub fn warm_up(self) -> Option<Duration> {
+    pub(crate) fn warm_up(self) -> Option<Duration> {
         (self == Program::KafkaStreams).then_some(Duration::from_secs(15))
     }
 
     /// What its output holds.
-    pub fn output(self) -> Kind {
+    pub(crate) fn output(self) -> Kind {
         match self {
             Program::Echo => Kind::Copies,
             _ => Kind::Frames,
@@ -80,7 +80,7 @@ impl Program {
     }
 
     /// Builds it, if it is a peer. The error says what is missing.
-    pub fn build(self) -> Result<(), String> {
+    pub(crate) fn build(self) -> Result<(), String> {
         match self {
             Program::Echo | Program::HuntdJson | Program::HuntdBinary => Ok(()),
             Program::RdkafkaChannel | Program::RdkafkaTokio | Program::RdkafkaSmol => {
@@ -100,7 +100,7 @@ impl Program {
     }
 
     /// Starts it on these topics.
-    pub fn start(self, cluster: &Cluster, topics: &Topics) -> Running {
+    pub(crate) fn start(self, cluster: &Cluster, topics: &Topics) -> Running {
         let huntd = |format: &str| {
             let format = format!("format = \"{format}\"");
             Running::Huntd(Huntd::start(cluster, topics, &[("publish", &format)]))
@@ -183,13 +183,13 @@ fn kafka_streams() -> Command {
 }
 
 /// A program at work. Dropped, it is killed.
-pub enum Running {
+pub(crate) enum Running {
     Huntd(Huntd),
     Peer(Peer),
 }
 
 /// A child process that is not huntd.
-pub struct Peer(Child);
+pub(crate) struct Peer(Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -200,7 +200,7 @@ impl Drop for Peer {
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         match self {
             Running::Huntd(huntd) => huntd.pid(),
             Running::Peer(peer) => peer.0.id(),
@@ -208,14 +208,14 @@ impl Running {
     }
 
     /// The address of its metrics, if it has some.
-    pub fn metrics(&mut self) -> Option<String> {
+    pub(crate) fn metrics(&mut self) -> Option<String> {
         let Running::Huntd(huntd) = self else { return None };
         huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
         Some(huntd.address())
     }
 
     /// Ends it in order: the digest of the state that it had, as it says it; none of the echo.
-    pub fn stop(self, partitions: i32) -> Option<u64> {
+    pub(crate) fn stop(self, partitions: i32) -> Option<u64> {
         match self {
             Running::Huntd(huntd) => {
                 let ended = huntd.stop();
@@ -240,7 +240,7 @@ impl Running {
 }
 
 /// Nanoseconds for which a process has had a core, those of its ended threads included.
-pub fn cpu_ns(pid: u32) -> u64 {
+pub(crate) fn cpu_ns(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let (_, fields) = stat.rsplit_once(") ").expect("the name stands in brackets");
     // Fields are counted from 1 in the manual; the third is the first one here.
@@ -252,14 +252,14 @@ pub fn cpu_ns(pid: u32) -> u64 {
 }
 
 /// Nanoseconds for which this thread has had a core.
-pub fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let line = fs::read_to_string("/proc/thread-self/schedstat").expect("this thread runs");
     let first = line.split(' ').next().expect("a line has words");
     first.parse().expect("a number of nanoseconds")
 }
 
 /// KiB of a line of a process' memory status.
-pub fn memory_kib(pid: u32, name: &str) -> u64 {
+pub(crate) fn memory_kib(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a known line");
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")

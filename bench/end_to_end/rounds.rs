@@ -4,7 +4,7 @@
 use crate::programs::Program;
 
 /// What one program showed in all rounds.
-pub struct Rounds<T> {
+pub(crate) struct Rounds<T> {
     /// The round whose figure is the middle one; the better of two middle ones.
     pub median: T,
     /// The figure of the worst round and of the best, by which the rounds are compared.
@@ -13,7 +13,7 @@ pub struct Rounds<T> {
 }
 
 /// Runs all programs in every round. `figure` compares the rounds of one program: less is better.
-pub fn take_turns<T>(
+pub(crate) fn take_turns<T>(
     programs: &[Program],
     rounds: usize,
     mut run: impl FnMut(Program) -> T,

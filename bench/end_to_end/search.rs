@@ -1,10 +1,10 @@
 //! The highest rate at which the published latency still holds, and what stops it there.
 
-use crate::kafka::Cluster;
-use crate::load::Load;
 use crate::open_loop::{self, Measured, Span};
 use crate::programs::Program;
 use crate::table::say;
+use support::batch_load::Load;
+use support::kafka::Cluster;
 
 /// Bounds of the latency, published for 2.5 M events/s with the broker on other machines:
 /// percentile and milliseconds.
@@ -27,7 +27,13 @@ const TRIES: usize = 2;
 
 /// Raises the rate in large steps, at most to `rate_max`, then halves the interval above the last
 /// one that holds; with JSON frames, then with binary ones.
-pub fn search(cluster: &Cluster, partitions: usize, players: u64, rate_max: u64, span: Span) {
+pub(crate) fn search(
+    cluster: &Cluster,
+    partitions: usize,
+    players: u64,
+    rate_max: u64,
+    span: Span,
+) {
     let try_rate = |program: Program, rate: u64| {
         let load = Load::new(open_loop::shape(partitions, players, rate));
         let measured = open_loop::run(cluster, program, &load, span);

@@ -1,7 +1,6 @@
 //! The generator alone: how fast it is if whatever takes its requests is never in its way.
 
 use crate::generator::{Generator, Pace, now_us};
-use crate::load::Load;
 use crate::programs::thread_cpu_ns;
 use crate::table::say;
 use crate::wire::produced;
@@ -10,12 +9,13 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::batch_load::Load;
 
 const TOPIC: &str = "sink";
 
 /// Sends a load for so long at its rate, and then the same events as fast as they go, to what takes
 /// everything and keeps nothing.
-pub fn measure(load: &Load, time: Duration) {
+pub(crate) fn measure(load: &Load, time: Duration) {
     let shape = load.shape;
     let ticks = (time.as_micros() as u64).div_ceil(shape.tick_us(1).max(1));
     for pace in [Pace::Intended, Pace::Unpaced] {

@@ -1,16 +1,12 @@
 //! A soak: huntd at a fixed rate for a long time, and whether its memory, its hot thread's
 //! allocations or its latency grow meanwhile.
 
-use crate::daemon::Topics;
 use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Peaks};
-use crate::kafka::{Cluster, unique_name};
-use crate::load::Load;
 use crate::open_loop::{self, LATENCY_US_MAX, PATIENCE};
 use crate::output::Output;
 use crate::plot::{self, Axis, Series};
 use crate::programs::{Program, memory_kib};
-use crate::scrape::Page;
 use crate::table::say;
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -18,6 +14,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::batch_load::Load;
+use support::daemon::Topics;
+use support::kafka::{Cluster, unique_name};
+use support::scrape::Page;
 
 /// Bytes of a partition that the broker keeps: without a bound a soak fills the disk.
 const RETENTION_BYTES: &str = "268435456";
@@ -37,7 +37,7 @@ const PARTS: usize = 20;
 const STUDENT_T: f64 = 2.101;
 
 /// What was seen.
-pub struct Soaked {
+pub(crate) struct Soaked {
     rate: u64,
     events: u64,
     /// Seconds from the first event to the last.
@@ -59,7 +59,7 @@ pub struct Soaked {
 }
 
 /// Runs huntd for so long.
-pub fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
+pub(crate) fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
     let shape = load.shape;
     let topics = create_topics(cluster, shape.partitions as i32);
     let address = cluster.bootstrap();
@@ -281,7 +281,7 @@ impl Soaked {
     }
 
     /// Draws memory and latency over time.
-    pub fn plot(&self, file: &Path) {
+    pub(crate) fn plot(&self, file: &Path) {
         let seconds = self.resident.last().map_or(1.0, |point| point.0);
         let minutes = |points: &Points, scale: f64| -> Points {
             points.iter().map(|point| (point.0 / 60.0, point.1 / scale)).collect()
@@ -297,7 +297,7 @@ impl Soaked {
     }
 
     /// The figures.
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         let slope = |points: &Points| {
             Slope::of(points).map(|slope| json!({"per_hour": slope.per_hour, "error": slope.error}))
         };

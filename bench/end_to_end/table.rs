@@ -3,19 +3,19 @@
 use std::io::Write;
 
 /// Rows of cells, the first of which are the headings.
-pub struct Table(Vec<Vec<String>>);
+pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
-    pub fn new(headings: &[&str]) -> Table {
+    pub(crate) fn new(headings: &[&str]) -> Table {
         Table(vec![headings.iter().map(|heading| (*heading).to_owned()).collect()])
     }
 
-    pub fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.0[0].len());
         self.0.push(cells);
     }
 
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         let width = |column: usize| self.0.iter().map(|row| row[column].len()).max().unwrap_or(0);
         for (number, row) in self.0.iter().enumerate() {
             let cells = row.iter().enumerate().map(|(column, cell)| match column {
@@ -32,6 +32,6 @@ impl Table {
 }
 
 /// One line to the standard output.
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     writeln!(std::io::stdout(), "{line}").expect("standard output is open");
 }

@@ -6,10 +6,10 @@ use crate::say;
 use std::process::{Command, Stdio};
 
 /// Tells this program that it runs under valgrind.
-pub const ARGUMENT: &str = "--counted";
+pub(crate) const ARGUMENT: &str = "--counted";
 
 /// What a stage costs for an event.
-pub struct Cost {
+pub(crate) struct Cost {
     stage: Stage,
     is_in_path: bool,
     instructions: f64,
@@ -21,13 +21,13 @@ pub struct Cost {
 
 /// What the program under valgrind says of itself: events of its whole life, and those that the
 /// first tier has read.
-pub fn told(path: &Path) -> String {
+pub(crate) fn told(path: &Path) -> String {
     let (events, first_tier) = path.events_ever();
     format!("{events} {first_tier}")
 }
 
 /// Counts. The error says why that cannot be done.
-pub fn count() -> Result<Vec<Cost>, String> {
+pub(crate) fn count() -> Result<Vec<Cost>, String> {
     let folder = tempfile::tempdir().expect("the temporary folder can be written");
     let counts = folder.path().join("counts");
     let this = std::env::current_exe().expect("this program");
@@ -88,7 +88,7 @@ fn cost(text: &str, stage: Stage, is_in_path: bool, events: u64) -> Result<Cost,
     })
 }
 
-pub fn print(costs: &[Cost]) {
+pub(crate) fn print(costs: &[Cost]) {
     say("by valgrind, user space: instructions, first-level misses, last-level misses per event");
     let mut sums = [0.0; 3];
     for cost in costs {

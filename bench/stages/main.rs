@@ -8,20 +8,14 @@
 //! else. `--counts` prints what valgrind counts alone; `--smoke` runs everything once over little
 //! input.
 
-#![allow(dead_code, reason = "the load is another bench's too")]
-#![allow(unreachable_pub, reason = "the modules of one program")]
-
-#[path = "../end_to_end/load.rs"]
-mod load;
-
 mod counted;
 
 mod path;
 
 use huntd::runtime::allocator;
-use load::{Layout, Load, Shape};
 use path::{Path, STAGES};
 use std::io::Write;
+use support::batch_load::{Layout, Load, Shape};
 
 const PLAYERS: u64 = 3_000;
 

@@ -2,7 +2,6 @@
 
 #![expect(clippy::vec_box, reason = "blocks and frames go round as boxes, as in the daemon")]
 
-use crate::load::{Load, Template};
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, RecordPosition};
@@ -21,6 +20,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::time::Instant;
+use support::batch_load::{Load, Template};
 
 /// Intended time of the first event, in microseconds since the Unix epoch.
 const BASE_US: u64 = 1_767_225_600_000_000;
@@ -32,7 +32,7 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     Receive,
     Records,
     Decode,
@@ -46,7 +46,7 @@ pub enum Stage {
 }
 
 /// All stages in their order, and whether each is part of the sum.
-pub const STAGES: [(Stage, bool); 10] = [
+pub(crate) const STAGES: [(Stage, bool); 10] = [
     (Stage::Receive, true),
     (Stage::Records, true),
     (Stage::Decode, true),
@@ -60,7 +60,7 @@ pub const STAGES: [(Stage, bool); 10] = [
 ];
 
 impl Stage {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Stage::Receive => "receive, by read(2)",
             Stage::Records => "CRC and records",
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     /// The function whose inclusive cost is the stage's.
-    pub fn function(self) -> &'static str {
+    pub(crate) fn function(self) -> &'static str {
         match self {
             Stage::Receive => "stage_receive",
             Stage::Records => "stage_records",
@@ -93,7 +93,7 @@ impl Stage {
 }
 
 /// The stages' state, and how long they took.
-pub struct Path {
+pub(crate) struct Path {
     source: TcpStream,
     sink: TcpStream,
     buffer: Vec<u8>,
@@ -119,7 +119,7 @@ pub struct Path {
 }
 
 impl Path {
-    pub fn new() -> Path {
+    pub(crate) fn new() -> Path {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let source = TcpStream::connect(address).expect("the listener listens");
@@ -163,14 +163,14 @@ impl Path {
     }
 
     /// Every player joins.
-    pub fn join(&mut self, load: &Load) {
+    pub(crate) fn join(&mut self, load: &Load) {
         let mut bytes = Vec::new();
         append(load.joins(0), BASE_US, 0, &mut bytes);
         self.pass(&bytes);
     }
 
     /// One response with so many batches, from this tick on.
-    pub fn respond(&mut self, load: &Load, tick: u64, batches: u64) {
+    pub(crate) fn respond(&mut self, load: &Load, tick: u64, batches: u64) {
         let mut bytes = Vec::new();
         for tick in tick..tick + batches {
             let time_us = BASE_US + load.shape.tick_us(tick);
@@ -181,38 +181,38 @@ impl Path {
     }
 
     /// From now on times, events and updates count.
-    pub fn forget_times(&mut self) {
+    pub(crate) fn forget_times(&mut self) {
         self.times.iter_mut().for_each(Vec::clear);
         (self.events, self.updates) = (0, 0);
     }
 
-    pub fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
     /// Events since the first, and those of them that the first tier alone has read.
-    pub fn events_ever(&self) -> (u64, u64) {
+    pub(crate) fn events_ever(&self) -> (u64, u64) {
         self.events_ever
     }
 
-    pub fn updates(&self) -> u64 {
+    pub(crate) fn updates(&self) -> u64 {
         self.updates
     }
 
     /// The part of all records so far that the first tier has read.
-    pub fn first_tier(&self) -> f64 {
+    pub(crate) fn first_tier(&self) -> f64 {
         let counts = self.decoder.tier_counts();
         counts.layout as f64 / (counts.layout + counts.json) as f64
     }
 
     /// The median response's nanoseconds per event.
-    pub fn ns(&self, stage: Stage) -> f64 {
+    pub(crate) fn ns(&self, stage: Stage) -> f64 {
         let mut times = self.times[stage as usize].clone();
         times.sort_unstable_by(f64::total_cmp);
         times[times.len() / 2]
     }
 
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.digest.rotate_left(1) ^ self.shard.digest()
     }
 

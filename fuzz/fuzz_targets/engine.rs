@@ -2,10 +2,7 @@
 
 #![no_main]
 
-#[path = "../../tests/engine/hostile.rs"]
-mod hostile;
-
-use hostile::Zone;
+use huntd::testing::hostile_zone::Zone;
 use huntd::testing::random_game::RandomGame;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,8 +16,8 @@ fuzz_target!(|input: &[u8]| {
         let number = bytes.by_ref().take(width);
         number.fold(0u64, |number, byte| number << 8 | u64::from(byte)) % bound
     };
-    let rulebook = hostile::rulebook(input.len() % 2 == 1);
-    let mut game = RandomGame::new(hostile::setting(&rulebook));
+    let rulebook = huntd::testing::hostile_zone::rulebook(input.len() % 2 == 1);
+    let mut game = RandomGame::new(huntd::testing::hostile_zone::setting(&rulebook));
     let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| game.event(&mut below)).collect();
     let (mut zone, mut again) = (Zone::new(1, &rulebook), Zone::new(1, &rulebook));
     for (count, event) in events.iter().enumerate() {

@@ -14,6 +14,9 @@ mod names;
 
 mod quantity;
 
+#[cfg(test)]
+mod tests;
+
 use crate::engine::event::Event;
 use json::JsonDecoder;
 use layout::Layouts;

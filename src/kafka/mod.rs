@@ -28,6 +28,9 @@ pub mod membership;
 
 pub mod group;
 
+#[cfg(test)]
+mod tests;
+
 /// Milliseconds before a broker is tried again after the first failure; doubled with each further.
 pub const RECONNECT_MS_MIN: u64 = 50;
 

@@ -22,3 +22,6 @@ pub mod verified;
 pub mod dead_letter;
 
 pub mod handoff;
+
+#[cfg(test)]
+mod tests;

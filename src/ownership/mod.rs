@@ -29,6 +29,9 @@ mod shard_state;
 mod shard_table;
 pub mod start_error;
 
+#[cfg(test)]
+mod tests;
+
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;

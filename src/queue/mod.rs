@@ -7,6 +7,9 @@
 pub mod bell;
 pub mod waiters;
 
+#[cfg(test)]
+mod tests;
+
 /// The types that the wake protocol stands on; a model checker puts its own in their place.
 mod sync {
     pub(super) use atomic_waker::AtomicWaker;

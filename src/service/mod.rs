@@ -149,3 +149,6 @@ fn serve(
 }
 
 pub mod rules;
+
+#[cfg(test)]
+mod tests;

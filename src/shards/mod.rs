@@ -9,6 +9,9 @@ pub mod checkpoints;
 pub mod framer;
 mod shard;
 
+#[cfg(test)]
+mod tests;
+
 use crate::engine::Shard;
 use crate::fetch::Resolved;
 use crate::fetch::block::{Block, BlockPool};

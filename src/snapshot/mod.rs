@@ -8,6 +8,9 @@ pub mod replicator;
 pub mod slots;
 pub mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 /// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that

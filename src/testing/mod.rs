@@ -3,3 +3,13 @@
 pub mod random;
 
 pub mod random_game;
+
+pub mod hostile_zone;
+
+pub mod frame_maker;
+
+pub mod batch_builder;
+
+pub mod memory_disk;
+
+pub mod vectors;

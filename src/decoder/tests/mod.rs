@@ -1,0 +1,5 @@
+//! What the decoder makes of each kind of record, and that its tiers agree.
+
+mod corpus;
+mod tiers;
+mod vectors;

@@ -1,0 +1,312 @@
+//! Both tiers of the decoder give the same event or the same reject for every record, and
+//! serde_json agrees with them on what is JSON: shown on mutated records, a million of them unless
+//! `HUNTD_FUZZ_RECORDS` says otherwise. `HUNTD_FUZZ_SEED` repeats a run.
+
+use crate::decoder::json::JsonDecoder;
+use crate::decoder::layout::Layouts;
+use crate::decoder::reject::Reject;
+use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::engine::field::{FieldForm, FieldSpec};
+use crate::engine::rules::rulebook::Rulebook;
+use crate::output::event_json::write_event;
+use crate::service::rules::built_in;
+use crate::testing::random::Random;
+use crate::testing::random_game::{RandomGame, Setting};
+use std::collections::BTreeSet;
+
+const ORIGIN: RecordPosition = RecordPosition { offset: 3, time_ms: 4 };
+
+fn pick<'a, T: ?Sized>(random: &mut Random, list: &[&'a T]) -> &'a T {
+    list[random.below(list.len() as u64) as usize]
+}
+
+/// Numbers and other values at every edge that the decoder has.
+const VALUES: [&str; 48] = [
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "00",
+    "01",
+    "-01",
+    "7.0",
+    "7e0",
+    "1E2",
+    "0.5",
+    "-0.5",
+    "2.5",
+    "2.499999",
+    "2.4999999999999999",
+    "0.49999999999999994",
+    "2147483647",
+    "2147483647.4",
+    "2147483647.5",
+    "-2147483648",
+    "-2147483648.4999999",
+    "-2147483648.5",
+    "35999",
+    "36000",
+    "255",
+    "256",
+    "65535",
+    "65536",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "9999999999999999999",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e308",
+    "1e309",
+    "1e-400",
+    "null",
+    "true",
+    "\"42\"",
+    "\"042\"",
+    "\"\"",
+    "\"4\\u0032\"",
+    "[]",
+    "{\"a\":1}",
+];
+
+/// What may be put anywhere into a record.
+const PIECES: [&str; 36] = [
+    " ",
+    "\n",
+    "\t",
+    ",",
+    ":",
+    "\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\\",
+    "\\\"",
+    "\\u0041",
+    "\\ud83d",
+    "\u{feff}",
+    "\u{e9}",
+    "\u{1f48e}",
+    "\0",
+    "\x0c",
+    "-",
+    "+",
+    ".",
+    "e",
+    "E5",
+    "0",
+    "9",
+    "123456789",
+    "true",
+    "false",
+    "null",
+    "\"a\":1",
+    ",\"x\":3",
+    ",\"note\":\"text\"",
+    ",\"a\":-1.25",
+    ",\"a\":false",
+    ",\"heading\":17",
+];
+
+/// Records of a random game, as several producers write them: each has its own order, spacing and
+/// extras. What they say is as long or short as a field's range allows.
+struct Records {
+    random: Random,
+    game: RandomGame,
+    producers: u64,
+}
+
+impl Records {
+    fn new(seed: u64, producers: u64) -> Records {
+        let game = RandomGame::new(Setting::of(&Rulebook::of(built_in())));
+        Records { random: Random::new(seed), game, producers }
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        let producer = self.random.below(self.producers);
+        let Event { action, .. } = self.game.event(&mut |bound| self.random.below(bound));
+        let (spec, values) = (action.kind().spec(), action.pack());
+        let mut fields = vec![("type", format!("\"{}\"", spec.type_name))];
+        // Some producers write a field that the type has no use for.
+        let extra = EventField::ALL.get(producer as usize);
+        for field in EventField::ALL {
+            let is_needed = spec.required.contains(*field) || values.present.contains(*field);
+            if is_needed || extra == Some(field) {
+                fields.extend(self.value(*field, producer).map(|value| (field.spec().key, value)));
+            }
+        }
+        if let Some(handoff) = values.handoff {
+            fields.push(("handoff", handoff_json(handoff)));
+        }
+        let random = &mut self.random;
+        match producer % 5 {
+            1 => fields.push(("version", pick(random, &["1", "-2.75", "true", "null"]).to_owned())),
+            2 => {
+                fields.push(("note", format!("\"{}\"", pick(random, &["", "ok", "a b", "\u{e9}"]))))
+            }
+            3 => fields.push(("deep", "{\"a\":[1,{}]}".to_owned())),
+            _ => {}
+        }
+        let first = producer as usize % fields.len();
+        fields.rotate_left(first);
+        let (colon, comma) = [(":", ","), (": ", ", "), (" : ", "\n,")][producer as usize % 3];
+        let fields: Vec<_> = fields.iter().map(|(k, v)| format!("\"{k}\"{colon}{v}")).collect();
+        format!("{{{}}}", fields.join(comma)).into_bytes()
+    }
+
+    /// A number of the field's range, if it has one, in the form that the producer gives it.
+    fn value(&mut self, field: EventField, producer: u64) -> Option<String> {
+        let FieldSpec { form, least, most, .. } = *field.spec();
+        let bound = 10i128.pow(1 + self.random.below(19) as u32);
+        let number = i128::from(self.random.below(u64::MAX)) % bound;
+        let is_negative = least < 0 && self.random.below(8) == 0;
+        let number = if is_negative { -number } else { number }.clamp(least, most);
+        match form {
+            FieldForm::TypeName | FieldForm::Handoff => None,
+            FieldForm::Id if producer % 3 == 1 => Some(format!("\"{number}\"")),
+            FieldForm::Position if producer % 4 == 1 => {
+                Some(format!("{}.{:05}", number / 2, self.random.below(100_000)))
+            }
+            FieldForm::Integer | FieldForm::Id | FieldForm::Position => Some(number.to_string()),
+        }
+    }
+}
+
+fn handoff_json(handoff: Handoff) -> String {
+    let mut record = Vec::new();
+    write_event(&mut record, 1, 1, 1, &Action::Arrive { x: 0, y: 0, handoff });
+    let record = String::from_utf8(record).expect("JSON is text");
+    let (_, handoff) = record.split_once("\"handoff\":").expect("an arrival has it");
+    handoff.strip_suffix('}').expect("a record ends so").to_owned()
+}
+
+fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
+    bytes.splice(at..at, piece.iter().copied());
+}
+
+/// Changes a record in one place.
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let at = random.below(bytes.len() as u64) as usize;
+    match random.below(9) {
+        0 => bytes[at] = random.below(256) as u8,
+        1 => bytes[at] ^= 1 << random.below(8),
+        2 => drop(bytes.remove(at)),
+        3 => bytes.truncate(at),
+        4 => insert(bytes, at, pick(random, &PIECES).as_bytes()),
+        5 => {
+            let end = (at + 1 + random.below(24) as usize).min(bytes.len());
+            let range = bytes[at..end].to_vec();
+            insert(bytes, at, &range);
+        }
+        6 => {
+            bytes.truncate(at);
+            bytes.extend_from_slice(&other[random.below(other.len() as u64) as usize..]);
+        }
+        _ => replace_value(random, bytes, at),
+    }
+}
+
+/// Puts an edge case in the place of the value after `at`.
+fn replace_value(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
+    let Some(colon) = bytes[at..].iter().position(|byte| *byte == b':') else {
+        return;
+    };
+    let start = at + colon + 1;
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}');
+    let length = bytes[start..].iter().position(is_end).unwrap_or(bytes.len() - start);
+    bytes.splice(start..start + length, pick(random, &VALUES).bytes());
+}
+
+/// Whether serde_json takes the record, where it can be compared: it takes deeper nesting, and
+/// integers of any size.
+fn is_json_to_serde(record: &[u8], result: Result<Event, Reject>) -> Option<bool> {
+    let comparable = !matches!(
+        result,
+        Err(Reject::TooDeep | Reject::InvalidNumber | Reject::TooLong | Reject::EmptyValue)
+    );
+    comparable.then(|| serde_json::from_slice::<serde_json::Value>(record).is_ok())
+}
+
+fn is_json(result: Result<Event, Reject>) -> bool {
+    !matches!(result, Err(Reject::NotUtf8 | Reject::TrailingBytes | Reject::InvalidJson))
+}
+
+fn environment_number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text}")))
+}
+
+/// What the tiers have read.
+#[derive(Default)]
+struct Seen {
+    events: u64,
+    by_layout: u64,
+    kinds: BTreeSet<&'static str>,
+    kinds_by_layout: BTreeSet<&'static str>,
+}
+
+/// Compares the tiers.
+fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
+    let mut records = Records::new(seed, producers);
+    let mut json = JsonDecoder::new();
+    let mut decoder = Decoder::new();
+    // The decoder soon stops to show its first tier what that does not know; here it sees all.
+    let mut layouts = Layouts::new();
+    let mut previous = records.next();
+    for index in 0..count {
+        let mut bytes = records.next();
+        for _ in 0..records.random.below(4) {
+            mutate(&mut records.random, &mut bytes, &previous);
+        }
+        let expected = json.decode(ORIGIN, &bytes);
+        let found = decoder.decode(ORIGIN, Some(&bytes));
+        let shown = || format!("seed {seed}, record {index}: {}", bytes.escape_ascii());
+        assert_eq!(found, expected, "the tiers differ, {}", shown());
+        if let Some(event) = layouts.read(ORIGIN, &bytes) {
+            assert_eq!(Ok(event), expected, "the first tier differs, {}", shown());
+            seen.by_layout += 1;
+            seen.kinds_by_layout.insert(event.action.kind().name());
+        } else if expected.is_ok() {
+            layouts.learn(&bytes);
+        }
+        if let Some(serde) = is_json_to_serde(&bytes, expected) {
+            assert_eq!(serde, is_json(expected), "serde_json differs: {expected:?}, {}", shown());
+        }
+        if let Ok(event) = expected {
+            seen.events += 1;
+            seen.kinds.insert(event.action.kind().name());
+        }
+        if !bytes.is_empty() {
+            previous = bytes;
+        }
+    }
+}
+
+#[test]
+fn both_tiers_and_serde_json_agree_on_mutated_records() {
+    let seed = environment_number("HUNTD_FUZZ_SEED").unwrap_or(0x0068_756e_7464);
+    let records = environment_number("HUNTD_FUZZ_RECORDS").unwrap_or(1_000_000);
+    // Few producers keep the first tier busy; many make it learn and forget all the time.
+    let mut seen = Seen::default();
+    for (producers, run_seed) in [1, 2, 7, 105].into_iter().zip(seed..) {
+        run(run_seed, records / 4, producers, &mut seen);
+    }
+    // The comparison means something only if each tier had its share of all kinds, and rejects too.
+    let Seen { events, by_layout, kinds, mut kinds_by_layout } = seen;
+    assert!(by_layout > records / 20, "{by_layout} of {records} by layout");
+    assert!(events > by_layout + records / 20, "{events} events, {by_layout} by layout");
+    assert!(events < records - records / 20, "{events} of {records} are events");
+    let all: BTreeSet<_> = ActionKind::NAMES.iter().copied().collect();
+    assert_eq!(kinds, all, "kinds that were read, and all");
+    // What carries something is for the second tier alone.
+    assert!(kinds_by_layout.insert(ActionKind::Arrive.name()));
+    assert_eq!(kinds_by_layout, all, "kinds that the first tier read, and all");
+}

@@ -1,0 +1,112 @@
+//! What input records mean, and what the dead letters of others are: the vectors that
+//! docs/EVENTS.md and docs/PROTOCOL.md refer to.
+
+use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::event::{ActionField, ActionKind, Event, EventField, Handoff};
+use crate::engine::field::{FieldForm, FieldSpec, FieldValues};
+use crate::output::dead_letter::DeadLetter;
+use crate::testing::vectors::{bytes_of, vectors};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// A record's or a letter's bytes: as text, or as `_hex` where they are none.
+fn content(vector: &Value, key: &str) -> Option<Vec<u8>> {
+    match vector.get(format!("{key}_hex")) {
+        Some(digits) => Some(bytes_of(digits.as_str().expect("hexadecimal digits"))),
+        None => vector[key].as_str().map(|text| text.as_bytes().to_vec()),
+    }
+}
+
+/// An event as the vectors tell it: numbers of 64 bits as text, which no JSON reader rounds.
+fn told(event: &Event) -> Value {
+    let (spec, values) = (event.action.kind().spec(), event.action.pack());
+    let mut told = json!({
+        "type": spec.type_name,
+        "player_id": event.player_id.to_string(),
+        "seq": event.seq.to_string(),
+        "ts_us": event.ts_us.to_string(),
+    });
+    for ActionField { field, .. } in spec.fields {
+        let present = values.present.contains(*field);
+        told[field.spec().key] = if present { told_field(*field, &values) } else { Value::Null };
+    }
+    told
+}
+
+fn told_field(field: EventField, values: &FieldValues) -> Value {
+    let (FieldSpec { form, least, most, .. }, number) = (field.spec(), values.number(field));
+    match form {
+        FieldForm::Handoff => told_handoff(&values.handoff.expect("it is there")),
+        _ if *most > u32::MAX.into() => number.to_string().into(),
+        _ if *least < 0 => (number as i64).into(),
+        _ => number.into(),
+    }
+}
+
+fn told_handoff(handoff: &Handoff) -> Value {
+    let items = handoff.items.iter().filter(|stack| stack.count > 0);
+    let effects = handoff.effects.iter().zip(handoff.effects_left_ms);
+    let effects = effects.filter(|(effect, _)| **effect > 0);
+    json!({
+        "from_zone": handoff.from_zone,
+        "crossing": handoff.crossing,
+        "score": handoff.score.to_string(),
+        "last_seq": handoff.last_seq.to_string(),
+        "items": items.map(|stack| [stack.item, stack.count]).collect::<Vec<_>>(),
+        "effects": effects.map(|(effect, left_ms)| json!([effect, left_ms])).collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
+    let mut decoder = Decoder::new();
+    let mut types = BTreeSet::new();
+    for vector in vectors("events.json") {
+        let record = content(&vector, "record");
+        let found =
+            match decoder.decode(RecordPosition { offset: 7, time_ms: 1_000 }, record.as_deref()) {
+                Ok(event) => json!({"event": told(&event)}),
+                Err(reject) => json!({"reject": reject.name()}),
+            };
+        types.insert(found["event"]["type"].as_str().unwrap_or_default().to_owned());
+        let expected = vector.as_object().expect("an object");
+        for (key, value) in found.as_object().expect("an object") {
+            assert_eq!(expected.get(key), Some(value), "{}", vector["name"]);
+        }
+    }
+    let all = ActionKind::ALL.iter().map(|kind| kind.spec().type_name.to_owned());
+    // Rejects have no type.
+    assert_eq!(types, all.chain([String::new()]).collect(), "types of the vectors, and all");
+}
+
+#[test]
+fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
+    let mut decoder = Decoder::new();
+    for vector in vectors("dead_letters.json") {
+        let (record, letter) = (&vector["record"], &vector["letter"]);
+        let number = |key: &str| record[key].as_i64().expect("a number");
+        let value = content(record, "value");
+        let (offset, time_ms) = (number("offset"), number("timestamp_ms"));
+        let decoded = decoder.decode(RecordPosition { offset, time_ms }, value.as_deref());
+        let reject = decoded.expect_err("a letter's record is no event");
+        let dead_letter = DeadLetter {
+            partition: number("partition") as i32,
+            ownership_id: 1,
+            offset,
+            time_ms,
+            reason: reject.name(),
+            sentence: Some(reject.to_string()),
+            key: content(record, "key"),
+            value,
+        };
+        let topic = record["topic"].as_str().expect("a name");
+        assert_eq!(letter["key"], dead_letter.place(topic));
+        let headers: Vec<Value> = dead_letter
+            .headers(topic)
+            .into_iter()
+            .map(|(name, bytes)| json!([name, String::from_utf8(bytes).expect("text")]))
+            .collect();
+        assert_eq!(letter["headers"], Value::Array(headers), "{}", vector["name"]);
+        assert_eq!(content(letter, "value"), dead_letter.value, "{}", vector["name"]);
+    }
+}

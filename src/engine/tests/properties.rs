@@ -1,0 +1,321 @@
+//! What must hold for any game: replays, interleavings and batches give the same, and what crosses
+//! from zone to zone is neither lost nor doubled. The engine's own tests check its inside.
+
+use crate::engine::change::{Change, KINDS};
+use crate::engine::event::{Action, Event, Handoff, ItemStack};
+use crate::engine::handoff::{HANDOFF_PARTS, HandoffOut};
+use crate::engine::refusal::Refusal;
+use crate::engine::rules::Rules;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::{Update, Updates};
+use crate::engine::{Outcome, Shard};
+use crate::output::frame::Chain;
+use crate::service::rules::built_in;
+use crate::testing::random::Random;
+use crate::testing::random_game::{RandomGame, Setting};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn rules() -> Rules {
+    let mut rules = built_in();
+    rules.world.tiles_per_side = 16;
+    rules.actors.count_max = 20;
+    rules.actors.per_tile_max = 2;
+    rules.actors.respawn_ms = 500;
+    rules.hunts.finish_treasures = 1;
+    rules.weapons[0].damage = 55;
+    rules.weapons[0].reload_ms = 60;
+    rules
+}
+
+/// Those, and others to change to.
+fn rulebook() -> Rulebook {
+    let mut others = rules();
+    others.actors.health = 70;
+    others.world.speed_cm_per_s_max *= 2;
+    others.weapons[0].damage = 40;
+    let mut rulebook = Rulebook::of(rules());
+    rulebook.add(others).expect("the map is the same");
+    rulebook
+}
+
+/// A seeded game; a failing one tells its seed.
+struct Game {
+    random: Random,
+    events: RandomGame,
+}
+
+impl Game {
+    fn new(seed: u64) -> Game {
+        let setting = Setting { edge_one_in: 100, ..Setting::of(&rulebook()) };
+        Game { random: Random::new(seed), events: RandomGame::new(setting) }
+    }
+
+    fn event(&mut self) -> Event {
+        self.events.event(&mut |bound| self.random.below(bound))
+    }
+}
+
+fn apply(shard: &mut Shard, event: &Event) -> (Outcome, Vec<Update>) {
+    let mut updates = Updates::new();
+    let outcome = shard.apply(event, &mut updates);
+    (outcome, updates.as_slice().to_vec())
+}
+
+fn kind(update: &Update) -> u8 {
+    update.payload().kind
+}
+
+/// A long game reaches every kind of update and every refusal, so the other long games do too.
+#[test]
+fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
+    let play = || {
+        let mut shard = Shard::new(1, &rulebook());
+        let mut game = Game::new(11);
+        let (mut chain, mut outcomes) = (Chain::default(), [0; 3]);
+        let (mut kinds, mut refusals) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..60_000 {
+            let (outcome, updates) = apply(&mut shard, &game.event());
+            match outcome {
+                Outcome::Applied => outcomes[0] += 1,
+                Outcome::NoOp => outcomes[1] += 1,
+                Outcome::RulesMissing { .. } => {}
+                Outcome::Refused(refusal) => {
+                    outcomes[2] += 1;
+                    refusals.insert(refusal.name());
+                }
+            }
+            kinds.extend(updates.iter().map(|update| KINDS[usize::from(kind(update)) - 1].name));
+            chain = updates.iter().fold(chain, |chain, update| chain.with(update));
+        }
+        (chain, shard.digest(), kinds, refusals, outcomes)
+    };
+    let (chain, digest, kinds, refusals, outcomes) = play();
+    let never = KINDS.iter().map(|kind| kind.name).filter(|name| !kinds.contains(name));
+    // Walls are not on this map.
+    let known = Refusal::NAMES.iter().filter(|name| **name != "wall");
+    let never: Vec<_> =
+        never.chain(known.copied().filter(|name| !refusals.contains(name))).collect();
+    assert!(never.is_empty(), "the game never came to {never:?}: see RandomGame");
+    assert!(outcomes.iter().all(|count| *count > 1000), "{outcomes:?}");
+    let (same_chain, same_digest, ..) = play();
+    assert_eq!((same_chain, same_digest), (chain, digest));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn any_interleaving_of_two_zones_gives_each_the_same(seed: u64, turns: [u64; 16]) {
+        let rulebook = rulebook();
+        let streams: Vec<Vec<Event>> = (0..2)
+            .map(|zone| {
+                let mut game = Game::new(seed ^ zone);
+                (0..1000).map(|_| game.event()).collect()
+            })
+            .collect();
+        let shard = |zone: usize| Shard::new(zone as u16, &rulebook);
+        let mut alone = [shard(0), shard(1)];
+        let mut mixed = [shard(0), shard(1)];
+        let mut told_alone = [Vec::new(), Vec::new()];
+        let mut told_mixed = [Vec::new(), Vec::new()];
+        for zone in 0..2 {
+            for event in &streams[zone] {
+                told_alone[zone].extend(apply(&mut alone[zone], event).1);
+            }
+        }
+        let mut next = [0, 0];
+        for turn in 0.. {
+            if next == [1000, 1000] {
+                break;
+            }
+            let wanted = (turns[turn / 64 % 16] >> (turn % 64) & 1) as usize;
+            let zone = if next[wanted] < 1000 { wanted } else { 1 - wanted };
+            told_mixed[zone].extend(apply(&mut mixed[zone], &streams[zone][next[zone]]).1);
+            next[zone] += 1;
+        }
+        prop_assert!(told_mixed == told_alone);
+        for zone in 0..2 {
+            prop_assert_eq!(mixed[zone].digest(), alone[zone].digest());
+        }
+    }
+
+    #[test]
+    fn any_batching_gives_the_same_updates(seed: u64, sizes: [u8; 8]) {
+        let mut game = Game::new(seed);
+        let events: Vec<Event> = (0..2000).map(|_| game.event()).collect();
+        let mut one_by_one = Shard::new(3, &rulebook());
+        let told: Vec<Update> =
+            events.iter().flat_map(|event| apply(&mut one_by_one, event).1).collect();
+        let mut batched = Shard::new(3, &rulebook());
+        let (mut all, mut updates, mut at) = (Vec::new(), Updates::new(), 0);
+        for size in sizes.iter().cycle() {
+            let end = (at + 1 + usize::from(*size)).min(events.len());
+            while at < end {
+                at += batched.apply_all(&events[at..end], &mut updates, |_, _, _| {});
+                // Some frames are full before the batch is over, others are sent half empty.
+                if !updates.has_room() || size % 2 == 0 {
+                    all.extend_from_slice(updates.as_slice());
+                    updates.clear();
+                }
+            }
+            if at == events.len() {
+                break;
+            }
+        }
+        all.extend_from_slice(updates.as_slice());
+        prop_assert_eq!(all, told);
+        prop_assert_eq!(batched.digest(), one_by_one.digest());
+    }
+}
+
+/// Two zones, and the crossings between them, which may come late and more than once.
+struct World {
+    zones: [Shard; 2],
+    /// Crossings in the order in which they were told, with their player.
+    crossings: Vec<(u64, HandoffOut)>,
+    /// By player: how many of its crossings have arrived.
+    arrived: BTreeMap<u64, usize>,
+    seqs: BTreeMap<u64, u64>,
+    time_ms: i64,
+    /// What players have in the world, by what was told of it.
+    there: Luggage,
+}
+
+/// What players carry: items, see [`items`], and points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Luggage {
+    items: i64,
+    points: u64,
+}
+
+impl Luggage {
+    fn of(handoff: &Handoff) -> Luggage {
+        let items = handoff.items.iter().map(items_of).sum();
+        Luggage { items, points: handoff.score }
+    }
+
+    fn and(self, more: Luggage) -> Luggage {
+        Luggage { items: self.items + more.items, points: self.points + more.points }
+    }
+
+    fn without(self, less: Luggage) -> Luggage {
+        Luggage { items: self.items - less.items, points: self.points - less.points }
+    }
+}
+
+const PLAYERS: std::ops::Range<u64> = 1..5;
+
+/// So many of an item, in a sum that has room for each kind apart.
+fn items(item: u8, count: u16) -> i64 {
+    i64::from(count) << (8 * item)
+}
+
+fn items_of(stack: &ItemStack) -> i64 {
+    items(stack.item, stack.count.into())
+}
+
+impl World {
+    fn new() -> World {
+        let mut rules = rules();
+        rules.actors.count_max = 3;
+        let rulebook = Rulebook::of(rules);
+        World {
+            zones: [Shard::new(0, &rulebook), Shard::new(1, &rulebook)],
+            crossings: Vec::new(),
+            arrived: BTreeMap::new(),
+            seqs: BTreeMap::new(),
+            time_ms: 0,
+            there: Luggage::default(),
+        }
+    }
+
+    fn act(&mut self, zone: usize, player_id: u64, action: Action) {
+        self.time_ms += 30;
+        let seq = self.seqs.entry(player_id).or_default();
+        *seq += 1;
+        let (seq, time_ms) = (*seq, self.time_ms);
+        let held = self.held_by(zone, player_id);
+        let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 0, action };
+        let (_, updates) = apply(&mut self.zones[zone], &event);
+        for (at, update) in updates.iter().enumerate() {
+            match update.change() {
+                Change::ItemUsed { item, .. } => self.there.items -= items(item, 1),
+                Change::ItemLost { item, lost } => self.there.items -= items(item, lost),
+                // Who leaves for good leaves its things to nobody.
+                Change::Left { to_zone: None, .. } => self.there = self.there.without(held),
+                Change::Handoff { .. } => {
+                    let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
+                    self.crossings.extend(HandoffOut::from_updates(zone as u16, parts));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Brings in a player's next crossing, or an older one once more.
+    fn deliver(&mut self, player_id: u64, again: Option<usize>) {
+        let mine = self.crossings.iter().filter(|(player, _)| *player == player_id);
+        let mine: Vec<HandoffOut> = mine.map(|(_, crossing)| *crossing).collect();
+        let arrived = self.arrived.entry(player_id).or_default();
+        let number = again.map_or(*arrived, |again| again % (*arrived + 1));
+        let Some(HandoffOut { to_zone, x, y, handoff }) = mine.get(number).copied() else {
+            return;
+        };
+        *arrived = (*arrived).max(number + 1);
+        self.act(to_zone.into(), player_id, Action::Arrive { x, y, handoff });
+    }
+
+    fn held_by(&self, zone: usize, player_id: u64) -> Luggage {
+        let zone = &self.zones[zone];
+        let stacks = zone.inventory(player_id);
+        let items = stacks.map_or(0, |stacks| stacks.iter().map(items_of).sum());
+        let points = zone.standing(player_id).map_or(0, |standing| standing.score);
+        Luggage { items, points }
+    }
+
+    fn luggage(&self) -> Luggage {
+        let held = PLAYERS.flat_map(|player| [self.held_by(0, player), self.held_by(1, player)]);
+        let on_the_way = PLAYERS.flat_map(|player| {
+            let mine = self.crossings.iter().filter(move |(of, _)| *of == player);
+            mine.skip(self.arrived.get(&player).copied().unwrap_or(0))
+        });
+        let carried = on_the_way.map(|(_, crossing)| Luggage::of(&crossing.handoff));
+        held.chain(carried).fold(Luggage::default(), Luggage::and)
+    }
+
+    /// A player comes from far away with five things and some points.
+    fn come(&mut self, player_id: u64, to_zone: u16) {
+        let (from_zone, score) = (1 - to_zone, 7 << (8 * player_id));
+        let mut handoff = Handoff { from_zone, crossing: 1, score, ..Handoff::default() };
+        handoff.items[0] = ItemStack { item: 1, count: 3 };
+        handoff.items[5] = ItemStack { item: 4, count: 2 };
+        self.there = self.there.and(Luggage::of(&handoff));
+        self.crossings.push((player_id, HandoffOut { to_zone, x: 70, y: 900, handoff }));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn items_and_points_are_conserved_over_two_zones_whatever_comes_late_or_twice(
+        steps in prop::collection::vec((0u8..12, PLAYERS, 0usize..2, 0usize..9), 1..150),
+    ) {
+        let mut world = World::new();
+        for player in PLAYERS {
+            world.come(player, (player % 2) as u16);
+        }
+        for (what, player, zone, again) in steps {
+            match what {
+                0..3 => world.act(zone, player, Action::Leave { to_zone: Some(1 - zone as u16) }),
+                3..7 => world.deliver(player, None),
+                7..9 => world.deliver(player, Some(again)),
+                9 => world.act(zone, player, Action::Join { x: 3000, y: 3000 }),
+                10 => world.act(zone, player, Action::Use { item: 1 + 3 * (again % 2) as u8 }),
+                _ => world.act(zone, player, Action::Leave { to_zone: None }),
+            }
+            prop_assert_eq!(world.luggage(), world.there);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The messages beside Fetch, against another implementation of the protocol.
+
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{
+    ApiRange, ApiVersionsAnswer, Broker, Envelope, MessageError, Metadata, PartitionLeader,
+    Versions, api_versions_request, frame_length, metadata_request, parse_api_versions,
+    parse_metadata,
+};
+use crate::kafka::wire::{WireReader, WireWriter};
+use bytes::Bytes;
+use kafka_protocol::messages::{ApiVersionsResponse, MetadataResponse};
+use kafka_protocol::protocol::Decodable;
+use proptest::prelude::*;
+
+const ID: i32 = 77;
+
+/// What a modern broker speaks, ListOffsets too, which huntd never sends: ApiVersions, Fetch,
+/// ListOffsets, Metadata.
+const RANGES: [(i16, i16, i16); 4] = [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13)];
+
+fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> Vec<u8> {
+    let flexible = version >= 3;
+    let mut out = Vec::new();
+    let mut writer = WireWriter::new(&mut out);
+    writer.i32(ID);
+    writer.i16(error);
+    writer.array(ranges.len(), flexible);
+    for (api_key, min, max) in ranges {
+        writer.i16(*api_key);
+        writer.i16(*min);
+        writer.i16(*max);
+        writer.no_tagged_fields(flexible);
+    }
+    if version >= 1 {
+        writer.i32(0);
+    }
+    if flexible {
+        writer.raw(&[1, 1, 8]); // one tagged field: finalized_features_epoch
+        writer.i64(3);
+    }
+    out
+}
+
+fn metadata_answer(version: i16) -> Vec<u8> {
+    let flexible = version >= 9;
+    let mut out = Vec::new();
+    let mut writer = WireWriter::new(&mut out);
+    writer.i32(ID);
+    writer.no_tagged_fields(flexible);
+    if version >= 3 {
+        writer.i32(0);
+    }
+    writer.array(1, flexible);
+    writer.i32(4);
+    writer.string("broker.example", flexible);
+    writer.i32(9092);
+    writer.string("rack-1", flexible);
+    writer.no_tagged_fields(flexible);
+    if version >= 2 {
+        writer.string("cluster", flexible);
+    }
+    writer.i32(4); // controller
+    writer.array(1, flexible);
+    writer.i16(0);
+    writer.string("zones", flexible);
+    if version >= 10 {
+        writer.i64(0);
+        writer.i64(99);
+    }
+    writer.i8(0);
+    writer.array(2, flexible);
+    for (partition, leader, error) in [(1, 4, 0), (0, -1, 5)] {
+        writer.i16(error);
+        writer.i32(partition);
+        writer.i32(leader);
+        if version >= 7 {
+            writer.i32(6);
+        }
+        for _ in 0..if version >= 5 { 3 } else { 2 } {
+            writer.array(1, flexible);
+            writer.i32(4);
+        }
+        writer.no_tagged_fields(flexible);
+    }
+    if version >= 8 {
+        writer.i32(i32::MIN);
+    }
+    writer.no_tagged_fields(flexible);
+    if (8..=10).contains(&version) {
+        writer.i32(i32::MIN);
+    }
+    writer.no_tagged_fields(flexible);
+    out
+}
+
+/// Decodes what follows the header with the other implementation and checks that it takes all.
+fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T {
+    let mut rest = Bytes::copy_from_slice(&bytes[if flexible_header { 5 } else { 4 }..]);
+    let answer = T::decode(&mut rest, version).unwrap();
+    assert!(rest.is_empty());
+    answer
+}
+
+#[test]
+fn the_newest_common_versions_are_chosen() {
+    let chosen = Versions { fetch: 12, metadata: 12 };
+    for version in 0..=3 {
+        let bytes = api_versions_answer(version, 0, &RANGES);
+        let answer = parse_api_versions(&bytes, version, ID).unwrap();
+        assert_eq!(answer, ApiVersionsAnswer::Chosen(chosen));
+        let oracle: ApiVersionsResponse = oracle(&bytes, version, false);
+        assert_eq!(oracle.api_keys.len(), RANGES.len());
+    }
+}
+
+#[test]
+fn a_broker_that_does_not_know_the_version_is_asked_with_version_zero() {
+    let bytes = api_versions_answer(0, 35, &[(18, 0, 2)]);
+    assert_eq!(parse_api_versions(&bytes, 3, ID), Ok(ApiVersionsAnswer::AskWithVersionZero));
+    let refused =
+        MessageError::Refused { api: "ApiVersions", error: ErrorCode::UNSUPPORTED_VERSION };
+    assert_eq!(parse_api_versions(&bytes, 0, ID), Err(refused));
+}
+
+#[test]
+fn ranges_without_a_common_version_are_refused() {
+    let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
+    let others = [range(2, 1, 1), range(3, 1, 1)];
+    let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
+    let old = Versions { fetch: 4, metadata: 1 };
+    assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
+    for fetch in [&[range(1, 0, 3)][..], &[range(1, 13, 17)], &[]] {
+        let error = choose(fetch).unwrap_err();
+        assert!(matches!(error, MessageError::NoVersion { api: "Fetch", .. }), "{error}");
+    }
+}
+
+#[test]
+fn metadata_is_read_in_every_version() {
+    for version in 1..=12 {
+        let bytes = metadata_answer(version);
+        let leader_epoch = if version >= 7 { 6 } else { -1 };
+        let expected = Metadata {
+            brokers: vec![Broker { node_id: 4, host: "broker.example".to_owned(), port: 9092 }],
+            cluster_id: (version >= 2).then(|| "cluster".to_owned()),
+            error: ErrorCode::NONE,
+            topic_id: if version >= 10 { 99 } else { 0 },
+            partitions: vec![
+                PartitionLeader {
+                    partition: 1,
+                    leader: Some(4),
+                    leader_epoch,
+                    error: ErrorCode::NONE,
+                },
+                PartitionLeader {
+                    partition: 0,
+                    leader: None,
+                    leader_epoch,
+                    error: ErrorCode::LEADER_NOT_AVAILABLE,
+                },
+            ],
+        };
+        assert_eq!(parse_metadata(&bytes, version, ID, "zones"), Ok(expected));
+        let missing = MessageError::TopicMissing { api: "Metadata" };
+        assert_eq!(parse_metadata(&bytes, version, ID, "other"), Err(missing));
+        let oracle: MetadataResponse = oracle(&bytes, version, version >= 9);
+        assert_eq!(oracle.topics[0].partitions.len(), 2);
+    }
+}
+
+#[test]
+fn requests_can_be_encoded_in_every_version() {
+    let envelope = |version| Envelope { version, correlation_id: ID, client_id: "huntd" };
+    let mut requests: Vec<(i16, i16, Vec<u8>)> = Vec::new();
+    let mut add = |api_key, version, encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        encode(&mut out);
+        requests.push((api_key, version, out));
+    };
+    for version in 0..=3 {
+        add(18, version, &|out| api_versions_request(envelope(version), out));
+    }
+    for version in 1..=12 {
+        add(3, version, &|out| metadata_request(envelope(version), "zones", out));
+    }
+    for (api_key, version, bytes) in requests {
+        assert_eq!(frame_length(&bytes, 1000), Ok(Some(bytes.len() - 4)));
+        let mut reader = WireReader::resume(&bytes, 4);
+        let header = (reader.i16(), reader.i16(), reader.i32(), reader.string(false));
+        assert_eq!(header, (Ok(api_key), Ok(version), Ok(ID), Ok("huntd")));
+    }
+}
+
+#[test]
+fn the_length_before_a_message_is_bounded() {
+    assert_eq!(frame_length(&[0, 0, 1], 1000), Ok(None));
+    assert_eq!(frame_length(&[0, 0, 1, 0], 256), Ok(Some(256)));
+    for bytes in [&[0, 0, 1, 1][..], &[0, 0, 0, 3], &[0xff; 4], b"HTTP"] {
+        assert!(matches!(frame_length(bytes, 256), Err(MessageError::Length { .. })));
+    }
+}
+
+/// Runs every parser over the bytes, whatever they are.
+fn parse_all(bytes: &[u8]) -> bool {
+    let mut accepted = false;
+    for version in 0..=3 {
+        accepted |= parse_api_versions(bytes, version, ID).is_ok();
+    }
+    for version in 1..=12 {
+        accepted |= parse_metadata(bytes, version, ID, "zones").is_ok();
+    }
+    accepted
+}
+
+#[test]
+fn an_answer_cut_anywhere_is_refused() {
+    let (metadata, versions) = (metadata_answer(12), api_versions_answer(3, 0, &RANGES));
+    assert!(parse_all(&metadata) && parse_all(&versions));
+    for cut in 0..metadata.len() {
+        assert!(parse_metadata(&metadata[..cut], 12, ID, "zones").is_err());
+    }
+    for cut in 0..versions.len() {
+        assert!(parse_api_versions(&versions[..cut], 3, ID).is_err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_answers_never_panic_nor_allocate_what_they_claim(
+        bytes in proptest::collection::vec(any::<u8>(), 4..120),
+    ) {
+        let mut bytes = bytes;
+        bytes[..4].copy_from_slice(&ID.to_be_bytes());
+        parse_all(&bytes);
+    }
+
+    #[test]
+    fn damaged_answers_never_panic(
+        answer in prop::sample::select(vec![
+            api_versions_answer(3, 0, &RANGES),
+            metadata_answer(12),
+            metadata_answer(1),
+        ]),
+        place in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = answer;
+        let place = place.index(bytes.len());
+        bytes[place] = byte;
+        parse_all(&bytes);
+    }
+}

@@ -1,0 +1,111 @@
+//! The data plane's table of leaders: what is believed, what is stale, what stops the daemon.
+
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::fetch::CurrentLeader;
+use crate::kafka::message::{Broker, Metadata, PartitionLeader};
+use crate::kafka::metadata::{LeaderTable, MetadataError};
+
+/// Partition `n` has the `n`th leader and epoch.
+fn metadata(leaders: &[(i32, i32)]) -> Metadata {
+    let partitions = (0..).zip(leaders).map(|(partition, &(leader, leader_epoch))| {
+        let (leader, error) = match leader {
+            -1 => (None, ErrorCode::LEADER_NOT_AVAILABLE),
+            leader => (Some(leader), ErrorCode::NONE),
+        };
+        PartitionLeader { partition, leader, leader_epoch, error }
+    });
+    Metadata {
+        brokers: (1..=3)
+            .map(|node_id| Broker { node_id, host: format!("b{node_id}"), port: 9092 })
+            .collect(),
+        cluster_id: None,
+        error: ErrorCode::NONE,
+        topic_id: 42,
+        partitions: partitions.collect(),
+    }
+}
+
+fn leads(node_id: i32, leader_epoch: i32) -> Option<CurrentLeader> {
+    Some(CurrentLeader { node_id, leader_epoch })
+}
+
+fn stale(table: &LeaderTable) -> Vec<i32> {
+    table.stale().collect()
+}
+
+#[test]
+fn the_first_answer_fills_the_table() {
+    let mut table = LeaderTable::new();
+    assert_eq!((table.partition_count(), table.leader(0)), (0, None));
+    table.fold(&metadata(&[(1, 5), (-1, 5), (3, 0)])).unwrap();
+    assert_eq!(table.leader(0), leads(1, 5));
+    assert_eq!(table.leader(1), None);
+    assert_eq!((table.leader(3), table.leader(-1)), (None, None));
+    assert_eq!(stale(&table), [1]);
+    assert_eq!(table.broker(3).unwrap().host, "b3");
+    assert_eq!((table.partition_count(), table.topic_id()), (3, 42));
+}
+
+#[test]
+fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5), (2, 5)])).unwrap();
+    table.mark_stale(0);
+    assert_eq!(table.leader(0), None);
+    table.fold(&metadata(&[(3, 4), (3, 6)])).unwrap();
+    assert_eq!((table.leader(0), table.leader(1)), (None, leads(3, 6)));
+    assert_eq!(stale(&table), [0]);
+    table.fold(&metadata(&[(1, 5), (3, 6)])).unwrap();
+    assert_eq!((table.leader(0), stale(&table)), (leads(1, 5), vec![]));
+    // A broker before Kafka 2.4 names no epoch: it is believed.
+    table.fold(&metadata(&[(2, -1), (3, 6)])).unwrap();
+    assert_eq!(table.leader(0), leads(2, -1));
+}
+
+#[test]
+fn a_leader_named_by_a_fetch_response_is_believed_if_newer_and_reachable() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5)])).unwrap();
+    table.mark_stale(0);
+    let named = |node_id, leader_epoch| CurrentLeader { node_id, leader_epoch };
+    assert!(!table.learn(0, named(2, 5)), "not newer");
+    assert!(!table.learn(0, named(9, 6)), "its address is not known");
+    assert!(!table.learn(8, named(2, 6)), "no such partition");
+    assert_eq!(stale(&table), [0]);
+    assert!(table.learn(0, named(2, 6)));
+    assert_eq!((table.leader(0), stale(&table)), (leads(2, 6), vec![]));
+}
+
+#[test]
+fn a_broker_that_is_gone_makes_its_partitions_stale() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5), (2, 5), (1, 7)])).unwrap();
+    table.mark_broker_stale(1);
+    assert_eq!(stale(&table), [0, 2]);
+    assert_eq!(table.leader(1), leads(2, 5));
+    assert!(table.leads(1), "it may come back");
+    assert!(table.leads(2) && !table.leads(3));
+}
+
+#[test]
+fn a_follower_that_is_missing_does_not_hide_the_leader() {
+    let mut answer = metadata(&[(1, 5)]);
+    answer.partitions[0].error = ErrorCode(9);
+    let mut table = LeaderTable::new();
+    table.fold(&answer).unwrap();
+    assert_eq!(table.leader(0), leads(1, 5));
+}
+
+#[test]
+fn a_topic_that_is_gone_recreated_or_resized_changes_nothing_and_is_reported() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5), (2, 5)])).unwrap();
+    let gone = Metadata { error: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ..metadata(&[]) };
+    let error = MetadataError::Topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(table.fold(&gone), Err(error));
+    let recreated = Metadata { topic_id: 43, ..metadata(&[(3, 9), (3, 9)]) };
+    assert_eq!(table.fold(&recreated), Err(MetadataError::Recreated));
+    let resized = metadata(&[(3, 9), (3, 9), (3, 9)]);
+    assert_eq!(table.fold(&resized), Err(MetadataError::PartitionCount { before: 2, now: 3 }));
+    assert_eq!((table.leader(0), table.leader(1)), (leads(1, 5), leads(2, 5)));
+}

@@ -1,0 +1,323 @@
+//! Frames and the reader rule: the vectors that docs/PROTOCOL.md refers to, and random histories.
+
+use crate::engine::change::Change;
+use crate::engine::update::{FRAME_UPDATES_MAX, Update};
+use crate::output::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
+use crate::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
+use crate::output::reader::{Position, Reader, Verdict};
+use crate::testing::frame_maker::FrameMaker;
+use crate::testing::vectors::{bytes_of, vectors};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
+    vector[key].as_str().unwrap_or_else(|| panic!("`{key}` of {vector}"))
+}
+
+fn encoded(format: Format, header: &FrameHeader, updates: &[Update]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(format, header, updates, &mut bytes);
+    bytes
+}
+
+fn verdict_name(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Accepted { from } => format!("accepted from {from}"),
+        Verdict::Progress => "progress".to_owned(),
+        Verdict::Fence => "fence".to_owned(),
+        Verdict::Skip { offset } => format!("skip {offset}"),
+        Verdict::Genesis => "genesis".to_owned(),
+        Verdict::Joined => "joined".to_owned(),
+        Verdict::Waiting => "waiting".to_owned(),
+        Verdict::Stale => "stale".to_owned(),
+        Verdict::Duplicate => "duplicate".to_owned(),
+        Verdict::Gap { missing } => format!("gap of {missing}"),
+        Verdict::Halt => "halt".to_owned(),
+    }
+}
+
+#[test]
+fn both_forms_of_every_frame_vector_are_the_same_frame() {
+    for vector in vectors("frames.json") {
+        let json = text(&vector, "json");
+        let binary = bytes_of(text(&vector, "binary"));
+        let (header, updates) = decode_frame(json.as_bytes()).expect("a JSON frame");
+        assert_eq!(decode_frame(&binary), Ok((header, updates.clone())), "{json}");
+        assert_eq!(encoded(Format::Json, &header, &updates), json.as_bytes());
+        assert_eq!(encoded(Format::Binary, &header, &updates), binary);
+        let free_form: Value = serde_json::from_str(json).expect("any JSON reader takes it");
+        assert_eq!(free_form["count"], updates.len());
+    }
+}
+
+#[test]
+fn every_damaged_vector_is_refused_for_its_reason() {
+    for vector in vectors("damaged.json") {
+        let bytes = match vector.get("json") {
+            Some(_) => text(&vector, "json").as_bytes().to_vec(),
+            None => bytes_of(text(&vector, "binary")),
+        };
+        let error = decode_frame(&bytes).expect_err(text(&vector, "name"));
+        assert_eq!(error.to_string(), text(&vector, "error"), "{}", text(&vector, "name"));
+    }
+}
+
+#[test]
+fn every_history_vector_gives_its_verdicts_and_its_end() {
+    for vector in vectors("reader.json") {
+        let mut reader = match text(&vector, "begins") {
+            "at the start" => Reader::new(),
+            _ => Reader::joining(),
+        };
+        for step in vector["frames"].as_array().expect("frames") {
+            let (header, updates) = decode_frame(text(step, "frame").as_bytes()).expect("a frame");
+            let verdict = reader.fold(&header, &updates);
+            assert_eq!(verdict_name(verdict), text(step, "verdict"), "{}", text(&vector, "name"));
+        }
+        let position = reader.position();
+        let end = &vector["end"];
+        assert_eq!(position.owner_epoch, end["epoch"], "{}", text(&vector, "name"));
+        assert_eq!(position.next_update, end["next_update"], "{}", text(&vector, "name"));
+        assert_eq!(position.next_offset, end["next_offset"], "{}", text(&vector, "name"));
+        assert_eq!(format!("{:016x}", position.chain.0), text(end, "chain"));
+        assert_eq!(reader.gaps, end["gaps"], "{}", text(&vector, "name"));
+    }
+}
+
+#[test]
+fn a_full_frame_fits_its_limit_in_both_forms() {
+    let change = Change::Moved { tile: u32::MAX, x: i32::MIN, y: i32::MIN };
+    let updates = vec![Update::new(u64::MAX, i64::MIN, change); FRAME_UPDATES_MAX];
+    let header = FrameHeader {
+        kind: FrameKind::Updates,
+        owner_epoch: u64::MAX,
+        first_update: u64::MAX - FRAME_UPDATES_MAX as u64,
+        count: FRAME_UPDATES_MAX as u32,
+        next_offset: i64::MAX,
+        ruleset: u32::MAX,
+        chain: Chain(u64::MAX),
+        fence_id: 0,
+    };
+    for format in [Format::Json, Format::Binary] {
+        let bytes = encoded(format, &header, &updates);
+        assert_eq!(decode_frame(&bytes), Ok((header, updates.clone())));
+    }
+    let too_long = vec![b'{'; FRAME_BYTES_MAX + 1];
+    assert_eq!(decode_frame(&too_long), Err(FrameError::TooLong { bytes: too_long.len() }));
+}
+
+#[test]
+fn a_reader_joins_at_a_repeated_fence_and_nowhere_else() {
+    let mut shard = FrameMaker::new(0);
+    let (mut whole, mut joining) = (Reader::new(), Reader::joining());
+    for _ in 0..5 {
+        let frame = shard.frame(3);
+        assert_eq!(joining.fold(&frame.header, frame.updates.as_slice()), Verdict::Waiting);
+        whole.fold(&frame.header, frame.updates.as_slice());
+    }
+    let raising = FrameHeader { next_offset: -1, ..shard.fence(8) };
+    assert_eq!(joining.fold(&raising, &[]), Verdict::Waiting);
+    assert!(!joining.has_joined());
+    assert_eq!(joining.fold(&shard.fence(8), &[]), Verdict::Joined);
+    whole.fold(&raising, &[]);
+    assert!(joining.has_joined());
+    assert_eq!(joining.position(), whole.position());
+    let frame = shard.frame(2);
+    let verdict = whole.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(joining.fold(&frame.header, frame.updates.as_slice()), verdict);
+    assert_eq!(Reader::at(whole.position()).position(), joining.position());
+}
+
+#[test]
+fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
+    let mut shard = FrameMaker::new(0);
+    let late = shard.fence(8);
+    shard.frame(3);
+    shard.epoch = 3;
+    let frame = shard.frame(2);
+    let fold = |reader: &mut Reader| reader.fold(&frame.header, frame.updates.as_slice());
+
+    // Who has seen the newer owner's frames knows better.
+    let mut knowing = Reader::joining();
+    assert_eq!(fold(&mut knowing), Verdict::Waiting);
+    assert_eq!(knowing.fold(&late, &[]), Verdict::Waiting);
+
+    // Who has not learns it from what comes next: a newer owner's frame without its fence, its
+    // repeated fence, or the fence of one after that.
+    let joined = || {
+        let mut reader = Reader::joining();
+        assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
+        reader
+    };
+    let mut reader = joined();
+    assert_eq!(fold(&mut reader), Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    assert_eq!(reader.position().next_update, shard.next_update);
+    let mut reader = joined();
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    let raising = |epoch| FrameHeader { next_offset: -1, owner_epoch: epoch, ..shard.fence(10) };
+    let mut reader = joined();
+    assert_eq!(reader.fold(&raising(late.owner_epoch + 2), &[]), Verdict::Waiting);
+    let mut reader = joined();
+    assert_eq!(reader.fold(&raising(late.owner_epoch + 1), &[]), Verdict::Fence);
+    assert!(reader.has_joined());
+}
+
+#[test]
+fn a_reader_that_has_accepted_nothing_goes_on_at_a_repeated_fence_that_is_ahead() {
+    let mut shard = FrameMaker::new(0);
+    let early = shard.fence(8);
+    shard.frame(3);
+    let frame = shard.frame(2);
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&early, &[]), Verdict::Joined);
+    let fold =
+        |reader: &mut Reader, frame: &Frame| reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 3 });
+    assert!(reader.has_joined(), "the next owner may publish what is missing");
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
+    // Who has accepted something waits for what is missing.
+    let frame = shard.frame(1);
+    assert_eq!(fold(&mut reader, &frame), Verdict::Accepted { from: 0 });
+    shard.frame(1);
+    let frame = shard.frame(1);
+    assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 1 });
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Fence);
+}
+
+#[test]
+fn a_repeated_fence_of_another_owner_of_the_same_epoch_shows_that_its_fence_came_before() {
+    let mut shard = FrameMaker::new(0);
+    let late = shard.fence(8);
+    shard.epoch = 2;
+    shard.frame(3);
+    let raising = |fence_id| FrameHeader { next_offset: -1, ..shard.fence(fence_id) };
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
+    // Somebody has lost the race for the epoch, and does not repeat this fence.
+    assert_eq!(reader.fold(&raising(10), &[]), Verdict::Fence);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+    assert_eq!(reader.position().next_update, 3);
+    // Nor does it keep others from joining at the winner's.
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&raising(10), &[]), Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
+}
+
+#[test]
+fn a_chain_that_differs_at_once_is_the_fault_of_the_fence_and_later_of_the_log() {
+    let mut shard = FrameMaker::new(0);
+    let lying = FrameHeader { chain: Chain(1), ..shard.fence(8) };
+    let frame = shard.frame(3);
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&lying, &[]), Verdict::Joined);
+    let verdict = reader.fold(&frame.header, frame.updates.as_slice());
+    assert_eq!(verdict, Verdict::Waiting);
+    assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
+    let frame = shard.frame(1);
+    assert_eq!(reader.fold(&frame.header, frame.updates.as_slice()), Verdict::Accepted { from: 0 });
+    let frame = shard.frame(1);
+    let wrong = FrameHeader { chain: Chain(1), ..frame.header };
+    assert_eq!(reader.fold(&wrong, frame.updates.as_slice()), Verdict::Halt);
+}
+
+fn truth(number: u64) -> Update {
+    Update::new(number % 5 + 1, number as i64, Change::Rotated { heading: number as u16 })
+}
+
+fn chain_before(number: u64) -> Chain {
+    (0..number).fold(Chain::default(), |chain, number| chain.with(&truth(number)))
+}
+
+/// Frames of one shard's true updates, cut anywhere, by any owner, in any order.
+fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
+    let frame = (0..4u64, 0..30u64, 0..6u32, 0..5u8).prop_map(|(epoch, first, count, kind)| {
+        let kind = if kind == 0 { FrameKind::Fence } else { FrameKind::Updates };
+        let count = if kind == FrameKind::Fence { 0 } else { count };
+        let end = first + u64::from(count);
+        FrameHeader {
+            kind,
+            owner_epoch: epoch,
+            first_update: first,
+            count,
+            next_offset: end as i64 * 2,
+            ruleset: 0,
+            chain: chain_before(end),
+            fence_id: u128::from(epoch),
+        }
+    });
+    prop::collection::vec(frame, 0..60)
+}
+
+/// The rule again, one update at a time: update u counts if its writer's epoch is not below any
+/// seen before, and u is the next number.
+fn naive(history: &[FrameHeader]) -> Position {
+    let mut position = Position::default();
+    for frame in history {
+        if frame.kind == FrameKind::Updates && frame.owner_epoch < position.owner_epoch {
+            continue;
+        }
+        position.owner_epoch = position.owner_epoch.max(frame.owner_epoch);
+        if frame.kind == FrameKind::Fence {
+            continue;
+        }
+        let before = position.next_update;
+        for number in frame.first_update..frame.first_update + u64::from(frame.count) {
+            if number == position.next_update {
+                position.next_update += 1;
+            }
+        }
+        let counts = position.next_update > before
+            || (frame.count == 0 && frame.first_update == position.next_update);
+        if counts {
+            position.next_offset = position.next_offset.max(frame.next_offset);
+        }
+    }
+    position.chain = chain_before(position.next_update);
+    position
+}
+
+proptest! {
+    #[test]
+    fn any_history_folds_as_update_by_update(history in history()) {
+        let mut reader = Reader::new();
+        for header in &history {
+            let end = header.first_update + u64::from(header.count);
+            let updates: Vec<Update> = (header.first_update..end).map(truth).collect();
+            prop_assert_ne!(reader.fold(header, &updates), Verdict::Halt);
+        }
+        prop_assert_eq!(reader.position(), naive(&history));
+    }
+
+    #[test]
+    fn no_bytes_make_decoding_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        prefix in 0..3usize,
+    ) {
+        let prefixes: [&[u8]; 3] = [b"", b"HNTF\x01\x01\0\0", b"{\"kind\":\"updates\",\"epoch\":"];
+        let record = [prefixes[prefix], &bytes].concat();
+        if let Ok((header, updates)) = decode_frame(&record) {
+            prop_assert_eq!(header.count as usize, updates.len());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_or_changed_is_refused_or_another_frame(
+        cut in 0..200usize,
+        place in 0..200usize,
+        flip in 1..=255u8,
+        json in any::<bool>(),
+    ) {
+        let frame = FrameMaker::new(0).frame(3);
+        let format = if json { Format::Json } else { Format::Binary };
+        let whole = encoded(format, &frame.header, frame.updates.as_slice());
+        prop_assert!(whole.len() > HEADER_BYTES);
+        prop_assert!(decode_frame(&whole[..cut.min(whole.len() - 1)]).is_err());
+        let mut changed = whole.clone();
+        let place = place % whole.len();
+        changed[place] ^= flip;
+        if let Ok(decoded) = decode_frame(&changed) {
+            prop_assert_ne!(decoded, (frame.header, frame.updates.as_slice().to_vec()));
+        }
+    }
+}

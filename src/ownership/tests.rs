@@ -1,0 +1,498 @@
+//! Acquiring a shard as decisions alone: a log in memory, and what an owner makes of it.
+
+use crate::output::encode::{decode_frame, encode};
+use crate::output::fold::Start;
+use crate::output::frame::{Chain, Format, FrameHeader, FrameKind};
+use crate::output::mark::Mark;
+use crate::output::reader::Reader;
+use crate::output::verified::{Ack, Verified};
+use crate::ownership::acquisition::*;
+use crate::ownership::gap_check::{Gap, GapCheck, GapResult};
+use crate::ownership::start_error::StartError;
+use crate::testing::frame_maker::FrameMaker;
+
+const RULESET: u32 = 7;
+
+/// An output partition, and an input that is as long as it says.
+#[derive(Default)]
+struct Log {
+    /// Records with their offsets; retention takes the first ones away.
+    records: Vec<(i64, Vec<u8>)>,
+    end: i64,
+    input: (i64, i64),
+    /// What is found when more states than those at hand are asked for.
+    elsewhere: Vec<Candidate>,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log { input: (0, 1_000), ..Log::default() }
+    }
+
+    fn append(&mut self, header: &FrameHeader, updates: &crate::engine::update::Updates) -> i64 {
+        let mut bytes = Vec::new();
+        encode(Format::Binary, header, updates.as_slice(), &mut bytes);
+        self.records.push((self.end, bytes));
+        self.end += 1;
+        self.end - 1
+    }
+
+    fn append_empty(&mut self, header: &FrameHeader) -> i64 {
+        self.append(header, &crate::engine::update::Updates::new())
+    }
+
+    fn publish(&mut self, shard: &mut FrameMaker, frames: u32) {
+        for number in 0..frames {
+            let frame = shard.frame(number % 3);
+            self.append(&frame.header, &frame.updates);
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        let mut reader = Reader::new();
+        for (_, bytes) in &self.records {
+            let (header, updates) = decode_frame(bytes).expect("frames are readable");
+            reader.fold(&header, &updates);
+        }
+        Mark::new(self.end, reader.position())
+    }
+
+    fn bounds(&self) -> Bounds {
+        let output_start = self.records.first().map_or(self.end, |(offset, _)| *offset);
+        let (input_start, input_end) = self.input;
+        Bounds { input_start, input_end, output_start, output_end: self.end }
+    }
+
+    /// Some records and the end come together, whatever the first of them changes.
+    fn read(&self, from: i64, acquisition: &mut Acquisition) {
+        const TOGETHER: usize = 4;
+        let mut left = self.records.iter().filter(|(at, _)| *at >= from);
+        for (offset, bytes) in left.by_ref().take(TOGETHER) {
+            acquisition.take(*offset, bytes);
+        }
+        if left.next().is_none() {
+            acquisition.reach_end();
+        }
+    }
+
+    /// Acquires; `rival` may append something whenever the group is asked.
+    fn acquire_beside(
+        &mut self,
+        brief: Brief,
+        mut rival: impl FnMut(&mut Log),
+    ) -> Result<Acquired, StartError> {
+        let mut acquisition = Acquisition::begin(brief, self.bounds());
+        for step in 0.. {
+            assert!(step < 10_000, "{acquisition:?}");
+            match acquisition.need() {
+                Need::Read { from } => self.read(from, &mut acquisition),
+                Need::States => acquisition.offer(self.elsewhere.clone()),
+                Need::Confirm { .. } => {
+                    rival(self);
+                    acquisition.confirm(u128::from(step as u64) + 1);
+                }
+                Need::Append(header) => {
+                    let offset = self.append_empty(&header);
+                    acquisition.appended(offset);
+                }
+                Need::End => break,
+            }
+        }
+        acquisition.into_outcome()
+    }
+
+    fn acquire(&mut self, brief: Brief) -> Result<Acquired, StartError> {
+        // Unless a test says otherwise, there is nothing elsewhere.
+        if self.elsewhere.is_empty() {
+            self.elsewhere.clone_from(&brief.candidates);
+            let acquired = self.acquire_beside(brief, |_| {});
+            self.elsewhere.clear();
+            return acquired;
+        }
+        self.acquire_beside(brief, |_| {})
+    }
+}
+
+fn brief(candidates: Vec<Candidate>) -> Brief {
+    Brief {
+        partition: 0,
+        rulesets: vec![RULESET],
+        candidates,
+        poison: Vec::new(),
+        remedy: Remedy::Refuse,
+        diverged: false,
+    }
+}
+
+/// A snapshot that was valid at the log's present end, some events before it.
+fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
+    let start = Start {
+        next_offset: shard.next_offset,
+        next_update: shard.next_update,
+        chain: shard.chain,
+    };
+    let (mark, skips) = (log.mark(), Vec::new());
+    Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
+}
+
+/// A log with an owner of epoch 1 and so many of its frames.
+fn owned_log(frames: u32) -> (Log, FrameMaker) {
+    let mut log = Log::new();
+    let acquired = log.acquire(brief(Vec::new())).expect("an empty log is acquired");
+    assert_eq!((acquired.owner_epoch, acquired.candidate), (1, None));
+    assert_eq!(acquired.start, Start::default());
+    let mut shard = FrameMaker::new(0);
+    log.publish(&mut shard, frames);
+    (log, shard)
+}
+
+#[test]
+fn the_newest_snapshot_of_this_log_is_the_start() {
+    let (mut log, mut shard) = owned_log(9);
+    let old = snapshot(&log, &shard);
+    log.publish(&mut shard, 9);
+    let new = snapshot(&log, &shard);
+    log.publish(&mut shard, 9);
+    let acquired = log.acquire(brief(vec![new.clone(), old])).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start, acquired.owner_epoch), (Some(0), new.start, 2));
+    assert_eq!(acquired.mark.next_update, shard.next_update);
+    assert_eq!(acquired.mark.chain, shard.chain);
+    assert_eq!(acquired.mark.output_offset, log.end);
+}
+
+#[test]
+fn states_elsewhere_are_asked_for_only_if_somebody_else_has_owned_the_shard() {
+    let (mut log, mut shard) = owned_log(9);
+    let here = snapshot(&log, &shard);
+    log.publish(&mut shard, 3);
+    // Nobody has: what is elsewhere is not even looked at.
+    let bogus = Candidate { ruleset: 99, ..here.clone() };
+    log.elsewhere = vec![bogus];
+    assert_eq!(log.acquire(brief(vec![here.clone()])).expect("acquired").start, here.start);
+
+    let mut other = FrameMaker { epoch: 2, ..shard };
+    log.publish(&mut other, 9);
+    let there = snapshot(&log, &other);
+    log.publish(&mut other, 3);
+    log.elsewhere = vec![there.clone(), here.clone()];
+    let acquired = log.acquire(brief(vec![here])).expect("acquired");
+    assert_eq!((acquired.start, acquired.candidate), (there.start, Some(0)));
+    assert_eq!(acquired.mark.next_update, other.next_update);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    assert_eq!((acquired.start, acquired.candidate), (there.start, Some(0)));
+}
+
+#[test]
+fn a_snapshot_ahead_of_the_log_or_of_another_log_is_passed_over() {
+    let (mut log, mut shard) = owned_log(9);
+    let old = snapshot(&log, &shard);
+    let (kept, kept_shard) = (log.records.len(), FrameMaker { ..shard });
+    log.publish(&mut shard, 9);
+    let lost = snapshot(&log, &shard);
+    // The log loses its end and another owner writes on.
+    log.records.truncate(kept);
+    log.end = kept as i64;
+    let briefed = brief(vec![lost.clone(), old.clone()]);
+    let acquired = log.acquire(briefed.clone()).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start), (Some(1), old.start));
+    let mut other = FrameMaker { epoch: acquired.owner_epoch, ..kept_shard };
+    other.next_offset += 100;
+    log.publish(&mut other, 20);
+    let acquired = log.acquire(briefed).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start), (Some(1), old.start));
+    assert_eq!(acquired.mark.next_update, other.next_update);
+}
+
+#[test]
+fn without_a_snapshot_the_start_of_the_input_will_do_and_nothing_later() {
+    let (mut log, shard) = owned_log(9);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start), (None, Start::default()));
+    log.input.0 = 1;
+    let gone = StartError::InputGone { wanted: 0, input_start: 1 };
+    assert_eq!(log.acquire(brief(Vec::new())), Err(gone));
+    let kept = snapshot(&log, &shard);
+    log.input.0 = kept.start.next_offset;
+    assert!(log.acquire(brief(vec![kept.clone()])).is_ok());
+    log.input.0 += 1;
+    let wanted = kept.start.next_offset;
+    let gone = StartError::InputGone { wanted, input_start: wanted + 1 };
+    assert_eq!(log.acquire(brief(vec![kept])), Err(gone));
+}
+
+#[test]
+fn an_input_that_is_shorter_than_what_was_applied_is_refused() {
+    let (mut log, shard) = owned_log(9);
+    log.input = (0, shard.next_offset - 1);
+    let wanted = shard.next_offset;
+    let lost = StartError::InputLost { wanted, input_end: wanted - 1 };
+    assert_eq!(log.acquire(brief(Vec::new())), Err(lost));
+}
+
+#[test]
+fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence() {
+    let (mut log, mut shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    log.publish(&mut shard, 9);
+    log.records.drain(..5);
+    assert_eq!(log.acquire(brief(Vec::new())), Err(StartError::StartGone));
+    let owner = log.acquire(brief(vec![kept.clone()])).expect("acquired");
+    // The mark itself is gone: only a fence that says where it stands will do.
+    log.records.drain(..8);
+    assert_eq!(log.acquire(brief(Vec::new())), Err(StartError::StartGone));
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(StartError::StartGone));
+    // An owner that was overtaken does not know where the shard stands now.
+    log.append_empty(&shard.fence(77));
+    assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(StartError::StartGone));
+    shard.epoch = owner.owner_epoch;
+    log.append_empty(&shard.fence(owner.fence_id));
+    let acquired = log.acquire(brief(vec![kept.clone()])).expect("acquired");
+    assert_eq!((acquired.start, acquired.candidate), (kept.start, Some(0)));
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    assert_eq!(acquired.mark.next_update, shard.next_update);
+}
+
+#[test]
+fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_not_whole() {
+    let (log, shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    let mut anew = Log::new();
+    assert_eq!(anew.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
+    let mut anew = Log::new();
+    anew.input.0 = 5;
+    let lost = StartError::OutputLost { made: kept.start.next_update, held: 0 };
+    assert_eq!(anew.acquire(brief(vec![kept.clone()])), Err(lost));
+    // A host without files asks others.
+    let mut asking = Log { input: anew.input, elsewhere: vec![kept.clone()], ..Log::default() };
+    assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
+    // Without them it is a topic that nobody has read before.
+    assert_eq!(anew.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
+    let allowed = Brief { remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    assert_eq!(anew.acquire(allowed).expect("acquired").start.next_offset, 5);
+}
+
+#[test]
+fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
+    let (mut log, shard) = owned_log(9);
+    let changed = StartError::RulesetChanged { published: RULESET, ours: 8 };
+    let other = |candidates| Brief { rulesets: vec![8], ..brief(candidates) };
+    assert_eq!(log.acquire(other(Vec::new())), Err(changed));
+    let kept = snapshot(&log, &shard);
+    assert_eq!(log.acquire(other(vec![kept])), Err(changed));
+}
+
+#[test]
+fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_again() {
+    let listed = |rulesets: &[u32]| Brief { rulesets: rulesets.to_vec(), ..brief(Vec::new()) };
+    let acquired = Log::new().acquire(listed(&[8, RULESET])).expect("acquired");
+    assert_eq!(acquired.begun_by, 8);
+    // Who was fenced before it told anything has begun nothing.
+    let mut log = Log::new();
+    assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, 8);
+    assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, RULESET);
+
+    let (mut log, mut shard) = owned_log(9);
+    assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, RULESET);
+    // The rules of the hour are other ones, and a late copy of an early frame changes nothing.
+    let first = log.records[1].1.clone();
+    shard.epoch = log.mark().owner_epoch;
+    let frame = shard.frame(2);
+    log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
+    log.records.push((log.end, first));
+    log.end += 1;
+    let acquired = log.acquire(listed(&[8, RULESET])).expect("acquired");
+    assert_eq!(acquired.begun_by, RULESET);
+    let missing = StartError::RulesetChanged { published: RULESET, ours: 8 };
+    assert_eq!(log.acquire(listed(&[8])), Err(missing), "a replay begins by them");
+
+    // A world that begins anew begins by the rules of the hour.
+    log.input = (1, 1_000);
+    let anew = Brief { remedy: Remedy::BeginAnew, ..listed(&[RULESET, 8]) };
+    assert_eq!(log.acquire(anew).expect("acquired").begun_by, 8);
+    assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, 8);
+}
+
+#[test]
+fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
+    let (mut log, mut shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    log.publish(&mut shard, 2);
+    let anew = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
+    let acquired = log.acquire(anew).expect("acquired");
+    let start = Start {
+        next_offset: shard.next_offset,
+        next_update: shard.next_update,
+        chain: shard.chain,
+    };
+    assert_eq!((acquired.start, acquired.candidate), (start, None));
+    let mut shard = FrameMaker { epoch: acquired.owner_epoch, ..shard };
+    for number in 0..3 {
+        let frame = shard.frame(number);
+        log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
+    }
+    // Whoever comes next starts there too, whatever older snapshots there are.
+    let next = Brief { rulesets: vec![8], ..brief(vec![kept.clone()]) };
+    let acquired = log.acquire(next).expect("acquired");
+    assert_eq!((acquired.start, acquired.candidate), (start, None));
+    assert_eq!(acquired.mark.next_update, shard.next_update);
+    // And a shard that can be had is not begun anew, even if that would be allowed.
+    let allowed = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    assert_eq!(log.acquire(allowed).expect("acquired").start, start);
+    let geneses = log.records.iter().filter(|(_, bytes)| bytes[5] == FrameKind::Genesis as u8);
+    assert_eq!(geneses.count(), 1);
+}
+
+#[test]
+fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_anew() {
+    let (mut log, mut shard) = owned_log(9);
+    log.publish(&mut shard, 9);
+    // By its offsets alone it could be the start.
+    let old = Candidate { is_of_deleted_input: true, ..snapshot(&log, &shard) };
+    assert_eq!(log.acquire(brief(vec![old.clone()])), Err(StartError::InputRecreated));
+    let anew = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
+    let acquired = log.acquire(anew).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
+    assert_eq!(acquired.start.next_update, shard.next_update);
+
+    // From then on the old one is no more than a place in the output.
+    shard = FrameMaker { epoch: acquired.owner_epoch, next_offset: 0, ..shard };
+    let acquired = log.acquire(brief(vec![old.clone()])).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start.next_update), (None, shard.next_update));
+    shard.epoch = acquired.owner_epoch;
+    log.publish(&mut shard, 3);
+    let new = snapshot(&log, &shard);
+    let acquired = log.acquire(brief(vec![new.clone(), old])).expect("acquired");
+    assert_eq!((acquired.candidate, acquired.start), (Some(0), new.start));
+}
+
+#[test]
+fn what_replays_differently_begins_anew_if_that_is_the_remedy() {
+    let (mut log, shard) = owned_log(9);
+    let anew = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
+    let acquired = log.acquire(anew).expect("acquired");
+    assert_eq!(acquired.start.next_offset, shard.next_offset);
+    let again = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
+    assert!(log.acquire(again).is_ok());
+}
+
+#[test]
+fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
+    let (mut log, mut shard) = owned_log(9);
+    // What is published was made with the first of these, so that no replay passes it over.
+    let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
+    // Nobody knows yet what will stand behind the input's end.
+    let told = [&poison[..], &[log.input.1, i64::MAX]].concat();
+    let poisoned = Brief { poison: told, ..brief(Vec::new()) };
+    let acquired = log.acquire(poisoned.clone()).expect("acquired");
+    assert_eq!(acquired.skips.iter().copied().collect::<Vec<_>>(), poison[1..]);
+    let end = log.end;
+    assert_eq!(acquired.mark.output_offset, end);
+    let acquired = log.acquire(poisoned).expect("acquired");
+    assert_eq!((acquired.skips.len(), log.end), (2, end + 1), "only a fence is new");
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    assert_eq!(acquired.skips.len(), 2);
+    shard.epoch = acquired.owner_epoch;
+    log.publish(&mut shard, 3);
+    // A snapshot carries what its replay still has to pass over.
+    let skips = vec![40];
+    let kept = Candidate { skips, ..snapshot(&log, &shard) };
+    let acquired = log.acquire(brief(vec![kept])).expect("acquired");
+    assert_eq!(acquired.skips.into_iter().collect::<Vec<_>>(), [40]);
+}
+
+#[test]
+fn a_skip_of_a_fenced_owner_counts_for_nobody() {
+    let (mut log, _) = owned_log(9);
+    let stale = FrameHeader {
+        kind: FrameKind::Skip,
+        owner_epoch: 1,
+        first_update: 0,
+        count: 0,
+        next_offset: 12,
+        ruleset: RULESET,
+        chain: Chain::default(),
+        fence_id: 0,
+    };
+    log.acquire(brief(Vec::new())).expect("acquired");
+    log.append_empty(&stale);
+    assert!(log.acquire(brief(Vec::new())).expect("acquired").skips.is_empty());
+}
+
+#[test]
+fn a_lost_fence_is_raised_after_another_question_and_not_for_ever() {
+    let (mut log, _) = owned_log(3);
+    let mut questions = 0;
+    let acquired = log
+        .acquire_beside(brief(Vec::new()), |log| {
+            questions += 1;
+            if questions <= 2 {
+                let epoch = log.mark().owner_epoch + 1;
+                let rival = FrameMaker { epoch, ..FrameMaker::new(0) };
+                log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
+            }
+        })
+        .expect("acquired");
+    assert_eq!((questions, acquired.owner_epoch), (3, 4));
+    let contended = log.acquire_beside(brief(Vec::new()), |log| {
+        let epoch = log.mark().owner_epoch + 1;
+        let rival = FrameMaker { epoch, ..FrameMaker::new(0) };
+        log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
+    });
+    assert_eq!(contended, Err(StartError::Contended));
+}
+
+#[test]
+fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
+    let (mut log, mut shard) = owned_log(6);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    let mut zombie = FrameMaker { ..shard };
+    shard.epoch = acquired.owner_epoch;
+    let mut verified = Verified::new(acquired.mark);
+    let frame = shard.frame(2);
+    let offset = log.append(&frame.header, &frame.updates);
+    assert_eq!(verified.ack(offset, &frame.header), Ack::Counts);
+
+    log.publish(&mut zombie, 2);
+    let frame = shard.frame(1);
+    let to = log.append(&frame.header, &frame.updates);
+    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
+    let cross = |log: &Log, from: Mark, to: i64| {
+        let mut bridge = GapCheck::new(Gap { partition: 0, ownership_id: 1, from, to });
+        for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
+            assert!(bridge.result().is_none() || *offset >= to);
+            bridge.take(*offset, bytes);
+        }
+        bridge.result().expect("everything was read")
+    };
+    let GapResult::Bridged(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
+    verified.pass_gap(mark);
+    assert_eq!(verified.ack(to, &frame.header), Ack::Counts);
+    assert_eq!(verified.mark(), log.mark());
+    assert_eq!(verified.ack(to, &frame.header), Ack::Misplaced);
+
+    let rival = FrameMaker { epoch: shard.epoch + 1, ..FrameMaker::new(0) };
+    log.append_empty(&rival.fence(5));
+    let frame = shard.frame(1);
+    let to = log.append(&frame.header, &frame.updates);
+    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
+    let fenced = GapResult::Fenced { owner_epoch: shard.epoch + 1 };
+    assert_eq!(cross(&log, verified.mark(), to), fenced);
+}
+
+#[test]
+fn own_fences_and_empty_frames_are_verified_like_any_frame() {
+    let (mut log, mut shard) = owned_log(6);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    shard.epoch = acquired.owner_epoch;
+    let mut verified = Verified::new(acquired.mark);
+    for frame in [shard.frame(0).header, shard.fence(acquired.fence_id), shard.frame(0).header] {
+        let offset = log.append_empty(&frame);
+        assert_eq!(verified.ack(offset, &frame), Ack::Counts);
+    }
+    assert_eq!(verified.mark(), log.mark());
+    // A frame that leaves a gap is in the log, and counts for no reader.
+    shard.frame(1);
+    let beyond = shard.frame(1);
+    let offset = log.append(&beyond.header, &beyond.updates);
+    assert_eq!(verified.ack(offset, &beyond.header), Ack::NotAccepted);
+}

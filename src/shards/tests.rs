@@ -1,0 +1,179 @@
+//! The framer: updates are numbered and chained without a gap, and what is published is held back.
+
+use crate::engine::change::Change;
+use crate::engine::update::Update;
+use crate::output::frame::{Chain, Frame, FrameKind};
+use crate::output::reader::{Reader, Verdict};
+use crate::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed};
+use std::time::{Duration, Instant};
+
+fn update(number: i32) -> Update {
+    Update::new(7, i64::from(number), Change::Moved { x: number, y: -number, tile: 0 })
+}
+
+fn chain_of(updates: std::ops::Range<i32>) -> Chain {
+    updates.fold(Chain::default(), |chain, number| chain.with(&update(number)))
+}
+
+fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
+    let ownership = Grant {
+        start_update: 0,
+        start_chain: Chain::default(),
+        partition: 3,
+        ownership_id: 1,
+        owner_epoch: 5,
+        fence_id: 99,
+        ruleset: 1,
+        published,
+        published_chain,
+        published_offset: 100 + published as i64,
+        start_offset: 100,
+    };
+    Framer::new(ownership, now)
+}
+
+/// Adds updates, each from an event of its own.
+fn add(framer: &mut Framer, numbers: std::ops::Range<i32>) {
+    if !framer.has_frame() {
+        framer.supply(Frame::new());
+    }
+    for number in numbers {
+        framer.updates().expect("a frame has room").push(update(number));
+        framer.advance(framer.next_offset() + 1);
+    }
+}
+
+fn sealed(framer: &mut Framer, now: Instant) -> Option<Box<Frame>> {
+    match framer.seal(now) {
+        Sealed::Nothing => None,
+        Sealed::Frame(frame) => Some(frame),
+        Sealed::Diverged { at } => panic!("diverged at {at}"),
+    }
+}
+
+#[test]
+fn a_reader_accepts_every_frame_whole() {
+    let now = Instant::now();
+    let mut framer = framer(0, Chain::default(), now);
+    let mut reader = Reader::new();
+    for round in 0..10 {
+        add(&mut framer, round * 50..(round + 1) * 50);
+        let frame = sealed(&mut framer, now).expect("updates wait");
+        assert_eq!(frame.header.first_update, round as u64 * 50);
+        let verdict = reader.fold(&frame.header, frame.updates.as_slice());
+        assert!(matches!(verdict, Verdict::Accepted { from: 0 }), "{verdict:?}");
+    }
+    assert_eq!(reader.position().next_update, 500);
+    assert_eq!(reader.position().next_offset, 600);
+    assert_eq!(reader.position().chain, chain_of(0..500));
+}
+
+#[test]
+fn a_frame_tells_when_the_input_of_its_oldest_update_arrived() {
+    let now = Instant::now();
+    let mut framer = framer(0, Chain::default(), now);
+    let later = now + Duration::from_millis(3);
+    add(&mut framer, 0..0);
+    framer.received(Some(now));
+    add(&mut framer, 0..5);
+    framer.received(Some(later));
+    add(&mut framer, 5..9);
+    let frame = sealed(&mut framer, later).expect("updates wait");
+    assert_eq!(frame.received_at, Some(now));
+}
+
+#[test]
+fn a_replay_publishes_from_the_first_update_that_is_not_published_yet() {
+    let now = Instant::now();
+    // Before, at and behind a frame's end.
+    for published in [1, 29, 30, 31, 59, 60, 75] {
+        let mut framer = framer(published, chain_of(0..published as i32), now);
+        let mut next = published;
+        for round in 0..4 {
+            add(&mut framer, round * 30..(round + 1) * 30);
+            let Some(frame) = sealed(&mut framer, now) else {
+                assert!((round as u64 + 1) * 30 <= published);
+                continue;
+            };
+            assert_eq!(frame.header.first_update, next, "published {published}");
+            assert_eq!(frame.updates.as_slice()[0], update(next as i32));
+            next += u64::from(frame.header.count);
+            assert_eq!(frame.header.chain, chain_of(0..next as i32));
+        }
+        assert_eq!(next, 120);
+    }
+}
+
+#[test]
+fn a_replay_that_makes_other_updates_is_stopped_before_it_publishes_any() {
+    let now = Instant::now();
+    for published in [10, 30, 45] {
+        let other = chain_of(1..published + 1);
+        let mut framer = framer(published as u64, other, now);
+        let diverged = (0..2).any(|round| {
+            add(&mut framer, round * 30..(round + 1) * 30);
+            match framer.seal(now) {
+                Sealed::Diverged { at } => {
+                    assert_eq!(at, published as u64);
+                    true
+                }
+                Sealed::Frame(_) => panic!("published although the chains differ"),
+                Sealed::Nothing => false,
+            }
+        });
+        assert!(diverged, "published {published}");
+    }
+}
+
+#[test]
+fn a_replay_that_makes_fewer_updates_than_are_published_is_noticed_when_its_input_is_passed() {
+    let now = Instant::now();
+    let mut framer = framer(30, chain_of(0..30), now);
+    add(&mut framer, 0..20);
+    assert!(sealed(&mut framer, now).is_none());
+    framer.advance(129);
+    assert!(!framer.has_fallen_short(), "one event is left that may make the rest");
+    framer.advance(130);
+    assert!(framer.has_fallen_short());
+}
+
+#[test]
+fn a_shard_without_updates_tells_how_far_its_input_is_and_only_when_it_moved() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(FRAME_SILENCE_MS_MAX);
+    let mut framer = framer(0, Chain::default(), now);
+    framer.supply(Frame::new());
+    assert_eq!(framer.silence_ends_at(), None);
+    assert!(matches!(framer.seal_position(later), Sealed::Nothing));
+    framer.advance(130);
+    assert_eq!(framer.silence_ends_at(), Some(later));
+    let Sealed::Frame(frame) = framer.seal_position(later) else { panic!("the input moved") };
+    assert_eq!((frame.header.count, frame.header.next_offset), (0, 130));
+    assert_eq!(framer.silence_ends_at(), None);
+}
+
+#[test]
+fn the_fence_is_repeated_where_the_shard_stands_but_not_during_a_replay() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(FENCE_EVERY_MS);
+    let mut framer = framer(20, chain_of(0..20), now);
+    add(&mut framer, 0..10);
+    assert!(sealed(&mut framer, now).is_none());
+    assert!(!framer.is_fence_due(later), "a replay is not yet where its output is");
+    add(&mut framer, 10..40);
+    assert!(!framer.is_fence_due(later), "updates wait");
+    assert!(sealed(&mut framer, now).is_some());
+    assert!(!framer.is_fence_due(now), "it is too early");
+    assert!(framer.is_fence_due(later));
+    assert!(framer.fence(later).is_none(), "there is no frame to write to");
+    framer.supply(Frame::new());
+    let fence = framer.fence(later).expect("a frame is there");
+    assert_eq!(fence.header.kind, FrameKind::Fence);
+    assert_eq!((fence.header.owner_epoch, fence.header.fence_id), (5, 99));
+    let mut reader = Reader::joining();
+    assert_eq!(reader.fold(&fence.header, &[]), Verdict::Joined);
+    assert_eq!(reader.position().next_update, 40);
+    assert_eq!(reader.position().next_offset, 140);
+    assert_eq!(reader.position().chain, chain_of(0..40));
+    assert!(!framer.is_fence_due(later));
+}

@@ -1,0 +1,439 @@
+//! Snapshots on a disk that fails, loses power, or gives back something else.
+
+use crate::engine::Shard;
+use crate::engine::checkpoint::CheckpointRead as Told;
+use crate::engine::event::{Action, Event};
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::Updates;
+use crate::output::frame::Chain;
+use crate::output::mark::Mark;
+use crate::service::rules::built_in;
+use crate::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
+use crate::snapshot::format::{
+    HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
+};
+use crate::snapshot::slots::Store;
+use crate::snapshot::writer::{SnapshotWriter, Written};
+use crate::telemetry::progress::TopicId;
+use crate::testing::memory_disk::Memory;
+
+const KEEP: usize = 3;
+
+fn rulebook() -> Rulebook {
+    let mut rules = built_in();
+    rules.world.tiles_per_side = 16;
+    rules.actors.per_tile_max = 256;
+    Rulebook::of(rules)
+}
+
+fn origin() -> Origin {
+    let (input_topic, output_topic) = ("events".to_owned(), "updates".to_owned());
+    Origin { input_topic, output_topic, ..Origin::default() }
+}
+
+fn store(disk: &Memory) -> Store<Memory> {
+    Store::new(disk.clone(), origin(), KEEP)
+}
+
+/// A zone that players come to.
+struct Zone {
+    shard: Shard,
+    count: i64,
+}
+
+impl Zone {
+    fn new(partition: u16) -> Zone {
+        Zone { shard: Shard::new(partition, &rulebook()), count: 0 }
+    }
+
+    fn join(&mut self, players: i64) {
+        for _ in 0..players {
+            self.count += 1;
+            let (offset, time_ms, player_id) = (self.count, self.count, self.count as u64);
+            let (x, y) = (self.count as i32 * 37 % 9_000, self.count as i32 * 91 % 9_000);
+            let action = Action::Join { x, y };
+            let event = Event { offset, time_ms, player_id, seq: 1, ts_us: 0, action };
+            self.shard.apply(&event, &mut Updates::new());
+        }
+    }
+
+    /// The state as the hot thread sends it.
+    fn captured(&mut self, number: u64) -> (CheckpointHeader, Vec<Buffer>) {
+        let captured = CheckpointHeader {
+            id: CheckpointId { partition: self.shard.partition().into(), ownership_id: 1, number },
+            ruleset: 7,
+            next_offset: self.count,
+            next_update: self.count as u64,
+            chain: Chain(self.count as u64 * 3),
+            digest: self.shard.digest(),
+            skips: vec![self.count, self.count + 4],
+            state_bytes: self.shard.begin_checkpoint(),
+        };
+        let mut buffers = vec![Buffer::new()];
+        loop {
+            let bytes = buffers.last_mut().expect("one is there").bytes_mut();
+            match self.shard.write_checkpoint(bytes, SNAPSHOT_BLOCK_BYTES) {
+                Told::Done => return (captured, buffers),
+                Told::More if bytes.len() == SNAPSHOT_BLOCK_BYTES => buffers.push(Buffer::new()),
+                Told::More => {}
+            }
+        }
+    }
+
+    /// Stores the state as it is now.
+    fn store(&mut self, store: &mut Store<Memory>) -> Result<Header, SnapshotError> {
+        let (captured, buffers) = self.captured(1);
+        let unreadable = |error: std::io::Error| SnapshotError::Unreadable(error.to_string());
+        let mut draft = store.begin(&captured).map_err(unreadable)?;
+        for mut buffer in buffers {
+            store.write_block(&mut draft, &mut buffer).map_err(unreadable)?;
+        }
+        store.commit(draft, mark(&captured), 5)
+    }
+}
+
+fn mark(captured: &CheckpointHeader) -> Mark {
+    let CheckpointHeader { next_offset, next_update, chain, .. } = *captured;
+    Mark { output_offset: 9, owner_epoch: 2, next_update, next_offset, chain }
+}
+
+fn name(header: &Header) -> String {
+    format!("shard-{:04}-{:010}.snapshot", header.partition, header.sequence)
+}
+
+/// Every committed snapshot can be loaded, unless as many newer ones as are kept can.
+fn check(disk: &Memory, committed: &[Header], what: &str) {
+    let mut store = store(disk);
+    let candidates = store.candidates(0);
+    let loadable: Vec<Header> = candidates
+        .into_iter()
+        .filter(|header| {
+            let loaded = store.load(header, &rulebook());
+            // What is not noticed to be damaged is what was stored.
+            loaded.is_ok_and(|shard| {
+                assert_eq!(shard.digest(), header.digest, "{what}");
+                true
+            })
+        })
+        .collect();
+    for header in committed {
+        let newer = loadable.iter().filter(|other| other.sequence > header.sequence).count();
+        assert!(newer >= KEEP || loadable.contains(header), "{what}: {} is gone", name(header));
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_operation_loses_no_committed_snapshot() {
+    for cut in 0..50 {
+        for seed in 0..4 {
+            let (disk, mut zone) = (Memory::default(), Zone::new(0));
+            let mut committed = Vec::new();
+            disk.die_in(cut);
+            for _ in 0..6 {
+                zone.join(200);
+                committed.extend(zone.store(&mut store(&disk)));
+            }
+            disk.restart(seed);
+            check(&disk, &committed, &format!("cut {cut} seed {seed}"));
+            zone.join(1);
+            committed.push(zone.store(&mut store(&disk)).expect("the power is back"));
+            check(&disk, &committed, &format!("after cut {cut} seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn an_operation_that_fails_costs_one_snapshot_at_most() {
+    for failing in 0..40 {
+        let (disk, mut zone) = (Memory::default(), Zone::new(0));
+        let mut store = store(&disk);
+        disk.fail_in(failing);
+        let mut committed = Vec::new();
+        for _ in 0..6 {
+            zone.join(300);
+            committed.extend(zone.store(&mut store));
+            check(&disk, &committed, &format!("failure at {failing}"));
+        }
+        assert!(committed.len() >= 5, "failure at {failing}: {} stored", committed.len());
+    }
+}
+
+#[test]
+fn only_the_newest_are_kept_and_a_full_disk_does_not_stop_the_next_of_equal_size() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(1_000);
+    for _ in 0..5 {
+        zone.store(&mut store).expect("the disk is fine");
+    }
+    assert_eq!(store.candidates(0).len(), KEEP);
+    disk.set_room(Some(0));
+    for _ in 0..5 {
+        zone.store(&mut store).expect("the slot is there already");
+    }
+    zone.join(1_000);
+    let error = zone.store(&mut store).expect_err("a larger one needs room");
+    assert!(matches!(error, SnapshotError::Unreadable(_)), "{error}");
+    assert_eq!(store.candidates(0).len(), KEEP);
+    disk.set_room(None);
+    zone.store(&mut store).expect("there is room again");
+}
+
+#[test]
+fn a_changed_byte_anywhere_is_noticed() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(20);
+    let header = zone.store(&mut store).expect("the disk is fine");
+    let length = disk.bytes(&name(&header)).len();
+    let header_bytes = header.encode().len();
+    for at in (0..header_bytes).chain(HEADER_BYTES_MAX..length) {
+        disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
+        let found = store.candidates(0);
+        let loaded = found.first().map(|header| store.load(header, &rulebook()));
+        assert!(loaded.is_none_or(|loaded| loaded.is_err()), "byte {at}");
+        disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
+    }
+    for cut in [0, 1, header_bytes - 1, HEADER_BYTES_MAX, length - 1] {
+        let whole = disk.bytes(&name(&header));
+        disk.with_file(&name(&header), |bytes| bytes.truncate(cut));
+        let loaded = store.candidates(0).first().map(|header| store.load(header, &rulebook()));
+        assert!(loaded.is_none_or(|loaded| loaded.is_err()), "cut at {cut}");
+        disk.with_file(&name(&header), |bytes| *bytes = whole);
+    }
+    assert!(store.load(&header, &rulebook()).is_ok());
+}
+
+#[test]
+fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(2_000);
+    let old = zone.store(&mut store).expect("the disk is fine");
+    zone.join(1);
+    let new = zone.store(&mut store).expect("the disk is fine");
+    assert!(new.blocks() > 2);
+    let (old_bytes, new_bytes) = (disk.bytes(&name(&old)), disk.bytes(&name(&new)));
+    let block = |index: usize| {
+        let start = HEADER_BYTES_MAX + index * SNAPSHOT_BLOCK_BYTES;
+        start..start + SNAPSHOT_BLOCK_BYTES
+    };
+    let mut refused = |what: &str, bytes: Vec<u8>| {
+        disk.with_file(&name(&new), |file| *file = bytes);
+        let error = store.load(&new, &rulebook()).expect_err(what);
+        assert!(matches!(error, SnapshotError::Block { what: "another one's", .. }), "{error}");
+    };
+    let mut stale = new_bytes.clone();
+    stale[block(1)].copy_from_slice(&old_bytes[block(1)]);
+    refused("a stale block", stale);
+    let mut swapped = new_bytes.clone();
+    swapped.copy_within(block(0), block(1).start);
+    refused("a block in another's place", swapped);
+    // A whole file under another's name.
+    disk.with_file(&name(&new), |file| *file = old_bytes);
+    assert_eq!(store.candidates(0), [old]);
+}
+
+#[test]
+fn snapshots_about_other_topics_are_no_candidates_and_go_in_time() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    zone.join(10);
+    let others = Origin { input_topic: "others".to_owned(), ..origin() };
+    let mut other_store = Store::new(disk.clone(), others, KEEP);
+    zone.store(&mut other_store).expect("the disk is fine");
+    let mut store = store(&disk);
+    assert!(store.candidates(0).is_empty());
+    for _ in 0..KEEP {
+        zone.store(&mut store).expect("the disk is fine");
+    }
+    assert_eq!(store.candidates(0).len(), KEEP);
+    assert!(other_store.candidates(0).is_empty());
+}
+
+#[test]
+fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    zone.join(10);
+    let of = |id: u8| {
+        let origin = Origin { input_topic_id: TopicId::new([id; 16].into()), ..origin() };
+        Store::new(disk.clone(), origin, KEEP)
+    };
+    let agree = |header: &Header, id: u8| {
+        let input_topic_id = TopicId::new([id; 16].into());
+        header.origin.agrees(&Origin { input_topic_id, ..origin() })
+    };
+    zone.store(&mut of(1)).expect("the disk is fine");
+    let candidates = of(2).candidates(0);
+    assert_eq!((candidates.len(), agree(&candidates[0], 2)), (1, false));
+    assert!(agree(&candidates[0], 1));
+    // Zeros: brokers that give no id contradict nothing.
+    assert!(agree(&candidates[0], 0));
+    for _ in 0..KEEP {
+        zone.store(&mut of(2)).expect("the disk is fine");
+    }
+    let candidates = of(2).candidates(0);
+    assert_eq!(candidates.len(), KEEP);
+    assert!(candidates.iter().all(|header| agree(header, 2)));
+}
+
+fn gate(captured: &CheckpointHeader) -> Gate {
+    Gate { id: captured.id, mark: mark(captured) }
+}
+
+fn outcomes(writer: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
+    writer.settle(5);
+    let outcomes = std::iter::from_fn(|| writer.next_outcome());
+    outcomes
+        .map(|outcome| match outcome {
+            Written::Stored(_) => "stored",
+            Written::Failed { .. } => "failed",
+            Written::Dropped { .. } => "dropped",
+        })
+        .collect()
+}
+
+#[test]
+fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut writer = SnapshotWriter::new(store(&disk));
+    for early in [true, false] {
+        zone.join(800);
+        let (captured, buffers) = zone.captured(1 + u64::from(early));
+        writer.take(ToSnapshots::Begin(captured.clone()));
+        if early {
+            writer.take(ToSnapshots::Gate(gate(&captured)));
+        }
+        for buffer in buffers {
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            assert!(writer.take(ToSnapshots::Block(buffer)).is_some_and(|b| b.state().is_empty()));
+        }
+        if !early {
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            let other = CheckpointId { ownership_id: 9, ..captured.id };
+            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            let other = CheckpointId { number: 9, ..captured.id };
+            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            assert_eq!(outcomes(&mut writer), [""; 0]);
+            writer.take(ToSnapshots::Gate(gate(&captured)));
+        }
+        assert_eq!(outcomes(&mut writer), ["stored"]);
+    }
+    assert_eq!(store(&disk).candidates(0).len(), 2);
+}
+
+#[test]
+fn every_capture_has_one_outcome_whatever_becomes_of_it() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut writer = SnapshotWriter::new(store(&disk));
+    zone.join(2_000);
+    let (first, mut buffers) = zone.captured(1);
+    // A newer one takes its place.
+    writer.take(ToSnapshots::Begin(first.clone()));
+    writer.take(ToSnapshots::Block(buffers.remove(0)));
+    let (second, second_buffers) = zone.captured(2);
+    writer.take(ToSnapshots::Begin(second.clone()));
+    assert_eq!(outcomes(&mut writer), ["dropped"]);
+    // Its shard ends; that of an older ownership was another one.
+    writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 0 });
+    assert_eq!(outcomes(&mut writer), [""; 0]);
+    writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 1 });
+    assert_eq!(outcomes(&mut writer), ["dropped"]);
+    for buffer in second_buffers {
+        writer.take(ToSnapshots::Block(buffer));
+    }
+    writer.take(ToSnapshots::Gate(gate(&second)));
+    assert_eq!(outcomes(&mut writer), [""; 0]);
+    // The disk fails at the beginning, in a block, at the end, and then at something that can wait.
+    for failing in 0.. {
+        let (captured, buffers) = zone.captured(10 + failing);
+        disk.fail_in(failing);
+        writer.take(ToSnapshots::Begin(captured.clone()));
+        buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
+        writer.take(ToSnapshots::Gate(gate(&captured)));
+        let outcome = outcomes(&mut writer);
+        if outcome == ["stored"] {
+            // One for the room, one a block, four for header, sync, name and directory.
+            assert_eq!(failing, 5 + captured.state_bytes.div_ceil(65_520));
+            return;
+        }
+        assert_eq!(outcome, ["failed"], "operation {failing}");
+    }
+}
+
+#[test]
+fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
+    let disk = Memory::default();
+    let (mut zone, mut other) = (Zone::new(0), Zone::new(1));
+    let mut writer = SnapshotWriter::new(store(&disk));
+    zone.join(800);
+    other.join(900);
+    let (captured, buffers) = zone.captured(1);
+    writer.take(ToSnapshots::Begin(captured.clone()));
+    buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
+    let (failing, buffers) = other.captured(2);
+    disk.fail_in(0);
+    writer.take(ToSnapshots::Begin(failing.clone()));
+    buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
+    assert_eq!(outcomes(&mut writer), ["failed"]);
+    writer.take(ToSnapshots::Gate(gate(&failing)));
+    writer.take(ToSnapshots::Gate(gate(&captured)));
+    assert_eq!(outcomes(&mut writer), ["stored"]);
+    let mut store = store(&disk);
+    let newest = store.candidates(0).remove(0);
+    assert!(store.load(&newest, &rulebook()).is_ok());
+    assert!(store.candidates(1).is_empty());
+}
+
+/// The header of docs/vectors/snapshot.json.
+fn example() -> Header {
+    let mark = Mark {
+        output_offset: 77,
+        owner_epoch: 4,
+        next_update: 1_234,
+        next_offset: 1_000,
+        chain: Chain(0x1122_3344_5566_7788),
+    };
+    Header {
+        origin: Origin {
+            cluster_id: "lkc-1".to_owned(),
+            input_topic: "hunt-events".to_owned(),
+            input_topic_id: TopicId::default(),
+            output_topic: "hunt-updates".to_owned(),
+        },
+        partition: 3,
+        sequence: 9,
+        ruleset: 0xdead_beef,
+        engine_version: 1,
+        next_offset: 1_000,
+        next_update: 1_230,
+        chain: Chain(0x0102_0304_0506_0708),
+        digest: 0x8877_6655_4433_2211,
+        mark,
+        skips: vec![1_001, 1_007],
+        taken_at_ms: 1_767_225_600_000,
+        state_bytes: 65_528,
+        block_crcs: vec![0x0a0b_0c0d, 0x0102_0304],
+    }
+}
+
+#[test]
+fn the_header_is_laid_out_as_the_documents_say() {
+    let vector = std::fs::read_to_string("docs/vectors/snapshot.json").expect("it is there");
+    let vector: serde_json::Value = serde_json::from_str(&vector).expect("it is JSON");
+    let hex: String = example().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(vector["header"].as_str(), Some(hex.as_str()), "{hex}");
+    let id = format!("{:016x}", example().id());
+    assert_eq!(vector["id"].as_str(), Some(id.as_str()));
+    let head: String = example().block_head(1).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(vector["head_of_block_1"].as_str(), Some(head.as_str()));
+    assert_eq!(Header::decode(&example().encode()), Ok(example()));
+}
+
+#[test]
+fn a_header_of_another_version_says_which() {
+    let mut bytes = example().encode();
+    bytes[8] = 2;
+    assert_eq!(Header::decode(&bytes), Err(SnapshotError::Version(2)));
+    assert!(Header::decode(&bytes[..10]).is_err());
+    assert!(Header::decode(&[]).is_err());
+}

@@ -1,0 +1,125 @@
+//! A zone that any events are applied to, valid or not, and that is checked from outside.
+//! `src/engine/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
+
+use crate::engine::event::Event;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::{EVENT_UPDATES_MAX, Update, Updates};
+use crate::engine::{Outcome, Shard};
+use crate::output::frame::Chain;
+use crate::service::rules::built_in;
+use crate::testing::random_game::Setting;
+
+/// A small map on which much happens soon, without walls and with some; by two sets of rules.
+pub fn rulebook(walls: bool) -> Rulebook {
+    let mut rules = built_in();
+    rules.world.tiles_per_side = 16;
+    if walls {
+        rules.world.walls = vec![0x0000_1ff0_0000_0404, 0x8080_0000_7f00_0000, 0, 0x3c3c];
+    }
+    rules.actors.count_max = 20;
+    rules.actors.per_tile_max = 3;
+    rules.actors.respawn_ms = 300;
+    rules.hunts.finish_treasures = 2;
+    rules.weapons[0].damage = 60;
+    rules.weapons[0].reload_ms = 50;
+    let mut others = rules.clone();
+    others.actors.health = 50;
+    others.actors.per_tile_max = 2;
+    let mut rulebook = Rulebook::of(rules);
+    rulebook.add(others).expect("the map is the same");
+    rulebook
+}
+
+/// Any events at all, most of which make sense.
+pub fn setting(rulebook: &Rulebook) -> Setting {
+    Setting { edge_one_in: 40, ..Setting::of(rulebook) }
+}
+
+/// A zone and the chain over what it told.
+pub struct Zone {
+    shard: Shard,
+    rulebook: Rulebook,
+    updates: Updates,
+    chain: Chain,
+    /// A bit for each kind of update that was told.
+    kinds: u64,
+    applied: u64,
+}
+
+impl Zone {
+    pub fn new(partition: u16, rulebook: &Rulebook) -> Zone {
+        Zone {
+            shard: Shard::new(partition, rulebook),
+            rulebook: rulebook.clone(),
+            updates: Updates::new(),
+            chain: Chain::default(),
+            kinds: 0,
+            applied: 0,
+        }
+    }
+
+    /// Applies one event and checks what it told.
+    pub fn apply(&mut self, event: &Event) {
+        self.updates.clear();
+        let outcome = self.shard.apply(event, &mut self.updates);
+        let told = self.updates.as_slice();
+        assert!(told.len() <= EVENT_UPDATES_MAX, "{} updates of {event:?}", told.len());
+        for update in told {
+            assert_eq!(Update::from_words(update.words()), Some(*update), "{event:?}");
+            assert_eq!(update.ts_us(), event.ts_us);
+            self.kinds |= 1 << update.payload().kind;
+        }
+        let refusals = told.iter().filter(|update| update.payload().kind == 1).count();
+        assert_eq!(refusals, usize::from(matches!(outcome, Outcome::Refused(_))), "{event:?}");
+        self.applied += u64::from(outcome == Outcome::Applied);
+        self.fold();
+    }
+
+    /// The kinds of updates that [`Zone::apply`] told, a bit each, and how many events applied.
+    pub fn reached(&self) -> (u64, u64) {
+        (self.kinds, self.applied)
+    }
+
+    /// Applies events as the daemon does, without a look at what they told.
+    pub fn apply_ahead(&mut self, events: &[Event]) {
+        let mut applied = 0;
+        while applied < events.len() {
+            self.updates.clear();
+            applied += self.shard.apply_all(&events[applied..], &mut self.updates, |_, _, _| {});
+            self.fold();
+        }
+    }
+
+    fn fold(&mut self) {
+        let told = self.updates.as_slice().iter();
+        self.chain = told.fold(self.chain, |chain, update| chain.with(update));
+    }
+
+    /// Checks what must hold between events, and goes on from the encoded and decoded state.
+    pub fn check_and_restart(&mut self) {
+        let shard = &self.shard;
+        let board: Vec<_> = shard.standings(1, u32::MAX).collect();
+        assert_eq!(board.len(), shard.players() as usize);
+        assert!(shard.players() <= shard.rules().actors.count_max);
+        assert!(board.windows(2).all(|pair| pair[0].score >= pair[1].score), "{board:?}");
+        for place in &board {
+            assert_eq!(shard.standing(place.player_id), Some(*place));
+            for stack in shard.inventory(place.player_id).expect("who has a place is here") {
+                // A hand-off may bring items that these rules do not know.
+                let known = shard.rules().item(stack.item);
+                assert!(known.is_none_or(|item| stack.count <= item.stack_max), "{stack:?}");
+            }
+        }
+        let mut bytes = Vec::new();
+        self.shard.encode_state(&mut bytes);
+        let shard = &self.shard;
+        let decoded = Shard::decode_state(&bytes, &self.rulebook).expect("its own state");
+        assert_eq!(decoded.digest(), shard.digest());
+        self.shard = decoded;
+    }
+
+    /// What two runs over the same events have in common.
+    pub fn outcome(&self) -> (Chain, u64) {
+        (self.chain, self.shard.digest())
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests that need nothing but this host: the source, cores and ring, the program as a child,
+//! systemd.
+
+mod cores;
+mod decoder_allocations;
+mod hot_loop;
+mod replay;
+mod service;
+mod systemd;
+mod tidy;
+mod tools;

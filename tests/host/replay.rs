@@ -1,0 +1,59 @@
+//! Every recorded match, replayed: docs/MATCHES.md has what came out, and it must come out again.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use support::recordings;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MATCHES.md");
+
+/// The line below the table's heads.
+const RULE: &str = "| --- | ---: | ---: | ---: | ---: | --- | --- | --- |\n";
+
+/// One row of the table.
+fn row(file: &Path) -> String {
+    let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+        .args(["replay", "--json", "--match"])
+        .arg(file)
+        .output()
+        .expect("the binary runs");
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    let report: Value = serde_json::from_slice(&replay.stdout).expect("the report is JSON");
+    let total = &report["total"];
+    let number = |key: &str| total[key].as_u64().expect("the key is there");
+    assert_eq!(number("events"), number("applied") + number("refusals"), "{total}");
+    assert_eq!((number("no_ops"), number("rejects")), (0, 0), "{total}");
+    let refusals = total["refusals_by_reason"].as_object().expect("reasons have counts");
+    let refusals: Vec<String> =
+        refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let name = file.file_name().expect("a file has a name").to_string_lossy();
+    format!(
+        "| {} | {} | {} | {} | {} | {} | `{}` | `{}` |\n",
+        name.split('.').next().expect("a name has a first part"),
+        number("events"),
+        number("updates"),
+        number("hunts_ended"),
+        number("treasures"),
+        refusals.join(", "),
+        total["chain"].as_str().expect("a chain is text"),
+        total["digest"].as_str().expect("a digest is text"),
+    )
+}
+
+#[test]
+fn every_recorded_match_comes_out_as_the_document_says() {
+    let Some(files) = recordings::all() else {
+        return;
+    };
+    let rows: String = files.iter().map(|file| row(file)).collect();
+    let document = std::fs::read_to_string(DOCUMENT).expect("the document is part of the source");
+    let (before, after) = document.split_once(RULE).expect("the document has the table");
+    let table: String =
+        after.split_inclusive('\n').take_while(|line| line.starts_with('|')).collect();
+    if std::env::var("HUNTD_REGENERATE").as_deref() == Ok("true") {
+        let after = &after[table.len()..];
+        std::fs::write(DOCUMENT, format!("{before}{RULE}{rows}{after}")).expect("it is written");
+        return;
+    }
+    assert_eq!(table, rows, "left: docs/MATCHES.md; see there how to write the table anew");
+}

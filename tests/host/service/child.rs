@@ -1,0 +1,174 @@
+//! Signals and systemd's notifications, which belong to a process: the service thread runs in a
+//! child, which is this test program with one test selected.
+
+use huntd::service::status::{Phase, Status};
+use huntd::service::{Observed, Service, ServiceOptions, log};
+use huntd::telemetry::metrics::{Counter, Metrics};
+use huntd::telemetry::progress::Progress;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::notified::Systemd;
+
+/// Set in the child only.
+const ROLE: &str = "HUNTD_TEST_SERVICE_CHILD";
+
+/// A daemon with everything but the daemon: its turns and phases are commanded on standard input.
+struct Daemon {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Daemon {
+    fn start(variables: &[(&str, &str)]) -> Daemon {
+        let mut process = Command::new(std::env::current_exe().expect("a test has a program"))
+            .args(["--exact", "service::child::the_child_obeys_its_commands", "--nocapture"])
+            .env(ROLE, "1")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test program runs");
+        let commands = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let mut daemon = Daemon { process, commands, answers };
+        daemon.wait_for("child: serving");
+        daemon
+    }
+
+    fn command(&mut self, word: &str) {
+        let commands = self.commands.as_mut().expect("open until the end");
+        writeln!(commands, "{word}").expect("the child reads");
+        self.wait_for(&format!("child: {word} done"));
+    }
+
+    fn wait_for(&mut self, line: &str) {
+        let found = self.answers.any(|answer| answer.is_ok_and(|answer| answer.contains(line)));
+        assert!(found, "the child ended without saying {line:?}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, signal).expect("the child runs");
+    }
+
+    fn finish(mut self) -> ExitStatus {
+        self.commands = None;
+        self.process.wait().expect("the child can be waited for")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_child_obeys_its_commands() {
+    if std::env::var_os(ROLE).is_none() {
+        // Run by hand or with all other tests: prove that a parent is obeyed at all.
+        let mut daemon = Daemon::start(&[]);
+        daemon.command("turn");
+        daemon.command("stick");
+        assert!(daemon.finish().success());
+        return;
+    }
+    let observed = Observed {
+        metrics: Arc::new(Metrics::new()),
+        progress: Arc::new(Progress::new()),
+        status: Arc::new(Status::new()),
+    };
+    let options = ServiceOptions {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        log_format: log::LogFormat::Text,
+        log_level: tracing::Level::ERROR,
+    };
+    let status = observed.status.clone();
+    let service = Service::start(&options, observed.clone(), move || {
+        status.enter(Phase::Draining);
+        println!("child: stop asked for");
+    })
+    .expect("a free port");
+    println!("child: serving");
+    let turning = Arc::new(AtomicBool::new(false));
+    let mut hot = None;
+    for command in std::io::stdin().lock().lines() {
+        let command = command.expect("the parent writes text");
+        match command.as_str() {
+            "ready" => observed.status.enter(Phase::Ready),
+            "turn" => {
+                turning.store(true, Ordering::Release);
+                let (turning, metrics) = (turning.clone(), observed.metrics.clone());
+                hot = Some(std::thread::spawn(move || {
+                    while turning.load(Ordering::Acquire) {
+                        metrics.add(Counter::Turns, 1);
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }));
+            }
+            "stick" => {
+                turning.store(false, Ordering::Release);
+                hot.take().map(std::thread::JoinHandle::join);
+            }
+            other => panic!("no such command: {other}"),
+        }
+        println!("child: {command} done");
+    }
+    turning.store(false, Ordering::Release);
+    service.finish();
+}
+
+fn has(messages: &[Vec<String>], line: &str) -> bool {
+    messages.iter().flatten().any(|heard| heard == line)
+}
+
+#[test]
+fn systemd_hears_ready_status_watchdog_and_stopping() {
+    let systemd = Systemd::listen();
+    let mut daemon =
+        Daemon::start(&[("NOTIFY_SOCKET", &systemd.path), ("WATCHDOG_USEC", "300000")]);
+    let before = systemd.hear_until("STATUS=huntd is starting");
+    assert!(!has(&before, "READY=1") && !has(&before, "WATCHDOG=1"));
+    daemon.command("turn");
+    systemd.hear_until("WATCHDOG=1");
+    systemd.hear_until("EXTEND_TIMEOUT_USEC=");
+    daemon.command("ready");
+    systemd.hear_until("READY=1");
+    systemd.hear_until("WATCHDOG=1");
+
+    // Stuck: what was under way may feed the watchdog once more, and nothing after that. Two
+    // status lines are further apart than many looks.
+    daemon.command("stick");
+    systemd.hear_until("STATUS=");
+    let stuck = systemd.hear_until("STATUS=");
+    assert!(!has(&stuck[1..], "WATCHDOG=1"), "{stuck:?}");
+    daemon.command("turn");
+    systemd.hear_until("WATCHDOG=1");
+
+    daemon.signal(Signal::TERM);
+    daemon.wait_for("child: stop asked for");
+    let stopping = systemd.hear_until("STOPPING=1");
+    assert!(!has(&stopping, "READY=1"), "ready is said once: {stopping:?}");
+    assert!(daemon.finish().success());
+    systemd.hear_until("STATUS=huntd has drained");
+}
+
+#[test]
+fn the_first_signal_asks_to_stop_and_the_second_ends_the_process() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut daemon = Daemon::start(&[]);
+        daemon.signal(signal);
+        daemon.wait_for("child: stop asked for");
+        assert!(daemon.process.try_wait().expect("waits").is_none(), "it drains");
+        daemon.signal(signal);
+        let status = daemon.process.wait().expect("waits");
+        assert_eq!((status.code(), status.signal()), (Some(130), None));
+    }
+}

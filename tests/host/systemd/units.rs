@@ -1,0 +1,88 @@
+//! The unit files themselves.
+
+use std::process::Command;
+use support::needs;
+
+const UNITS: [&str; 2] = ["systemd/huntd.service", "systemd/huntd@.service"];
+
+/// The most that `systemd-analyze security` may find.
+const EXPOSURE_MAX: f64 = 1.5;
+
+fn read(unit: &str) -> String {
+    std::fs::read_to_string(unit).expect("the repository has it")
+}
+
+/// Assignments in order, without comments.
+fn settings(unit: &str) -> Vec<String> {
+    let text = read(unit);
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '[']));
+    lines.map(str::to_owned).collect()
+}
+
+fn systemd_analyze(arguments: &[&str]) -> Option<String> {
+    if !needs::has_program("systemd-analyze", "--version") {
+        return None;
+    }
+    let output = Command::new("systemd-analyze").args(arguments).output().expect("it runs");
+    let printed = [output.stdout, output.stderr].concat();
+    Some(String::from_utf8(printed).expect("it prints text"))
+}
+
+#[test]
+fn the_units_are_hardened() {
+    for unit in UNITS {
+        let Some(printed) = systemd_analyze(&["security", "--offline=true", unit]) else {
+            return;
+        };
+        let exposure = printed.lines().find_map(|line| line.split("exposure level for ").nth(1));
+        let exposure = exposure.and_then(|line| line.split(": ").nth(1)?.split(' ').next());
+        let exposure: f64 = exposure.and_then(|level| level.parse().ok()).expect("a level");
+        assert!(exposure <= EXPOSURE_MAX, "{unit}: {exposure}\n{printed}");
+    }
+}
+
+#[test]
+fn the_system_call_filter_lets_io_uring_and_pinning_through() {
+    // The order of the lines decides: the last one that names a call wins.
+    let filters: Vec<_> = settings(UNITS[0])
+        .iter()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned))
+        .collect();
+    assert_eq!(filters.last().map(String::as_str), Some("sched_setaffinity"));
+    assert_eq!(filters[0], "@system-service");
+    assert!(!filters[1].contains("@aio"), "@aio has io_uring");
+    let Some(aio) = systemd_analyze(&["syscall-filter", "@aio"]) else {
+        return;
+    };
+    for call in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
+        assert!(aio.contains(call), "{call}");
+    }
+    let service = systemd_analyze(&["syscall-filter", "@system-service"]).expect("it is there");
+    assert!(service.contains("@aio") && service.contains("@resources"), "{service}");
+}
+
+#[test]
+fn the_template_differs_only_in_what_an_instance_has_of_its_own() {
+    let (unit, template) = (settings(UNITS[0]), settings(UNITS[1]));
+    let only = |a: &[String], b: &[String]| -> Vec<String> {
+        a.iter().filter(|line| !b.contains(line)).cloned().collect()
+    };
+    assert_eq!(
+        only(&template, &unit),
+        [
+            "Description=huntd on core %i, a Kafka state engine for real-time games",
+            "Environment=HUNTD_CPU__HOT_CORE=%i",
+            "Environment=HUNTD_KAFKA__GROUP_INSTANCE_ID=%H-%i",
+            "Environment=HUNTD_SERVICE__LISTEN=127.0.1.%i:9464",
+            "StateDirectory=huntd/%i",
+        ]
+    );
+    assert_eq!(
+        only(&unit, &template),
+        [
+            "Description=huntd, a Kafka state engine for real-time games",
+            "Environment=HUNTD_KAFKA__GROUP_INSTANCE_ID=%H",
+            "StateDirectory=huntd",
+        ]
+    );
+}

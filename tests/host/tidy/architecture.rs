@@ -1,0 +1,331 @@
+//! Rules about what may stand where: imports, doors, unsafe code, purity, modules.
+
+use super::form::Finding;
+use super::source::{Source, Token, Tree, close, find, paths, paths_at};
+
+/// The folders of `src/`, lowest first: each may import those before it, and no other.
+const LAYERS: &[&str] = &[
+    "queue",
+    "telemetry",
+    "runtime",
+    "kafka",
+    "engine",
+    "decoder",
+    "output",
+    "ownership",
+    "fetch",
+    "snapshot",
+    "publisher",
+    "service",
+    "shards",
+    "control",
+    "daemon",
+    "tools",
+    "testing",
+    // Nobody imports it: it only compares the bounds of others.
+    "limits",
+];
+
+/// Folders without I/O, threads and clocks, and all that each of them may import.
+const PURE: &[(&str, &[&str])] = &[
+    ("engine", &["runtime::prefetch"]),
+    ("decoder", &["engine::event", "engine::field"]),
+    ("output", &["engine"]),
+    ("ownership", &["kafka::membership", "kafka::metadata", "kafka::topic_error", "output"]),
+];
+
+/// The crate's roots, which may import everything.
+const ROOTS: &[&str] = &["lib", "main"];
+
+/// The files or folders that may name an outside crate. Replacing the crate touches these alone.
+const DOORS: &[(&str, &[&str])] = &[
+    ("io_uring", &["src/runtime/ring.rs"]),
+    (
+        "rdkafka",
+        &[
+            "src/kafka/client.rs",
+            "src/kafka/group.rs",
+            "src/publisher/producer.rs",
+            "src/control/output_log.rs",
+            "src/snapshot/replicas.rs",
+            "src/tools/",
+        ],
+    ),
+    ("simd_json", &["src/decoder/json.rs"]),
+    ("crossbeam_queue", &["src/queue/"]),
+    ("core_affinity", &["src/runtime/cpu.rs"]),
+    ("mimalloc", &["src/runtime/allocator.rs"]),
+];
+
+const UNSAFE: &[&str] =
+    &["src/runtime/ring.rs", "src/runtime/allocator.rs", "src/runtime/prefetch.rs"];
+
+/// Identifiers that have no place in the engine, whose results depend on its input alone.
+const IMPURE: &[&str] = &[
+    "async",
+    "await",
+    "f32",
+    "f64",
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "Instant",
+    "SystemTime",
+    "Mutex",
+    "RwLock",
+    "println",
+    "eprintln",
+    "thread_local",
+];
+
+/// Parts of `std` that reach outside the process or depend on when and where it runs.
+const IMPURE_STD: &[&str] = &["fs", "net", "time", "thread", "env", "process", "io", "os"];
+
+/// Lines of code in `daemon/mod.rs`: the whole daemon on one screen.
+const DAEMON_LINES_MAX: usize = 100;
+
+/// Lines of `main.rs`.
+const MAIN_LINES_MAX: usize = 60;
+
+/// Imports point down.
+pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.product() {
+        let module = source.module();
+        if ROOTS.contains(&module) {
+            continue;
+        }
+        let Some(layer) = LAYERS.iter().position(|name| *name == module) else {
+            let message = format!("{module} is in no layer: give it its place in LAYERS");
+            findings.push(Finding::at(source, 1, message));
+            continue;
+        };
+        let pure = PURE.iter().find(|(name, _)| *name == module).map(|(_, allowed)| *allowed);
+        for (path, line) in crate_paths(source) {
+            if path[0] == module {
+                continue;
+            }
+            if !LAYERS[..layer].contains(&path[0].as_str()) {
+                let message = format!("{module} may not import {}, which is above it", path[0]);
+                findings.push(Finding::at(source, line, message));
+            }
+            let path = path.join("::");
+            let within = |entry: &&str| {
+                path.strip_prefix(*entry)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+            };
+            if let Some(allowed) = pure.filter(|allowed| !allowed.iter().any(within)) {
+                let message = format!("{module} is pure and may only import {allowed:?}");
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Paths from the crate's root, whether written `crate::` or with as many `super::` as lead there.
+fn crate_paths(source: &Source) -> Vec<(Vec<String>, usize)> {
+    let mut found = paths(&source.product, "crate");
+    let inside = source.path.trim_start_matches("src/").trim_end_matches(".rs");
+    let depth = inside.trim_end_matches("/mod").split('/').count();
+    for (path, line) in paths(&source.product, "super") {
+        let climbs = 1 + path.iter().take_while(|part| *part == "super").count();
+        if climbs >= depth && path.len() >= climbs {
+            found.push((path[climbs - 1..].to_vec(), line));
+        }
+    }
+    found.into_iter().flat_map(|(path, line)| used_paths(source, path, line)).collect()
+}
+
+/// What a file uses of a module that it imports: `use crate::fetch` is as much as the paths that
+/// begin with `fetch::` say.
+fn used_paths(source: &Source, mut path: Vec<String>, line: usize) -> Vec<(Vec<String>, usize)> {
+    if path.last().is_some_and(|last| last == "self") {
+        path.pop();
+    }
+    let tokens = &source.product;
+    let is_module = |name: &String| name.starts_with(|c: char| c.is_lowercase());
+    let Some(name) = path.last().filter(|name| is_module(name)) else {
+        return vec![(path, line)];
+    };
+    let starts = find(tokens, &format!("{name} ::")).into_iter();
+    let uses: Vec<(Vec<String>, usize)> = starts
+        .filter(|&start| start == 0 || tokens[start - 1].text != "::")
+        .flat_map(|start| paths_at(tokens, start + 2))
+        .map(|(rest, line)| ([path.clone(), rest].concat(), line))
+        .collect();
+    if uses.is_empty() { vec![(path, line)] } else { uses }
+}
+
+/// Outside crates are named behind their doors alone. Tests may name them: they are not what a
+/// replacement has to change.
+pub(super) fn doors(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.product() {
+        for (name, doors) in DOORS {
+            if doors.iter().any(|door| source.path.starts_with(door)) {
+                continue;
+            }
+            for line in crate_uses(&source.product, name) {
+                let message = format!("{name} may only be named in {doors:?}");
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Lines that name an outside crate: `name::...`, `use name;`, `use name as ...`.
+fn crate_uses(tokens: &[Token], name: &str) -> Vec<usize> {
+    let mut starts = find(tokens, &format!("{name} ::"));
+    starts.extend(find(tokens, &format!("use {name} ;")));
+    starts.extend(find(tokens, &format!("use {name} as")));
+    starts.into_iter().map(|start| tokens[start].line).collect()
+}
+
+/// `unsafe` stands in the files that are allowed it.
+pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.rust().filter(|source| !UNSAFE.contains(&source.path.as_str())) {
+        let mut starts = find(&source.tokens, "unsafe");
+        starts.extend(find(&source.tokens, "allow ( unsafe_code"));
+        starts.extend(find(&source.tokens, "expect ( unsafe_code"));
+        for start in starts {
+            let message = format!("unsafe code may only stand in {UNSAFE:?}");
+            findings.push(Finding::at(source, source.tokens[start].line, message));
+        }
+    }
+    findings
+}
+
+/// The engine depends on its input alone.
+pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.product().filter(|source| source.module() == "engine") {
+        let tokens = &source.product;
+        for token in tokens.iter().filter(|token| IMPURE.contains(&token.text.as_str())) {
+            let message = format!("{} has no place in the pure engine", token.text);
+            findings.push(Finding::at(source, token.line, message));
+        }
+        for (path, line) in [paths(tokens, "std"), paths(tokens, "core")].concat() {
+            if IMPURE_STD.contains(&path[0].as_str()) {
+                let message = format!("std::{} has no place in the pure engine", path[0]);
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+        for (name, line) in outside_crates(tokens) {
+            let message = format!("the engine imports limits and std, not {name}");
+            findings.push(Finding::at(source, line, message));
+        }
+    }
+    findings
+}
+
+/// Crates that are neither std nor this one: what `use` begins with, and paths that end in a macro.
+fn outside_crates(tokens: &[Token]) -> Vec<(&str, usize)> {
+    let children: Vec<&str> =
+        find(tokens, "mod").iter().map(|&at| tokens[at + 1].text.as_str()).collect();
+    let is_outside = |name: &str| {
+        !["std", "core", "crate", "self", "super"].contains(&name)
+            && !children.contains(&name)
+            && name.starts_with(|c: char| c.is_lowercase())
+    };
+    let used = find(tokens, "use").into_iter().map(|at| &tokens[at + 1]);
+    let is_macro = |at: usize| {
+        let path = &tokens[at..(at + 4).min(tokens.len())];
+        path.len() == 4
+            && path[1].text == "::"
+            && path[3].text == "!"
+            && (at == 0 || tokens[at - 1].text != "::")
+    };
+    let called = (0..tokens.len()).filter(|&at| is_macro(at)).map(|at| &tokens[at]);
+    used.chain(called)
+        .map(|token| (token.text.as_str(), token.line))
+        .filter(|(name, _)| is_outside(name))
+        .collect()
+}
+
+/// What `clippy.toml` disallows is denied in the engine, where it would break determinism.
+pub(super) fn engine_lints(tree: &Tree) -> Vec<Finding> {
+    let Some(source) = tree.get("src/engine/mod.rs") else {
+        return Vec::new();
+    };
+    let mut denied = Vec::new();
+    for word in ["deny", "forbid"] {
+        for start in find(&source.tokens, &format!("# ! [ {word} (")) {
+            denied.extend_from_slice(&source.tokens[start..close(&source.tokens, start + 2)]);
+        }
+    }
+    ["disallowed_methods", "disallowed_types", "float_arithmetic"]
+        .iter()
+        .filter(|lint| find(&denied, &format!("clippy :: {lint}")).is_empty())
+        .map(|lint| Finding::at(source, 1, format!("must have #![deny(clippy::{lint})]")))
+        .collect()
+}
+
+/// Callers write the path of the thing itself. A private inner module may gather names.
+pub(super) fn re_exports(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.product().filter(|source| source.path != "src/lib.rs") {
+        let tokens = &source.product;
+        let mut at = 0;
+        while at < tokens.len() {
+            let is_pub = tokens[at].text == "pub";
+            at = match tokens[at].text.as_str() {
+                "{" | "(" | "[" => close(tokens, at),
+                _ => at + 1,
+            };
+            let after = match tokens.get(at).is_some_and(|token| token.text == "(") {
+                true => close(tokens, at),
+                false => at,
+            };
+            if is_pub && tokens.get(after).is_some_and(|token| token.text == "use") {
+                let message = "only lib.rs may re-export".to_owned();
+                findings.push(Finding::at(source, tokens[after].line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Every file under `src/` is a module of the one above it, so none is dead.
+pub(super) fn modules(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.product() {
+        let inside = source.path.trim_start_matches("src/").trim_end_matches(".rs");
+        let inside = inside.trim_end_matches("/mod");
+        let (parent, name) = match inside.rsplit_once('/') {
+            Some((folder, name)) => (format!("src/{folder}/mod.rs"), name),
+            None if ["lib", "main"].contains(&inside) => continue,
+            None => ("src/lib.rs".to_owned(), inside),
+        };
+        let listed = tree
+            .get(&parent)
+            .is_some_and(|parent| !find(&parent.tokens, &format!("mod {name} ;")).is_empty());
+        if !listed {
+            findings.push(Finding::at(source, 1, format!("{parent} has no `mod {name};`")));
+        }
+    }
+    findings
+}
+
+/// The entry and the daemon can be read at a glance.
+pub(super) fn short_files(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(source) = tree.get("src/main.rs") {
+        let lines = source.text.lines().count();
+        if lines > MAIN_LINES_MAX {
+            let message = format!("{lines} lines, more than {MAIN_LINES_MAX}");
+            findings.push(Finding::at(source, 1, message));
+        }
+    }
+    if let Some(source) = tree.get("src/daemon/mod.rs") {
+        let mut lines: Vec<usize> = source.product.iter().map(|token| token.line).collect();
+        lines.dedup();
+        if lines.len() > DAEMON_LINES_MAX {
+            let message = format!("{} lines of code, more than a screen", lines.len());
+            findings.push(Finding::at(source, 1, message));
+        }
+    }
+    findings
+}

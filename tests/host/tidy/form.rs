@@ -1,0 +1,340 @@
+//! Rules about form: sizes, names, what must not be left behind, documents.
+
+use super::source::{Source, Token, Tree, close, find};
+use std::fmt;
+use std::path::{Component, Path};
+
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 500;
+const LINE_COLUMNS_MAX: usize = 100;
+
+/// File names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] =
+    &["utils", "util", "common", "helpers", "helper", "misc", "types", "manager", "managers"];
+
+/// Words for work that is not done, split so that this file does not hold them.
+const UNDONE_WORDS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
+
+/// What only a developer's half-done code says.
+const UNDONE_CODE: &[&str] =
+    &["todo !", "dbg !", "unimplemented !", "# [ ignore", "# [ should_panic"];
+
+/// Folders of one developer's or one builder's machine, split like the words above.
+const MACHINE_FOLDERS: &[&str] =
+    &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
+
+/// Hosts that packages come from: which one is the choice of the machine, not of the project.
+const REGISTRY_HOSTS: &[&str] = &[
+    concat!("crates", ".io/"),
+    concat!("repo1", ".maven"),
+    concat!("repo", ".maven"),
+    concat!("jfr", "og."),
+    concat!("deb.debian", ".org"),
+];
+
+/// The only source of crates that `Cargo.lock` may name: Cargo's own default.
+const LOCK_SOURCE: &str =
+    concat!("source = \"registry+https://github.com/rust-lang/crates", ".io-index\"");
+
+/// One breach of a rule.
+pub(super) struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    /// A breach in a file, at a line from 1.
+    pub(super) fn at(source: &Source, line: usize, message: String) -> Finding {
+        Finding { path: source.path.clone(), line, message }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// A function fits a screen.
+pub(super) fn function_lines(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.rust() {
+        for (name, first, last) in functions(&source.tokens) {
+            let lines = last - first + 1;
+            if lines > FUNCTION_LINES_MAX {
+                let message = format!("{name} has {lines} lines, more than {FUNCTION_LINES_MAX}");
+                findings.push(Finding::at(source, first, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Functions with a body: name, first line, last line.
+fn functions(tokens: &[Token]) -> Vec<(&str, usize, usize)> {
+    let mut functions = Vec::new();
+    for start in find(tokens, "fn") {
+        let mut at = start + 1;
+        let name = &tokens[at].text;
+        // `fn(u32)` is a type and `fn $name` a macro's.
+        if !name.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            continue;
+        }
+        while let Some(token) = tokens.get(at) {
+            match token.text.as_str() {
+                ";" => break,
+                "(" | "[" => at = close(tokens, at),
+                "{" => {
+                    let last = &tokens[close(tokens, at) - 1];
+                    functions.push((name.as_str(), tokens[start].line, last.line));
+                    break;
+                }
+                _ => at += 1,
+            }
+        }
+    }
+    functions
+}
+
+/// A file holds one thing.
+pub(super) fn file_lines(tree: &Tree) -> Vec<Finding> {
+    let lines = |source: &Source| source.text.lines().count();
+    tree.rust()
+        .filter(|source| lines(source) > FILE_LINES_MAX)
+        .map(|source| {
+            let message = format!("{} lines, more than {FILE_LINES_MAX}", lines(source));
+            Finding::at(source, 1, message)
+        })
+        .collect()
+}
+
+/// Two files fit side by side. An address cannot be broken.
+pub(super) fn line_columns(tree: &Tree) -> Vec<Finding> {
+    each_line(tree.rust(), |line| {
+        let columns = line.chars().count();
+        let too_wide = columns > LINE_COLUMNS_MAX && !line.contains("https://");
+        too_wide.then(|| format!("{columns} columns, more than {LINE_COLUMNS_MAX}"))
+    })
+}
+
+/// Every file says first what it is.
+pub(super) fn file_headers(tree: &Tree) -> Vec<Finding> {
+    tree.rust()
+        .filter(|source| !source.text.starts_with("//! "))
+        .map(|source| Finding::at(source, 1, "must begin with a `//!` sentence".to_owned()))
+        .collect()
+}
+
+/// Files and folders are named after what they hold.
+pub(super) fn file_names(tree: &Tree) -> Vec<Finding> {
+    tree.rust()
+        .filter(|source| {
+            source.path.split('/').any(|part| EMPTY_NAMES.contains(&part.trim_end_matches(".rs")))
+        })
+        .map(|source| Finding::at(source, 1, "name it after what it holds".to_owned()))
+        .collect()
+}
+
+/// Nothing half done is left.
+pub(super) fn undone(tree: &Tree) -> Vec<Finding> {
+    let mut findings = each_line(own_text(tree), |line| {
+        let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let word = words.find(|word| UNDONE_WORDS.contains(word))?;
+        Some(format!("{word}: do it, or write an issue"))
+    });
+    for source in tree.rust() {
+        for spelled in UNDONE_CODE {
+            for start in find(&source.tokens, spelled) {
+                let message = format!("`{}` is left", spelled.replace(' ', ""));
+                findings.push(Finding::at(source, source.tokens[start].line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Lines end with their last word and files with a line end.
+pub(super) fn white_space(tree: &Tree) -> Vec<Finding> {
+    let mut findings = each_line(own_text(tree), |line| {
+        let message = if line.ends_with([' ', '\t', '\r']) {
+            "white space at the end"
+        } else if line.contains('\t') {
+            "a tab"
+        } else {
+            return None;
+        };
+        Some(message.to_owned())
+    });
+    for source in own_text(tree) {
+        if !source.text.is_empty()
+            && (!source.text.ends_with('\n') || source.text.ends_with("\n\n"))
+        {
+            let line = source.text.lines().count();
+            findings.push(Finding::at(source, line, "must end with one line end".to_owned()));
+        }
+    }
+    findings
+}
+
+/// No file depends on one machine.
+pub(super) fn machines(tree: &Tree) -> Vec<Finding> {
+    let texts = tree.sources.iter().filter(|source| source.path != "Cargo.lock");
+    let mut findings = each_line(texts, |line| {
+        let starts_a_path = |at: usize| {
+            !line[..at].ends_with(|c: char| c.is_alphanumeric() || "/._-}~*".contains(c))
+        };
+        let folder = MACHINE_FOLDERS
+            .iter()
+            .find(|folder| line.match_indices(**folder).any(|(at, _)| starts_a_path(at)));
+        let host = REGISTRY_HOSTS.iter().find(|host| line.contains(**host));
+        let found = folder.or(host)?;
+        Some(format!("{found} is the business of one machine"))
+    });
+    if let Some(source) = tree.get("Cargo.lock") {
+        for (line, text) in source.lines() {
+            if text.starts_with("source = ") && text != LOCK_SOURCE {
+                findings.push(Finding::at(source, line, "a registry of one machine".to_owned()));
+            }
+        }
+    }
+    findings
+}
+
+/// The project speaks for itself and names nobody.
+pub(super) fn people(tree: &Tree) -> Vec<Finding> {
+    each_line(own_text(tree), |line| {
+        let is_address = |word: &str| {
+            let Some((name, host)) = word.split_once('@') else {
+                return false;
+            };
+            let last = host.trim_end_matches(|c: char| !c.is_alphanumeric()).rsplit_once('.');
+            name.ends_with(|c: char| c.is_alphanumeric())
+                && last.is_some_and(|(_, top)| top.chars().all(|c| c.is_ascii_lowercase()))
+                && !host.contains(".service")
+        };
+        let found = line.split_whitespace().find(|word| is_address(word))?;
+        Some(format!("{found} is somebody's address"))
+    })
+}
+
+/// Links between documents lead somewhere.
+pub(super) fn links(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.documents() {
+        for (line, link) in document_links(source) {
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let path = match file.is_empty() {
+                true => source.path.clone(),
+                false => resolve(&source.path, file),
+            };
+            if !tree.has(&path) {
+                findings.push(Finding::at(source, line, format!("{link} leads nowhere")));
+            } else if !heading.is_empty() && !has_heading(tree, &path, heading) {
+                let message = format!("{path} has no heading for #{heading}");
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Links to files of the project, outside blocks of code.
+fn document_links(source: &Source) -> Vec<(usize, String)> {
+    let mut links = Vec::new();
+    let mut in_code = false;
+    for (number, line) in source.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        for rest in line.split("](").skip(1).filter(|_| !in_code) {
+            let link = rest.split([')', ' ']).next().unwrap_or(rest);
+            if !link.contains("://") && !link.starts_with("mailto:") {
+                links.push((number, link.to_owned()));
+            }
+        }
+    }
+    links
+}
+
+/// A link's target, from the project's root.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let joined = Path::new(from).parent().unwrap_or(Path::new("")).join(link);
+    for component in joined.components() {
+        match component {
+            Component::ParentDir => drop(parts.pop()),
+            Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+            _ => {}
+        }
+    }
+    parts.join("/")
+}
+
+/// Headings' anchors are made as the usual viewers make them: lower case, `-` for spaces, no marks.
+fn has_heading(tree: &Tree, path: &str, anchor: &str) -> bool {
+    let anchor_of = |heading: &str| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+        kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+    };
+    let Some(source) = tree.get(path) else {
+        return false;
+    };
+    let headings = source.text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| line.trim_start_matches('#')).any(|heading| anchor_of(heading) == anchor)
+}
+
+/// Types that the glossary names exist: its second column holds their paths.
+pub(super) fn glossary(tree: &Tree) -> Vec<Finding> {
+    let Some(source) = tree.get("docs/GLOSSARY.md") else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    for (number, line) in source.lines().filter(|(_, line)| line.starts_with("| ")) {
+        let column = line.split('|').nth(2).unwrap_or("");
+        for path in column.split('`').skip(1).step_by(2) {
+            if !has_type(tree, path) {
+                findings.push(Finding::at(source, number, format!("there is no type {path}")));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether `engine::event::Event` is a type in `src/engine/event.rs`, or in its `mod.rs`.
+fn has_type(tree: &Tree, path: &str) -> bool {
+    let Some((module, name)) = path.rsplit_once("::") else {
+        return false;
+    };
+    let file = format!("src/{}", module.replace("::", "/"));
+    let candidates = [format!("{file}.rs"), format!("{file}/mod.rs")];
+    candidates.iter().filter_map(|candidate| tree.get(candidate)).any(|source| {
+        ["struct", "enum", "type", "trait"]
+            .iter()
+            .any(|kind| !find(&source.product, &format!("{kind} {name}")).is_empty())
+    })
+}
+
+/// What people of the project wrote: not licences, lock files or test data.
+fn own_text(tree: &Tree) -> impl Iterator<Item = &Source> {
+    tree.sources.iter().filter(|source| {
+        let endings = [".rs", ".md", ".toml", ".sh", ".xml", ".service"];
+        endings.iter().any(|ending| source.path.ends_with(ending))
+            || source.path.starts_with(".ci/")
+    })
+}
+
+fn each_line<'a>(
+    sources: impl Iterator<Item = &'a Source>,
+    check: impl Fn(&str) -> Option<String>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        for (number, line) in source.lines() {
+            if let Some(message) = check(line) {
+                findings.push(Finding::at(source, number, message));
+            }
+        }
+    }
+    findings
+}

@@ -1,0 +1,358 @@
+//! Rules about the source that no compiler knows. Each is first shown to refuse something bad.
+
+mod architecture;
+mod form;
+mod source;
+
+use form::Finding;
+use source::{Source, Tree};
+use std::path::Path;
+use std::sync::OnceLock;
+
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+/// A small project: paths and texts.
+type Sample<'a> = &'a [(&'a str, &'a str)];
+
+/// The rule finds something in each bad sample, nothing in the good ones, nothing in the project.
+fn check(rule: Rule, bad: &[Sample], good: &[Sample]) {
+    for sample in bad {
+        assert!(!rule(&tree_of(sample)).is_empty(), "the rule does not refuse {sample:?}");
+    }
+    for sample in good {
+        let findings = listed(&rule(&tree_of(sample)));
+        assert!(findings.is_empty(), "the rule refuses {sample:?}:\n{findings}");
+    }
+    let findings = rule(project());
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), listed(&findings));
+}
+
+fn tree_of(sample: Sample) -> Tree {
+    let source = |(path, text): &(&str, &str)| Source::new(path, (*text).to_owned());
+    Tree { sources: sample.iter().map(source).collect() }
+}
+
+fn project() -> &'static Tree {
+    static PROJECT: OnceLock<Tree> = OnceLock::new();
+    PROJECT.get_or_init(|| {
+        // Cargo says at run time where the package is: the folder may have moved since the build.
+        let root = std::env::var("CARGO_MANIFEST_DIR");
+        let tree = Tree::read(Path::new(root.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"))));
+        assert!(tree.has("src/lib.rs"), "the project is where Cargo says");
+        tree
+    })
+}
+
+fn listed(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+#[test]
+fn tokens_leave_out_comments_and_literals() {
+    let text = r##"let a = "unsafe"; // unsafe
+        /* unsafe /* nested */ unsafe */ let b = r#"unsafe " "#; let c = '"'; let d = b'\'';
+        fn f<'a>(x: &'a str) -> char { '\u{1F600}' } let e = b"unsafe \" unsafe";"##;
+    let source = Source::new("src/a.rs", text.to_owned());
+    let words: Vec<&str> = source.tokens.iter().map(|token| token.text.as_str()).collect();
+    assert_eq!(
+        words.join(" "),
+        "let a = ; let b = ; let c = ; let d = b ; \
+         fn f < ' a > ( x : & ' a str ) - > char { } let e = b ;"
+    );
+    assert_eq!(source.tokens.last().unwrap().line, 3);
+}
+
+#[test]
+fn imports_point_down_from_layer_to_layer() {
+    check(
+        architecture::imports,
+        &[
+            &[("src/engine/mod.rs", "use crate::telemetry::metrics::Metrics;")],
+            &[("src/engine/rules/hunt.rs", "use super::super::super::telemetry::Metrics;")],
+            &[("src/kafka/wire.rs", "use super::super::fetch::FetchOptions;")],
+            &[("src/decoder/json.rs", "use crate::{runtime, engine::{event::Event, Shard}};")],
+            &[("src/decoder/json.rs", "use crate::engine;")],
+            &[("src/queue/mod.rs", "fn f() { crate::telemetry::progress::Progress::new(); }")],
+            &[("src/publisher/mod.rs", "use crate::shards::framer::Framer;")],
+            &[("src/daemon/mod.rs", "use crate::tools::demo;")],
+            &[("src/shards/mod.rs", "use crate::limits::SHARDS_MAX;")],
+            &[("src/new_module.rs", "")],
+        ],
+        &[
+            &[("src/decoder/json.rs", "use crate::engine::event::{Action, Event as E, Handoff};")],
+            &[("src/engine/rules/hunt.rs", "use super::super::path::Path; use super::shot;")],
+            &[("src/engine/state.rs", "#[cfg(test)] mod tests { use crate::service::Service; }")],
+            &[("src/engine/tests.rs", "use crate::decoder::Decoder;")],
+            &[(
+                "src/service/config.rs",
+                "use crate::{fetch::FetchOptions, kafka::NAME_CHARS_MAX};",
+            )],
+            &[("src/service/config.rs", "use crate::fetch; fn f(a: fetch::FetchOptions) {}")],
+            &[("src/tools/demo.rs", "use crate::daemon::Daemon;")],
+            &[("src/limits.rs", "use crate::control::RELEASE_MS_MAX;")],
+        ],
+    );
+}
+
+#[test]
+fn outside_crates_are_named_behind_their_doors() {
+    check(
+        architecture::doors,
+        &[
+            &[("src/fetch/connection.rs", "use io_uring::opcode;")],
+            &[("src/ownership/fence.rs", "fn f() { rdkafka::util::get_rdkafka_version(); }")],
+            &[("src/decoder/mod.rs", "use simd_json as json;")],
+            &[("src/daemon/mod.rs", "use crossbeam_queue::ArrayQueue;")],
+            &[("src/service/cpu.rs", "use core_affinity::CoreId;")],
+            &[("src/main.rs", "static A: mimalloc::MiMalloc = mimalloc::MiMalloc;")],
+        ],
+        &[
+            &[("src/runtime/ring.rs", "use io_uring::opcode;")],
+            &[("src/tools/load.rs", "use rdkafka::ClientConfig;")],
+            &[("src/queue/mod.rs", "use crossbeam_queue::ArrayQueue;")],
+            &[("src/service/exit.rs", "enum Exit { io_uring }")],
+            &[("src/publisher/mod.rs", "#[cfg(test)] mod tests { use rdkafka::mocking; }")],
+        ],
+    );
+}
+
+#[test]
+fn unsafe_code_stands_in_the_ring_the_allocator_and_the_prefetch() {
+    check(
+        architecture::unsafe_code,
+        &[
+            &[("src/kafka/wire.rs", "fn f() { unsafe { g() } }")],
+            &[("tests/hot.rs", "unsafe impl Sync for A {}")],
+            &[("src/queue/mod.rs", "#![allow(unsafe_code)]")],
+        ],
+        &[
+            &[("src/runtime/ring.rs", "#![allow(unsafe_code)] fn f() { unsafe { g() } }")],
+            &[("src/lib.rs", "#![deny(unsafe_code)] // unsafe")],
+        ],
+    );
+}
+
+#[test]
+fn the_engine_has_no_clock_file_thread_float_log_or_hash_order() {
+    check(
+        architecture::purity,
+        &[
+            &[("src/engine/a.rs", "use std::{collections::BTreeMap, time::Duration};")],
+            &[("src/engine/a.rs", "use std::collections::HashMap;")],
+            &[("src/engine/a.rs", "async fn f() {}")],
+            &[("src/engine/a.rs", "fn f(x: f64) {}")],
+            &[("src/engine/a.rs", "use serde::Serialize;")],
+            &[("src/engine/a.rs", "fn f() { tracing::info!(\"x\"); }")],
+            &[("src/engine/a.rs", "fn f() { std::fs::read(\"x\"); }")],
+        ],
+        &[
+            &[("src/engine/a.rs", "mod b; use b::B; use std::sync::Arc; use crate::limits::X;")],
+            &[("src/engine/a.rs", "#[cfg(test)] mod tests { use std::collections::HashMap; }")],
+            &[("src/service/a.rs", "use std::time::Instant;")],
+        ],
+    );
+}
+
+#[test]
+fn the_engine_denies_what_clippy_toml_disallows() {
+    let all = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n\
+               #![deny(clippy::float_arithmetic)]";
+    check(
+        architecture::engine_lints,
+        &[
+            &[("src/engine/mod.rs", "//! Pure.")],
+            &[("src/engine/mod.rs", "#![deny(clippy::float_arithmetic)]")],
+        ],
+        &[&[("src/engine/mod.rs", all)]],
+    );
+}
+
+#[test]
+fn only_the_crate_root_re_exports() {
+    check(
+        architecture::re_exports,
+        &[
+            &[("src/engine/mod.rs", "pub use event::Event;")],
+            &[("src/engine/mod.rs", "mod event; pub(crate) use event::Event;")],
+        ],
+        &[
+            &[("src/lib.rs", "pub use engine::Shard;")],
+            &[("src/queue/mod.rs", "mod sync { pub use std::sync::Arc; } pub fn f() {}")],
+        ],
+    );
+}
+
+#[test]
+fn every_source_file_is_a_module_of_the_one_above_it() {
+    check(
+        architecture::modules,
+        &[
+            &[("src/lib.rs", "pub mod engine;"), ("src/limits.rs", "")],
+            &[("src/lib.rs", "pub mod engine;"), ("src/engine/state.rs", "")],
+            &[("src/lib.rs", "//! mod engine;"), ("src/engine/mod.rs", "")],
+        ],
+        &[&[
+            ("src/lib.rs", "pub mod engine;"),
+            ("src/main.rs", ""),
+            ("src/engine/mod.rs", "mod rules;"),
+            ("src/engine/rules/mod.rs", "#[cfg(test)] mod tests;"),
+            ("src/engine/rules/tests.rs", ""),
+        ]],
+    );
+}
+
+#[test]
+fn the_entry_and_the_daemon_fit_a_screen() {
+    check(
+        architecture::short_files,
+        &[
+            &[("src/main.rs", &"\n".repeat(61))],
+            &[("src/daemon/mod.rs", &"fn f() {}\n".repeat(101))],
+        ],
+        &[
+            &[("src/main.rs", &"\n".repeat(60))],
+            &[("src/daemon/mod.rs", &"fn f() {}\n\n// why\n".repeat(100))],
+        ],
+    );
+}
+
+#[test]
+fn a_function_has_at_most_70_lines() {
+    let function = |lines: usize| format!("fn f(x: [u8; 2]) {{{}}}", "\n".repeat(lines - 1));
+    check(
+        form::function_lines,
+        &[&[("tests/a.rs", &function(71))]],
+        &[&[("src/a.rs", &function(70))], &[("src/a.rs", "trait A { fn f(); } type B = fn(u8);")]],
+    );
+}
+
+#[test]
+fn a_file_has_at_most_500_lines() {
+    check(
+        form::file_lines,
+        &[&[("tests/a.rs", &"\n".repeat(501))]],
+        &[&[("src/a.rs", &"\n".repeat(500))]],
+    );
+}
+
+#[test]
+fn a_line_has_at_most_100_columns() {
+    let address = format!("// https://{}", "a".repeat(100));
+    check(
+        form::line_columns,
+        &[&[("src/a.rs", &"x".repeat(101))]],
+        &[&[("src/a.rs", &"é".repeat(100))], &[("src/a.rs", &address)]],
+    );
+}
+
+#[test]
+fn every_file_begins_with_what_it_is() {
+    check(
+        form::file_headers,
+        &[&[("tests/a.rs", "use std::fs;\n//! Late.")], &[("src/a.rs", "")]],
+        &[&[("src/a.rs", "//! What it is.")]],
+    );
+}
+
+#[test]
+fn files_are_named_after_what_they_hold() {
+    check(
+        form::file_names,
+        &[&[("src/kafka/utils.rs", "")], &[("src/common/mod.rs", "")]],
+        &[&[("src/kafka/wire.rs", "")]],
+    );
+}
+
+#[test]
+fn nothing_half_done_is_left() {
+    let word = format!("// {}ME: later", "FIX");
+    check(
+        form::undone,
+        &[
+            &[("src/a.rs", &word)],
+            &[("src/a.rs", "fn f() { todo!() }")],
+            &[("src/a.rs", "fn f() { dbg!(1); }")],
+            &[("src/a.rs", "fn f() { unimplemented!() }")],
+            &[("tests/a.rs", "#[test] #[ignore] fn f() {}")],
+            &[("tests/a.rs", "#[test] #[should_panic(expected = \"x\")] fn f() {}")],
+        ],
+        &[&[("src/a.rs", "fn f() { unreachable!(\"todo!\") } // the fixmes")]],
+    );
+}
+
+#[test]
+fn lines_and_files_end_cleanly() {
+    check(
+        form::white_space,
+        &[
+            &[("src/a.rs", "fn f() {} \n")],
+            &[("docs/a.md", "text")],
+            &[("docs/a.md", "text\n\n")],
+            &[(".ci/run", "\tcargo test\n")],
+        ],
+        &[&[("src/a.rs", "fn f() {}\n")], &[("data/a.json", "{} ")]],
+    );
+}
+
+#[test]
+fn no_file_depends_on_one_machine() {
+    let lock = |host: &str| format!("source = \"registry+https://{host}\"\n");
+    check(
+        form::machines,
+        &[
+            &[("docs/a.md", &format!("see {}me/x", "/ho"))],
+            &[("src/a.rs", &format!("\"{}ot/.cargo\"", "/ro"))],
+            &[("pom.xml", &format!("https://{}.maven.example/", "repo"))],
+            &[("Cargo.lock", &lock("example.org/index"))],
+        ],
+        &[
+            &[("docs/a.md", "target/work/a and $HOME/x")],
+            &[("Cargo.lock", &lock(&format!("github.com/rust-lang/crates{}index", ".io-")))],
+        ],
+    );
+}
+
+#[test]
+fn no_file_names_people() {
+    check(
+        form::people,
+        &[&[("docs/a.md", &format!("ask someone{}example.org", "@"))]],
+        &[&[("docs/a.md", "huntd@.service huntd@1.service 1@127.0.0.1:9092 group@3")]],
+    );
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let target = ("docs/B.md", "# What it is, in `short`\n");
+    check(
+        form::links,
+        &[
+            &[("docs/A.md", "[b](B.md)")],
+            &[("docs/A.md", "[b](B.md#why)"), target],
+            &[("README.md", "[b](B.md)"), target],
+        ],
+        &[
+            &[
+                ("docs/A.md", "[b](B.md#what-it-is-in-short) [r](../docs/) [s](https://a.b)"),
+                target,
+            ],
+            &[("docs/A.md", "```\n[b](C.md)\n```\n")],
+        ],
+    );
+}
+
+#[test]
+fn types_of_the_glossary_exist() {
+    let source = ("src/engine/mod.rs", "pub struct Shard { a: u8 }");
+    check(
+        form::glossary,
+        &[
+            &[("docs/GLOSSARY.md", "| shard | `engine::Shards` | state |\n"), source],
+            &[("docs/GLOSSARY.md", "| shard | `engine::state::Shard` | state |\n"), source],
+        ],
+        &[
+            &[("docs/GLOSSARY.md", "| shard | `engine::Shard` | state |\n"), source],
+            &[("docs/GLOSSARY.md", "| tile | | a `cell` |\n"), source],
+        ],
+    );
+}

@@ -1,0 +1,154 @@
+//! Records that are no events: each becomes a dead letter, and the stream goes on.
+
+use crate::players::{events, produce};
+use rdkafka::message::{Headers, Message, OwnedMessage};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka;
+
+/// Values that are no events, each with the reason that its dead letter names.
+fn bad_values() -> Vec<(Option<Vec<u8>>, &'static str)> {
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    let padded = |bytes: usize| {
+        let head = br#"{"type":"loot","player_id":1,"seq":9,"ts_us":1,"pad":""#.to_vec();
+        let pad = bytes - head.len() - 2;
+        Some([head, vec![b'x'; pad], br#""}"#.to_vec()].concat())
+    };
+    let deep = format!(
+        r#"{{"type":"loot","player_id":1,"seq":9,"ts_us":1,"deep":{}1{}}}"#,
+        "[".repeat(12),
+        "]".repeat(12)
+    );
+    vec![
+        (text(r#"{"type":"move","#), "invalid_json"),
+        (text("\u{0}\u{1}\u{2}"), "invalid_json"),
+        (padded(16 * 1024 + 1), "too_long"),
+        (padded(900_000), "too_long"),
+        (padded(1_040_000), "too_long"),
+        (None, "null_value"),
+        (Some(Vec::new()), "empty_value"),
+        (Some(b"{\"type\":\"\xff\xfe\"}".to_vec()), "not_utf8"),
+        (Some(deep.into_bytes()), "too_deep"),
+        (text(r#"{"type":"fly","player_id":1,"seq":9,"ts_us":1}"#), "unknown_type"),
+    ]
+}
+
+/// Appends one record to partition 0 of the input.
+fn send(producer: &BaseProducer, topics: &Topics, key: Option<&[u8]>, value: Option<&[u8]>) {
+    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&topics.input).partition(0);
+    record.key = key;
+    record.payload = value;
+    producer.send(record).map_err(|(error, _)| error).expect("there is room");
+}
+
+fn producer() -> BaseProducer {
+    kafka::shared()
+        .client()
+        .config()
+        .set("message.max.bytes", "1048000")
+        .create()
+        .expect("the configuration is valid")
+}
+
+fn header<'a>(letter: &'a OwnedMessage, name: &str) -> Option<&'a [u8]> {
+    letter.headers()?.iter().find(|header| header.key == name)?.value
+}
+
+#[test]
+fn every_record_that_is_no_event_becomes_a_dead_letter_and_the_accounts_close() {
+    let topics = Topics::create(kafka::shared(), "bad", 2);
+    produce(kafka::shared(), &topics, &events(2, 10, 1..=5));
+    let (bad, producer) = (bad_values(), producer());
+    for (value, _) in &bad {
+        send(&producer, &topics, Some(b"where it came from"), value.as_deref());
+    }
+    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
+
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let counted = |name: &str| huntd.metric(&format!("huntd_{name}_total"));
+    let records = 200 + bad.len() as u64;
+    assert_eq!(counted("records_received"), records);
+    assert_eq!(counted("records_rejected"), bad.len() as u64);
+    assert_eq!(counted("rejects"), bad.len() as u64);
+    let events =
+        ["events_applied", "events_refused", "events_no_op"].map(counted).iter().sum::<u64>();
+    assert_eq!(events, 200);
+    assert_eq!(counted("refusals"), counted("events_refused"));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+
+    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    assert_eq!(letters.len(), bad.len());
+    let by_key: BTreeMap<&[u8], &OwnedMessage> =
+        letters.iter().map(|letter| (letter.key().expect("a letter has a key"), letter)).collect();
+    let sent = kafka::shared().client().consume(&topics.input, 0);
+    let first_bad = sent.len() - bad.len() - 75;
+    for (record, (value, reason)) in sent[first_bad..].iter().zip(&bad) {
+        let offset = record.offset();
+        let letter = by_key[format!("{}/0/{offset}", topics.input).as_bytes()];
+        assert_eq!(letter.payload(), value.as_deref(), "{reason} at {offset}");
+        let text = |name: &str| {
+            header(letter, name).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        };
+        assert_eq!(text("huntd.reason").as_deref(), Some(*reason), "offset {offset}");
+        assert_eq!(text("huntd.topic"), Some(topics.input.clone()));
+        assert_eq!(text("huntd.partition").as_deref(), Some("0"));
+        assert_eq!(text("huntd.offset"), Some(offset.to_string()));
+        let time_ms = record.timestamp().to_millis().map(|time_ms| time_ms.to_string());
+        assert_eq!(text("huntd.timestamp_ms"), time_ms);
+        assert_eq!(text("huntd.key").as_deref(), Some("where it came from"));
+    }
+}
+
+/// Bytes without a pattern, the same each time.
+fn incompressible(bytes: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+#[test]
+fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_alone_until_the_topic_takes_it() {
+    let mut topics = Topics::create(kafka::shared(), "too-large", 2);
+    topics.dead_letters.push_str("-small");
+    let small = [("max.message.bytes", "100000")];
+    kafka::shared().client().create_topic(&topics.dead_letters, 1, &small);
+    produce(kafka::shared(), &topics, &events(2, 10, 1..=5));
+    let producer = producer();
+    // Dead letters travel compressed, and the topic's limit counts what arrives.
+    send(&producer, &topics, None, Some(&incompressible(900_000)));
+    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
+
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_until("the shard halts", |huntd| huntd.log().contains("the shard has halted"));
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    huntd.wait_until("the other shard goes on", |_| follower.covers(&[(1, 100)]));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains("raise max.message.bytes"), "{}", ended.log);
+    // Frames behind the letter may be out before its topic has refused it; the offset is not done.
+    let committed = kafka::shared().client().committed(topics.group(), &topics.input, 2);
+    assert!(committed[0] <= 25 && committed[1] == 100, "{committed:?}");
+    assert_eq!(kafka::shared().client().watermarks(&topics.dead_letters, 0), (0, 0));
+
+    kafka::shared().client().set_topic(&topics.dead_letters, small[0].0, "1000000");
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_until("the replay sends the letter again", |_| {
+        kafka::shared().client().watermarks(&topics.dead_letters, 0) == (0, 1)
+    });
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}

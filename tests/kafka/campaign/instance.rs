@@ -1,0 +1,200 @@
+//! One daemon of the campaign, with a folder that outlives its processes.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time that an orderly end may take.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// Lines of a log that a failure shows.
+const LOG_LINES_SHOWN: usize = 60;
+
+pub(super) struct Instance {
+    name: &'static str,
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+    frozen: bool,
+    /// Processes so far; each has a log of its own.
+    launched: u32,
+}
+
+impl Instance {
+    /// Writes the configuration.
+    pub(super) fn new(name: &'static str, bootstrap: &str, topic: &str) -> Instance {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let state = folder.path().join("state");
+        fs::create_dir(&state).expect("the folder can be written");
+        let text = format!(
+            "[kafka]\nbrokers = [\"{bootstrap}\"]\ngroup = \"{topic}\"\n\
+             group_instance_id = \"{name}\"\nsession_timeout_ms = 6000\n\
+             input_topic = \"{topic}\"\noutput_topic = \"{topic}-updates\"\n\
+             dead_letter_topic = \"{topic}-dead\"\n\
+             [publish]\nformat = \"binary\"\n\
+             [snapshot]\ndirectory = \"{}\"\ntopic = \"{topic}-snapshots\"\nevery_ms = 2000\n\
+             [service]\nlisten = \"127.0.0.1:0\"\nlog_format = \"json\"\n",
+            state.display()
+        );
+        fs::write(folder.path().join("huntd.toml"), text).expect("the folder can be written");
+        Instance { name, folder, child: None, frozen: false, launched: 0 }
+    }
+
+    /// Starts a process.
+    pub(super) fn launch(&mut self) {
+        self.spawn(&[]);
+    }
+
+    /// Starts a process that appends no ticks to its input.
+    pub(super) fn launch_without_ticks(&mut self) {
+        self.spawn(&[("HUNTD_INPUT__TICK_EVERY_MS", "0")]);
+    }
+
+    fn spawn(&mut self, variables: &[(&str, &str)]) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        self.launched += 1;
+        let log = File::create(self.log_file()).expect("the folder can be written");
+        let child = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["run", "--config"])
+            .arg(self.folder.path().join("huntd.toml"))
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the daemon is started");
+        self.child = Some(child);
+    }
+
+    /// As a power cut would.
+    pub(super) fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("it is a child");
+        child.wait().expect("it is a child");
+    }
+
+    /// In order.
+    pub(super) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        let mut child = self.child.take().expect("it runs");
+        let end = Instant::now() + STOP_MAX;
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it is a child") {
+                break status;
+            }
+            if Instant::now() > end {
+                child.kill().expect("it is a child");
+                child.wait().expect("it is a child");
+                panic!("the daemon does not end within {STOP_MAX:?}\n{self}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(status.success(), "{status}\n{self}");
+    }
+
+    pub(super) fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+        self.frozen = true;
+    }
+
+    pub(super) fn thaw(&mut self) {
+        self.signal(Signal::CONT);
+        self.frozen = false;
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        kill_process(Pid::from_child(child), signal).expect("it is a child");
+    }
+
+    /// A daemon that ended by itself has failed.
+    pub(super) fn assert_runs(&mut self) {
+        if let Some(child) = &mut self.child {
+            let ended = child.try_wait().expect("it is a child");
+            assert!(ended.is_none(), "{ended:?}\n{self}");
+        }
+    }
+
+    /// The partitions that it says it owns; none while it does not answer.
+    pub(super) fn owned(&self) -> Vec<i32> {
+        self.applied().into_keys().collect()
+    }
+
+    /// Whether it owns all partitions, and has applied them up to these offsets.
+    pub(super) fn has_applied(&self, ends: &[i64]) -> bool {
+        self.applied().into_values().collect::<Vec<_>>() == ends
+    }
+
+    /// The next offset of each partition that it owns.
+    fn applied(&self) -> BTreeMap<i32, i64> {
+        if self.child.is_none() || self.frozen {
+            return BTreeMap::new();
+        }
+        let page = self.page().unwrap_or_default();
+        let lines = page.lines().filter_map(|line| line.strip_prefix("huntd_progress_offset{"));
+        let applied = lines.filter(|line| line.contains("stage=\"applied\""));
+        let entry = |line: &str| {
+            let (labels, offset) = line.rsplit_once(' ')?;
+            let (_, partition) = labels.split_once("partition=\"")?;
+            Some((partition.split('"').next()?.parse().ok()?, offset.parse().ok()?))
+        };
+        applied.filter_map(entry).collect()
+    }
+
+    /// `/metrics`, if it is served.
+    fn page(&self) -> Option<String> {
+        let log = self.log();
+        let (_, rest) = log.split_once("\"address\":\"")?;
+        let mut stream = TcpStream::connect(rest.split('"').next()?).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// The digest of each partition that the last process released.
+    pub(super) fn digests(&self) -> BTreeMap<i32, String> {
+        let log = self.log();
+        let released = log.lines().filter(|line| line.contains("\"message\":\"released\""));
+        let parsed = released.map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("a log line is JSON");
+            let fields = &line["fields"];
+            let partition = fields["partition"].as_i64().expect("a partition") as i32;
+            (partition, fields["digest"].as_str().expect("a digest").to_owned())
+        });
+        parsed.collect()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join(format!("log-{}", self.launched))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+        write!(formatter, "{}, process {}:\n{}", self.name, self.launched, shown.join("\n"))
+    }
+}

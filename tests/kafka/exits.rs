@@ -1,0 +1,120 @@
+//! A daemon that cannot start says why in one sentence, and with an exit code from the list.
+
+use std::process::Command;
+use support::daemon::{Huntd, Topics};
+use support::kafka::acl::{self, Resource};
+use support::kafka::{self, Cluster, Options, unique_name};
+use support::needs;
+
+/// Waits for the daemon's end: its exit code and its sentence.
+fn ending(huntd: Huntd) -> (Option<i32>, String) {
+    let ended = huntd.wait();
+    let sentences: Vec<&str> =
+        ended.log.lines().filter(|line| line.starts_with("huntd: ")).collect();
+    assert_eq!(sentences.len(), 1, "one sentence: {}", ended.log);
+    (ended.status.code(), sentences[0].to_owned())
+}
+
+fn assert_ends(huntd: Huntd, code: i32, words: &str) {
+    let (found, sentence) = ending(huntd);
+    assert_eq!(found, Some(code), "{sentence}");
+    assert!(sentence.contains(words), "`{words}` is not in: {sentence}");
+}
+
+#[test]
+fn a_broker_whose_name_is_unknown_ends_the_daemon_with_code_4() {
+    let topics = Topics::create(kafka::shared(), "unknown-broker", 1);
+    let huntd = Huntd::start_with(&["no-such-host.invalid:9092"], &topics, &[]);
+    assert_ends(huntd, 4, "no-such-host.invalid:9092");
+}
+
+#[test]
+fn a_broker_that_is_not_there_is_waited_for_until_a_stop() {
+    let topics = Topics::create(kafka::shared(), "no-broker", 1);
+    let mut huntd = Huntd::start_with(&["127.0.0.1:1"], &topics, &[]);
+    huntd
+        .wait_until("a line that says so", |huntd| huntd.log().contains("waiting for the brokers"));
+    assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
+
+#[test]
+fn a_missing_topic_ends_the_daemon_with_code_5() {
+    type Rename = fn(&mut Topics, String);
+    let renames: [Rename; 3] = [
+        |topics, name| topics.input = name,
+        |topics, name| topics.output = name,
+        |topics, name| topics.dead_letters = name,
+    ];
+    for rename in renames {
+        let mut topics = Topics::create(kafka::shared(), "missing", 1);
+        let name = unique_name("nowhere");
+        rename(&mut topics, name.clone());
+        assert_ends(Huntd::start(kafka::shared(), &topics, &[]), 5, &name);
+    }
+}
+
+#[test]
+fn partition_counts_that_differ_end_the_daemon_with_code_5() {
+    let mut topics = Topics::create(kafka::shared(), "counts", 2);
+    topics.output.push_str("-three");
+    kafka::shared().client().create_topic(&topics.output, 3, &[]);
+    let huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    assert_ends(huntd, 5, "has 3 partitions");
+}
+
+#[test]
+fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
+    let options = Options { properties: acl::properties(), ..Options::for_tests() };
+    let cluster = Cluster::start(1, &options);
+    type Name = fn(&Topics) -> String;
+    let denied: [(Resource, Name); 4] = [
+        (Resource::Topic, |topics| topics.input.clone()),
+        (Resource::Topic, |topics| topics.output.clone()),
+        (Resource::Topic, |topics| topics.dead_letters.clone()),
+        (Resource::Group, |topics| topics.group().to_owned()),
+    ];
+    for (resource, name) in denied {
+        let topics = Topics::create(&cluster, "denied", 1);
+        let name = name(&topics);
+        acl::deny(&cluster.bootstrap(), resource, &name);
+        assert_ends(Huntd::start(&cluster, &topics, &[]), 6, &format!("`{name}`"));
+    }
+}
+
+#[test]
+fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
+    if !needs::has_program("strace", "-V") {
+        return;
+    }
+    let topics = Topics::create(kafka::shared(), "refused", 1);
+    // Its configuration serves a second one, to which the kernel answers as a filter would.
+    let huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let ended = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])
+        .args(["-e", "inject=io_uring_setup:error=EPERM"])
+        .args([env!("CARGO_BIN_EXE_huntd"), "run", "--config", &huntd.config()])
+        .output()
+        .expect("strace is there");
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(7), "{log}");
+    assert!(log.contains("kernel.io_uring_disabled"), "{log}");
+}
+
+#[test]
+fn a_wrong_configuration_ends_the_daemon_with_code_3() {
+    let topics = Topics::create(kafka::shared(), "config", 1);
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("snapshot", "kepe = 5")]);
+    assert_ends(huntd, 3, "kepe");
+    let huntd = Huntd::start(kafka::shared(), &topics, &[("snapshot", "keep = 0")]);
+    assert_ends(huntd, 3, "snapshot.keep");
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_code_2() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_huntd")).args(["run", "--confg"]).output();
+    let ended = ended.expect("the daemon is started");
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("--confg"));
+}

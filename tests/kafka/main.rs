@@ -1,0 +1,26 @@
+//! Tests against real Apache Kafka brokers. They live in one binary, so that one broker serves all
+//! of them.
+
+#![allow(clippy::print_stdout, reason = "tests say what they measure")]
+
+mod bad_input;
+mod brokers;
+mod campaign;
+mod crossings;
+mod damage;
+mod data_plane;
+mod delivery;
+mod exits;
+mod failover;
+mod group;
+mod hot_thread;
+mod matches;
+mod outages;
+mod players;
+mod recreated;
+mod restarts;
+mod restoring;
+mod rules;
+mod snapshots;
+mod verbs;
+mod zombies;

@@ -1,0 +1,150 @@
+//! Where something cannot be stored for a while, its shard waits; the others go on, nothing is
+//! lost. Topics whose partitions live on one broker alone, and a broker that stops, show it.
+
+use crate::players::{events, produce};
+use huntd::ownership::START_ERROR_MS_MAX;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka::{Cluster, Options};
+
+/// Id of the broker that stops, and its place in the cluster.
+const STOPPING: (i32, usize) = (2, 1);
+
+/// A daemon whose output or dead letters are kept by [`STOPPING`] in part.
+struct Victim {
+    topics: Topics,
+    huntd: Huntd,
+    follower: Follower,
+}
+
+impl Victim {
+    /// Starts it on three partitions with some input, and waits until that is published.
+    fn start(cluster: &Cluster, topics: Topics) -> Victim {
+        produce(cluster, &topics, &events(3, 30, 1..=20));
+        let huntd = Huntd::start(cluster, &topics, &[("publish", "frames_per_shard = 4")]);
+        let follower = Follower::new(cluster, &topics);
+        let mut victim = Victim { topics, huntd, follower };
+        victim.wait_until_covered(cluster);
+        victim
+    }
+
+    fn wait_until_covered(&mut self, cluster: &Cluster) {
+        let Victim { topics, huntd, follower } = self;
+        accounts::wait_until_covered(cluster, topics, follower, huntd);
+    }
+
+    /// Waits until the partitions that need nothing of the stopped broker are published so far.
+    fn wait_for_others(&mut self, held_up: usize, end: i64) {
+        let others: Vec<(usize, i64)> =
+            (0..3).filter(|place| *place != held_up).map(|place| (place, end)).collect();
+        let follower = &mut self.follower;
+        self.huntd.wait_until("the others go on", |_| follower.covers(&others));
+        assert!(follower.next_offset(held_up) < end, "a broker that it needs is away");
+    }
+
+    fn finish(mut self, cluster: &Cluster) -> Topics {
+        self.wait_until_covered(cluster);
+        let ended = self.huntd.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        accounts::assert_is_the_replay(cluster, &self.topics, self.follower);
+        self.topics
+    }
+}
+
+#[test]
+fn what_cannot_be_stored_for_a_while_holds_up_its_shard_alone_and_arrives_later() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let mut topics = Topics::create(&cluster, "letters-wait", 3);
+    topics.dead_letters.push_str("-alone");
+    cluster.client().create_topic_on(&topics.dead_letters, &[STOPPING.0], &[]);
+    let mut letters = Victim::start(&cluster, topics);
+    let mut output = Victim::start(&cluster, output_on_each("output-waits", &cluster));
+    let stopped = Victim::start(&cluster, output_on_each("stop-waits", &cluster));
+
+    cluster.broker_mut(STOPPING.1).stop();
+    let no_events = [(0, b"".as_slice(), b"no event".as_slice()); 300];
+    cluster.client().produce(&letters.topics.input, no_events);
+    for round in 21..=40 {
+        for victim in [&letters, &output, &stopped] {
+            produce(&cluster, &victim.topics, &events(3, 30, round..=round));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    output.wait_for_others(1, 400);
+    letters.wait_for_others(0, 400);
+    thread::sleep(Duration::from_millis(1_500));
+    let committed = cluster.client().committed(letters.topics.group(), &letters.topics.input, 3);
+    assert!(committed[0] <= 200, "what no letter tells is not committed: {committed:?}");
+    let stopped = a_stop_is_over_in_time(&cluster, stopped);
+
+    cluster.broker_mut(STOPPING.1).restart(3);
+    let topics = letters.finish(&cluster);
+    assert_eq!(cluster.client().watermarks(&topics.dead_letters, 0), (0, 300));
+    output.finish(&cluster);
+    stopped.finish(&cluster);
+}
+
+fn output_on_each(what: &str, cluster: &Cluster) -> Topics {
+    let mut topics = Topics::create(cluster, what, 3);
+    topics.output.push_str("-alone");
+    cluster.client().create_topic_on(&topics.output, &[1, STOPPING.0, 3], &[]);
+    topics
+}
+
+/// A daemon that cannot publish what it has says so when it is stopped, and the next start
+/// publishes it. Nor does a start that waits for its fence hold up a stop.
+fn a_stop_is_over_in_time(cluster: &Cluster, mut victim: Victim) -> Victim {
+    victim.wait_for_others(1, 400);
+    let ended = victim.huntd.stop();
+    assert_eq!(ended.status.code(), Some(4), "{}:\n{}", ended.status, ended.log);
+    let sentence = "were not acknowledged in time; the next start publishes them";
+    assert!(ended.log.contains(sentence), "{}", ended.log);
+    let mut huntd = Huntd::start(cluster, &victim.topics, &[]);
+    huntd.wait_until("assigned", |huntd| huntd.log().contains("\"message\":\"assigned\""));
+    huntd.stop();
+    Victim { huntd: Huntd::start(cluster, &victim.topics, &[]), ..victim }
+}
+
+/// Nobody knows whether there is a copy as long as its topic does not answer, so nothing is decided
+/// for lack of one, not even with `--genesis`.
+#[test]
+fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let topics = Topics::create(&cluster, "copies-wait", 1);
+    let copies = format!("{}-copies", topics.input);
+    let compacted = [("cleanup.policy", "compact")];
+    cluster.client().create_topic_on(&copies, &[STOPPING.0], &compacted);
+    let settings = format!("topic = {copies:?}\nevery_ms = 200");
+    let start = |cluster: &Cluster, folder: &Path, arguments: &[&str]| {
+        let snapshot = format!("directory = {folder:?}\n{settings}");
+        Huntd::start_as(cluster, &topics, &[("snapshot", &snapshot)], arguments)
+    };
+    let (here, elsewhere) = (tempfile::tempdir(), tempfile::tempdir());
+    let (here, elsewhere) = (here.expect("a folder"), elsewhere.expect("a folder"));
+    produce(&cluster, &topics, &events(1, 20, 1..=30));
+    let mut follower = Follower::new(&cluster, &topics);
+    let mut huntd = start(&cluster, here.path(), &[]);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    huntd.wait_until("a copy", |huntd| huntd.metric("huntd_snapshots_copied_total") > 0);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    let (replayed, _) = accounts::replay(&cluster, &topics, 0);
+    // Whatever was copied holds more than this.
+    cluster.client().delete_records(&topics.input, 0, 1);
+
+    cluster.broker_mut(STOPPING.1).stop();
+    let mut huntd = start(&cluster, elsewhere.path(), &["--genesis"]);
+    huntd.wait_until("a refusal", |huntd| huntd.log().contains("the input begins at offset 1"));
+    thread::sleep(Duration::from_millis(START_ERROR_MS_MAX + 2_000));
+    assert!(!huntd.log().contains("beginning anew"), "{}", huntd.log());
+    assert!(!huntd.log().contains("has halted"), "{}", huntd.log());
+    cluster.broker_mut(STOPPING.1).restart(3);
+    huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert!(ended.log.contains("\"from_snapshot\":true"), "{}", ended.log);
+    assert!(follower.into_stories().remove(0) == replayed);
+}

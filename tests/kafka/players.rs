@@ -1,0 +1,92 @@
+//! Players' events, at once or without an end.
+
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::daemon::Topics;
+use support::kafka::Cluster;
+
+/// One event: its partition and its JSON.
+pub(crate) type Event = (i32, String);
+
+/// Some players that join in round 1, and move, turn, shoot and loot in each round that follows.
+pub(crate) fn events(partitions: i32, players: u64, rounds: RangeInclusive<u64>) -> Vec<Event> {
+    let mut events = Vec::new();
+    for round in rounds {
+        for player in 1..=players {
+            let (x, y) = (1_000 + player * 50 + round % 100, 2_000);
+            let action = match (round, (round + player) % 5) {
+                (1, _) => format!(r#""type":"join","x":{x},"y":{y}"#),
+                (_, 0) => r#""type":"rotate","heading":9000"#.to_owned(),
+                (_, 1) => r#""type":"shoot","weapon":0"#.to_owned(),
+                (_, 2) => r#""type":"loot""#.to_owned(),
+                _ => format!(r#""type":"move","x":{x},"y":{y}"#),
+            };
+            let ts_us = 1_767_225_600_000_000 + round * 100_000;
+            let mut text = String::new();
+            let _ =
+                write!(text, r#"{{"player_id":{player},"seq":{round},"ts_us":{ts_us},{action}}}"#);
+            events.push(((player % partitions as u64) as i32, text));
+        }
+    }
+    events
+}
+
+/// Appends events to the input.
+pub(crate) fn produce(cluster: &Cluster, topics: &Topics, events: &[Event]) {
+    let records = events.iter().map(|(p, text)| (*p, b"".as_slice(), text.as_bytes()));
+    cluster.client().produce(&topics.input, records);
+}
+
+/// Players that do not stop.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+/// Players of a [`Load`].
+const PLAYERS: u64 = 40;
+
+/// Time between two rounds of a [`Load`]: 8,000 events a second at most.
+const ROUND: Duration = Duration::from_millis(5);
+
+impl Load {
+    /// Begins to append events to the input.
+    pub(crate) fn start(cluster: &Cluster, topics: &Topics) -> Load {
+        let producer: BaseProducer = cluster
+            .client()
+            .config()
+            .set("enable.idempotence", "true")
+            .set("reconnect.backoff.max.ms", "500")
+            .create()
+            .expect("the configuration is valid");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (topic, partitions, asked) = (topics.input.clone(), topics.partitions, stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut round = 0;
+            while !asked.load(Ordering::Relaxed) {
+                round += 1;
+                for (partition, text) in events(partitions, PLAYERS, round..=round) {
+                    let record: BaseRecord<'_, (), str> =
+                        BaseRecord::to(&topic).partition(partition).payload(&text);
+                    producer.send(record).map_err(|(error, _)| error).expect("there is room");
+                }
+                producer.poll(ROUND);
+                std::thread::sleep(ROUND);
+            }
+            producer.flush(Duration::from_secs(60)).expect("brokers acknowledge all records");
+            round * PLAYERS
+        });
+        Load { stop, thread }
+    }
+
+    /// Ends it, once all events are acknowledged: how many there are.
+    pub(crate) fn finish(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the load's thread ends by itself")
+    }
+}

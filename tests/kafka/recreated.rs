@@ -1,0 +1,87 @@
+//! The input is deleted and created again under its name: offsets that fit by chance mean nothing.
+//! Or it gets more partitions: players may belong to other zones now.
+
+use crate::players::{events, produce};
+use crate::restarts::wait_until_owned;
+use crate::snapshots::{assert_halts, poison, published, settings, start, start_offsets, stop};
+use support::accounts::{self, Follower, read};
+use support::daemon::{Huntd, Topics};
+use support::kafka;
+
+/// Deletes the input and creates it again, with more records than it had before.
+fn create_again(topics: &Topics) {
+    let client = kafka::shared().client();
+    client.delete_topic(&topics.input);
+    client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
+    produce(kafka::shared(), topics, &events(1, 20, 1..=35));
+}
+
+#[test]
+fn a_snapshot_of_the_input_before_is_no_start_and_genesis_begins_with_the_new_input() {
+    let (topics, folder) = published("created-again", 30);
+    poison(&topics, folder.path(), 450);
+    create_again(&topics);
+    assert_halts(&topics, &settings(folder.path()), "its offsets mean other records now");
+
+    let before = read(kafka::shared(), &topics, 0);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &settings(folder.path()), &["--genesis"]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    // The record that is at the offset of a poisonous one now is an event like any other.
+    assert_eq!(huntd.metric("huntd_records_rejected_total"), 0);
+    assert_eq!(start_offsets(&stop(huntd)), [0]);
+    let after = read(kafka::shared(), &topics, 0);
+    assert_eq!(after.updates[..before.updates.len()], before.updates);
+    assert!(after.updates.len() > before.updates.len());
+
+    // From then on it is a shard like any other.
+    produce(kafka::shared(), &topics, &events(1, 20, 36..=37));
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [700]);
+}
+
+#[test]
+fn a_running_daemon_halts_when_its_input_is_another_one() {
+    let (topics, folder) = published("created-again-meanwhile", 30);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    let before = read(kafka::shared(), &topics, 0);
+    create_again(&topics);
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
+    assert!(
+        read(kafka::shared(), &topics, 0) == before,
+        "something of the new input was published"
+    );
+}
+
+/// Two instances of a group of this protocol, each with a partition, and what they have published.
+fn two_instances(protocol: &str) -> (Topics, [Huntd; 2]) {
+    let topics = Topics::create(kafka::shared(), "more-partitions", 2);
+    produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
+    let protocol = format!("group_protocol = \"{protocol}\"");
+    let start = || Huntd::start(kafka::shared(), &topics, &[("kafka", &protocol)]);
+    let mut instances = [start(), start()];
+    instances.iter_mut().for_each(|huntd| wait_until_owned(huntd, 1));
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    instances[0].wait_until("the output", |_| follower.covers(&[(0, 100), (1, 100)]));
+    (topics, instances)
+}
+
+#[test]
+fn partitions_that_are_added_halt_all_shards_of_every_instance() {
+    let groups = ["classic", "consumer"].map(two_instances);
+    for (topics, _) in &groups {
+        kafka::shared().client().add_partitions(&topics.input, 3);
+    }
+    for mut huntd in groups.into_iter().flat_map(|(_, instances)| instances) {
+        huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+        let ended = huntd.stop();
+        assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+        let sentence = "has 3 partitions instead of 2";
+        assert!(ended.log.contains(sentence), "{}", ended.log);
+    }
+}

@@ -1,0 +1,45 @@
+//! Daemons that are stopped for longer than their session and wake up: nothing that they still
+//! publish counts, and they let go of what is not theirs.
+
+use crate::players::Load;
+use crate::restarts::{wait_for_more, wait_for_new_owner, wait_until_owned};
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka;
+
+#[test]
+fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
+    let topics = Topics::create(kafka::shared(), "zombie", 2);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut zombie = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut zombie, 2);
+    wait_for_more(&topics, &mut follower, &mut zombie);
+    for _ in 0..2 {
+        let before = follower.epochs();
+        zombie.signal("STOP");
+        let mut heir = Huntd::start(kafka::shared(), &topics, &[]);
+        wait_for_new_owner(&before, &mut follower, &mut heir);
+        wait_for_more(&topics, &mut follower, &mut heir);
+        let owned = follower.epochs();
+        zombie.signal("CONT");
+        // It is in the group again, so the partitions are shared; what it had decoded, applied and
+        // handed over before is dropped by every reader, which the follower checks.
+        wait_until_owned(&mut zombie, 1);
+        wait_until_owned(&mut heir, 1);
+        wait_for_more(&topics, &mut follower, &mut zombie);
+        zombie.wait_until("a shard is its own again", |_| {
+            follower.follow();
+            owned.iter().zip(follower.epochs()).any(|(before, now)| *before < now)
+        });
+        let ended = heir.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        wait_until_owned(&mut zombie, 2);
+        wait_for_more(&topics, &mut follower, &mut zombie);
+    }
+    load.finish();
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut zombie);
+    let ended = zombie.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}

@@ -1,0 +1,11 @@
+//! Tests against librdkafka's mock cluster, which runs in the test's own process.
+
+mod acquire;
+mod broker_connection;
+mod librdkafka_batches;
+mod load;
+mod membership;
+mod poison;
+mod publisher;
+mod replicas;
+mod snapshots;

@@ -1,0 +1,208 @@
+//! The whole daemon in one thread, driven by one seed: the fetch path, decoder, queue, world,
+//! engine, frames, publisher and recovery as they are, in a world of simulated brokers, disks and
+//! clocks where everything goes wrong that can.
+//!
+//! `cargo test --test sim` runs 10,000 seeds, on all cores. `HUNTD_SEEDS=1000000` runs as
+//! many, `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` tells what happens in it.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
+
+mod actions;
+mod answers;
+mod broker;
+mod chance;
+mod check;
+mod control;
+mod disk;
+mod game;
+mod group;
+mod keeping;
+mod line;
+mod mutation;
+mod network;
+mod node;
+mod output;
+mod producer;
+mod reader;
+mod sim;
+mod surroundings;
+
+use chance::{Counts, Fault, Sight};
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::queue::bell::Bell;
+use mutation::Mutation;
+use node::Common;
+use sim::Sim;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Seeds of one run, unless the environment says otherwise.
+const SEEDS: u64 = 10_000;
+
+/// What all simulations share.
+struct Stage {
+    rulebook: Rulebook,
+    bell: Arc<Bell>,
+    nothing: Rc<File>,
+    is_traced: bool,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage {
+            rulebook: game::rulebook(),
+            bell: Arc::new(Bell::new().expect("a descriptor is left")),
+            nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
+            is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
+        }
+    }
+
+    /// Runs one seed: what has happened, and what was wrong.
+    fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
+        let base = Instant::now();
+        let Stage { bell, nothing, is_traced, .. } = self;
+        let (bell, nothing, is_traced) = (bell.clone(), nothing.clone(), *is_traced);
+        let common = Common { bell, nothing, base, is_traced };
+        let mut sim = Sim::new(seed, self.rulebook.clone(), common, mutation);
+        let ran = catch_unwind(AssertUnwindSafe(|| sim.run()));
+        let result = ran.unwrap_or_else(|_| Err("an assertion failed, see above".to_owned()));
+        (sim.counts(), result)
+    }
+}
+
+fn main() -> ExitCode {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
+    let stage = Stage::new();
+    if !stage.is_traced {
+        quiet_expected_panics();
+    }
+    match number("HUNTD_SEED") {
+        Some(seed) => run_one(&stage, seed),
+        None => {
+            let right = run_many(number("HUNTD_SEEDS").unwrap_or(SEEDS));
+            let passed = repeats(&stage) & catch_mutations(&stage) & right;
+            if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// An engine that fails is part of the game; its message is not.
+fn quiet_expected_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !huntd::shards::is_engine_at_work() {
+            usual(panic);
+        }
+    }));
+}
+
+fn run_one(stage: &Stage, seed: u64) -> ExitCode {
+    match stage.run(seed, Mutation::None).1 {
+        Ok(()) => {
+            println!("seed {seed}: nothing is wrong");
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            println!("seed {seed}: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs seeds on every core, each of them on one thread, until some are wrong.
+fn run_many(seeds: u64) -> bool {
+    const WRONG_MAX: u64 = 10;
+    let start = Instant::now();
+    let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let (stage, mut counts) = (Stage::new(), Counts::new());
+        while wrong.load(Ordering::Relaxed) < WRONG_MAX {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            let (counted, result) = stage.run(seed, Mutation::None);
+            counts.add(&counted);
+            if let Err(what) = result {
+                println!(
+                    "seed {seed}: {what}\n  again with its trace: HUNTD_SEED={seed} HUNTD_TRACE=1"
+                );
+                wrong.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        counts
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut counts = Counts::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            counts.add(&thread.join().expect("what a simulation fails at is a result"));
+        }
+    });
+    let wrong = wrong.into_inner();
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds in {seconds:.1} s, {:.0} seeds/s, {wrong} wrong",
+        seeds as f64 / seconds
+    );
+    show(&counts);
+    let never = counts.never();
+    let all_seen = never.is_empty() || seeds < SEEDS;
+    if !all_seen {
+        println!("never happened: {}", never.join(", "));
+    }
+    wrong == 0 && all_seen
+}
+
+/// A seed is all that a simulation depends on.
+fn repeats(stage: &Stage) -> bool {
+    let differs = (0..20).find(|seed| {
+        let [first, second] = [(); 2].map(|()| stage.run(*seed, Mutation::None).0);
+        first != second
+    });
+    if let Some(seed) = differs {
+        println!("seed {seed}: the second run is another one");
+    }
+    differs.is_none()
+}
+
+/// Daemons that are wrong must be seen to be.
+fn catch_mutations(stage: &Stage) -> bool {
+    let mut all = true;
+    for mutation in Mutation::ALL {
+        let start = Instant::now();
+        let caught = (0..SEEDS).find_map(|seed| {
+            let what = stage.run(seed, mutation).1.err()?;
+            // Without the gate it is the snapshot that must be seen to be early.
+            let is_its_own = mutation != Mutation::Ungated || what.contains("a snapshot ");
+            is_its_own.then_some((seed, what))
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        match caught {
+            Some((seed, what)) => {
+                println!("{mutation:?}: caught by seed {seed}, {seconds:.1} s: {what}")
+            }
+            None => {
+                println!("{mutation:?}: not caught by {SEEDS} seeds");
+                all = false;
+            }
+        }
+    }
+    all
+}
+
+fn show(counts: &Counts) {
+    let faults =
+        Fault::ALL.iter().map(|fault| (format!("{fault:?}"), counts.faults[*fault as usize]));
+    let sights =
+        Sight::ALL.iter().map(|sight| (format!("{sight:?}"), counts.sights[*sight as usize]));
+    let all: Vec<String> =
+        faults.chain(sights).map(|(name, count)| format!("{name} {count}")).collect();
+    all.chunks(6).for_each(|line| println!("  {}", line.join(", ")));
+}

@@ -1,0 +1,291 @@
+//! The daemon as a child process, with a configuration of its own.
+
+use crate::kafka::{Cluster, unique_name};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the daemon may take to do what a test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The built daemon: Cargo names it to the tests and benches that it runs, and puts it one folder
+/// above them.
+pub fn program() -> PathBuf {
+    let named = std::env::var_os("CARGO_BIN_EXE_huntd").map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        let running = std::env::current_exe().expect("a program knows its file");
+        running.ancestors().nth(2).expect("it is in deps/").join("huntd")
+    })
+}
+
+/// One input topic with what belongs to it.
+pub struct Topics {
+    pub input: String,
+    pub output: String,
+    pub dead_letters: String,
+    pub partitions: i32,
+}
+
+impl Topics {
+    /// Creates the three topics under names of their own.
+    pub fn create(cluster: &Cluster, what: &str, partitions: i32) -> Topics {
+        let name = unique_name(what);
+        let topics = Topics {
+            input: name.clone(),
+            output: format!("{name}-updates"),
+            dead_letters: format!("{name}-dead"),
+            partitions,
+        };
+        let client = cluster.client();
+        // Events carry times of their own, and some are long past.
+        let kept = [("retention.ms", "-1")];
+        client.create_topic(&topics.input, partitions, &kept);
+        client.create_topic(&topics.output, partitions, &kept);
+        client.create_topic(&topics.dead_letters, 1, &kept);
+        topics
+    }
+
+    /// Another output of the same input.
+    pub fn again(&self, cluster: &Cluster) -> Topics {
+        let output = unique_name(&self.input);
+        let topics = Topics {
+            input: self.input.clone(),
+            dead_letters: format!("{output}-dead"),
+            output,
+            partitions: self.partitions,
+        };
+        let client = cluster.client();
+        client.create_topic(&topics.output, self.partitions, &[]);
+        client.create_topic(&topics.dead_letters, 1, &[]);
+        topics
+    }
+
+    /// The consumer group.
+    pub fn group(&self) -> &str {
+        &self.output
+    }
+}
+
+/// The stages' limits of config/test.toml, as settings for [`Huntd::start`].
+pub fn tiny_limits() -> Vec<(String, String)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/test.toml");
+    let text = std::fs::read_to_string(file).expect("the file is there");
+    let sections = text.split("\n[").filter_map(|section| section.split_once("]\n"));
+    let stages = sections.filter(|(name, _)| ["fetch", "publish"].contains(name));
+    stages.map(|(name, lines)| (name.to_owned(), lines.to_owned())).collect()
+}
+
+/// A running daemon. Dropped, it is killed.
+pub struct Huntd {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+/// What a daemon left behind.
+pub struct Ended {
+    pub status: ExitStatus,
+    /// Its log, a JSON object a line.
+    pub log: String,
+}
+
+impl Huntd {
+    /// Starts a daemon on `topics`; `settings` are further lines of the configuration, by section.
+    pub fn start(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
+        Huntd::spawn(&cluster.bootstrap(), topics, settings, &[], &[])
+    }
+
+    /// The same, with further arguments.
+    pub fn start_as(
+        cluster: &Cluster,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Huntd {
+        Huntd::spawn(&cluster.bootstrap(), topics, settings, arguments, &[])
+    }
+
+    /// The same, with a socket for what systemd is told.
+    pub fn start_under(
+        notify_socket: &str,
+        cluster: &Cluster,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+    ) -> Huntd {
+        Huntd::spawn(
+            &cluster.bootstrap(),
+            topics,
+            settings,
+            &[],
+            &[("NOTIFY_SOCKET", notify_socket)],
+        )
+    }
+
+    /// The same, with these brokers.
+    pub fn start_with(brokers: &[&str], topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
+        Huntd::spawn(&brokers.join(","), topics, settings, &[], &[])
+    }
+
+    fn spawn(
+        brokers: &str,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Huntd {
+        let brokers: Vec<&str> = brokers.split(',').collect();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = folder.path().join("huntd.toml");
+        let mut text = format!(
+            "[kafka]\nbrokers = {:?}\ngroup = \"{}\"\ninput_topic = \"{}\"\noutput_topic = \"{}\"\n\
+             dead_letter_topic = \"{}\"\nsession_timeout_ms = 6000\n[service]\n\
+             listen = \"127.0.0.1:0\"\nlog_format = \"json\"\n",
+            brokers,
+            topics.group(),
+            topics.input,
+            topics.output,
+            topics.dead_letters,
+        );
+        // Most tests compare with a replay of the events that they have produced, and no others.
+        let ticks = ("input", "tick_every_ms = 0");
+        let has_own = settings.iter().any(|(section, _)| *section == ticks.0);
+        let settings = settings.iter().copied().chain((!has_own).then_some(ticks));
+        for (section, lines) in settings {
+            let header = format!("[{section}]\n");
+            match text.find(&header) {
+                Some(place) => text.insert_str(place + header.len(), &format!("{lines}\n")),
+                None => text.push_str(&format!("{header}{lines}\n")),
+            }
+        }
+        File::create(&config)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .expect("the configuration is written");
+        let log = File::create(folder.path().join("log")).expect("the log is created");
+        let child = Command::new(program())
+            .args(["run", "--config"])
+            .arg(&config)
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the daemon is started");
+        Huntd { child, folder }
+    }
+
+    /// The configuration that it was started with.
+    pub fn config(&self) -> String {
+        let path = self.folder.path().join("huntd.toml");
+        path.to_str().expect("the path is text").to_owned()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = match name {
+            "STOP" => Signal::STOP,
+            "CONT" => Signal::CONT,
+            other => panic!("no test sends {other}"),
+        };
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// What an HTTP GET of this path answers, head and body.
+    pub fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).expect("the daemon serves HTTP");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n")
+            .expect("the daemon reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the daemon answers");
+        answer
+    }
+
+    /// The sum of a metric over its labels.
+    pub fn metric(&self, name: &str) -> u64 {
+        let page = self.get("/metrics");
+        assert!(page.contains(&format!("# TYPE {name} ")), "there is no metric {name}");
+        let values = page.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let is_whole = rest.starts_with('{') || rest.starts_with(' ');
+            is_whole.then(|| rest.rsplit(' ').next()?.parse::<u64>().ok())?
+        });
+        values.sum()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// What the daemon has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).expect("the log is there")
+    }
+
+    /// Waits until the condition holds; a daemon that ends before has failed.
+    pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut(&Huntd) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !condition(self) {
+            let ended = self.child.try_wait().expect("the child can be asked");
+            assert!(ended.is_none(), "the daemon ended before {what}:\n{}", self.log());
+            assert!(Instant::now() < end, "no {what}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends SIGTERM and waits for the end, which must come within 5 s.
+    pub fn stop(mut self) -> Ended {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be asked") {
+                break status;
+            }
+            let over = asked.elapsed() < Duration::from_secs(5);
+            assert!(over, "the daemon does not end within 5 s:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        Ended { status, log: self.log() }
+    }
+
+    /// Waits until the daemon ends by itself.
+    pub fn wait(mut self) -> Ended {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be asked") {
+                return Ended { status, log: self.log() };
+            }
+            assert!(Instant::now() < end, "the daemon does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Kills the daemon with SIGKILL.
+    pub fn kill9(mut self) -> Ended {
+        self.child.kill().expect("the child is there");
+        let status = self.child.wait().expect("the child can be waited for");
+        Ended { status, log: self.log() }
+    }
+
+    /// The port of `/metrics`, as the log tells it.
+    pub fn address(&self) -> String {
+        let log = self.log();
+        let (_, rest) = log.split_once("\"address\":\"").expect("the log names the address");
+        rest.split('"').next().expect("a string ends").to_owned()
+    }
+}
+
+impl Drop for Huntd {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,70 @@
+//! The broker's jars: fetched once by Maven into the target folder, used offline afterwards.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What to do when there is no Java, or no Maven to fetch the jars with.
+const INSTALL: &str = "tests with a real Kafka need a JDK 17 and Maven: \
+                       apt-get install openjdk-17-jdk-headless maven";
+
+/// The least major version of Java that the broker runs on.
+const JAVA_VERSION_MIN: u32 = 17;
+
+const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kafka/pom.xml");
+
+/// The class path of the broker, with its jars in place.
+pub(super) fn class_path() -> String {
+    let folder = target_folder().join("kafka");
+    fs::create_dir_all(&folder).expect("the target folder can be written");
+    // Test binaries run side by side: one fetches, the others wait for it.
+    let lock = File::create(folder.join("lock")).expect("the target folder can be written");
+    lock.lock().expect("the file system has file locks");
+    check_java();
+    // A copy of the pom stands beside the jars that were fetched for it, written after them.
+    let pom = fs::read_to_string(POM).expect("the pom is part of the source");
+    let fetched = folder.join("fetched.xml");
+    if fs::read_to_string(&fetched).ok().as_ref() != Some(&pom) {
+        fetch(&folder.join("jars"));
+        fs::write(&fetched, pom).expect("the target folder can be written");
+    }
+    format!("{}/*", folder.join("jars").display())
+}
+
+/// Cargo puts tests and benchmarks into `<target>/<profile>/deps`, wherever the target folder is.
+fn target_folder() -> PathBuf {
+    let running = std::env::current_exe().expect("a program knows its file");
+    running.ancestors().nth(3).expect("it is inside the target folder").to_owned()
+}
+
+fn check_java() {
+    let output =
+        Command::new("java").arg("-version").output().unwrap_or_else(|_| panic!("{INSTALL}"));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let version = java_version(&text).unwrap_or_else(|| panic!("{INSTALL}; java says: {text}"));
+    assert!(version >= JAVA_VERSION_MIN, "{INSTALL}; this is Java {version}");
+}
+
+/// The major version in what `java -version` prints: `openjdk version "17.0.15" 2025-04-15`.
+fn java_version(text: &str) -> Option<u32> {
+    let quoted = text.split('"').nth(1)?;
+    quoted.split(['.', '-', '+']).next()?.parse().ok()
+}
+
+fn fetch(jars: &PathBuf) {
+    if let Err(error) = fs::remove_dir_all(jars) {
+        assert_eq!(error.kind(), ErrorKind::NotFound, "old jars can be removed: {error}");
+    }
+    let output = Command::new("mvn")
+        .args(["--batch-mode", "--quiet", "--file", POM, "dependency:copy-dependencies"])
+        .arg(format!("-DoutputDirectory={}", jars.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|_| panic!("{INSTALL}"));
+    assert!(
+        output.status.success(),
+        "Maven could not fetch the Kafka broker, is there a network? It says:\n{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}

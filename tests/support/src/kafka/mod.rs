@@ -1,0 +1,116 @@
+//! Real Apache Kafka brokers for tests and benchmarks: plain `java` on free loopback ports, data in
+//! a temporary folder, gone with their owner however it ends.
+//!
+//! A test binary starts one broker for all its tests with [`shared`]; a test that stops or kills
+//! brokers starts its own [`Cluster`].
+
+mod jars;
+
+pub mod acl;
+
+pub mod broker;
+
+pub mod client;
+
+use broker::{Broker, Place};
+use client::Client;
+use std::ops::Index;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How brokers are started.
+pub struct Options {
+    /// Heap of each broker in MiB.
+    pub heap_mib: u32,
+    /// Whether the JVM compiles to its best code: it does so for minutes.
+    pub optimized: bool,
+    /// Further lines of `server.properties`; they override those of the harness.
+    pub properties: Vec<(&'static str, String)>,
+}
+
+impl Options {
+    /// Small and quick to start.
+    pub fn for_tests() -> Options {
+        Options { heap_mib: 256, optimized: false, properties: Vec::new() }
+    }
+
+    /// Room for millions of records, which few and large requests bring. The slow compiler would
+    /// work beside what is measured, and take a fifth of the machine.
+    pub fn for_drains() -> Options {
+        Options { heap_mib: 1024, optimized: false, properties: Vec::new() }
+    }
+
+    /// For thousands of requests a second, once it has seen so many for a while.
+    pub fn for_rates() -> Options {
+        Options { heap_mib: 1024, optimized: true, properties: Vec::new() }
+    }
+}
+
+/// Brokers that form one cluster, each of them controller too, so that a cluster of three goes on
+/// when any one of them is gone. Dropped, it leaves no process and no file.
+pub struct Cluster {
+    brokers: Vec<Broker>,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it can be used.
+    pub fn start(broker_count: usize, options: &Options) -> Cluster {
+        let class_path = jars::class_path();
+        let places = Place::reserve(broker_count);
+        let brokers = places
+            .iter()
+            .map(|place| Broker::format(*place, &places, &class_path, options))
+            .collect();
+        let mut cluster = Cluster { brokers };
+        for broker in &mut cluster.brokers {
+            broker.launch();
+        }
+        for broker in &mut cluster.brokers {
+            broker.wait_until_ready(broker_count);
+        }
+        cluster
+    }
+
+    /// What clients connect to: all brokers, as `host:port,host:port`.
+    pub fn bootstrap(&self) -> String {
+        let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
+        addresses.join(",")
+    }
+
+    /// A client of this cluster: topics, records in, records out.
+    pub fn client(&self) -> Client {
+        Client::new(&self.bootstrap())
+    }
+
+    /// Number of brokers, running or not.
+    pub fn broker_count(&self) -> usize {
+        self.brokers.len()
+    }
+
+    /// One broker, to stop, kill, freeze and restart. Its number is its place; its id one more.
+    pub fn broker_mut(&mut self, number: usize) -> &mut Broker {
+        &mut self.brokers[number]
+    }
+}
+
+impl Index<usize> for Cluster {
+    type Output = Broker;
+
+    fn index(&self, number: usize) -> &Broker {
+        &self.brokers[number]
+    }
+}
+
+/// The one broker that all tests of a binary share, started by the first that asks.
+///
+/// Statics are never dropped: this broker ends because its standard input closes with the process.
+pub fn shared() -> &'static Cluster {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(|| Cluster::start(1, &Options::for_tests()))
+}
+
+/// A name that no other test on the shared broker uses, for a topic or a group.
+pub fn unique_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,22 @@
+//! What the test programs and the benches of huntd share: real brokers, a mock cluster, the daemon
+//! as a child process, and what a machine may lack.
+
+pub mod needs;
+
+pub mod recordings;
+
+pub mod notified;
+
+pub mod mock;
+
+pub mod kafka;
+
+pub mod daemon;
+
+pub mod scrape;
+
+pub mod load;
+
+pub mod batch_load;
+
+pub mod accounts;
