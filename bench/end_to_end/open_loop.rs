@@ -277,7 +277,7 @@ impl Reader {
         let now_us = now_us().saturating_sub(self.start_us);
         for partition in 0..self.shape.partitions {
             let offsets = self.output.covered_of(partition)..events_per_partition;
-            let step = Covered { partition, offsets, time_ms: 0 };
+            let step = Covered { offsets, time_ms: 0 };
             count(&mut self.latency, &self.shape, self.warm_us, now_us, &step);
         }
     }

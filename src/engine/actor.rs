@@ -213,7 +213,8 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
     let word = |half: &[ItemStack]| {
         half.iter()
             .rev()
-            .fold(0, |word, stack| word << 16 | u64::from(stack.item) | u64::from(stack.count) << 8)
+            .map(|ItemStack { item, count }| u64::from(*item) | u64::from(*count) << 8)
+            .fold(0, |word, stack| word << 16 | stack)
     };
     [word(&items[..4]), word(&items[4..])]
 }
@@ -222,29 +223,39 @@ impl Row<PACK_WORDS> for Pack {
     const IDENTITY: Identity = Identity::Own;
 
     fn to_words(&self) -> [u64; PACK_WORDS] {
-        let [items_low, items_high] = item_words(&self.items);
-        let [a, b, c, d] = self.effects_until_ms;
-        let found = |at: usize| {
-            u64::from(self.progress[at].hunt) | u64::from(self.progress[at].found) << 32
-        };
+        let Pack {
+            player_id,
+            items,
+            effects_until_ms: [a, b, c, d],
+            respawn_at_ms,
+            score,
+            scored_ordinal,
+            scored_at_ms,
+            crossing_sent,
+            accepted: HandoffId { seq: accepted_seq, crossing: accepted_crossing },
+            progress,
+        } = *self;
+        let [items_low, items_high] = item_words(&items);
+        let [found_0, found_1, found_2, found_3] =
+            progress.map(|HuntProgress { hunt, found }| u64::from(hunt) | u64::from(found) << 32);
         [
-            self.player_id,
+            player_id,
             items_low,
             items_high,
             a,
             b,
             c,
             d,
-            self.respawn_at_ms,
-            self.score,
-            self.scored_ordinal,
-            self.scored_at_ms,
-            u64::from(self.crossing_sent) | u64::from(self.accepted.crossing) << 32,
-            self.accepted.seq,
-            found(0),
-            found(1),
-            found(2),
-            found(3),
+            respawn_at_ms,
+            score,
+            scored_ordinal,
+            scored_at_ms,
+            u64::from(crossing_sent) | u64::from(accepted_crossing) << 32,
+            accepted_seq,
+            found_0,
+            found_1,
+            found_2,
+            found_3,
         ]
     }
 

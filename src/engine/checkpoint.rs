@@ -197,25 +197,40 @@ impl Shard {
     /// Notes what stands in no table, and which rows are to be told.
     fn note(&mut self) -> Checkpoint {
         let mut capture = std::mem::take(&mut self.checkpoint);
+        let Shard {
+            partition,
+            ruleset,
+            clock,
+            last_tick,
+            actors,
+            tombstones,
+            hunts,
+            // Follow from those and the ruleset.
+            rulebook: _,
+            rules: _,
+            paces: _,
+            tiles: _,
+            checkpoint: _,
+        } = &*self;
         let mut told = 0;
         let words = &mut capture.words;
         words.reserve(NOTED_WORDS_MAX);
-        words.extend([FORMAT, self.ruleset.into(), self.partition.into()]);
-        words.extend(self.clock.to_words());
-        words.extend([self.last_tick, self.actors.count().into()]);
+        words.extend([FORMAT, (*ruleset).into(), (*partition).into()]);
+        words.extend(clock.to_words());
+        words.extend([*last_tick, actors.count().into()]);
         capture.step_words(&mut told);
-        capture.step(Part::Actors, 0, self.actors.rows());
-        capture.words.extend(self.tombstones.noted().map(u64::from));
+        capture.step(Part::Actors, 0, actors.rows());
+        capture.words.extend(tombstones.noted().map(u64::from));
         capture.step_words(&mut told);
-        capture.step(Part::Tombstones, 0, self.tombstones.rows.count());
-        capture.words.extend([self.hunts.last_hunt.into(), self.hunts.searched_ms]);
+        capture.step(Part::Tombstones, 0, tombstones.rows.count());
+        capture.words.extend(hunts.noted());
         for slot in 0..HUNTS_MAX {
-            let hunt = *self.hunts.hunt(slot);
+            let hunt = *hunts.hunt(slot);
             capture.words.extend(hunt.to_words());
             capture.step_words(&mut told);
             capture.step(Part::Treasures(slot), 0, hunt.tried.into());
             capture.step(Part::Finishers(slot), hunt.announced.into(), hunt.finishers.into());
-            self.hunts.paths[slot].note(&mut capture.words);
+            hunts.paths[slot].note(&mut capture.words);
         }
         capture.words.push(self.digest());
         capture.step_words(&mut told);

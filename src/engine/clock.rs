@@ -56,11 +56,12 @@ impl Clock {
 
     /// The clock as words.
     pub fn to_words(&self) -> [u64; CLOCK_WORDS] {
+        let Clock { recent_ms, records, start_ms, now_ms } = *self;
         let mut words = [0; CLOCK_WORDS];
-        for (word, time) in words.iter_mut().zip(self.recent_ms) {
+        for (word, time) in words.iter_mut().zip(recent_ms) {
             *word = time as u64;
         }
-        words[CLOCK_RECORDS..].copy_from_slice(&[self.records, self.start_ms as u64, self.now_ms]);
+        words[CLOCK_RECORDS..].copy_from_slice(&[records, start_ms as u64, now_ms]);
         words
     }
 

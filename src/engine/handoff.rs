@@ -46,8 +46,10 @@ impl Row<4> for Tombstone {
     const IDENTITY: Identity = Identity::Number;
 
     fn to_words(&self) -> [u64; 4] {
-        let crossings = u64::from(self.crossing_sent) | u64::from(self.accepted.crossing) << 32;
-        [self.player_id, self.seq, crossings, self.accepted.seq]
+        let Tombstone { player_id, seq, crossing_sent, accepted } = *self;
+        let HandoffId { seq: accepted_seq, crossing: accepted_crossing } = accepted;
+        let crossings = u64::from(crossing_sent) | u64::from(accepted_crossing) << 32;
+        [player_id, seq, crossings, accepted_seq]
     }
 
     fn from_words([player_id, seq, crossings, accepted_seq]: [u64; 4]) -> Option<Tombstone> {
@@ -110,7 +112,8 @@ impl Tombstones {
 
     /// The row that is written next, and how many are not empty: what a capture notes at once.
     pub(crate) fn noted(&self) -> [u32; 2] {
-        [self.next, self.index.count()]
+        let Tombstones { rows: _, index, next } = self;
+        [*next, index.count()]
     }
 
     /// The tombstones that a capture told.
@@ -136,7 +139,8 @@ impl Tombstones {
 
     /// Hash of all tombstones.
     pub fn digest(&self) -> u64 {
-        self.rows.digest().wrapping_add(u64::from(self.next))
+        let Tombstones { rows, index: _, next } = self;
+        rows.digest().wrapping_add(u64::from(*next))
     }
 }
 
@@ -162,19 +166,22 @@ impl HandoffOut {
     /// The crossing as the changes that tell it.
     pub fn parts(&self) -> [Change; HANDOFF_PARTS] {
         let HandoffOut { to_zone, x, y, handoff } = *self;
+        // The zone that it leaves is that of the updates.
+        let Handoff { from_zone: _, crossing, score, last_seq, items, effects, effects_left_ms } =
+            handoff;
         let items = |first: usize| Change::HandoffItems {
             first_slot: first as u8,
-            items: std::array::from_fn(|at| handoff.items[first + at]),
+            items: std::array::from_fn(|at| items[first + at]),
         };
         let effect = |slot: usize| Change::HandoffEffect {
             slot: slot as u8,
-            effect: handoff.effects[slot],
-            left_ms: handoff.effects_left_ms[slot],
+            effect: effects[slot],
+            left_ms: effects_left_ms[slot],
         };
         [
-            Change::Handoff { to_zone, crossing: handoff.crossing, last_seq: handoff.last_seq },
+            Change::Handoff { to_zone, crossing, last_seq },
             Change::HandoffPlace { x, y },
-            Change::HandoffScore { score: handoff.score },
+            Change::HandoffScore { score },
             items(0),
             items(4),
             effect(0),

@@ -73,13 +73,25 @@ impl Row<6> for Hunt {
     const IDENTITY: Identity = Identity::Number;
 
     fn to_words(&self) -> [u64; 6] {
-        let counts = [self.treasures, self.tried, self.laid, self.opened];
+        let Hunt {
+            hunt,
+            phase,
+            treasures,
+            tried,
+            laid,
+            opened,
+            swept,
+            seed,
+            started_ms,
+            ends_ms,
+            finishers,
+            announced,
+        } = *self;
+        let counts = [treasures, tried, laid, opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
-        let told = u64::from(self.swept)
-            | u64::from(self.finishers) << 16
-            | u64::from(self.announced) << 32;
-        let first = u64::from(self.hunt) | (self.phase as u64) << 32;
-        [first, counts, told, self.seed, self.started_ms, self.ends_ms]
+        let told = u64::from(swept) | u64::from(finishers) << 16 | u64::from(announced) << 32;
+        let first = u64::from(hunt) | (phase as u64) << 32;
+        [first, counts, told, seed, started_ms, ends_ms]
     }
 
     fn from_words(words: [u64; 6]) -> Option<Hunt> {
@@ -181,7 +193,8 @@ impl Row<2> for Finisher {
     const IDENTITY: Identity = Identity::Number;
 
     fn to_words(&self) -> [u64; 2] {
-        [self.player_id, u64::from(self.elapsed_ms) | u64::from(self.found) << 32]
+        let Finisher { player_id, elapsed_ms, found } = *self;
+        [player_id, u64::from(elapsed_ms) | u64::from(found) << 32]
     }
 
     fn from_words([player_id, word]: [u64; 2]) -> Option<Finisher> {
@@ -394,17 +407,51 @@ impl Hunts {
         Some(hunts)
     }
 
+    /// What stands in no table: what a checkpoint notes at once, beside the hunts and the paths.
+    pub(crate) fn noted(&self) -> [u64; 2] {
+        let Hunts {
+            searched_ms,
+            last_hunt,
+            // Read row by row, or slot by slot.
+            hunts: _,
+            treasures: _,
+            finishers: _,
+            paths: _,
+            // Follow from those.
+            finisher_index: _,
+            lying: _,
+            searching: _,
+            due_ms: _,
+            busy: _,
+        } = self;
+        [(*last_hunt).into(), *searched_ms]
+    }
+
     /// Hash of all hunts.
     pub fn digest(&self) -> u64 {
-        let treasures = self.treasures.iter().map(Column::digest);
-        let finishers = self.finishers.iter().map(Table::digest);
-        let paths = self.paths.iter().map(Path::digest);
+        let Hunts {
+            hunts,
+            treasures,
+            finishers,
+            paths,
+            searched_ms,
+            last_hunt,
+            // Follow from those.
+            finisher_index: _,
+            lying: _,
+            searching: _,
+            due_ms: _,
+            busy: _,
+        } = self;
+        let treasures = treasures.iter().map(Column::digest);
+        let finishers = finishers.iter().map(Table::digest);
+        let paths = paths.iter().map(Path::digest);
         let slots = treasures.chain(finishers).chain(paths.enumerate().map(|(slot, digest)| {
             // Two slots with each other's paths are another state.
             mix::fold(digest, mix::KEYS[slot])
         }));
-        let sum = slots.fold(self.hunts.digest(), u64::wrapping_add);
-        sum.wrapping_add(mix::hash(&[self.last_hunt.into(), self.searched_ms], mix::KEYS[6]))
+        let sum = slots.fold(hunts.digest(), u64::wrapping_add);
+        sum.wrapping_add(mix::hash(&[(*last_hunt).into(), *searched_ms], mix::KEYS[6]))
     }
 }
 

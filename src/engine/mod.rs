@@ -203,11 +203,25 @@ impl Shard {
 
     /// Hash of the whole state: equal digests mean equal state.
     pub fn digest(&self) -> u64 {
-        let clock = mix::hash(&self.clock.to_words(), self.last_tick);
-        let hunts = self.hunts.digest();
-        let ruleset = self.ruleset.into();
-        let parts = [clock, ruleset, self.actors.digest(), self.tombstones.digest(), hunts];
-        mix::hash(&parts, u64::from(self.partition))
+        let Shard {
+            partition,
+            ruleset,
+            clock,
+            last_tick,
+            actors,
+            tombstones,
+            hunts,
+            // Follow from those and the ruleset.
+            rulebook: _,
+            rules: _,
+            paces: _,
+            tiles: _,
+            checkpoint: _,
+        } = self;
+        let clock = mix::hash(&clock.to_words(), *last_tick);
+        let ruleset = (*ruleset).into();
+        let parts = [clock, ruleset, actors.digest(), tombstones.digest(), hunts.digest()];
+        mix::hash(&parts, u64::from(*partition))
     }
 
     /// Applies events as long as the updates have room for one more and the rules are at hand, and

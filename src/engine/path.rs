@@ -313,10 +313,10 @@ impl Path {
 
     /// What a capture tells of the cache.
     pub(crate) fn note(&self, words: &mut Vec<u64>) {
-        let searches = [&self.finished, &self.running];
+        let searches = self.searches();
         words.extend(searches.map(|search| search.as_ref().map_or(0, Search::told)));
-        for search in searches.into_iter().flatten() {
-            words.extend(search.sought.0);
+        for Search { sought, hash: _, pieces: _ } in searches.into_iter().flatten() {
+            words.extend(sought.0);
         }
     }
 
@@ -351,10 +351,26 @@ impl Path {
 
     /// Hash of the whole cache.
     pub fn digest(&self) -> u64 {
-        let told = |search: &Option<Search>| search.as_ref().map_or(0, Search::told);
-        let hash = |search: &Option<Search>| search.as_ref().map_or(0, |search| search.hash);
-        let (finished, running) = (&self.finished, &self.running);
-        mix::hash(&[told(finished), hash(finished), told(running), hash(running)], mix::KEYS[4])
+        let words = |search: &Option<Search>| match search {
+            None => [0, 0],
+            Some(search @ Search { sought: _, hash, pieces: _ }) => [search.told(), *hash],
+        };
+        let [finished, running] = self.searches().map(words);
+        mix::hash(&[finished[0], finished[1], running[0], running[1]], mix::KEYS[4])
+    }
+
+    /// All that decides what the cache holds; the rest follows.
+    fn searches(&self) -> [&Option<Search>; 2] {
+        let Path {
+            finished,
+            running,
+            stage: _,
+            finished_map: _,
+            running_map: _,
+            front: _,
+            next_front: _,
+        } = self;
+        [finished, running]
     }
 }
 

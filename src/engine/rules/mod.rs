@@ -279,37 +279,31 @@ impl Rules {
         let mut add = |value: u64| hash = mix::hash(&[hash, value], 0);
         DECIDING.iter().for_each(|limit| add(*limit));
         let Rules { world, actors, hunts, points, finds, weapons, items, effects } = self;
-        for value in [world.tile_cm, world.tiles_per_side, world.speed_cm_per_s_max] {
-            add(value.into());
-        }
-        add(world.speed_burst_ms.into());
-        add(world.walls.len() as u64);
-        world.walls.iter().for_each(|word| add(*word));
-        for value in [actors.count_max, actors.per_tile_max.into(), actors.health.into()] {
-            add(value.into());
-        }
-        add(u64::from(actors.respawn_ms) << 32 | u64::from(actors.downed_points));
-        add(u64::from(hunts.treasures_max) << 32 | u64::from(hunts.duration_ms_max));
-        add(u64::from(hunts.finish_treasures) << 32 | u64::from(hunts.reach_cm));
-        hunts.prizes.iter().for_each(|prize| add((*prize).into()));
+        world.hash(&mut add);
+        actors.hash(&mut add);
+        hunts.hash(&mut add);
         add((points.len() + finds.len() * 256) as u64);
-        points.iter().for_each(|row| add(u64::from(row.points) << 32 | u64::from(row.weight)));
-        finds.iter().for_each(|row| add(u64::from(row.item) << 32 | u64::from(row.weight)));
-        add((weapons.len() + items.len() * 512) as u64);
-        for weapon in weapons {
-            add(u64::from(weapon.damage) << 32 | u64::from(weapon.range_cm));
-            add(u64::from(weapon.radius_cm) << 32 | u64::from(weapon.reload_ms));
+        for Points { points, weight } in points {
+            add(u64::from(*points) << 32 | u64::from(*weight));
         }
-        for item in items {
-            let does = match item.does {
+        for Find { item, weight } in finds {
+            add(u64::from(*item) << 32 | u64::from(*weight));
+        }
+        add((weapons.len() + items.len() * 512) as u64);
+        for Weapon { damage, range_cm, radius_cm, reload_ms } in weapons {
+            add(u64::from(*damage) << 32 | u64::from(*range_cm));
+            add(u64::from(*radius_cm) << 32 | u64::from(*reload_ms));
+        }
+        for Item { stack_max, does } in items {
+            let does = match *does {
                 ItemUse::Start(effect) => 1 << 32 | effect as u64,
                 ItemUse::Heal(health) => 2 << 32 | u64::from(health),
             };
-            add(u64::from(item.stack_max) << 48 | does);
+            add(u64::from(*stack_max) << 48 | does);
         }
-        for effect in effects {
-            add(u64::from(effect.lasts_ms) << 32 | u64::from(effect.lasts_ms_max));
-            add(effect.percent.into());
+        for EffectRules { lasts_ms, lasts_ms_max, percent } in effects {
+            add(u64::from(*lasts_ms) << 32 | u64::from(*lasts_ms_max));
+            add((*percent).into());
         }
         hash as u32
     }
@@ -321,6 +315,15 @@ impl Rules {
 }
 
 impl Map {
+    fn hash(&self, add: &mut impl FnMut(u64)) {
+        let Map { tile_cm, tiles_per_side, speed_cm_per_s_max, speed_burst_ms, walls } = self;
+        for value in [tile_cm, tiles_per_side, speed_cm_per_s_max, speed_burst_ms] {
+            add((*value).into());
+        }
+        add(walls.len() as u64);
+        walls.iter().for_each(|word| add(*word));
+    }
+
     fn check(&self) -> Result<(), RulesError> {
         let tiles = self.tiles_per_side;
         let side = tiles.is_power_of_two() && (4..=TILES_PER_SIDE_MAX).contains(&tiles);
@@ -360,6 +363,14 @@ impl Map {
 }
 
 impl ActorRules {
+    fn hash(&self, add: &mut impl FnMut(u64)) {
+        let ActorRules { count_max, per_tile_max, health, respawn_ms, downed_points } = *self;
+        for value in [count_max, per_tile_max.into(), health.into()] {
+            add(value.into());
+        }
+        add(u64::from(respawn_ms) << 32 | u64::from(downed_points));
+    }
+
     fn check(&self) -> Result<(), RulesError> {
         let count = (1..=ACTORS_MAX as u32).contains(&self.count_max);
         require(count, "actors.count_max", "1..=131072")?;
@@ -370,6 +381,14 @@ impl ActorRules {
 }
 
 impl HuntRules {
+    fn hash(&self, add: &mut impl FnMut(u64)) {
+        let HuntRules { treasures_max, duration_ms_max, reach_cm, finish_treasures, prizes } =
+            *self;
+        add(u64::from(treasures_max) << 32 | u64::from(duration_ms_max));
+        add(u64::from(finish_treasures) << 32 | u64::from(reach_cm));
+        prizes.iter().for_each(|prize| add((*prize).into()));
+    }
+
     fn check(&self, world: &Map) -> Result<(), RulesError> {
         let treasures = (1..=TREASURES_MAX as u16).contains(&self.treasures_max);
         require(treasures, "hunts.treasures_max", "1..=4096")?;

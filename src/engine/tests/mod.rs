@@ -16,3 +16,4 @@ mod properties;
 mod random_games;
 mod script;
 mod shooting;
+mod versions;

@@ -1,0 +1,126 @@
+//! What each version makes of one fixed game, `tests/data/game.tsv`: a change of it without a new
+//! version fails here. Of two daemons with one version, one would go on where the other stood, and
+//! give other updates.
+
+use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::Shard;
+use crate::engine::change::KINDS;
+use crate::engine::checkpoint::CheckpointRead;
+use crate::engine::event::{DECODER_VERSION, Event};
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::rules::{self, ENGINE_VERSION};
+use crate::engine::state::FORMAT;
+use crate::engine::update::Updates;
+use crate::output::event_json::write_event;
+use crate::output::frame::Chain;
+use crc32c::crc32c_append;
+
+/// A line for each record: its time in milliseconds, a tab, its value.
+const GAME: &str = include_str!("../../../tests/data/game.tsv");
+
+/// Version, and checksum of what the game's records are decoded to.
+const DECODED: (u64, u32) = (2, 3_304_230_910);
+
+/// Version, chain of the game's updates, and digest of the state after them.
+const PLAYED: (u64, u64, u64) = (4, 6_804_579_908_358_185_925, 14_087_388_442_155_122_651);
+
+/// Versions of the form and of the engine, length, and checksum of the state as a snapshot holds it.
+const STORED: (u8, u64, usize, u32) = (4, 4, 2_424, 1_531_030_172);
+
+/// The records, with what becomes of each.
+fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
+    let mut decoder = Decoder::new();
+    let record = |(offset, line): (i64, &'static str)| {
+        let (time_ms, value) = line.split_once('\t').expect("a time and a value");
+        let time_ms = time_ms.parse().expect("a time is a number");
+        let position = RecordPosition { offset, time_ms };
+        let event = decoder.decode(position, Some(value.as_bytes()));
+        (value, event.map_err(|reject| reject.name()))
+    };
+    (0..).zip(GAME.lines()).map(record).collect()
+}
+
+/// The rules of the game, which no file changes.
+fn rulebook() -> Rulebook {
+    let mut rules = rules::tests::sample();
+    rules.world.tiles_per_side = 16;
+    rules.world.tile_cm = 256;
+    rules.hunts.reach_cm = 512;
+    rules.world.walls = vec![0x0000_1ff0_0000_0404, 0x8080_0000_7f00_0000, 0, 0x3c3c];
+    rules.actors.count_max = 12;
+    rules.actors.per_tile_max = 3;
+    rules.actors.respawn_ms = 300;
+    rules.hunts.finish_treasures = 2;
+    rules.weapons[0].damage = 60;
+    rules.weapons[0].reload_ms = 50;
+    Rulebook::of(rules)
+}
+
+/// The state after the game, with the updates' chain and a bit for each kind of update.
+fn play() -> (Shard, Chain, u64) {
+    let mut shard = Shard::new(1, &rulebook());
+    let mut updates = Updates::new();
+    let (mut chain, mut kinds) = (Chain::default(), 0);
+    for event in records().into_iter().filter_map(|(_, event)| event.ok()) {
+        updates.clear();
+        shard.apply(&event, &mut updates);
+        for update in updates.as_slice() {
+            chain = chain.with(update);
+            kinds |= 1 << update.payload().kind;
+        }
+    }
+    (shard, chain, kinds)
+}
+
+#[test]
+fn what_the_decoder_makes_of_records_has_a_version() {
+    let (mut checksum, mut rejects) = (0, 0);
+    for (_, record) in records() {
+        let mut text = Vec::new();
+        match record {
+            Ok(Event { player_id, seq, ts_us, action, .. }) => {
+                write_event(&mut text, player_id, seq, ts_us, &action);
+            }
+            Err(reject) => {
+                text.extend_from_slice(reject.as_bytes());
+                rejects += 1;
+            }
+        }
+        checksum = crc32c_append(checksum, &text);
+    }
+    assert!(rejects > 10, "{rejects} records are none of the game");
+    assert_eq!(
+        (DECODER_VERSION, checksum),
+        DECODED,
+        "records give other events or rejects: raise DECODER_VERSION, then put the left side here"
+    );
+}
+
+#[test]
+fn what_the_engine_makes_of_events_has_a_version() {
+    let (shard, chain, kinds) = play();
+    let is_missing = |(number, _): &(u32, &_)| kinds >> number & 1 == 0;
+    let missing: Vec<_> = (1..).zip(KINDS).filter(is_missing).map(|(_, kind)| kind.name).collect();
+    // Rules are named by their hash, which changes with the version.
+    assert_eq!(missing, ["rules_changed"], "kinds of updates that the game has none of");
+    assert_eq!(
+        (ENGINE_VERSION, chain.0, shard.digest()),
+        PLAYED,
+        "events give other updates or another state: raise ENGINE_VERSION, then put the left side \
+         here"
+    );
+}
+
+#[test]
+fn how_a_state_is_stored_has_a_version() {
+    let (mut shard, ..) = play();
+    let mut bytes = Vec::new();
+    shard.begin_checkpoint();
+    while !matches!(shard.write_checkpoint(&mut bytes, usize::MAX), CheckpointRead::Done) {}
+    assert_eq!(
+        (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
+        STORED,
+        "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless only \
+         ENGINE_VERSION has risen, then put the left side here"
+    );
+}
