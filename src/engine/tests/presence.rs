@@ -47,6 +47,19 @@ fn a_repeated_or_older_seq_is_a_no_op_even_after_the_player_left() {
 }
 
 #[test]
+fn a_second_join_uses_up_its_seq() {
+    check(
+        "7 join x=100 y=200
+         > 7 joined health=100 x=100 y=200
+         7 join x=100 y=200 seq=2
+         > 7 refused reason=already_joined action=join seq=2
+         7 rotate heading=90 seq=2
+         7 rotate heading=90 seq=3
+         > 7 rotated heading=90",
+    );
+}
+
+#[test]
 fn a_refused_event_uses_up_its_seq() {
     check(
         "7 join x=100 y=200

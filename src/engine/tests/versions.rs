@@ -24,7 +24,7 @@ const DECODED: (u64, u32) = (2, 3_304_230_910);
 /// Version, chain of the game's updates, and digest of the state after them.
 const PLAYED: (u64, u64, u64) = (4, 6_804_579_908_358_185_925, 14_087_388_442_155_122_651);
 
-/// Versions of the form and of the engine, length, and checksum of the state as a snapshot holds it.
+/// Versions of the form and of the engine, length and checksum of the state in a snapshot.
 const STORED: (u8, u64, usize, u32) = (4, 4, 2_424, 1_531_030_172);
 
 /// The records, with what becomes of each.
@@ -120,7 +120,7 @@ fn how_a_state_is_stored_has_a_version() {
     assert_eq!(
         (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
         STORED,
-        "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless only \
-         ENGINE_VERSION has risen, then put the left side here"
+        "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless \
+         only ENGINE_VERSION has risen, then put the left side here"
     );
 }
