@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use huntd::testing::whole_state::encode_state;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::Shard;
 use huntd::snapshot::format::Header;
@@ -19,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Ok(mut shard) = Shard::decode_state(input, &Rulebook::of(built_in())) {
         let mut encoded = Vec::new();
-        shard.encode_state(&mut encoded);
+        encode_state(&mut shard, &mut encoded);
         assert_eq!(encoded.len(), input.len());
     }
 });

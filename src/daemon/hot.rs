@@ -7,7 +7,7 @@ use crate::fetch::cursor::Cursors;
 use crate::fetch::stage::{Fetching, Shared};
 use crate::kafka::metadata::LeaderTable;
 use crate::queue::bell::Bell;
-use crate::queue::{self, Receiver};
+use crate::queue::{self, Received, Receiver};
 use crate::runtime::allocator;
 use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::operations::Handle;
@@ -39,8 +39,10 @@ pub struct HotEnds {
     pub shards: ShardOptions,
     /// What the shards share with other threads.
     pub shard_ends: ShardEnds,
-    /// Wakes the publisher.
+    /// Wakes this thread.
     pub bell: Arc<Bell>,
+    /// Wakes the publisher.
+    pub publisher_bell: Arc<Bell>,
     /// How far each shard is.
     pub progress: Arc<Progress>,
     /// The counters.
@@ -50,7 +52,7 @@ pub struct HotEnds {
 /// Runs the event path until the control thread ends it.
 pub fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
     let metrics = ends.metrics.clone();
-    let mut calls = vec![Call::new(&ends.bell, {
+    let mut calls = vec![Call::new(&ends.publisher_bell, {
         let publisher = ends.shard_ends.publisher.clone();
         move || !publisher.is_empty()
     })?];
@@ -63,7 +65,7 @@ pub fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
     let root = poll_fn(|context| {
         let turned = stages.turn(context);
         for call in &calls {
-            if (call.is_due)() && call.bell.must_ring() {
+            if (call.is_due)() && call.bell.call() {
                 turns.operations().ring_bell(&call.handle);
             }
         }
@@ -135,7 +137,7 @@ impl Stages {
 
     /// One turn of each stage, in the order in which data flows. Ready: the last shard is closed.
     pub fn turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.take_messages(context);
+        self.take_messages();
         let fetching = self.fetching.as_mut();
         if fetching.is_some_and(|stage| stage.as_mut().poll(context).is_ready()) {
             self.fetching = None;
@@ -143,26 +145,27 @@ impl Stages {
         self.shards.turn(&mut self.blocks)
     }
 
-    fn take_messages(&mut self, context: &mut Context<'_>) {
-        while let Poll::Ready(message) = self.messages.poll_receive(context) {
-            match message {
-                Some(ToHot::Open { grant, engine, skips }) => {
+    fn take_messages(&mut self) {
+        loop {
+            match self.messages.receive() {
+                Received::Item(ToHot::Open { grant, engine, skips }) => {
                     self.shards.open(grant, engine, skips);
                 }
-                Some(ToHot::Close { partition }) => self.shards.close(partition),
-                Some(ToHot::Drop { partition }) => self.shards.discard(partition),
-                Some(ToHot::Resolved(resolved)) => {
+                Received::Item(ToHot::Close { partition }) => self.shards.close(partition),
+                Received::Item(ToHot::Drop { partition }) => self.shards.discard(partition),
+                Received::Item(ToHot::Resolved(resolved)) => {
                     if let Some(fetching) = &self.fetching {
                         fetching.resolved(resolved);
                     }
                 }
                 // The control thread is gone: no shard is left, and none will come.
-                None => {
+                Received::Ended => {
                     self.cursors.end();
                     self.shards.discard_all();
                     self.turns.turn_again();
                     return;
                 }
+                Received::Empty => return,
             }
         }
     }

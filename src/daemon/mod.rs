@@ -118,7 +118,8 @@ impl Daemon {
 
 /// The hot thread: the ring is made on it, and it is pinned when all others are there.
 fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::HotEnds) -> Result<(), Failure> {
-    let hot_loop = HotLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX))?;
+    let hot_loop =
+        HotLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX), ends.bell.clone())?;
     if let Plan::Pinned { helper_cores, .. } = plan {
         hot_loop.ring().confine_workers(helper_cores)?;
     }

@@ -10,7 +10,7 @@ use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
 use crate::output::frame::Frame;
 use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
-use crate::queue::bounded;
+use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
@@ -41,7 +41,8 @@ impl Wiring {
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
-        let (to_hot, hot_messages) = bounded(MESSAGES_MAX);
+        let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
+        let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
@@ -67,7 +68,8 @@ impl Wiring {
                 free_frames: hot_free_frames,
                 checkpoints,
             },
-            bell: bell.clone(),
+            bell: hot_bell,
+            publisher_bell: bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
         };

@@ -188,12 +188,6 @@ impl Shard {
         }
     }
 
-    /// Appends the whole state.
-    pub fn encode_state(&mut self, out: &mut Vec<u8>) {
-        self.begin_checkpoint();
-        while self.write_checkpoint(out, usize::MAX) == CheckpointRead::More {}
-    }
-
     /// Notes what stands in no table, and which rows are to be told.
     fn note(&mut self) -> Checkpoint {
         let mut capture = std::mem::take(&mut self.checkpoint);

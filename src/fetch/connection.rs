@@ -3,6 +3,7 @@
 //! A connection has one request under way, so its buffer holds one response from the buffer's
 //! start, contiguous, and the same memory is used for every response: it stays in the cache.
 
+use crate::kafka::message::{MessageError, frame_length};
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
 use std::future::poll_fn;
@@ -185,12 +186,16 @@ impl Connection {
     }
 
     fn response_bytes(&self) -> Result<usize, ConnectionError> {
-        let length = self.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
-        let bytes = i64::from(length) + LENGTH_BYTES as i64;
-        let bytes_max = self.bytes_max;
-        match usize::try_from(bytes) {
-            Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
-            _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),
+        let (address, bytes_max) = (self.address, self.bytes_max);
+        match frame_length(&self.buffer, bytes_max - LENGTH_BYTES) {
+            Ok(length) => Ok(LENGTH_BYTES + length.expect("the prefix was received")),
+            Err(MessageError::Length { bytes, bytes_max: length_max })
+                if i64::from(bytes) > length_max as i64 =>
+            {
+                let bytes = i64::from(bytes) + LENGTH_BYTES as i64;
+                Err(ConnectionError::TooLarge { address, bytes, bytes_max })
+            }
+            Err(error) => Err(self.protocol(error)),
         }
     }
 

@@ -229,6 +229,17 @@ impl BlockWriter {
         self.block.is_some()
     }
 
+    /// Sends a block if the queue has room; else the shards make some in this turn, after this.
+    fn try_send(&self, block: &mut Option<Box<Block>>) -> Option<()> {
+        *block = self.blocks.try_send(block.take()?).err();
+        if block.is_none() {
+            return Some(());
+        }
+        assert!(!self.blocks.receiver_gone(), "the shards receive as long as there are cursors");
+        self.shared.context.turns.turn_again();
+        None
+    }
+
     /// Sends the block, if there is one, it accounts for any input, and the shard is still there.
     async fn send(&mut self, cursor: &Cursor) {
         // The shard may have taken no further block in the middle of a batch.
@@ -242,9 +253,8 @@ impl BlockWriter {
         let (of_known_layout, is_heavy) = (block.of_known_layout, block.is_heavy());
         cursor.position.set(next_offset);
         cursor.leader_epoch.set(self.leader_epoch);
-        if self.blocks.send(block).await.is_err() {
-            unreachable!("the world receives as long as there are cursors");
-        }
+        let mut unsent = Some(block);
+        self.shared.context.turns.until(|| self.try_send(&mut unsent)).await;
         self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);
         self.shared.context.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
         self.shared.context.metrics.add(Counter::RecordsRejected, rejects as u64);

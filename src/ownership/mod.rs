@@ -191,8 +191,8 @@ impl Ownership {
         summary
     }
 
-    /// The slots for reading output partitions, for tests that take them away.
-    pub fn read_slots_mut(&mut self) -> &mut ReadSlots {
+    /// The slots for reading output partitions, for `testing` to take them away.
+    pub(crate) fn read_slots_mut(&mut self) -> &mut ReadSlots {
         &mut self.table.slots
     }
 

@@ -10,11 +10,11 @@ use crate::output::frame::{Frame, FrameHeader};
 use crate::output::{encode, event_json};
 use crate::ownership::event::{DeliveryFailure, ToControl};
 use crate::publisher::producer::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX};
+use crate::queue::Received;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::Progress;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Frames and dead letters that the publisher takes from its inbox between two looks at what the
@@ -144,13 +144,13 @@ impl<P: Produce<Sent>> Publisher<P> {
         for _ in 0..PUBLISHER_BATCH_MAX {
             let outgoing = match self.held.take() {
                 Some(outgoing) => outgoing,
-                None => match self.receive() {
-                    Poll::Ready(Some(message)) => match self.take(message) {
+                None => match self.ends.inbox.receive() {
+                    Received::Item(message) => match self.take(message) {
                         Some(outgoing) => outgoing,
                         None => continue,
                     },
-                    Poll::Ready(None) => return Inbox::Ended,
-                    Poll::Pending => return Inbox::Empty,
+                    Received::Ended => return Inbox::Ended,
+                    Received::Empty => return Inbox::Empty,
                 },
             };
             self.held = self.send(outgoing);
@@ -159,11 +159,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         Inbox::Full
-    }
-
-    /// The queue's own waker is not used: the bell wakes this thread.
-    fn receive(&mut self) -> Poll<Option<ToPublisher>> {
-        self.ends.inbox.poll_receive(&mut Context::from_waker(Waker::noop()))
     }
 
     /// Takes a message; what has to be sent comes back.
@@ -427,9 +422,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     pub(super) fn sleep(&mut self) -> Result<(), PublisherError> {
         let due = self.producer.outstanding() > 0;
         let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
-        let inbox = &self.ends.inbox;
-        let slept = self.ends.bell.sleep(Duration::from_millis(wait_ms), || !inbox.is_empty());
-        slept.map_err(PublisherError::Bell)
+        self.ends.bell.sleep(Duration::from_millis(wait_ms)).map_err(PublisherError::Bell)
     }
 
     /// Waits until the broker has taken something, forever while the daemon runs: that is the

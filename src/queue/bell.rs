@@ -1,66 +1,80 @@
 //! How one thread wakes another that sleeps, without a system call while the other is awake.
-//!
-//! The ringer first makes work visible (pushes to a queue), then asks [`Bell::must_ring`]. The
-//! sleeper first says that it will sleep, then looks for work once more. Each side puts a
-//! sequentially consistent fence between its two steps, so at least one of them sees the other: the
-//! sleeper finds the work, or the ringer learns that it must ring.
 
+use crate::queue::rest::Rest;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::task::Wake;
 use std::time::Duration;
 
-/// An eventfd that one thread sleeps at, and whether it does.
+/// What wakes one thread, its owner: an eventfd to sleep at, and whether it does.
 pub struct Bell {
-    asleep: AtomicBool,
+    rest: Rest<AtomicU8>,
     eventfd: File,
 }
 
 impl Bell {
-    /// A bell that nobody sleeps at. Fails when the process has no file descriptor left.
+    /// A bell for a thread that sleeps in [`Bell::sleep`]. Fails when the process has no file
+    /// descriptor left.
     pub fn new() -> io::Result<Bell> {
-        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Bell { asleep: AtomicBool::new(false), eventfd: File::from(eventfd) })
+        Bell::with(EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
     }
 
-    /// For the ringer, after its work is visible: whether the eventfd must be written. True at most
-    /// once a sleep.
-    pub fn must_ring(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+    /// A bell for a thread that reads the eventfd through its ring: a read of a non-blocking one
+    /// would end at once.
+    pub fn for_ring() -> io::Result<Bell> {
+        Bell::with(EventfdFlags::CLOEXEC)
     }
 
-    /// For a ringer that may make system calls: wakes the sleeper if there is one.
+    fn with(flags: EventfdFlags) -> io::Result<Bell> {
+        Ok(Bell { rest: Rest::default(), eventfd: File::from(eventfd(0, flags)?) })
+    }
+
+    /// Calls the owner, after its work is visible. True: it sleeps, and the caller must write the
+    /// eventfd. True at most once a sleep.
+    pub fn call(&self) -> bool {
+        self.rest.call()
+    }
+
+    /// Calls the owner, and wakes it if it sleeps. For callers that may make system calls.
     pub fn ring(&self) {
-        if self.must_ring() {
+        if self.call() {
             let written = (&self.eventfd).write(&1u64.to_ne_bytes());
             // A full counter would be readable already, so the sleeper wakes all the same.
             debug_assert!(written.is_ok() || is_would_block(&written));
         }
     }
 
-    /// For the sleeper: sleeps until the bell rings or `wait_max` is over, unless `has_work` finds
-    /// work after the ringers know of the sleep.
-    pub fn sleep(&self, wait_max: Duration, has_work: impl FnOnce() -> bool) -> io::Result<()> {
-        self.fall_asleep();
-        let slept = if has_work() { Ok(()) } else { self.poll(wait_max) };
+    /// For the owner: sleeps until the bell rings or `wait_max` is over, unless somebody has called
+    /// since it last woke up. It must look for work afterwards, rung or not.
+    pub fn sleep(&self, wait_max: Duration) -> io::Result<()> {
+        let slept = if self.try_rest() { self.poll(wait_max) } else { Ok(()) };
         self.wake_up();
         slept
     }
 
-    /// For a sleeper that waits for the eventfd through a ring of its own: before it looks for work
-    /// for the last time.
-    pub fn fall_asleep(&self) {
-        self.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    /// For an owner that sleeps in its ring: whether it may. See [`Bell::wake_up`].
+    pub fn try_rest(&self) -> bool {
+        self.rest.try_rest()
     }
 
-    /// For the same, when it is awake again, rung or not.
+    /// For an owner that slept in its ring, or was not allowed to: before it looks for work.
     pub fn wake_up(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        self.rest.wake_up();
+    }
+
+    /// For the owner: keeps itself from the next sleep.
+    pub fn stay_awake(&self) {
+        self.rest.stay_awake();
+    }
+
+    /// For the owner: whether something keeps it from the next sleep.
+    pub fn is_called(&self) -> bool {
+        self.rest.is_called()
     }
 
     fn poll(&self, wait_max: Duration) -> io::Result<()> {
@@ -78,9 +92,19 @@ impl Bell {
 }
 
 impl AsFd for Bell {
-    /// The eventfd, for a ringer that writes it through a ring of its own.
+    /// The eventfd, for those who read or write it through a ring.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Bell>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Bell>) {
+        self.ring();
     }
 }
 
@@ -91,29 +115,30 @@ fn is_would_block(result: &io::Result<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::thread;
     use std::time::Instant;
 
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn an_awake_thread_is_not_rung() {
+    fn an_awake_thread_is_not_rung_and_does_not_sleep_over_a_call() {
         let bell = Bell::new().expect("an eventfd");
-        assert!(!bell.must_ring());
-        bell.sleep(LONG, || true).expect("work was there");
-        assert!(!bell.must_ring());
+        assert!(!bell.call());
+        assert!(!bell.call());
+        let start = Instant::now();
+        bell.sleep(LONG).expect("no sleep");
+        assert!(start.elapsed() < LONG / 2);
     }
 
     #[test]
-    fn work_that_came_before_the_sleep_is_rung_for_once() {
+    fn a_sleep_is_rung_for_once() {
         let bell = Bell::new().expect("an eventfd");
-        bell.sleep(LONG, || {
-            assert!(bell.must_ring());
-            assert!(!bell.must_ring());
-            true
-        })
-        .expect("work was there");
+        assert!(bell.try_rest());
+        assert!(bell.call());
+        assert!(!bell.call());
+        bell.wake_up();
+        assert!(!bell.is_called());
+        assert!(bell.try_rest());
     }
 
     #[test]
@@ -130,16 +155,11 @@ mod tests {
         let started = Instant::now();
         let mut next = 0;
         while next < 10_000 {
-            let mut received = None;
-            bell.sleep(LONG, || {
-                received = inbox.try_recv().ok();
-                received.is_some()
-            })
-            .expect("poll works");
-            for number in received.into_iter().chain(inbox.try_iter()) {
+            for number in inbox.try_iter() {
                 assert_eq!(number, next);
                 next += 1;
             }
+            bell.sleep(LONG).expect("poll works");
         }
         producer.join().expect("the ringer ends");
         assert!(started.elapsed() < LONG, "a ring was lost: one sleep took its whole time");

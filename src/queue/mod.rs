@@ -1,82 +1,71 @@
-//! A bounded queue of many senders and one receiver, lock-free: crossbeam's `ArrayQueue` and the
-//! wakers of whoever waits at it.
+//! A bounded queue of many senders and one receiver, lock-free: crossbeam's `ArrayQueue` with ends
+//! that know when the other is gone.
 //!
-//! Full = senders wait. All senders gone = the receiver drains what is left, then sees the end.
-//! The same queue joins stages of one thread and threads: a waker decides how its owner is woken.
+//! Full: sending fails, and its caller waits a turn. All senders gone: the receiver drains what is
+//! left, then sees the end. A queue wakes nobody by itself, unless it was made with the bell of
+//! the thread that receives from it.
 
 pub mod bell;
-pub mod waiters;
+
+mod rest;
 
 #[cfg(test)]
 mod tests;
 
-/// The types that the wake protocol stands on; a model checker puts its own in their place.
-mod sync {
-    pub(super) use atomic_waker::AtomicWaker;
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-}
-
+use bell::Bell;
 use crossbeam_queue::ArrayQueue;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use waiters::{SENDERS_MAX, Wakes};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A queue for at most `items_max` items, with its first sender.
 pub fn bounded<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
-    let shared =
-        Arc::new(Shared { items: ArrayQueue::new(items_max), wakes: Wakes::new(SENDERS_MAX) });
-    (Sender { shared: shared.clone(), slot: 0 }, Receiver { shared })
+    ends(items_max, None)
+}
+
+/// A queue whose senders ring the receiver's bell after each item, and when the last of them goes.
+pub fn bounded_with_bell<T>(items_max: usize, bell: &Arc<Bell>) -> (Sender<T>, Receiver<T>) {
+    ends(items_max, Some(bell.clone()))
+}
+
+fn ends<T>(items_max: usize, bell: Option<Arc<Bell>>) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared {
+        items: ArrayQueue::new(items_max),
+        senders: AtomicUsize::new(1),
+        receiver_gone: AtomicBool::new(false),
+        bell,
+    });
+    (Sender { shared: shared.clone() }, Receiver { shared })
 }
 
 struct Shared<T> {
     items: ArrayQueue<T>,
-    wakes: Wakes,
+    senders: AtomicUsize,
+    receiver_gone: AtomicBool,
+    bell: Option<Arc<Bell>>,
+}
+
+impl<T> Shared<T> {
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
 }
 
 /// An end to put items in. Clones are further senders.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
-    slot: usize,
 }
 
 impl<T> Sender<T> {
-    /// Waits until there is room, then sends. `Err` gives the item back: the receiver is gone.
-    pub async fn send(&mut self, item: T) -> Result<(), T> {
-        let mut item = Some(item);
-        let sent = poll_fn(|context| self.poll_send(context, &mut item)).await;
-        match sent {
-            Ok(()) => Ok(()),
-            Err(waiters::Closed) => Err(item.expect("an item that was not pushed is still here")),
-        }
-    }
-
-    fn poll_send(
-        &mut self,
-        context: &mut Context<'_>,
-        item: &mut Option<T>,
-    ) -> Poll<Result<(), waiters::Closed>> {
-        let items = &self.shared.items;
-        self.shared.wakes.poll_send(self.slot, context, || match item.take() {
-            Some(value) => match items.push(value) {
-                Ok(()) => true,
-                Err(value) => {
-                    *item = Some(value);
-                    false
-                }
-            },
-            None => true,
-        })
-    }
-
     /// Sends if there is room now. `Err` gives the item back: the queue is full or its receiver
     /// gone.
     pub fn try_send(&self, item: T) -> Result<(), T> {
-        if self.shared.wakes.receiver_gone() {
+        if self.receiver_gone() {
             return Err(item);
         }
         self.shared.items.push(item)?;
-        self.shared.wakes.pushed();
+        self.shared.ring();
         Ok(())
     }
 
@@ -87,6 +76,11 @@ impl<T> Sender<T> {
             true => self.try_send(item),
             false => Err(item),
         }
+    }
+
+    /// Whether sending has become pointless.
+    pub fn receiver_gone(&self) -> bool {
+        self.shared.receiver_gone.load(Ordering::Acquire)
     }
 
     /// Items that wait now.
@@ -102,14 +96,28 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        Sender { shared: self.shared.clone(), slot: self.shared.wakes.add_sender() }
+        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        Sender { shared: self.shared.clone() }
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.shared.wakes.remove_sender(self.slot);
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.ring();
+        }
     }
+}
+
+/// What a receiver finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<T> {
+    /// The next item.
+    Item(T),
+    /// Nothing now.
+    Empty,
+    /// Nothing now, and nothing will come: all senders are gone.
+    Ended,
 }
 
 /// The end to take items out.
@@ -118,27 +126,25 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for the next item. `None` once all senders are gone and nothing is left.
-    pub async fn receive(&mut self) -> Option<T> {
-        poll_fn(|context| self.poll_receive(context)).await
-    }
-
-    /// The same as one poll, for a stage that waits for more than this queue.
-    pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let items = &self.shared.items;
-        self.shared.wakes.poll_receive(context, || items.pop())
+    /// The next item, or why there is none.
+    pub fn receive(&mut self) -> Received<T> {
+        // A sender pushes, then goes: what a gone sender has pushed is seen by the look after this.
+        let ended = self.senders_gone();
+        match self.try_receive() {
+            Some(item) => Received::Item(item),
+            None if ended => Received::Ended,
+            None => Received::Empty,
+        }
     }
 
     /// The next item, if one is there now.
     pub fn try_receive(&mut self) -> Option<T> {
-        let item = self.shared.items.pop()?;
-        self.shared.wakes.popped();
-        Some(item)
+        self.shared.items.pop()
     }
 
     /// Whether all senders are gone: what waits now is the last.
     pub fn senders_gone(&self) -> bool {
-        self.shared.wakes.senders_gone()
+        self.shared.senders.load(Ordering::Acquire) == 0
     }
 
     /// Items that wait now.
@@ -154,7 +160,7 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.shared.wakes.remove_receiver();
+        self.shared.receiver_gone.store(true, Ordering::Release);
         while self.shared.items.pop().is_some() {}
     }
 }

@@ -3,16 +3,17 @@
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
+use crate::queue::bell::Bell;
 use crate::runtime::operations::{Handle, Operation};
 use crate::runtime::ring::{Ring, RingError};
-use crate::runtime::turns::{Rest, Turns};
+use crate::runtime::turns::Turns;
 use smol::LocalExecutor;
 use std::future::Future;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the hot thread may sleep in `io_uring_enter`, so that the watchdog sees it
@@ -23,22 +24,22 @@ pub const PARK_MS_MAX: u64 = 100;
 pub struct HotLoop {
     turns: Rc<Turns>,
     ring: Ring,
-    alarm: Arc<Alarm>,
-    bell: Handle,
+    eventfd: Handle,
     park_max: Duration,
 }
 
 impl HotLoop {
     /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
-    /// most.
-    pub fn new(ring_entries: u32, park_max: Duration) -> Result<HotLoop, RingError> {
-        let turns = Turns::new(clock());
+    /// most, and less if it is called with the bell ([`Bell::for_ring`]).
+    pub fn new(
+        ring_entries: u32,
+        park_max: Duration,
+        bell: Arc<Bell>,
+    ) -> Result<HotLoop, RingError> {
+        let eventfd = Rc::new(bell.as_fd().try_clone_to_owned()?);
+        let turns = Turns::new(clock(), bell);
         let ring = Ring::new(turns.operations().clone(), ring_entries)?;
-        let flags = rustix::event::EventfdFlags::CLOEXEC;
-        let bell = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
-        let other_end = bell.try_clone()?;
-        let alarm = Arc::new(Alarm { rest: turns.rest().clone(), bell: other_end });
-        Ok(HotLoop { turns, ring, alarm, bell: Rc::new(bell), park_max })
+        Ok(HotLoop { turns, ring, eventfd, park_max })
     }
 
     /// Time and turns, for the stages.
@@ -59,10 +60,10 @@ impl HotLoop {
     ) -> Result<T, RingError> {
         let executor = LocalExecutor::new();
         let mut root = pin!(executor.run(root));
-        let waker = Waker::from(self.alarm.clone());
+        let waker = Waker::from(self.turns.bell().clone());
         let mut context = Context::from_waker(&waker);
         let operations = self.turns.operations();
-        let mut bell_read = operations.read_bell(&self.bell, vec![0; size_of::<u64>()]);
+        let mut bell_read = operations.read_bell(&self.eventfd, vec![0; size_of::<u64>()]);
         loop {
             self.turns.begin_turn(clock());
             if let Poll::Ready(output) = root.as_mut().poll(&mut context) {
@@ -78,8 +79,8 @@ impl HotLoop {
 
     /// Submits, and sleeps if no stage asked for another turn.
     fn sleep(&self) -> Result<(), RingError> {
-        let rest = self.turns.rest();
-        if rest.try_park() {
+        let bell = self.turns.bell();
+        if bell.try_rest() {
             let wait = match self.turns.deadline() {
                 Some(deadline) => {
                     deadline.saturating_duration_since(self.turns.now()).min(self.park_max)
@@ -90,7 +91,7 @@ impl HotLoop {
         } else if self.ring.has_work() {
             self.ring.enter(None)?;
         }
-        rest.end();
+        bell.wake_up();
         Ok(())
     }
 
@@ -98,7 +99,7 @@ impl HotLoop {
     fn rearm(&self, bell_read: &mut Operation, context: &mut Context<'_>) {
         if let Poll::Ready(rung) = Pin::new(&mut *bell_read).poll(context) {
             assert!(rung.result.is_ok(), "an eventfd can be read: {:?}", rung.result);
-            *bell_read = self.turns.operations().read_bell(&self.bell, rung.buffer);
+            *bell_read = self.turns.operations().read_bell(&self.eventfd, rung.buffer);
         }
     }
 }
@@ -107,24 +108,4 @@ impl HotLoop {
 #[expect(clippy::disallowed_methods, reason = "the one clock read a turn")]
 fn clock() -> Instant {
     Instant::now()
-}
-
-/// How others end the hot thread's sleep: the eventfd is written only if the thread said that it
-/// parks, so a wake while it is awake costs one exchange.
-struct Alarm {
-    rest: Arc<Rest>,
-    bell: OwnedFd,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Alarm>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Alarm>) {
-        if self.rest.interrupt() {
-            let rung = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-            assert!(rung.is_ok(), "an eventfd can be written: {rung:?}");
-        }
-    }
 }

@@ -29,7 +29,7 @@ const REPEATS_MAX: i64 = 1_000;
     long_about = "huntd drains player events from a Kafka topic on one pinned core, applies them \
                   to a deterministic game state, and publishes the updates to a second topic.\n\n\
                   Try `huntd demo` first: it needs no Kafka.",
-    after_help = "Exit codes are listed in docs/OPERATIONS.md.",
+    after_long_help = help::exit_codes(),
     max_term_width = 100
 )]
 pub struct Cli {

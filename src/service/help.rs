@@ -1,5 +1,14 @@
 //! What `--help` says about each verb: what it does, what to expect, an example.
 
+use crate::service::exit::ExitCode;
+
+/// The end of `huntd --help`: every exit code.
+pub fn exit_codes() -> String {
+    let line =
+        |code: ExitCode| format!("{:>5}  {}\n", code.number(), code.meaning().replace('`', ""));
+    format!("Exit codes:\n{}", ExitCode::ALL.map(line).concat())
+}
+
 /// `huntd run --help`.
 pub const RUN: &str = "\
 Run the daemon until SIGTERM or SIGINT, which make it drain and exit 0.

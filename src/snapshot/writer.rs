@@ -5,7 +5,7 @@
 
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
-use crate::queue::{Receiver, Sender};
+use crate::queue::{Received, Receiver, Sender};
 use crate::snapshot::checkpoint::{
     Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, CheckpointId, Gate, ToSnapshots,
 };
@@ -18,7 +18,6 @@ use crate::telemetry::repeated::Repeated;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
@@ -201,9 +200,8 @@ pub fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
             Inbox::Ended => return,
             Inbox::Full => {}
             Inbox::Empty => {
-                let has_work = || !ends.messages.is_empty();
                 // Where sleeping fails, the next turn comes early.
-                let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX), has_work);
+                let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX));
             }
         }
     }
@@ -222,15 +220,15 @@ enum Inbox {
 /// Takes messages, a bounded number: snapshots that are ready wait meanwhile.
 fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
     for _ in 0..WRITER_BATCH_MAX {
-        match ends.messages.poll_receive(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(message)) => {
+        match ends.messages.receive() {
+            Received::Item(message) => {
                 if let Some(buffer) = writer.take(message) {
                     // The queue holds all buffers there are; the hot thread may be gone.
                     let _gone = ends.free_buffers.try_send(buffer);
                 }
             }
-            Poll::Ready(None) => return Inbox::Ended,
-            Poll::Pending => return Inbox::Empty,
+            Received::Ended => return Inbox::Ended,
+            Received::Empty => return Inbox::Empty,
         }
     }
     Inbox::Full

@@ -8,6 +8,7 @@ use crate::engine::{Outcome, Shard};
 use crate::output::frame::Chain;
 use crate::service::rules::built_in;
 use crate::testing::random_game::Setting;
+use crate::testing::whole_state::encode_state;
 
 /// A small map on which much happens soon, without walls and with some; by two sets of rules.
 pub fn rulebook(walls: bool) -> Rulebook {
@@ -111,7 +112,7 @@ impl Zone {
             }
         }
         let mut bytes = Vec::new();
-        self.shard.encode_state(&mut bytes);
+        encode_state(&mut self.shard, &mut bytes);
         let shard = &self.shard;
         let decoded = Shard::decode_state(&bytes, &self.rulebook).expect("its own state");
         assert_eq!(decoded.digest(), shard.digest());

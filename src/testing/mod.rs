@@ -13,3 +13,7 @@ pub mod batch_builder;
 pub mod memory_disk;
 
 pub mod vectors;
+
+pub mod whole_state;
+
+pub mod canary;

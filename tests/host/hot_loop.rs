@@ -4,7 +4,7 @@
 
 use futures_lite::future::zip;
 use huntd::queue::bell::Bell;
-use huntd::queue::{self, Sender};
+use huntd::queue::{self, Received, Sender};
 use huntd::runtime::hot_loop::HotLoop;
 use huntd::runtime::operations::{Handle, Operations};
 use huntd::runtime::ring::{Ring, RingError};
@@ -32,8 +32,12 @@ const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Set for a process in which a test takes a resource away.
 const DEPRIVED: &str = "HUNTD_TEST_DEPRIVED";
 
+fn hot_bell() -> Arc<Bell> {
+    Arc::new(Bell::for_ring().expect("a file descriptor"))
+}
+
 fn hot_loop() -> HotLoop {
-    HotLoop::new(16, FOREVER).expect("this kernel has io_uring")
+    HotLoop::new(16, FOREVER, hot_bell()).expect("this kernel has io_uring")
 }
 
 fn run<T>(hot_loop: &HotLoop, root: impl Future<Output = T>) -> T {
@@ -52,21 +56,27 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
     // asleep, or has just woken.
     let rounds = 100_000;
     let hot_loop = hot_loop();
-    let (mut questions, mut asked) = queue::bounded::<u64>(1);
-    let (answers, mut answered) = queue::bounded::<u64>(1);
+    let turns = hot_loop.turns();
+    let bell = Arc::new(Bell::new().expect("a file descriptor"));
+    let (questions, mut asked) = queue::bounded_with_bell::<u64>(1, &bell);
+    let (answers, mut answered) = queue::bounded_with_bell::<u64>(1, turns.bell());
     let other = thread::spawn(move || {
-        futures_lite::future::block_on(async {
-            while let Some(question) = asked.receive().await {
-                // Now at once, now after a while.
-                (0..question % 64).for_each(|_| std::hint::spin_loop());
-                assert_eq!(answers.try_send(question), Ok(()));
+        loop {
+            match asked.receive() {
+                Received::Item(question) => {
+                    // Now at once, now after a while.
+                    (0..question % 64).for_each(|_| std::hint::spin_loop());
+                    assert_eq!(answers.try_send(question), Ok(()));
+                }
+                Received::Empty => bell.sleep(FOREVER).expect("a poll"),
+                Received::Ended => return,
             }
-        });
+        }
     });
     run(&hot_loop, async {
         for round in 0..rounds {
-            assert_eq!(questions.send(round).await, Ok(()));
-            assert_eq!(answered.receive().await, Some(round));
+            assert_eq!(questions.try_send(round), Ok(()));
+            assert_eq!(turns.until(|| answered.try_receive()).await, round);
         }
     });
     drop(questions);
@@ -76,25 +86,30 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
 #[test]
 fn many_threads_wake_one_driver_and_nothing_is_lost() {
     let hot_loop = hot_loop();
-    let (sender, mut receiver) = queue::bounded::<u64>(4);
+    let (sender, mut receiver) = queue::bounded_with_bell::<u64>(4, hot_loop.turns().bell());
     let spawn = |number: u64| {
-        let mut sender: Sender<u64> = sender.clone();
+        let sender: Sender<u64> = sender.clone();
         thread::spawn(move || {
-            futures_lite::future::block_on(async {
-                for item in 0..20_000 {
-                    assert_eq!(sender.send(number + item).await, Ok(()));
-                    if item % 100 == number {
-                        thread::sleep(Duration::from_micros(50));
-                    }
+            for item in 0..20_000 {
+                while sender.try_send(number + item).is_err() {
+                    thread::yield_now();
                 }
-            });
+                if item % 100 == number {
+                    thread::sleep(Duration::from_micros(50));
+                }
+            }
         })
     };
     let threads: Vec<_> = (0..8).map(spawn).collect();
     drop(sender);
     let received = run(&hot_loop, async {
         let (mut count, mut sum) = (0_u64, 0_u64);
-        while let Some(item) = receiver.receive().await {
+        let mut next = || match receiver.receive() {
+            Received::Item(item) => Some(Some(item)),
+            Received::Ended => Some(None),
+            Received::Empty => None,
+        };
+        while let Some(item) = hot_loop.turns().until(&mut next).await {
             count += 1;
             sum += item;
         }
@@ -221,7 +236,7 @@ fn a_connect_is_refused_by_a_closed_port_and_accepted_by_an_open_one() {
 
 #[test]
 fn more_operations_than_the_submission_queue_holds_are_all_done() {
-    let hot_loop = HotLoop::new(4, FOREVER).expect("this kernel has io_uring");
+    let hot_loop = HotLoop::new(4, FOREVER, hot_bell()).expect("this kernel has io_uring");
     let pairs: Vec<_> = (0..64_u8).map(|_| pair()).collect();
     let operations = hot_loop.turns().operations();
     let mut receiving: Vec<_> =
@@ -284,7 +299,7 @@ fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
         move || {
             for round in 1..=rounds {
                 while work.load(Ordering::SeqCst) < round {
-                    bell.sleep(FOREVER, || work.load(Ordering::SeqCst) >= round).expect("a poll");
+                    bell.sleep(FOREVER).expect("a poll");
                 }
                 done.store(round, Ordering::SeqCst);
             }
@@ -293,7 +308,7 @@ fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
     run(&hot_loop, async {
         for round in 1..=rounds {
             work.store(round, Ordering::SeqCst);
-            if bell.must_ring() {
+            if bell.call() {
                 driver.operations().ring_bell(&handle);
             }
             driver

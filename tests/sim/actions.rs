@@ -15,6 +15,7 @@ use huntd::ownership::event::Event;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
 use huntd::shards::framer::Grant;
+use huntd::testing::canary::read_slots;
 use std::time::Duration;
 
 /// Microseconds of quiet after which nothing holds up a release any more.
@@ -101,7 +102,7 @@ impl Control {
         self.output.forget(partition);
         if self.mutation == Mutation::SlotKept {
             let for_ever = around.instant() + Duration::from_secs(3_600);
-            self.ownership.read_slots_mut().hold(partition, for_ever);
+            read_slots(&mut self.ownership).hold(partition, for_ever);
         }
     }
 

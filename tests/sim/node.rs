@@ -21,7 +21,7 @@ use huntd::ownership::OwnershipOptions;
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
 use huntd::publisher::{self, ToPublisher};
 use huntd::queue::bell::Bell;
-use huntd::queue::{Receiver, Sender, bounded};
+use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};
 use huntd::runtime::turns::Turns;
 use huntd::shards::{ShardEnds, ShardOptions, ToHot};
 use huntd::telemetry::metrics::{Gauge, Metrics};
@@ -104,13 +104,15 @@ impl Node {
         now: u64,
     ) -> Node {
         let (to_control, control_messages) = bounded(64);
-        let (to_hot, hot_messages) = bounded(64);
         let (to_publisher, inbox) = bounded(2048);
         let frames = chance.between(2, 6) as usize;
         let (free_frames, hot_free_frames) = recycled_frames(frames);
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
-        let driver = Turns::new(common.base + Duration::from_micros(now));
+        // The simulator wakes threads by itself: nobody sleeps at the eventfd.
+        let hot_bell = Arc::new(Bell::for_ring().expect("a descriptor is left"));
+        let driver = Turns::new(common.base + Duration::from_micros(now), hot_bell);
+        let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
         let limits = Limits::new(chance);
         let (bell, kept) = (common.bell.clone(), progress.clone());
         let (keeping, checkpoints, to_writer) = Keeping::new(disk, chance, bell, kept, mutation);
@@ -221,8 +223,8 @@ impl Node {
         let turned = self.stages.turn(&mut context);
         assert!(turned.is_pending(), "the control thread is there");
         self.network.take_orders(&operations, around.chance, now);
-        let rest = self.driver.rest();
-        let next = if rest.try_park() {
+        let bell = self.driver.bell();
+        let next = if bell.try_rest() {
             let deadline =
                 self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
             let earliest = [deadline, self.network.next_at()].into_iter().flatten().min();
@@ -230,7 +232,7 @@ impl Node {
         } else {
             now + 1
         };
-        rest.end();
+        bell.wake_up();
         self.next[Thread::Hot as usize] = next + around.chance.below(20);
         if !self.outbox.is_empty() {
             self.wake(Thread::Publisher, now + around.chance.between(1, 1_000));
@@ -348,6 +350,7 @@ fn hot_ends(
         },
         shard_ends,
         bell: common.bell.clone(),
+        publisher_bell: common.bell.clone(),
         progress,
         metrics,
     }

@@ -9,6 +9,7 @@ use crate::engine::update::{Update, Updates};
 use crate::service::rules::built_in;
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
+use crate::testing::whole_state::encode_state;
 
 /// More than some chunks of actors, and hunts that are over soon.
 const PLAYERS: u64 = 1_000;
@@ -52,7 +53,7 @@ impl Game {
 
 fn encoded(shard: &Shard) -> Vec<u8> {
     let mut bytes = Vec::new();
-    shard.clone().encode_state(&mut bytes);
+    encode_state(&mut shard.clone(), &mut bytes);
     bytes
 }
 

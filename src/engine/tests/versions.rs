@@ -5,7 +5,6 @@
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::Shard;
 use crate::engine::change::KINDS;
-use crate::engine::checkpoint::CheckpointRead;
 use crate::engine::event::{DECODER_VERSION, Event};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::rules::{self, ENGINE_VERSION};
@@ -13,6 +12,7 @@ use crate::engine::state::FORMAT;
 use crate::engine::update::Updates;
 use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
+use crate::testing::whole_state::encode_state;
 use crc32c::crc32c_append;
 
 /// A line for each record: its time in milliseconds, a tab, its value.
@@ -115,8 +115,7 @@ fn what_the_engine_makes_of_events_has_a_version() {
 fn how_a_state_is_stored_has_a_version() {
     let (mut shard, ..) = play();
     let mut bytes = Vec::new();
-    shard.begin_checkpoint();
-    while !matches!(shard.write_checkpoint(&mut bytes, usize::MAX), CheckpointRead::Done) {}
+    encode_state(&mut shard, &mut bytes);
     assert_eq!(
         (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
         STORED,

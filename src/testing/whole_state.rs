@@ -1,0 +1,10 @@
+//! A shard's state in one piece. The daemon writes it block by block.
+
+use crate::engine::Shard;
+use crate::engine::checkpoint::CheckpointRead;
+
+/// Appends the state as a snapshot holds it.
+pub fn encode_state(shard: &mut Shard, out: &mut Vec<u8>) {
+    shard.begin_checkpoint();
+    while shard.write_checkpoint(out, usize::MAX) == CheckpointRead::More {}
+}
