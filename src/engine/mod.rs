@@ -8,7 +8,7 @@
 #[macro_use]
 mod names;
 
-pub mod field;
+pub(crate) mod field;
 
 pub mod event;
 
@@ -22,37 +22,37 @@ pub mod refusal;
 
 pub mod rules;
 
-pub mod clock;
+pub(crate) mod clock;
 
-pub mod actor;
+pub(crate) mod actor;
 
-pub mod actors;
+pub(crate) mod actors;
 
-pub mod handoff;
+pub(crate) mod handoff;
 
-pub mod leaderboard;
+pub(crate) mod leaderboard;
 
-pub mod hunt;
+pub(crate) mod hunt;
 
-pub mod path;
+pub(crate) mod path;
 
-pub mod tiles;
+pub(crate) mod tiles;
 
-pub mod walk;
+pub(crate) mod walk;
 
 pub mod checkpoint;
 
-pub mod state;
+pub(crate) mod state;
 
-pub mod table;
+pub(crate) mod table;
 
-pub mod chunks;
+pub(crate) mod chunks;
 
-pub mod index;
+pub(crate) mod index;
 
-pub mod rank_tree;
+pub(crate) mod rank_tree;
 
-pub mod mix;
+pub(crate) mod mix;
 
 #[cfg(test)]
 mod tests;
@@ -182,12 +182,12 @@ impl Shard {
     }
 
     /// The input partition that it is the state of.
-    pub fn partition(&self) -> u16 {
+    pub(crate) fn partition(&self) -> u16 {
         self.partition
     }
 
     /// The rules that it plays by.
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
@@ -197,7 +197,7 @@ impl Shard {
     }
 
     /// What a player holds; `None`: it is not here.
-    pub fn inventory(&self, player_id: u64) -> Option<&Inventory> {
+    pub(crate) fn inventory(&self, player_id: u64) -> Option<&Inventory> {
         self.actors.find(player_id).map(|row| &self.actors.pack(row).items)
     }
 

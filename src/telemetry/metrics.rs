@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Distinct reasons for a refusal, or for a reject.
-pub const REASONS_MAX: usize = 64;
+const REASONS_MAX: usize = 64;
 
 /// Makes the enum, its names and its sentences out of one table.
 macro_rules! counters {
@@ -32,7 +32,7 @@ macro_rules! counters {
         }
 
         /// Counters in all, for the table of values.
-        pub const COUNTERS: usize = [$($name),*].len();
+        const COUNTERS: usize = [$($name),*].len();
     };
 }
 
@@ -141,7 +141,7 @@ impl Metrics {
     }
 
     /// Takes over the value of a counter that is kept elsewhere. It never falls.
-    pub fn take_over(&self, counter: Counter, value: u64) {
+    pub(crate) fn take_over(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].store(value, Ordering::Relaxed);
     }
 
@@ -193,7 +193,7 @@ impl Reasons {
     }
 
     /// The reasons with their counts now.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.counts.iter().map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
     }
 }
@@ -212,7 +212,7 @@ impl Histogram {
     /// Doublings after the first bucket: up to 67 s.
     const DOUBLINGS: usize = 20;
     /// Buckets in all; the last has no upper bound.
-    pub const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
+    const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
 
     fn new() -> Histogram {
         Histogram {
@@ -222,14 +222,14 @@ impl Histogram {
     }
 
     /// Counts `n` events that took `us` microseconds each.
-    pub fn record(&self, us: u64, n: u64) {
+    pub(crate) fn record(&self, us: u64, n: u64) {
         add(&self.buckets[Histogram::bucket(us)], n);
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
     }
 
     /// The largest time that belongs to a bucket; `None` for the last one.
-    pub fn upper_us(bucket: usize) -> Option<u64> {
+    pub(crate) fn upper_us(bucket: usize) -> Option<u64> {
         if bucket + 1 >= Histogram::BUCKETS {
             return None;
         }
@@ -245,7 +245,7 @@ impl Histogram {
     }
 
     /// The sum of all times now, in microseconds.
-    pub fn sum_us(&self) -> u64 {
+    pub(crate) fn sum_us(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 

@@ -4,4 +4,4 @@ pub mod metrics;
 
 pub mod progress;
 
-pub mod repeated;
+pub(crate) mod repeated;
