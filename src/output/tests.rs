@@ -43,8 +43,13 @@ fn both_forms_of_every_frame_vector_are_the_same_frame() {
         let binary = bytes_of(text(&vector, "binary"));
         let (header, updates) = decode_frame(json.as_bytes()).expect("a JSON frame");
         assert_eq!(decode_frame(&binary), Ok((header, updates.clone())), "{json}");
-        assert_eq!(encoded(Format::Json, &header, &updates), json.as_bytes());
-        assert_eq!(encoded(Format::Binary, &header, &updates), binary);
+        assert_eq!(String::from_utf8(encoded(Format::Json, &header, &updates)).unwrap(), json);
+        assert_eq!(
+            encoded(Format::Binary, &header, &updates),
+            binary,
+            "frames are written in another way: raise VERSION (output/encode.rs), and change \
+             docs/vectors/frames.json"
+        );
         let free_form: Value = serde_json::from_str(json).expect("any JSON reader takes it");
         assert_eq!(free_form["count"], updates.len());
     }
