@@ -296,7 +296,13 @@ impl Shard {
                 self.on_hunt_start(start, duration_ms, tell)
             }
             Action::HuntEnd { hunt } => self.on_hunt_end(hunt, tell),
-            _ => unreachable!("an action of a player that is here, or asks to be"),
+            Action::Join { .. }
+            | Action::Leave { .. }
+            | Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Shoot { .. }
+            | Action::Loot { .. }
+            | Action::Use { .. } => unreachable!("its subject is a player"),
         }
     }
 
