@@ -90,7 +90,7 @@ fn the_corpus_holds_every_kind_of_action() {
         .filter_map(&mut decode);
     let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
     for kind in ActionKind::ALL {
-        assert!(held.contains(kind), "corpus/accepted.txt has no {}", kind.name());
+        assert!(held.contains(kind), "tests/data/corpus/accepted.txt has no {}", kind.name());
     }
 }
 

@@ -66,40 +66,64 @@ fn kind(update: &Update) -> u8 {
     update.payload().kind
 }
 
-/// A long game reaches every kind of update and every refusal, so the other long games do too.
-#[test]
-fn a_long_game_reaches_everything_and_replays_to_the_same_chain_and_digest() {
-    let play = || {
+/// Games that are played, and their events: a hostile time ends one game and not all.
+const GAMES: u64 = 10;
+const GAME_EVENTS: usize = 6_000;
+
+/// What happened in some games.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reached {
+    chain: Chain,
+    digests: Vec<u64>,
+    kinds: BTreeSet<&'static str>,
+    refusals: BTreeSet<&'static str>,
+    /// How many events applied, and how many were no-ops.
+    applied: usize,
+    no_ops: usize,
+}
+
+impl Reached {
+    fn play(&mut self, seed: u64) {
         let mut shard = Shard::new(1, &rulebook());
-        let mut game = Game::new(11);
-        let (mut chain, mut outcomes) = (Chain::default(), [0; 3]);
-        let (mut kinds, mut refusals) = (BTreeSet::new(), BTreeSet::new());
-        for _ in 0..60_000 {
+        let mut game = Game::new(seed);
+        for _ in 0..GAME_EVENTS {
             let (outcome, updates) = apply(&mut shard, &game.event());
             match outcome {
-                Outcome::Applied => outcomes[0] += 1,
-                Outcome::NoOp => outcomes[1] += 1,
+                Outcome::Applied => self.applied += 1,
+                Outcome::NoOp => self.no_ops += 1,
                 Outcome::RulesMissing { .. } => {}
                 Outcome::Refused(refusal) => {
-                    outcomes[2] += 1;
-                    refusals.insert(refusal.name());
+                    self.refusals.insert(refusal.name());
                 }
             }
-            kinds.extend(updates.iter().map(|update| KINDS[usize::from(kind(update)) - 1].name));
-            chain = updates.iter().fold(chain, |chain, update| chain.with(update));
+            self.kinds
+                .extend(updates.iter().map(|update| KINDS[usize::from(kind(update)) - 1].name));
+            self.chain = updates.iter().fold(self.chain, |chain, update| chain.with(update));
         }
-        (chain, shard.digest(), kinds, refusals, outcomes)
+        self.digests.push(shard.digest());
+    }
+}
+
+#[test]
+fn random_games_reach_everything_and_replay_to_the_same_chain_and_digests() {
+    let play = || {
+        let mut reached = Reached::default();
+        (0..GAMES).for_each(|seed| reached.play(seed));
+        reached
     };
-    let (chain, digest, kinds, refusals, outcomes) = play();
-    let never = KINDS.iter().map(|kind| kind.name).filter(|name| !kinds.contains(name));
+    let reached = play();
+    let kinds = KINDS.iter().map(|kind| kind.name).filter(|name| !reached.kinds.contains(name));
     // Walls are not on this map.
-    let known = Refusal::NAMES.iter().filter(|name| **name != "wall");
-    let never: Vec<_> =
-        never.chain(known.copied().filter(|name| !refusals.contains(name))).collect();
-    assert!(never.is_empty(), "the game never came to {never:?}: see RandomGame");
-    assert!(outcomes.iter().all(|count| *count > 1000), "{outcomes:?}");
-    let (same_chain, same_digest, ..) = play();
-    assert_eq!((same_chain, same_digest), (chain, digest));
+    let refusals = Refusal::NAMES.iter().copied().filter(|name| *name != "wall");
+    let refusals = refusals.filter(|name| !reached.refusals.contains(name));
+    let (kinds, refusals): (Vec<_>, Vec<_>) = (kinds.collect(), refusals.collect());
+    assert!(
+        kinds.is_empty() && refusals.is_empty(),
+        "no game came to the updates {kinds:?} and the refusals {refusals:?}: give RandomGame \
+         (testing/random_game.rs) numbers and weights that lead there"
+    );
+    assert!(reached.applied.min(reached.no_ops) > 1000, "{reached:?}");
+    assert_eq!(play(), reached);
 }
 
 proptest! {
