@@ -1,6 +1,6 @@
 //! Frames and the reader rule: the vectors that docs/PROTOCOL.md refers to, and random histories.
 
-use crate::engine::change::Change;
+use crate::engine::change::{Change, KINDS};
 use crate::engine::update::{FRAME_UPDATES_MAX, Update};
 use crate::output::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
 use crate::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
@@ -9,6 +9,7 @@ use crate::testing::frame_maker::FrameMaker;
 use crate::testing::vectors::{bytes_of, vectors};
 use proptest::prelude::*;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
     vector[key].as_str().unwrap_or_else(|| panic!("`{key}` of {vector}"))
@@ -53,6 +54,19 @@ fn both_forms_of_every_frame_vector_are_the_same_frame() {
         let free_form: Value = serde_json::from_str(json).expect("any JSON reader takes it");
         assert_eq!(free_form["count"], updates.len());
     }
+}
+
+#[test]
+fn the_frame_vectors_have_every_kind_of_frame_and_every_kind_of_update() {
+    let (mut frames, mut updates) = (BTreeSet::new(), BTreeSet::new());
+    for vector in vectors("frames.json") {
+        let frame: Value = serde_json::from_str(text(&vector, "json")).expect("it is JSON");
+        frames.insert(text(&frame, "kind").to_owned());
+        let list = frame["updates"].as_array().expect("a list");
+        updates.extend(list.iter().map(|update| text(update, "kind").to_owned()));
+    }
+    assert_eq!(frames, ["fence", "genesis", "skip", "updates"].map(str::to_owned).into());
+    assert_eq!(updates, KINDS.iter().map(|kind| kind.name.to_owned()).collect());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod cores;
 mod decoder_allocations;
 mod hot_loop;
+mod readme;
 mod replay;
 mod service;
 mod systemd;
