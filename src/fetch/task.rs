@@ -371,7 +371,7 @@ impl FetchTask {
             }
             FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and begin anew with \
+                 passed it or the log was truncated; raise retention.ms, and start over with \
                  `huntd run --genesis`"
             )),
             FetchRemedy::Fatal => cursor.fail(format!(
