@@ -325,7 +325,7 @@ impl FetchTask {
             cursor.fail(format!(
                 "the input log of partition {} was truncated to offset {} below offset {} that is \
                  applied already: an unclean election lost records; restore them, or begin \
-                 anew with `huntd run --genesis`",
+                 over with `huntd run --genesis`",
                 cursor.partition,
                 end.end_offset,
                 cursor.position.get(),
