@@ -224,7 +224,7 @@ impl Shard {
         mix::hash(&parts, u64::from(*partition))
     }
 
-    /// Applies events as long as the updates have room for one more and the rules are at hand, and
+    /// Applies events as long as the updates have room for one more and the rules are loaded, and
     /// tells what became of each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,

@@ -53,7 +53,7 @@ pub struct Origin {
     pub cluster_id: String,
     /// Name of the input topic.
     pub input_topic: String,
-    /// Id of the input topic: not yet known in a daemon that no broker has told it.
+    /// Id of the input topic; not known before a broker has answered.
     pub input_topic_id: TopicId,
     /// Name of the output topic.
     pub output_topic: String,
@@ -145,7 +145,7 @@ pub enum SnapshotError {
 }
 
 impl Header {
-    /// What is known of a capture before its bytes are stored, under the number that its storage
+    /// What is known of a checkpoint before its bytes are stored, under the number that its storage
     /// gives it.
     pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {

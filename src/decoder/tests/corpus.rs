@@ -94,7 +94,7 @@ fn the_corpus_holds_every_kind_of_action() {
     }
 }
 
-/// A record with these fields: whole numbers, but for the type.
+/// A record with these fields: whole numbers, except the type.
 fn record_of(type_name: &str, fields: &[(&str, i128)]) -> Vec<u8> {
     let fields = fields.iter().map(|(key, number)| format!(",\"{key}\":{number}"));
     format!("{{\"type\":\"{type_name}\"{}}}", fields.collect::<String>()).into_bytes()

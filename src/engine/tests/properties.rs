@@ -203,28 +203,28 @@ struct World {
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
     /// What players have in the world, by what was told of it.
-    there: Luggage,
+    there: Carried,
 }
 
 /// What players carry: items, see [`items`], and points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Luggage {
+struct Carried {
     items: i64,
     points: u64,
 }
 
-impl Luggage {
-    fn of(handoff: &Handoff) -> Luggage {
+impl Carried {
+    fn of(handoff: &Handoff) -> Carried {
         let items = handoff.items.iter().map(items_of).sum();
-        Luggage { items, points: handoff.score }
+        Carried { items, points: handoff.score }
     }
 
-    fn and(self, more: Luggage) -> Luggage {
-        Luggage { items: self.items + more.items, points: self.points + more.points }
+    fn and(self, more: Carried) -> Carried {
+        Carried { items: self.items + more.items, points: self.points + more.points }
     }
 
-    fn without(self, less: Luggage) -> Luggage {
-        Luggage { items: self.items - less.items, points: self.points - less.points }
+    fn without(self, less: Carried) -> Carried {
+        Carried { items: self.items - less.items, points: self.points - less.points }
     }
 }
 
@@ -250,7 +250,7 @@ impl World {
             arrived: BTreeMap::new(),
             seqs: BTreeMap::new(),
             time_ms: 0,
-            there: Luggage::default(),
+            there: Carried::default(),
         }
     }
 
@@ -290,22 +290,22 @@ impl World {
         self.act(to_zone.into(), player_id, Action::Arrive { x, y, handoff });
     }
 
-    fn held_by(&self, zone: usize, player_id: u64) -> Luggage {
+    fn held_by(&self, zone: usize, player_id: u64) -> Carried {
         let zone = &self.zones[zone];
         let stacks = zone.inventory(player_id);
         let items = stacks.map_or(0, |stacks| stacks.iter().map(items_of).sum());
         let points = zone.standing(player_id).map_or(0, |standing| standing.score);
-        Luggage { items, points }
+        Carried { items, points }
     }
 
-    fn luggage(&self) -> Luggage {
+    fn carried(&self) -> Carried {
         let held = PLAYERS.flat_map(|player| [self.held_by(0, player), self.held_by(1, player)]);
         let on_the_way = PLAYERS.flat_map(|player| {
             let mine = self.crossings.iter().filter(move |(of, _)| *of == player);
             mine.skip(self.arrived.get(&player).copied().unwrap_or(0))
         });
-        let carried = on_the_way.map(|(_, crossing)| Luggage::of(&crossing.handoff));
-        held.chain(carried).fold(Luggage::default(), Luggage::and)
+        let carried = on_the_way.map(|(_, crossing)| Carried::of(&crossing.handoff));
+        held.chain(carried).fold(Carried::default(), Carried::and)
     }
 
     /// A player comes from far away with five things and some points.
@@ -314,7 +314,7 @@ impl World {
         let mut handoff = Handoff { from_zone, crossing: 1, score, ..Handoff::default() };
         handoff.items[0] = ItemStack { item: 1, count: 3 };
         handoff.items[5] = ItemStack { item: 4, count: 2 };
-        self.there = self.there.and(Luggage::of(&handoff));
+        self.there = self.there.and(Carried::of(&handoff));
         self.crossings.push((player_id, HandoffOut { to_zone, x: 70, y: 900, handoff }));
     }
 }
@@ -339,7 +339,7 @@ proptest! {
                 10 => world.act(zone, player, Action::Use { item: 1 + 3 * (again % 2) as u8 }),
                 _ => world.act(zone, player, Action::Leave { to_zone: None }),
             }
-            prop_assert_eq!(world.luggage(), world.there);
+            prop_assert_eq!(world.carried(), world.there);
         }
     }
 }
