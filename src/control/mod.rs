@@ -12,8 +12,8 @@ mod states;
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::kafka::group::GroupOptions;
-use crate::kafka::group::Membership;
+use crate::kafka::group::{GroupOptions, Membership};
+use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::acquisition::Remedy;
@@ -115,6 +115,7 @@ struct Control {
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
+    group_lag: GroupLag,
     is_stopping: bool,
 }
 
@@ -168,6 +169,7 @@ impl Control {
         ends.status.enter(Phase::Joining);
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
+        let group_lag = GroupLag::start(&options.group, ends.progress.clone());
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets().collect(),
@@ -188,6 +190,7 @@ impl Control {
             heard: VecDeque::new(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
+            group_lag,
             is_stopping: false,
         }
     }
@@ -203,7 +206,7 @@ impl Control {
             self.ownership.on(Event::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
                 if let ControlFlow::Break(end) = self.execute(action) {
-                    leave((self.membership, self.output));
+                    leave((self.membership, self.output, self.group_lag));
                     return end;
                 }
             }
@@ -243,6 +246,7 @@ impl Control {
                 ToControl::Shard(notice) => self.on(Event::Shard(notice)),
                 ToControl::DeliveryFailed(failure) => self.on(Event::DeliveryFailed(failure)),
                 ToControl::Gap(gap) => self.on(Event::Gap(gap)),
+                ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
                 ToControl::Resolve { host, port } => self.resolving.begin(host, port),
             }
@@ -429,6 +433,8 @@ impl Control {
     /// has applied what was in the input by then.
     fn show_phase(&mut self) {
         let summary = self.ownership.summary();
+        let partitions = self.membership.partitions().unsigned_abs();
+        self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         // A standby has looked at the topic's leaders, and needs no connection beyond that.

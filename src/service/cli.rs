@@ -7,6 +7,9 @@ use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64Va
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// The version, and the revision that the program was built from.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUNTD_REVISION"), ")");
+
 /// The start of 2026, for events whose time nobody says.
 const BASE_MS: i64 = 1_767_225_600_000;
 
@@ -24,7 +27,7 @@ const REPEATS_MAX: i64 = 1_000;
 #[derive(Debug, Parser)]
 #[command(
     name = "huntd",
-    version,
+    version = VERSION,
     about = "A single-core Kafka state engine for real-time games, on io_uring",
     long_about = "huntd drains player events from a Kafka topic on one pinned core, applies them \
                   to a deterministic game state, and publishes the updates to a second topic.\n\n\

@@ -80,7 +80,7 @@ impl ExitCode {
                 "A verification failed: events were lost, doubled or changed. Please report it."
             }
             ExitCode::ShardHalted => {
-                "A shard had halted when huntd was stopped: the log names partition, offset and reason."
+                "A shard had halted when huntd was stopped: the log names partition and reason."
             }
             ExitCode::OutOfResources => {
                 "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."

@@ -24,6 +24,8 @@ pub mod exporter;
 
 pub mod exposition;
 
+mod process;
+
 pub mod notify;
 
 pub mod shutdown;

@@ -15,6 +15,7 @@ mod failover;
 mod group;
 mod hot_thread;
 mod matches;
+mod operators;
 mod outages;
 mod players;
 mod recreated;
