@@ -14,11 +14,11 @@ use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 
 /// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
 /// the common ones differently.
-pub const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
+const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
 
 /// Segments of one layout: a value each, and one more for every 16 bytes between two values. The
 /// longest type of event takes 10; the rest is for unknown fields.
-pub const LAYOUT_SEGMENTS_MAX: usize = 32;
+const LAYOUT_SEGMENTS_MAX: usize = 32;
 
 /// Bytes of the shortest record worth a look: no event is shorter.
 const RECORD_BYTES_MIN: usize = 16;

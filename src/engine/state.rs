@@ -51,18 +51,18 @@ impl std::fmt::Display for StateError {
 impl std::error::Error for StateError {}
 
 /// Words that are read from bytes.
-pub struct Words<'a> {
+pub(crate) struct Words<'a> {
     left: &'a [u8],
 }
 
 impl<'a> Words<'a> {
     /// The words of these bytes.
-    pub fn new(bytes: &'a [u8]) -> Words<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Words<'a> {
         Words { left: bytes }
     }
 
     /// Several words; `None`: there are not so many.
-    pub fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
+    pub(crate) fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
         let mut words = [0; COUNT];
         for word in &mut words {
             *word = self.word()?;
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next word; `None`: there is none.
-    pub fn word(&mut self) -> Option<u64> {
+    pub(crate) fn word(&mut self) -> Option<u64> {
         let (word, left) = self.left.split_first_chunk()?;
         self.left = left;
         Some(u64::from_le_bytes(*word))

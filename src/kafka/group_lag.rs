@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Milliseconds between two looks, as between two commits of an owner.
-pub const GROUP_LAG_EVERY_MS: u64 = 5_000;
+const GROUP_LAG_EVERY_MS: u64 = 5_000;
 
 /// A thread that asks the brokers. Dropped, it ends.
 pub struct GroupLag {

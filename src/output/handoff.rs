@@ -63,7 +63,7 @@ impl HandoffRecord {
     }
 
     /// The same as a dead letter, for a zone that does not exist.
-    pub fn dead_letter(&self) -> DeadLetter {
+    pub(crate) fn dead_letter(&self) -> DeadLetter {
         let mut value = Vec::new();
         self.write(&mut value);
         DeadLetter {

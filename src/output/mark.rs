@@ -26,7 +26,7 @@ impl Mark {
     }
 
     /// Where the reader stands.
-    pub fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         let Mark { owner_epoch: epoch, next_update, next_offset, chain, .. } = *self;
         Position { owner_epoch: epoch, next_update, next_offset, chain }
     }

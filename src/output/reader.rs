@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// A reader that goes on from where another one stood.
-    pub fn at(position: Position) -> Reader {
+    pub(crate) fn at(position: Position) -> Reader {
         Reader { position, ..Reader::default() }
     }
 
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     /// The random id of the fence that has set the epoch; 0 if no fence has.
-    pub fn fence_id(&self) -> u128 {
+    pub(crate) fn fence_id(&self) -> u128 {
         self.fence_id
     }
 
@@ -149,7 +149,7 @@ impl Reader {
     }
 
     /// The same for a frame of our own, whose chain was made from its updates when it was sealed.
-    pub fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
+    pub(crate) fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
         match header.kind {
             FrameKind::Updates if header.count > 0 && !self.halted => {
                 if header.owner_epoch < self.position.owner_epoch {

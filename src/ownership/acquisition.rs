@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 /// Fences written for one acquisition. Each loss means that another instance raised the epoch in
 /// between; so many losses in a row mean that two instances fight over the shard.
-pub const FENCE_ATTEMPTS_MAX: usize = 8;
+const FENCE_ATTEMPTS_MAX: usize = 8;
 
 /// A state that a shard may start from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
-pub const RELEASE_MS_MAX: u64 = 2_500;
+pub(crate) const RELEASE_MS_MAX: u64 = 2_500;
 
 /// Why shards are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

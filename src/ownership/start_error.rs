@@ -6,7 +6,7 @@
 impl StartError {
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
     /// its logs end.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             StartError::StartGone
             | StartError::Truncated

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Frames and dead letters that the publisher takes from its inbox between two looks at what the
 /// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
-pub const PUBLISHER_BATCH_MAX: usize = 256;
+const PUBLISHER_BATCH_MAX: usize = 256;
 
 /// Milliseconds that the publisher may sleep while nothing is due.
-pub const PUBLISHER_IDLE_MS_MAX: u64 = 100;
+const PUBLISHER_IDLE_MS_MAX: u64 = 100;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug)]

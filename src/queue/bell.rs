@@ -68,12 +68,12 @@ impl Bell {
     }
 
     /// For the owner: keeps itself from the next sleep.
-    pub fn stay_awake(&self) {
+    pub(crate) fn stay_awake(&self) {
         self.rest.stay_awake();
     }
 
     /// For the owner: whether something keeps it from the next sleep.
-    pub fn is_called(&self) -> bool {
+    pub(crate) fn is_called(&self) -> bool {
         self.rest.is_called()
     }
 
@@ -154,10 +154,13 @@ mod tests {
         });
         let started = Instant::now();
         let mut next = 0;
-        while next < 10_000 {
+        loop {
             for number in inbox.try_iter() {
                 assert_eq!(number, next);
                 next += 1;
+            }
+            if next == 10_000 {
+                break;
             }
             bell.sleep(LONG).expect("poll works");
         }

@@ -6,7 +6,7 @@ pub mod hot_loop;
 pub mod ring;
 pub mod allocator;
 pub mod cpu;
-pub mod prefetch;
+pub(crate) mod prefetch;
 
 /// What the runtime is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]

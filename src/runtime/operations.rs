@@ -126,7 +126,7 @@ impl Operations {
     }
 
     /// Reads an eventfd into `buffer`, 8 bytes, which resets it; the result is 8.
-    pub fn read_bell(self: &Rc<Operations>, bell: &Handle, buffer: Vec<u8>) -> Operation {
+    pub(crate) fn read_bell(self: &Rc<Operations>, bell: &Handle, buffer: Vec<u8>) -> Operation {
         assert!(buffer.len() == size_of::<u64>());
         self.start(Task::ReadBell { bell: bell.clone(), buffer })
     }
@@ -152,7 +152,7 @@ impl Operations {
     }
 
     /// For the same: whether something is to be done.
-    pub fn has_orders(&self) -> bool {
+    pub(crate) fn has_orders(&self) -> bool {
         !self.inner.borrow().orders.is_empty()
     }
 
@@ -188,12 +188,12 @@ impl Inner {
 
 impl Token {
     /// The token as one number, never all ones.
-    pub fn to_bits(self) -> u64 {
+    pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
     /// The token of [`Token::to_bits`].
-    pub fn from_bits(bits: u64) -> Token {
+    pub(crate) fn from_bits(bits: u64) -> Token {
         Token { slot: bits as u32, generation: (bits >> 32) as u32 }
     }
 }

@@ -5,7 +5,7 @@ use crate::runtime::cpu::{self, CpuError, Plan};
 
 /// What `huntd run` would do on this host with this configuration. An error says why it would not
 /// start.
-pub fn offline(config: &Config) -> Result<String, CpuError> {
+pub(crate) fn offline(config: &Config) -> Result<String, CpuError> {
     let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
     let cores = match &plan {
         Plan::Pinned { hot_core, helper_cores } => {

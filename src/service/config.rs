@@ -3,7 +3,7 @@
 //! Everything that can be checked without the network is checked here, before the first socket.
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
-use super::settings::{ConfigError, Settings, Source};
+use super::settings::{ConfigError, SettingSource, Settings};
 use super::written::{
     Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenService,
     WrittenSnapshot,
@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Brokers in the list to ask first.
-pub const BOOTSTRAP_BROKERS_MAX: usize = 64;
+pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ pub struct Config {
 }
 
 /// Reads a file and the process's environment.
-pub fn load(file: &Path) -> Result<Config, ConfigError> {
+pub(crate) fn load(file: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
-        place: Source::File(file.display().to_string()),
+        place: SettingSource::File(file.display().to_string()),
         sentence: format!("name a readable configuration file with --config: {error}"),
     })?;
     let variables = std::env::vars_os()

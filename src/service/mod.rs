@@ -6,7 +6,7 @@
 
 pub mod cli;
 
-pub mod help;
+pub(crate) mod help;
 
 pub mod config;
 
@@ -14,11 +14,11 @@ mod written;
 
 pub mod settings;
 
-pub mod check;
+pub(crate) mod check;
 
 pub mod status;
 
-pub mod restoring;
+pub(crate) mod restoring;
 
 pub mod exporter;
 
@@ -26,9 +26,9 @@ pub mod exposition;
 
 mod process;
 
-pub mod notify;
+pub(crate) mod notify;
 
-pub mod shutdown;
+pub(crate) mod shutdown;
 
 pub mod log;
 

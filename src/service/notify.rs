@@ -15,23 +15,23 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two looks of the service thread at the daemon.
-pub const SAMPLE_MS_MAX: u64 = 1_000;
+pub(crate) const SAMPLE_MS_MAX: u64 = 1_000;
 
 /// Milliseconds between two status lines for systemd.
-pub const STATUS_MS: u64 = 2_000;
+const STATUS_MS: u64 = 2_000;
 
 /// Milliseconds without a turn of the hot thread after which the daemon counts as stuck.
-pub const STUCK_MS: u64 = 5_000;
+pub(crate) const STUCK_MS: u64 = 5_000;
 
 /// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
-pub const PATIENCE_MS: u64 = 10_000;
+const PATIENCE_MS: u64 = 10_000;
 
 /// Milliseconds over which the daemon asks for more patience while it drains.
-pub const DRAIN_MS_MAX: u64 = 60_000;
+const DRAIN_MS_MAX: u64 = 60_000;
 
 /// What the daemon looks like at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// When.
     pub now: Instant,
     /// What it is doing.
@@ -52,7 +52,7 @@ pub struct Sample {
 
 /// What to tell systemd now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Notification {
+pub(crate) struct Notification {
     /// The daemon is ready: said once.
     pub ready: bool,
     /// It is stopping: said once.
@@ -67,7 +67,7 @@ pub struct Notification {
 
 /// Turns looks into reports: what must be remembered between two of them.
 #[derive(Debug)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     last: Sample,
     ready_said: bool,
     draining_since: Option<Instant>,
@@ -78,7 +78,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Begins with a first look, which is reported only as the start of what follows.
-    pub fn new(look: Sample) -> Reporter {
+    pub(crate) fn new(look: Sample) -> Reporter {
         Reporter {
             last: look,
             ready_said: false,
@@ -91,7 +91,7 @@ impl Reporter {
 
     /// Looks at the daemon and reports to systemd, for the daemon's life. `live` is false while the
     /// hot thread is stuck.
-    pub async fn run(observed: Observed, live: Rc<Cell<bool>>) {
+    pub(crate) async fn run(observed: Observed, live: Rc<Cell<bool>>) {
         let pause = sd_notify::watchdog_enabled()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
@@ -112,7 +112,7 @@ impl Reporter {
     }
 
     /// What to say after a look.
-    pub fn next(&mut self, look: Sample) -> Notification {
+    pub(crate) fn next(&mut self, look: Sample) -> Notification {
         let mut report = Notification::default();
         let turned = look.turns != self.last.turns;
         if turned {
@@ -236,7 +236,7 @@ fn send(report: &Notification) {
 }
 
 /// The last line, when the service thread ends.
-pub fn stopped() {
+pub(crate) fn stopped() {
     notify(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
 }
 

@@ -20,14 +20,14 @@ const VARIABLE_PREFIX: &str = "HUNTD_";
 #[error("{place}: {sentence}")]
 pub struct ConfigError {
     /// Where it is written: file and line, or environment variable.
-    pub place: Source,
+    pub place: SettingSource,
     /// What to do about it.
     pub sentence: String,
 }
 
 /// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// In the compiled-in defaults.
     Default,
     /// In a file, at a line counted from 1.
@@ -38,33 +38,33 @@ pub enum Source {
     Variable(String),
 }
 
-impl Display for Source {
+impl Display for SettingSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Default => write!(out, "built-in defaults"),
-            Source::Line(file, line) => write!(out, "{file}:{line}"),
-            Source::File(file) => write!(out, "{file}"),
-            Source::Variable(name) => write!(out, "environment variable {name}"),
+            SettingSource::Default => write!(out, "built-in defaults"),
+            SettingSource::Line(file, line) => write!(out, "{file}:{line}"),
+            SettingSource::File(file) => write!(out, "{file}"),
+            SettingSource::Variable(name) => write!(out, "environment variable {name}"),
         }
     }
 }
 
 /// The merged values of all layers.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     values: Table,
-    places: BTreeMap<(String, String), Source>,
+    places: BTreeMap<(String, String), SettingSource>,
 }
 
 impl Settings {
     /// The defaults alone.
-    pub fn defaults() -> Settings {
+    pub(crate) fn defaults() -> Settings {
         let values = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
         Settings { values, places: BTreeMap::new() }
     }
 
     /// Lays a file over the values so far. `file` is its name in errors.
-    pub fn lay_file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
+    pub(crate) fn lay_file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
         let document = DeTable::parse(text).map_err(|error| ConfigError {
             place: line_place(file, text, error.span().map_or(0, |span| span.start)),
             sentence: format!("write valid TOML here: {}", error.message()),
@@ -86,7 +86,7 @@ impl Settings {
     }
 
     /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored.
-    pub fn lay_environment(
+    pub(crate) fn lay_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
@@ -94,7 +94,7 @@ impl Settings {
             let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
             let Some((section, key)) = key else { continue };
             let (section, key) = (section.to_lowercase(), key.to_lowercase());
-            let place = Source::Variable(name.clone());
+            let place = SettingSource::Variable(name.clone());
             self.check_section(&section, &place)?;
             let default = self.default_of(&section, &key, &place)?;
             let value = parse_like(default, &text).unwrap_or(Value::String(text));
@@ -104,13 +104,13 @@ impl Settings {
     }
 
     /// All values, for the typed form.
-    pub fn values(&self) -> &Table {
+    pub(crate) fn values(&self) -> &Table {
         &self.values
     }
 
     /// An error about the value of a key, at the place where it is written; if it is not, at the
     /// place of a related key of the same section, which then disagrees with the default.
-    pub fn error(
+    pub(crate) fn error(
         &self,
         section: &str,
         key: &str,
@@ -120,7 +120,7 @@ impl Settings {
         let place = |key: &&str| self.places.get(&(section.to_owned(), (*key).to_owned()));
         let place = place(&key).or_else(|| related.iter().find_map(place));
         ConfigError {
-            place: place.cloned().unwrap_or(Source::Default),
+            place: place.cloned().unwrap_or(SettingSource::Default),
             sentence: format!("{section}.{key} {sentence}"),
         }
     }
@@ -130,7 +130,7 @@ impl Settings {
         section: &str,
         key: &str,
         value: Value,
-        place: Source,
+        place: SettingSource,
     ) -> Result<(), ConfigError> {
         let default = self.default_of(section, key, &place)?;
         if !same_shape(default, &value) {
@@ -143,7 +143,7 @@ impl Settings {
         Ok(())
     }
 
-    fn check_section(&self, section: &str, place: &Source) -> Result<(), ConfigError> {
+    fn check_section(&self, section: &str, place: &SettingSource) -> Result<(), ConfigError> {
         if self.values.contains_key(section) {
             return Ok(());
         }
@@ -153,7 +153,12 @@ impl Settings {
     }
 
     /// The value so far of a key that must exist, which has the key's type.
-    fn default_of(&self, section: &str, key: &str, place: &Source) -> Result<&Value, ConfigError> {
+    fn default_of(
+        &self,
+        section: &str,
+        key: &str,
+        place: &SettingSource,
+    ) -> Result<&Value, ConfigError> {
         let keys = self.values[section].as_table().expect("the defaults hold sections only");
         keys.get(key).ok_or_else(|| {
             let nearest = nearest(key, keys.keys());
@@ -164,9 +169,9 @@ impl Settings {
 }
 
 /// The place of a byte of a file.
-fn line_place(file: &str, text: &str, offset: usize) -> Source {
+fn line_place(file: &str, text: &str, offset: usize) -> SettingSource {
     let before = &text.as_bytes()[..offset.min(text.len())];
-    Source::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
+    SettingSource::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
 }
 
 /// The existing name that a wrong one most resembles.

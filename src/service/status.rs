@@ -37,7 +37,7 @@ impl Phase {
     ];
 
     /// The phase in words, to end a sentence that begins with "huntd".
-    pub fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Phase::Starting => "is starting",
             Phase::Reaching => "waits for a broker that answers",
@@ -70,7 +70,7 @@ impl Status {
     }
 
     /// The phase now.
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Ordering::Acquire))]
     }
 
@@ -84,7 +84,7 @@ impl Status {
     }
 
     /// Shards that cannot go on without an operator.
-    pub fn halted_shards(&self) -> u32 {
+    pub(crate) fn halted_shards(&self) -> u32 {
         self.halted_shards.load(Ordering::Acquire)
     }
 
@@ -95,7 +95,7 @@ impl Status {
     }
 
     /// Why the daemon should get no work, or nothing if it should.
-    pub fn unready(&self) -> Option<String> {
+    pub(crate) fn unready(&self) -> Option<String> {
         match (self.phase(), self.halted_shards()) {
             (phase, halted) if is_ready(phase, halted) => None,
             (Phase::Ready, halted) => Some(format!("halted shards: {halted}; read the log")),
@@ -104,7 +104,7 @@ impl Status {
     }
 
     /// Waits until something is different from `seen`. One task may wait.
-    pub async fn changed_from(&self, seen: (Phase, u32)) {
+    pub(crate) async fn changed_from(&self, seen: (Phase, u32)) {
         poll_fn(|context| {
             self.changed.register(context.waker());
             match (self.phase(), self.halted_shards()) == seen {

@@ -5,7 +5,7 @@
 use crate::kafka::group::GroupProtocol;
 use crate::output::frame::{Compression, Format};
 use crate::service::config::{Config, parse};
-use crate::service::settings::{ConfigError, DEFAULTS, Source};
+use crate::service::settings::{ConfigError, DEFAULTS, SettingSource};
 use std::collections::BTreeSet;
 
 fn from_text(text: &str) -> Result<Config, ConfigError> {
@@ -268,7 +268,7 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
 fn a_missing_file_is_named() {
     let file = std::path::Path::new("config/no-such-file.toml");
     let error = crate::service::config::load(file).expect_err("there is none");
-    assert_eq!(error.place, Source::File("config/no-such-file.toml".to_owned()));
+    assert_eq!(error.place, SettingSource::File("config/no-such-file.toml".to_owned()));
     assert!(error.sentence.contains("--config"), "{error}");
 }
 

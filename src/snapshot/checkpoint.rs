@@ -6,7 +6,7 @@ use crate::output::mark::Mark;
 use crate::snapshot::format::{BLOCK_HEAD_BYTES, SNAPSHOT_BLOCK_BYTES};
 
 /// Buffers of state from the hot thread to the keeper, 2 MiB: behind a slow disk captures wait.
-pub const CHECKPOINT_BUFFERS: usize = 32;
+pub(crate) const CHECKPOINT_BUFFERS: usize = 32;
 
 /// Where a shard stood when its state was captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Buffer {
     }
 
     /// Forgets the state in it.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.truncate(BLOCK_HEAD_BYTES);
     }
 
@@ -93,13 +93,8 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// The state in it.
-    pub fn state(&self) -> &[u8] {
-        &self.bytes[BLOCK_HEAD_BYTES..]
-    }
-
     /// The whole block, with the head that it is given.
-    pub fn with_head(&mut self, head: [u8; BLOCK_HEAD_BYTES]) -> &[u8] {
+    pub(crate) fn with_head(&mut self, head: [u8; BLOCK_HEAD_BYTES]) -> &[u8] {
         self.bytes[..BLOCK_HEAD_BYTES].copy_from_slice(&head);
         &self.bytes
     }

@@ -19,16 +19,16 @@ use std::sync::OnceLock;
 pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
-pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Input offsets that a replay of one snapshot passes over: each took the engine down thrice.
-pub const SKIPS_MAX: usize = 1024;
+const SKIPS_MAX: usize = 1024;
 
 /// Bytes before the first block, of which the header takes some.
-pub const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
+pub(crate) const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
 
 /// Bytes of a block before its state.
-pub const BLOCK_HEAD_BYTES: usize = 16;
+pub(crate) const BLOCK_HEAD_BYTES: usize = 16;
 
 /// Bytes of state in every block but the last.
 pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
@@ -61,7 +61,7 @@ pub struct Origin {
 
 impl Origin {
     /// Whether both name the same topics: what one of them does not know, it does not contradict.
-    pub fn names_same(&self, other: &Origin) -> bool {
+    pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
             || other.cluster_id.is_empty();
@@ -71,7 +71,7 @@ impl Origin {
     }
 
     /// Whether both may also be about the same offsets: the input was not created again in between.
-    pub fn agrees(&self, other: &Origin) -> bool {
+    pub(crate) fn agrees(&self, other: &Origin) -> bool {
         let (ours, theirs) = (self.input_id(), other.input_id());
         let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
         same_input && self.names_same(other)
@@ -147,7 +147,7 @@ pub enum SnapshotError {
 impl Header {
     /// What is known of a capture before its bytes are stored, under the number that its storage
     /// gives it.
-    pub fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
+    pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
             origin,
             partition: checkpoint.id.partition,
@@ -213,7 +213,11 @@ impl Header {
     }
 
     /// The shard whose state the blocks hold, put together.
-    pub fn restore(&self, state: &[u8], rulebook: &Rulebook) -> Result<Box<Shard>, SnapshotError> {
+    pub(crate) fn restore(
+        &self,
+        state: &[u8],
+        rulebook: &Rulebook,
+    ) -> Result<Box<Shard>, SnapshotError> {
         let shard = Shard::decode_state(state, rulebook)?;
         if i32::from(shard.partition()) != self.partition || shard.digest() != self.digest {
             return Err(SnapshotError::Header("it is about another state"));

@@ -33,13 +33,13 @@ pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
 /// Records from the end of a partition of copies in which the newest manifest is looked for first:
 /// the records that the last copy has let go follow it.
-pub const MANIFEST_SEARCH_RECORDS: i64 = 128;
+const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
 /// Milliseconds that one record of a copy may take to be acknowledged.
-pub const REPLICA_MS_MAX: u64 = 30_000;
+const REPLICA_MS_MAX: u64 = 30_000;
 
 /// KiB of copies that may wait for the brokers.
-pub const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
+const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
 /// What copying needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
 /// Milliseconds that copying may go on when the daemon has to end.
-pub const REPLICATOR_END_MS_MAX: u64 = 3_000;
+const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
 /// Snapshots that may wait for the copier; what does not fit is copied the next time.
-pub const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
+pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
 /// The copier thread's ends of all that it shares with other threads.
-pub struct ReplicatorEnds {
+pub(crate) struct ReplicatorEnds {
     /// What the keeper has stored. Its end is the copier's end.
     pub stored: Receiver<Header>,
     /// Raised when the daemon has to end: then copying has little time left.
@@ -32,7 +32,7 @@ pub struct ReplicatorEnds {
 }
 
 /// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
-pub fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
+pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut copies: Option<Replicas> = None;
     let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();

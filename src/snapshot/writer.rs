@@ -22,21 +22,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
 /// shard, twice.
-pub const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
+pub(crate) const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
 
 /// Messages that the keeper takes between two looks at what is gated.
-pub const WRITER_BATCH_MAX: usize = 64;
+const WRITER_BATCH_MAX: usize = 64;
 
 /// Milliseconds that the keeper may sleep when nobody wakes it.
-pub const WRITER_IDLE_MS_MAX: u64 = 100;
+const WRITER_IDLE_MS_MAX: u64 = 100;
 
 /// Milliseconds that the end of the daemon waits for the keeper, and for the copier: shards that
 /// were released have their snapshots by then, or a disk does not answer.
-pub const WRITER_END_MS_MAX: u64 = 500;
+pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
 /// What became of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum SnapshotOutcome {
     /// It is the shard's newest snapshot.
     Stored(Box<Header>),
     /// It could not be stored: the sentence says why, and what to do.
@@ -60,7 +60,7 @@ pub struct SnapshotWriter<D> {
     waiting: BTreeMap<i32, Waiting>,
     /// The partition whose state comes now.
     writing: Option<i32>,
-    outcomes: VecDeque<Written>,
+    outcomes: VecDeque<SnapshotOutcome>,
 }
 
 struct Waiting {
@@ -87,7 +87,7 @@ impl<D: Disk> SnapshotWriter<D> {
                 let waiting = self.waiting.get(&partition);
                 if waiting.is_some_and(|waiting| waiting.id.ownership_id == ownership_id) {
                     self.forget(partition);
-                    self.outcomes.push_back(Written::Dropped { partition });
+                    self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
                 }
                 None
             }
@@ -102,7 +102,7 @@ impl<D: Disk> SnapshotWriter<D> {
         let id = header.id;
         let partition = id.partition;
         if self.forget(partition) {
-            self.outcomes.push_back(Written::Dropped { partition });
+            self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
         }
         // If it cannot begin, its state must not be taken for that of the capture before it.
         self.writing = None;
@@ -145,14 +145,14 @@ impl<D: Disk> SnapshotWriter<D> {
             let Waiting { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
             self.writing = self.writing.filter(|writing| *writing != partition);
             match self.store.commit(draft, gate.expect("it is ready"), now_ms) {
-                Ok(header) => self.outcomes.push_back(Written::Stored(Box::new(header))),
+                Ok(header) => self.outcomes.push_back(SnapshotOutcome::Stored(Box::new(header))),
                 Err(error) => self.fail(partition, &error),
             }
         }
     }
 
     /// What has become of a capture since the last question.
-    pub fn next_outcome(&mut self) -> Option<Written> {
+    pub fn next_outcome(&mut self) -> Option<SnapshotOutcome> {
         self.outcomes.pop_front()
     }
 
@@ -162,7 +162,7 @@ impl<D: Disk> SnapshotWriter<D> {
             "a snapshot of partition {partition} was not stored: {error}; give the state directory \
              room and make it writable: until then a restart replays from an older one"
         );
-        self.outcomes.push_back(Written::Failed { partition, sentence });
+        self.outcomes.push_back(SnapshotOutcome::Failed { partition, sentence });
     }
 
     fn forget(&mut self, partition: i32) -> bool {
@@ -172,7 +172,7 @@ impl<D: Disk> SnapshotWriter<D> {
 }
 
 /// The snapshot writer's ends of all that it shares with other threads.
-pub struct WriterEnds {
+pub(crate) struct WriterEnds {
     /// From the hot thread and the publisher. Its end is the writer's end.
     pub messages: Receiver<ToSnapshots>,
     /// Rung after that was filled.
@@ -188,7 +188,7 @@ pub struct WriterEnds {
 }
 
 /// Writes snapshots until nobody takes checkpoints any more.
-pub fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
+pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
     let mut failures = Repeated::new();
     loop {
         let inbox = take_messages(&mut writer, &mut ends);
@@ -234,9 +234,9 @@ fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds)
     Inbox::Full
 }
 
-fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {
+fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) {
     let partition = match outcome {
-        Written::Stored(header) => {
+        SnapshotOutcome::Stored(header) => {
             let progress = ends.progress.shard(header.partition);
             progress.snapshot_at_ms.set(header.taken_at_ms);
             ends.metrics.add(Counter::SnapshotsStored, 1);
@@ -249,14 +249,14 @@ fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {
             }
             partition
         }
-        Written::Failed { partition, sentence } => {
+        SnapshotOutcome::Failed { partition, sentence } => {
             ends.metrics.add(Counter::SnapshotsFailed, 1);
             if let Some(withheld) = trouble.notice(Instant::now()) {
                 tracing::warn!(withheld, "{sentence}");
             }
             *partition
         }
-        Written::Dropped { partition } => *partition,
+        SnapshotOutcome::Dropped { partition } => *partition,
     };
     let settled = &ends.progress.shard(partition).checkpoints_settled;
     settled.set(settled.get() + 1);

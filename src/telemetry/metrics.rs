@@ -30,7 +30,7 @@ macro_rules! counters {
         }
 
         /// Counters in all, for the table of values.
-        pub const COUNTERS: usize = [$($name),*].len();
+        const COUNTERS: usize = [$($name),*].len();
     };
 }
 
@@ -147,7 +147,7 @@ impl Metrics {
     }
 
     /// Takes over the value of a counter that is kept elsewhere. It never falls.
-    pub fn take_over(&self, counter: Counter, value: u64) {
+    pub(crate) fn take_over(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].store(value, Ordering::Relaxed);
     }
 
@@ -193,7 +193,7 @@ impl Histogram {
     /// Doublings after the first bucket: up to 67 s.
     const DOUBLINGS: usize = 20;
     /// Buckets in all; the last has no upper bound.
-    pub const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
+    const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
 
     fn new() -> Histogram {
         Histogram {
@@ -203,14 +203,14 @@ impl Histogram {
     }
 
     /// Counts `n` events that took `us` microseconds each.
-    pub fn record(&self, us: u64, n: u64) {
+    pub(crate) fn record(&self, us: u64, n: u64) {
         add(&self.buckets[Histogram::bucket(us)], n);
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
     }
 
     /// The largest time that belongs to a bucket; `None` for the last one.
-    pub fn upper_us(bucket: usize) -> Option<u64> {
+    pub(crate) fn upper_us(bucket: usize) -> Option<u64> {
         if bucket + 1 >= Histogram::BUCKETS {
             return None;
         }
@@ -226,7 +226,7 @@ impl Histogram {
     }
 
     /// The sum of all times now, in microseconds.
-    pub fn sum_us(&self) -> u64 {
+    pub(crate) fn sum_us(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 

@@ -6,4 +6,4 @@ pub mod progress;
 
 pub mod tally;
 
-pub mod repeated;
+pub(crate) mod repeated;

@@ -41,7 +41,7 @@ impl Progress {
     }
 
     /// All shards that are owned now, with their partitions.
-    pub fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
         (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.ownership_id.get() != 0)
     }
 }
@@ -111,15 +111,9 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
-    /// Whether the input ends before what the output covers of it: it was truncated, or its new
-    /// leader does not know yet where it ends.
-    pub fn is_input_short(&self) -> bool {
-        (0..self.acked.get()).contains(&self.high_watermark.get())
-    }
-
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
     /// the log is unknown.
-    pub fn lag(&self) -> Option<i64> {
+    pub(crate) fn lag(&self) -> Option<i64> {
         let end = self.high_watermark.get();
         (end >= 0).then(|| (end - self.acked.get()).max(0))
     }

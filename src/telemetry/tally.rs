@@ -4,7 +4,7 @@ use super::progress::SHARDS_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names that one tally can have.
-pub const TALLY_NAMES_MAX: usize = 64;
+const TALLY_NAMES_MAX: usize = 64;
 
 /// One count for each partition and name. One thread writes.
 pub struct Tally {

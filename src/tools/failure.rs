@@ -84,7 +84,7 @@ impl ToolError {
     }
 
     /// What librdkafka says about a topic, as something to do.
-    pub fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
+    pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 ToolError::TopicMissing(topic.to_owned())

@@ -6,11 +6,11 @@ use indicatif::{ProgressDrawTarget, ProgressStyle};
 const EVENTS_BETWEEN: u64 = 4096;
 
 /// The bar, with the rate.
-pub struct ProgressBar(indicatif::ProgressBar);
+pub(crate) struct ProgressBar(indicatif::ProgressBar);
 
 impl ProgressBar {
     /// A bar for so many events, or one without an end if nobody knows.
-    pub fn start(events: Option<u64>) -> ProgressBar {
+    pub(crate) fn start(events: Option<u64>) -> ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);
         let template = match events {
@@ -22,19 +22,19 @@ impl ProgressBar {
     }
 
     /// Shows how many there were.
-    pub fn show(&self, events: u64) {
+    pub(crate) fn show(&self, events: u64) {
         if events.is_multiple_of(EVENTS_BETWEEN) {
             self.0.set_position(events);
         }
     }
 
     /// Shows how many there were, right now.
-    pub fn set(&self, events: u64) {
+    pub(crate) fn set(&self, events: u64) {
         self.0.set_position(events);
     }
 
     /// Removes the bar.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

@@ -54,8 +54,11 @@ fn partitions_that_nobody_owns_are_seen_by_the_instances_that_are_left() {
     // Long enough to look around after a kill.
     let settings = &[("kafka", "session_timeout_ms = 60000")];
     let mut left = Huntd::start(kafka::shared(), &topics, settings);
+    let serves = |huntd: &Huntd| huntd.log().contains("\"address\":\"");
+    left.wait_until("its address", serves);
     left.wait_until("all partitions", |huntd| huntd.metric("huntd_shards_owned") == 3);
     let mut gone = Huntd::start(kafka::shared(), &topics, settings);
+    gone.wait_until("its address", serves);
     gone.wait_until("some partitions", |huntd| huntd.metric("huntd_shards_owned") > 0);
     gone.kill9();
     produce(kafka::shared(), &topics, &events(3, 6, 1..=10));

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod form;
+mod names;
 mod source;
 
 use form::Finding;
@@ -179,6 +180,39 @@ fn only_the_crate_root_re_exports() {
             &[("src/lib.rs", "pub use engine::Shard;")],
             &[("src/queue/mod.rs", "mod sync { pub use std::sync::Arc; } pub fn f() {}")],
         ],
+    );
+}
+
+#[test]
+fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_not_public() {
+    check(
+        names::visibility,
+        &[
+            &[("src/engine/a.rs", "pub fn f() {} fn g() { f() }")],
+            &[("src/engine/a.rs", "pub(crate) fn f() {}")],
+            &[("src/engine/a.rs", "pub const F: u8 = 1;"), ("src/engine/b.rs", "use super::F;")],
+            &[("src/engine/a.rs", "impl A { pub async fn f() {} }"), ("src/b.rs", "A::f();")],
+        ],
+        &[
+            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/engine/b.rs", "a::f();")],
+            &[("src/engine/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
+            &[("src/engine/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
+            &[("src/engine/a.rs", "pub struct A { pub f: u8 } fn f() {}")],
+            &[("src/testing/a.rs", "pub fn f() {}")],
+        ],
+    );
+}
+
+#[test]
+fn a_public_type_has_a_name_of_its_own() {
+    let one = ("src/engine/event.rs", "pub struct Event;");
+    check(
+        names::one_meaning,
+        &[
+            &[one, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
+            &[one, ("src/tools/a.rs", "pub type Event = u8;")],
+        ],
+        &[&[one, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")]],
     );
 }
 

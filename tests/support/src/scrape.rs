@@ -52,7 +52,8 @@ impl Page {
 
     /// The value of a family, summed up over its labels.
     pub fn value(&self, family: &str) -> u64 {
-        assert!(self.0.contains(&format!("# TYPE {family} ")), "no {family}");
+        let is_there = |line: &str| line.trim_start_matches("# TYPE ").starts_with(family);
+        assert!(self.0.lines().any(is_there), "no {family}");
         self.samples(family).map(|(_, value)| value).sum()
     }
 
