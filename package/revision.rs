@@ -3,6 +3,8 @@
 //! A package's build says it in the environment; a release build asks git. A development build does
 //! not, because each commit would compile everything again.
 
+#![allow(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
+
 use std::env;
 use std::process::Command;
 

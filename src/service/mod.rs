@@ -12,6 +12,8 @@ pub mod config;
 
 mod written;
 
+pub(crate) mod schema;
+
 pub mod settings;
 
 pub(crate) mod check;

@@ -2,6 +2,7 @@
 
 use crate::players::{events, produce};
 use crate::snapshots::{published, settings};
+use crate::verbs::{bootstrap, huntd};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -78,4 +79,50 @@ fn partitions_that_nobody_owns_are_seen_by_the_instances_that_are_left() {
     });
     assert_eq!(left.metric("huntd_partitions"), 3);
     assert!(left.metric("huntd_shards_owned") < 3, "the alert by numbers sees it too");
+}
+
+#[test]
+fn check_finds_what_would_halt_the_shards_and_says_all_of_it() {
+    let (topics, folder) = published("checked", 5);
+    let rules = folder.path().join("rules.toml");
+    let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
+    std::fs::write(&rules, text).expect("the folder is writable");
+    let config = folder.path().join("huntd.toml");
+    let text = format!(
+        "[kafka]\nbrokers = [\"{}\"]\ninput_topic = \"{}\"\noutput_topic = \"{}\"\n\
+         dead_letter_topic = \"{}\"\n[rules]\nfiles = [\"{}\"]\n",
+        bootstrap(),
+        topics.input,
+        topics.output,
+        topics.dead_letters,
+        rules.display()
+    );
+    std::fs::write(&config, text).expect("the folder is writable");
+    let check = |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let arguments = ["check", "--config", config.to_str().expect("text")];
+        huntd(&arguments.into_iter().chain(sets).collect::<Vec<_>>())
+    };
+    let ended = check(&[]);
+    // The topics of a test are not as `huntd topics` makes them, and the rules are others.
+    assert_eq!((ended.code, ended.errors.lines().count()), (5, 2), "{}", ended.errors);
+    assert!(ended.errors.contains("message.timestamp"), "{}", ended.errors);
+    assert!(ended.errors.contains("partitions 0 by ruleset "), "{}", ended.errors);
+    let ended = check(&["rules.files="]);
+    assert_eq!((ended.code, ended.errors.lines().count()), (5, 1), "{}", ended.errors);
+    let ended = check(&["kafka.brokers=no-such-host.invalid:9092,127.0.0.1:1"]);
+    assert_eq!(ended.code, 4, "{}", ended.errors);
+    assert!(ended.errors.contains("no-such-host.invalid:9092 "), "{}", ended.errors);
+    assert!(ended.errors.contains("127.0.0.1:1 cannot be reached"), "{}", ended.errors);
+}
+
+#[test]
+fn more_copies_than_brokers_are_refused_before_anything_is_created() {
+    let topics = Topics::create(kafka::shared(), "copies", 1);
+    let arguments = ["topics", "--config", "config/huntd.toml", "--replicas", "3"];
+    let brokers = format!("kafka.brokers={}", bootstrap());
+    let input = format!("kafka.input_topic={}-new", topics.input);
+    let ended = huntd(&[&arguments[..], &["--set", &brokers, "--set", &input]].concat());
+    assert_eq!(ended.code, 2, "{}", ended.errors);
+    assert!(ended.errors.contains("--replicas 3 needs as many brokers, and the cluster has 1"));
 }
