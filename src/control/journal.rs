@@ -123,7 +123,7 @@ impl Journal {
             }
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
             Note::BeginsAnew { partition, why } => {
-                tracing::warn!(partition, "beginning anew: {why}");
+                tracing::warn!(partition, "starting over: {why}");
             }
             Note::AcquiresAgain { partition, why } => {
                 tracing::warn!(partition, "acquiring the shard again: {why}");

@@ -4,7 +4,7 @@
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
 //!    ▲                        │ notices                                              │
 //!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
-//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
+//!                             └─ checkpoints ─► snapshot writer ◄── gates ──────────┘
 //! ```
 
 pub(crate) mod failure;

@@ -320,7 +320,7 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.iter().take_while(is_blank).count()..]
 }
 
-/// What follows `byte`, which must come first but for blanks.
+/// What follows `byte`, which must come first, after blanks at most.
 fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     without_blanks(bytes).strip_prefix(&[byte])
 }

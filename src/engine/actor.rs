@@ -124,7 +124,7 @@ impl Body {
         self.marks |= 1 << effect as u8;
     }
 
-    /// An effect ends. A compass that comes later tells the way anew.
+    /// An effect ends. A later compass shows the way again.
     pub(crate) fn end(&mut self, effect: Effect) {
         self.marks &= !(1 << effect as u8);
         if effect == Effect::Compass {

@@ -91,7 +91,7 @@ impl Actors {
         row
     }
 
-    /// As [`Actors::add`] but for the actor's places on the board and among those that are due:
+    /// As [`Actors::add`] without the actor's places on the board and among those that are due:
     /// [`Actors::order`] finds them for all at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);

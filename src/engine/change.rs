@@ -113,7 +113,7 @@ macro_rules! changes {
             }
 
             /// Whether some change has these fields: each is a value of its type, and no bit is
-            /// set beside them. In one step, as whoever reads frames asks it of every update.
+            /// set beside them. In one step, because readers ask it of every update.
             pub(crate) fn has_fields(payload: Payload) -> bool {
                 let mut known = Payload { kind: payload.kind, ..Payload::default() };
                 match payload.kind {

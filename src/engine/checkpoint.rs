@@ -95,7 +95,7 @@ impl Checkpoint {
         self.waiting_count += words.len();
     }
 
-    /// Tells rows of the step at hand until there is no more room, or it is done, or so many were
+    /// Writes rows of the current step until there is no more room, or it is done, or so many were
     /// looked at.
     fn write_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
         let Step { part, mut next, end } = self.steps[self.step];

@@ -275,8 +275,7 @@ macro_rules! events {
     };
 }
 
-// The table. A new event is a row of `actions`, a row of `fields` for each key that no other event
-// has, its rule in `rules/`, and its description in docs/EVENTS.md.
+// The table. docs/HACKING.md says what a new event needs beside its rows.
 events! {
     fields {
         /// What happened.

@@ -351,7 +351,7 @@ impl Hunts {
         self.finisher_index[slot].insert(finisher.player_id, rank.into(), id_of);
     }
 
-    /// A finisher has found one more, also if it left meanwhile and its own count began anew.
+    /// A finisher has found one more, also if it left meanwhile and its own count started over.
     pub(crate) fn count_found(&mut self, slot: usize, rank: u16) {
         let finisher = self.finisher(slot, rank);
         let found = finisher.found + 1;

@@ -253,7 +253,7 @@ impl Shard {
         mix::hash(&parts, u64::from(*partition))
     }
 
-    /// Applies events as long as the updates have room for one more and the rules are at hand, and
+    /// Applies events as long as the updates have room for one more and the rules are loaded, and
     /// tells what became of each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,
@@ -325,7 +325,13 @@ impl Shard {
                 self.on_hunt_start(start, duration_ms, tell)
             }
             Action::HuntEnd { hunt } => self.on_hunt_end(hunt, tell),
-            _ => unreachable!("an action of a player that is here, or asks to be"),
+            Action::Join { .. }
+            | Action::Leave { .. }
+            | Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Shoot { .. }
+            | Action::Loot { .. }
+            | Action::Use { .. } => unreachable!("its subject is a player"),
         }
     }
 

@@ -166,7 +166,7 @@ pub(crate) struct Path {
     stage: Stage,
     finished_map: Map,
     running_map: Map,
-    /// The tiles at the distance at hand, and at the next one.
+    /// The tiles at the current distance, and at the next one.
     front: Front,
     next_front: Front,
 }
@@ -320,8 +320,8 @@ impl Path {
         }
     }
 
-    /// Takes over what a capture told, and searches anew. `tile_of` tells where a treasure lies or
-    /// lay, if it was laid. `None`: the words are no cache of these treasures.
+    /// Takes over what a checkpoint held, and searches again. `tile_of` says where a treasure lies
+    /// or lay, if it was laid. `None`: the words are no cache of these treasures.
     pub(crate) fn decode(
         &mut self,
         tiles: &Tiles,

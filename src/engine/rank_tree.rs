@@ -359,7 +359,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     impl RankTree {
-        /// Entries of each node, from the root on, but for the root's.
+        /// Entries of each node, from the root on, except the root's.
         fn fillings(&self) -> Vec<usize> {
             let (mut level, mut all) = (vec![self.root], Vec::new());
             for _ in 0..self.height {

@@ -28,7 +28,7 @@ const ACTORS_AHEAD: usize = 8;
 pub enum StateError {
     /// They are not an encoded state of this format.
     Malformed,
-    /// They were written under rules that are not at hand.
+    /// They were written under rules that are not loaded.
     OtherRules {
         /// Hash of those rules.
         ruleset: u32,
@@ -42,7 +42,7 @@ impl std::fmt::Display for StateError {
                 write!(out, "the state is damaged or of another version; use an older snapshot")
             }
             StateError::OtherRules { ruleset } => {
-                write!(out, "the state was written under ruleset {ruleset}, which is not at hand")
+                write!(out, "the state was written under ruleset {ruleset}, which is not loaded")
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! What decides a shard's future stands in tables and columns, but for a few words that a capture
+//! What decides a shard's future stands in tables and columns, except a few words that a checkpoint
 //! notes. All else (indexes, lists, trees, maps) follows from these and is built again after a
 //! restart.
 

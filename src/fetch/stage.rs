@@ -57,7 +57,7 @@ impl Shared {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
-    /// Lets a broker's name be resolved anew: it may have moved.
+    /// Lets a broker's name be resolved again: it may have moved.
     pub(crate) fn forget_address(&self, node_id: i32) {
         if let Some(broker) = self.table.borrow().broker(node_id) {
             self.addresses.borrow_mut().remove(&broker.host, broker.port);

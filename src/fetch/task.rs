@@ -325,7 +325,7 @@ impl FetchTask {
             cursor.fail(format!(
                 "the input log of partition {} was truncated to offset {} below offset {} that is \
                  applied already: an unclean election lost records; restore them, or begin \
-                 anew with `huntd run --genesis`",
+                 over with `huntd run --genesis`",
                 cursor.partition,
                 end.end_offset,
                 cursor.position.get(),
@@ -371,7 +371,7 @@ impl FetchTask {
             }
             FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and begin anew with \
+                 passed it or the log was truncated; raise retention.ms, and start over with \
                  `huntd run --genesis`"
             )),
             FetchRemedy::Fatal => cursor.fail(format!(

@@ -16,7 +16,7 @@ pub enum MetadataError {
     #[error("the input topic cannot be read: {0}")]
     Topic(ErrorCode),
     /// The topic was deleted and created again: offsets no longer mean what they meant.
-    #[error("the input topic was deleted and created again: begin anew with `huntd run --genesis`")]
+    #[error("the input topic was deleted and created again: start over with `huntd run --genesis`")]
     Recreated,
     /// The topic has another number of partitions: players would change their shards.
     #[error(

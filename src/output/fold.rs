@@ -1,6 +1,6 @@
 //! Folding a stretch of one output partition, record by record: what an owner learns from it.
 //!
-//! Pure: whoever reads the log gives the records in their order.
+//! Pure: the caller reads the log and gives the records in their order.
 
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
@@ -34,7 +34,7 @@ pub(crate) enum Broken {
         /// Version of its form.
         version: u8,
     },
-    /// The log does not hold what the mark was taken of: it was truncated, or created anew.
+    /// The log does not hold what the mark was taken of: it was truncated, or created again.
     OtherLog,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Fold {
     anchor: Option<Position>,
     /// Input offsets that every replay passes over.
     skips: BTreeSet<i64>,
-    /// Where the world last began anew.
+    /// The last genesis.
     genesis: Option<Start>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
@@ -90,12 +90,12 @@ impl Fold {
         Some(&self.reader).filter(|reader| reader.has_joined())
     }
 
-    /// Input offsets that every replay passes over, as far as this stretch tells.
+    /// Input offsets that every replay passes over, as far as this stretch shows.
     pub(crate) fn skips(&self) -> &BTreeSet<i64> {
         &self.skips
     }
 
-    /// Where the world last began anew in this stretch.
+    /// The last genesis in this stretch.
     pub(crate) fn genesis(&self) -> Option<Start> {
         self.genesis
     }
@@ -105,7 +105,7 @@ impl Fold {
         self.ruleset
     }
 
-    /// The rules that the world began with, if this stretch tells.
+    /// The rules that the zone began with, if this stretch shows them.
     pub(crate) fn begun_by(&self) -> Option<u32> {
         self.begun_by
     }
@@ -151,13 +151,13 @@ impl Fold {
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
-            // What was told before was told to a reader at a place that does not count.
+            // What came before, a reader took at a place that does not count.
             Verdict::Joined => {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
             }
             Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
-            // One that tells of an earlier place came late, or twice.
+            // One of an earlier place came late, or twice.
             Verdict::Progress if header.first_update == reader.position().next_update => {
                 self.ruleset = Some(header.ruleset);
             }

@@ -9,7 +9,7 @@ const _: () =
 /// Bytes of one update in its JSON form; a test encodes the longest of each kind.
 pub(crate) const UPDATE_JSON_BYTES_MAX: usize = 220;
 
-/// Bytes of a record on its way beside its updates, or its key and value: headers, a departure.
+/// Bytes of a record on its way beside its updates, or its key and value: headers, a handoff.
 pub(crate) const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
 /// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
@@ -26,7 +26,7 @@ pub enum FrameKind {
     Fence = 2,
     /// An input record that every replay passes over, because it takes the engine down.
     Skip = 3,
-    /// The world begins anew: an operator's answer to a state that cannot be had any more.
+    /// The zone starts over: an operator's answer to a state that is lost for good.
     Genesis = 4,
 }
 

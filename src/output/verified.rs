@@ -1,8 +1,8 @@
-//! Verified acknowledgements: what a reader of the log makes of what we were told is in it.
+//! Verified acknowledgements: what a reader of the log makes of what was acknowledged.
 //!
 //! That the broker has a frame says little: another owner's fence may stand before it. So an
 //! acknowledgement counts only if its record stands right behind the last one that counted, from
-//! our fence on. At a jump somebody has to read what lies between.
+//! our fence on. At a gap the records between have to be read.
 
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;

@@ -422,7 +422,7 @@ impl Acquirer {
             // It was to be passed over, but what it caused is published already.
             let sentence = format!(
                 "the engine fails at offset {offset}, whose updates are published: run the version \
-                 that published them, or `huntd run --genesis`"
+                 that published them, or start over with `huntd run --genesis`"
             );
             return self.diverged(table, partition, sentence, now);
         }

@@ -20,7 +20,7 @@ pub enum OwnershipAction {
         /// The shard's partition.
         partition: i32,
     },
-    /// Read the output from here on until told otherwise:
+    /// Read the output from here on, until `Forget`:
     /// `OutputEvent`s.
     Read {
         /// Output partition.
@@ -150,7 +150,7 @@ pub enum Note {
         /// In words.
         sentence: String,
     },
-    /// A shard begins anew, as the operator asked for.
+    /// A shard starts over, as the operator asked.
     BeginsAnew {
         /// The shard's partition.
         partition: i32,

@@ -233,7 +233,7 @@ impl Ownership {
         }
     }
 
-    /// Ends shards at once: they are somebody else's already.
+    /// Ends shards at once: they have another owner already.
     fn lose(&mut self, partitions: Vec<i32>, now: Instant) {
         self.forget(&partitions);
         if let Some(release) = &mut self.table.release {
@@ -339,7 +339,7 @@ impl Ownership {
                     table.open_mut(partition).expect("it is current").stage = Stage::Closed;
                 }
             }
-            // The record took the engine down, whoever owns the shard by now.
+            // The record panicked the engine, even if the shard has another owner by now.
             ShardNotice::Panicked { offset, .. } => {
                 let times = acquirer.count_panic(table, partition, offset);
                 if is_current {
@@ -474,7 +474,7 @@ impl Ownership {
         }
     }
 
-    /// This is where a shard is. The first Fetch of an ownership tells where its input ends: at or
+    /// This is where a shard is. The first Fetch of an ownership shows where its input ends: at or
     /// behind where it ended when the fence was written. From there on the shard is live.
     fn locate(&mut self, facts: &ShardFacts, now: Instant) {
         let Ownership { table, acquirer, .. } = self;

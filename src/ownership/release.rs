@@ -50,7 +50,7 @@ impl Release {
         self.shards.insert(partition, Leaving { acked, is_busy: true });
     }
 
-    /// A shard is somebody else's already: there is nothing to let go.
+    /// A shard has another owner already: there is nothing to release.
     pub(super) fn remove(&mut self, partition: i32) {
         self.shards.remove(&partition);
         // The group took it back before it heard that we had it.

@@ -1,8 +1,8 @@
 //! What is on its way to the broker, shard by shard, and how far the verified part reaches.
 //!
 //! Each shard keeps a window of everything it sent, in order. Frames are verified in order, as the
-//! log has them; dead letters and departures go to other topics and are acknowledged when they
-//! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in
+//! log has them; dead letters and handoffs go to other topics and are acknowledged when they
+//! are. What counts as acknowledged is a prefix of the window without a gap. A checkpoint stands in
 //! the same window: it is gated when it comes to the front.
 
 use crate::output::frame::FrameHeader;
@@ -127,7 +127,7 @@ impl Ledger {
         });
     }
 
-    /// A capture was begun after all that was sent so far.
+    /// A checkpoint was begun after all that was sent so far.
     pub(crate) fn checkpoint(&mut self, id: CheckpointId) {
         self.window(id.partition).entries.push_back(Entry::Checkpoint(id));
         let _moved = self.settle(id.partition);
@@ -160,12 +160,12 @@ impl Ledger {
         self.settle(partition)
     }
 
-    /// A capture before which everything is acknowledged.
+    /// A checkpoint before which everything is acknowledged.
     pub(crate) fn next_gate(&mut self) -> Option<Gate> {
         self.gates.pop_front()
     }
 
-    /// Records between frames of ours, to be read by somebody.
+    /// Records between our frames, which ownership has to check.
     pub(crate) fn next_gap(&mut self) -> Option<Gap> {
         self.gaps.pop_front()
     }

@@ -37,7 +37,7 @@ pub(crate) const SHARD_FRAMES_MAX: usize = 1024;
 /// What may wait for the publisher: every frame, and dead letters.
 pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 
-/// What the publisher is told at start-up, checked already.
+/// The publisher's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherOptions {
     /// How the brokers are reached.

@@ -132,7 +132,7 @@ pub trait Produce<T> {
     /// Why the producer is of no use any more, if it is: it must be replaced.
     fn fatal_error(&self) -> Option<String>;
 
-    /// Begins anew: everything that is not delivered yet is given up. What became of all of it.
+    /// Starts over: everything that is not delivered yet is given up. What became of all of it.
     fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
@@ -262,7 +262,7 @@ struct Reported {
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
 struct Reports {
     reported: mpsc::Sender<Reported>,
-    /// An error was reported since somebody asked; it may have been a fatal one.
+    /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
 }
 

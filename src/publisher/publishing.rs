@@ -363,7 +363,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// The queue has room for a gate of every capture; without its receiver nobody needs them.
+    /// The queue has room for a gate of every checkpoint; without its receiver nobody needs them.
     fn pass_gates(&mut self) {
         while let Some(gate) = self.ledger.next_gate() {
             let _nobody = self.ends.snapshots.try_send(ToSnapshots::Gate(gate));

@@ -71,8 +71,8 @@ impl Ticker {
     }
 }
 
-/// The id of the tick at this time: the same for all that are due within one interval, whoever
-/// sends them, so that a zone that two daemons believe to own takes one of them.
+/// The id of the tick at this time. All ticks of one interval have one id, no matter who sends
+/// them, so a zone that two daemons believe to own takes one of them.
 pub(crate) fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
     let now_ms = now_ms.max(1).cast_unsigned();
     (now_ms - now_ms % u64::from(every_ms.max(1))).max(1)

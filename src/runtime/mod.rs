@@ -8,7 +8,7 @@ pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;
 
-/// What the runtime is told at start-up, checked already.
+/// The runtime's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeOptions {
     /// The core for the hot thread; `None` lets the daemon choose.

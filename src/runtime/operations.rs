@@ -41,7 +41,7 @@ struct Slot {
 enum SlotState {
     Free,
     Busy,
-    /// The future was dropped; whoever carries the operation out has not let go yet.
+    /// The future was dropped; the operation has not ended yet.
     Abandoned,
     Done(Completed),
 }
@@ -151,12 +151,12 @@ impl Operations {
         self.inner.borrow_mut().orders.pop_front()
     }
 
-    /// For the same: whether something is to be done.
+    /// Called by the ring: whether something is to be done.
     pub(crate) fn has_orders(&self) -> bool {
         !self.inner.borrow().orders.is_empty()
     }
 
-    /// For the same: this operation has ended. Each is finished once, also a cancelled one.
+    /// Called by the ring: this operation has ended. Each is finished once, also a cancelled one.
     pub fn finish(&self, token: Token, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
         let slot = &mut inner.slots[token.slot as usize];
@@ -207,7 +207,7 @@ impl Completed {
 
 /// One operation under way. Dropped early, it is cancelled.
 ///
-/// No waker is kept: whoever carries operations out polls the root future afterwards, and that
+/// No waker is kept: the hot loop polls the root future after each completion, and that
 /// polls its stages.
 pub struct Operation {
     operations: Rc<Operations>,

@@ -68,7 +68,7 @@ struct Inner {
     uring: IoUring,
     /// What the kernel has, by the operation's slot.
     carried: Vec<Option<Carried>>,
-    /// Operations that have ended, before somebody was told.
+    /// Operations that have ended and are not reported yet.
     ended: usize,
 }
 
@@ -95,7 +95,7 @@ union SocketAddress {
 /// The user data of operations that nobody waits for.
 const UNATTENDED: u64 = u64::MAX;
 
-/// What a bell's eventfd is told: one more.
+/// What is written to a bell's eventfd.
 static ONE: u64 = 1;
 
 impl Ring {
@@ -248,7 +248,7 @@ impl Inner {
     }
 }
 
-/// What tells the kernel to do a task, with what it points to. An error: there is no socket.
+/// The submission entry of a task, with what it points to. An error: there is no socket.
 fn entry_of(task: Task) -> io::Result<(squeue::Entry, Payload, Handle)> {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     Ok(match task {

@@ -157,7 +157,7 @@ pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Begin each shard anew, with an empty world, that would be refused otherwise.
+    /// Start each shard over, with an empty zone, that cannot be started otherwise.
     #[arg(long)]
     pub genesis: bool,
     /// Pass over a record that keeps its shard from going on, for good; more than once if need be.

@@ -1,6 +1,6 @@
 //! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
 
-/// How the process ended, for whoever started it.
+/// How the process ended, for the program that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {

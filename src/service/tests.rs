@@ -292,7 +292,7 @@ fn a_missing_file_is_named() {
     assert!(error.0[0].sentence.contains("--config"), "{error}");
 }
 
-/// Seeds a random test, anew for each run unless it is given. A failing test shows the line.
+/// Seeds a random test, new for each run unless it is given. A failing test shows the line.
 fn seed() -> u64 {
     let given = std::env::var("HUNTD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or(std::process::id().into());

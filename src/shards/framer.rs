@@ -116,7 +116,7 @@ impl Framer {
         updates.has_room().then_some(updates)
     }
 
-    /// Whether a frame is at hand to put updates in.
+    /// Whether there is a frame to put updates in.
     pub fn has_frame(&self) -> bool {
         self.frame.is_some()
     }
@@ -151,7 +151,7 @@ impl Framer {
         self.grant.ruleset = ruleset;
     }
 
-    /// What it was told of the output.
+    /// What it knows of the output.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -208,7 +208,7 @@ impl Framer {
         }
     }
 
-    /// The same, but a frame without updates leaves, too, if it tells that the input has moved.
+    /// Like [`Framer::seal`], but a frame without updates leaves too if the input has moved.
     pub(crate) fn seal_position(&mut self, now: Instant) -> Sealed {
         match self.number_updates() {
             Err(at) => Sealed::Diverged { at },

@@ -40,7 +40,7 @@ pub(crate) const FRAMES_MAX: usize = SHARDS_MAX + 64;
 /// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
-/// What the control thread tells the hot thread.
+/// What the control thread sends to the hot thread.
 pub enum ToHot {
     /// Begin a shard where its state was taken.
     Open {
@@ -56,7 +56,7 @@ pub enum ToHot {
         /// The shard's partition.
         partition: i32,
     },
-    /// End a shard at once: its output belongs to somebody else, or failed.
+    /// End a shard at once: its output belongs to another owner, or failed.
     Drop {
         /// The shard's partition.
         partition: i32,

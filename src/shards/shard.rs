@@ -51,7 +51,7 @@ pub(super) struct OwnedShard {
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
-    /// When its state is captured.
+    /// When its next checkpoint is due.
     pub(super) schedule: CheckpointSchedule,
     /// Events that changed nothing and were not reported.
     no_ops: u64,
@@ -308,7 +308,7 @@ impl OwnedShard {
         self.hand_over(workspace, first, sealed)
     }
 
-    /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
+    /// Like [`OwnedShard::flush`]; without updates, an empty frame says how far the input is.
     pub(super) fn flush_position(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
         if !self.framer.has_frame() {
             self.obtain_frame(workspace)?;
@@ -345,7 +345,7 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// Repeats the fence when it is time, and a frame is at hand.
+    /// Repeats the fence when it is time, and a frame is free.
     pub(super) fn repeat_fence(&mut self, workspace: &mut Workspace) {
         let now = workspace.context.turns.now();
         if !self.framer.is_fence_due(now) {

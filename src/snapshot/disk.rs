@@ -101,7 +101,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files of a directory, which somebody else may use too: to look at them.
+    /// The files of a directory, which another process may use too, for reading.
     pub fn of(directory: &Path) -> Files {
         Files { directory: directory.to_owned(), open: None, _lock: None }
     }

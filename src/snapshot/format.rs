@@ -53,7 +53,7 @@ pub struct Origin {
     pub cluster_id: String,
     /// Name of the input topic.
     pub input_topic: String,
-    /// Id of the input topic: not yet known in a daemon that no broker has told it.
+    /// Id of the input topic; not known before a broker has answered.
     pub input_topic_id: TopicId,
     /// Name of the output topic.
     pub output_topic: String,
@@ -145,7 +145,7 @@ pub enum SnapshotError {
 }
 
 impl Header {
-    /// What is known of a capture before its bytes are stored, under the number that its storage
+    /// What is known of a checkpoint before its bytes are stored, under the number that its storage
     /// gives it.
     pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
@@ -228,27 +228,44 @@ impl Header {
     /// The header as bytes, at most [`HEADER_BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.skips.len() <= SKIPS_MAX && self.block_crcs.len() == self.blocks() as usize);
-        let Origin { cluster_id, input_topic, output_topic, .. } = &self.origin;
+        let Header {
+            origin,
+            partition,
+            ruleset,
+            engine_version,
+            skips,
+            block_crcs,
+            // What `words` gives.
+            sequence: _,
+            next_offset: _,
+            next_update: _,
+            chain: _,
+            digest: _,
+            mark: _,
+            taken_at_ms: _,
+            state_bytes: _,
+        } = self;
+        let Origin { cluster_id, input_topic, input_topic_id: _, output_topic } = origin;
         let mut out = Vec::with_capacity(HEADER_BYTES_MAX);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([0; 4]);
-        let numbers = [0, self.ruleset, self.engine_version, self.partition.cast_unsigned()];
+        let numbers = [0, *ruleset, *engine_version, partition.cast_unsigned()];
         numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
         for word in self.words() {
             out.extend(word.to_le_bytes());
         }
-        out.extend(self.origin.input_id());
+        out.extend(origin.input_id());
         for name in [cluster_id, input_topic, output_topic] {
             out.extend((name.len() as u16).to_le_bytes());
         }
-        out.extend((self.skips.len() as u16).to_le_bytes());
+        out.extend((skips.len() as u16).to_le_bytes());
         debug_assert_eq!(out.len(), FIXED_BYTES);
         for name in [cluster_id, input_topic, output_topic] {
             out.extend(name.as_bytes());
         }
-        self.skips.iter().for_each(|offset| out.extend(offset.to_le_bytes()));
-        self.block_crcs.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
+        skips.iter().for_each(|offset| out.extend(offset.to_le_bytes()));
+        block_crcs.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
         let length = out.len() as u32;
         out[16..20].copy_from_slice(&length.to_le_bytes());
         let crc = header_crc(&out);
@@ -257,7 +274,7 @@ impl Header {
     }
 
     fn words(&self) -> [u64; 13] {
-        let Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain } = self.mark;
+        let Mark { output_offset, owner_epoch, next_update, next_offset, chain } = self.mark;
         [
             self.id(),
             self.sequence,
@@ -266,7 +283,7 @@ impl Header {
             self.chain.0,
             self.digest,
             output_offset.cast_unsigned(),
-            epoch,
+            owner_epoch,
             next_update,
             next_offset.cast_unsigned(),
             chain.0,

@@ -1,4 +1,4 @@
-//! The copier: takes what the keeper has stored to the topic, on a thread of its own, because
+//! The replicator: copies stored snapshots to the topic, on a thread of its own, because
 //! brokers may be slow and the next snapshot must not wait for them.
 
 use crate::snapshot::disk::Disk;
@@ -18,12 +18,12 @@ use std::time::Instant;
 /// Milliseconds that copying may go on when the daemon has to end.
 const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
-/// Snapshots that may wait for the copier; what does not fit is copied the next time.
+/// Snapshots that may wait for the replicator; what does not fit is copied the next time.
 pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
-/// The copier thread's ends of all that it shares with other threads.
+/// The replicator's ends of all that it shares with other threads.
 pub(crate) struct ReplicatorEnds {
-    /// What the keeper has stored. Its end is the copier's end.
+    /// Stored snapshots. When the channel ends, the replicator ends.
     pub stored: Receiver<Header>,
     /// Raised when the daemon has to end: then copying has little time left.
     pub stop: Arc<AtomicBool>,

@@ -54,7 +54,7 @@ impl<D: Disk> Store<D> {
         Store { disk, origin, keep, verified: BTreeSet::new() }
     }
 
-    /// Begins to write a captured state. What was written of an earlier one of this shard and not
+    /// Begins to write a checkpoint. What was written of an earlier one of this shard and not
     /// committed is gone.
     pub(crate) fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
         let slots = slots(&self.disk.list()?, checkpoint.id.partition);
@@ -76,7 +76,7 @@ impl<D: Disk> Store<D> {
         let bytes = buffer.with_head(draft.header.block_head(index));
         assert!(
             index < draft.header.blocks() && bytes.len() == draft.header.block_bytes(index),
-            "a capture gives as many bytes as it said"
+            "a checkpoint gives as many bytes as it announced"
         );
         draft.header.block_crcs.push(crc32c::crc32c(bytes));
         let name = writing(draft.header.partition);

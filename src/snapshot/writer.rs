@@ -1,7 +1,7 @@
-//! The keeper: writes captured states to slots, and makes snapshots of them once they are gated.
+//! The snapshot writer: writes checkpoints to slots, and makes them snapshots once they are gated.
 //!
 //! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: a
-//! snapshot that could not be stored is counted and told, and the next one is tried.
+//! snapshot that could not be stored is counted and logged, and the next one is tried.
 
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
@@ -24,17 +24,17 @@ use std::time::{Duration, Instant, SystemTime};
 /// shard, twice.
 pub(crate) const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
 
-/// Messages that the keeper takes between two looks at what is gated.
+/// Messages that the writer takes before it checks again what is gated.
 const WRITER_BATCH_MAX: usize = 64;
 
-/// Milliseconds that the keeper may sleep when nobody wakes it.
+/// Milliseconds that the writer may sleep when nobody wakes it.
 const WRITER_IDLE_MS_MAX: u64 = 100;
 
-/// Milliseconds that the end of the daemon waits for the keeper, and for the copier: shards that
+/// Milliseconds that the end of the daemon waits for the writer and the replicator: shards that
 /// were released have their snapshots by then, or a disk does not answer.
 pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
-/// What became of a capture.
+/// What became of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotOutcome {
     /// It is the shard's newest snapshot.
@@ -46,17 +46,17 @@ pub enum SnapshotOutcome {
         /// In words.
         sentence: String,
     },
-    /// Its shard has ended, or a newer capture has taken its place.
+    /// Its shard has ended, or a newer checkpoint has taken its place.
     Dropped {
         /// The shard's partition.
         partition: i32,
     },
 }
 
-/// Puts states and gates together. Neither threads nor clocks: whoever has those calls this.
+/// Puts states and gates together, without threads and clocks of its own.
 pub struct SnapshotWriter<D> {
     store: Store<D>,
-    /// By partition: the capture that is written or waits for its gate.
+    /// By partition: the checkpoint that is written or waits for its gate.
     waiting: BTreeMap<i32, Waiting>,
     /// The partition whose state comes now.
     writing: Option<i32>,
@@ -70,7 +70,7 @@ struct Waiting {
 }
 
 impl<D: Disk> SnapshotWriter<D> {
-    /// A keeper with nothing to do.
+    /// A writer with nothing to do.
     pub fn new(store: Store<D>) -> SnapshotWriter<D> {
         SnapshotWriter { store, waiting: BTreeMap::new(), writing: None, outcomes: VecDeque::new() }
     }
@@ -104,7 +104,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if self.forget(partition) {
             self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
         }
-        // If it cannot begin, its state must not be taken for that of the capture before it.
+        // If it cannot begin, its state must not be taken for that of the checkpoint before it.
         self.writing = None;
         match self.store.begin(header) {
             Ok(draft) => {
@@ -117,7 +117,7 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 
     fn write(&mut self, mut buffer: Buffer) -> Buffer {
-        // A capture that has failed may still send state: it comes to nothing.
+        // A checkpoint that has failed may still send state: it comes to nothing.
         if let Some(partition) = self.writing
             && let Some(waiting) = self.waiting.get_mut(&partition)
             && let Err(error) = self.store.write_block(&mut waiting.draft, &mut buffer)
@@ -137,7 +137,7 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// Makes snapshots of all captures that are whole and gated.
+    /// Makes snapshots of all checkpoints that are whole and gated.
     pub fn settle(&mut self, now_ms: i64) {
         let is_ready = |waiting: &Waiting| waiting.gate.is_some() && waiting.draft.is_complete();
         while let Some((&partition, _)) = self.waiting.iter().find(|(_, waiting)| is_ready(waiting))
@@ -151,7 +151,7 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// What has become of a capture since the last question.
+    /// The next outcome of a checkpoint.
     pub fn next_outcome(&mut self) -> Option<SnapshotOutcome> {
         self.outcomes.pop_front()
     }
@@ -244,7 +244,7 @@ fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) 
             let Header { partition, next_offset, next_update, .. } = **header;
             tracing::debug!(partition, next_offset, next_update, "snapshot stored");
             if let Some(stored) = &ends.stored {
-                // A copier that is far behind takes the next one.
+                // A replicator that is far behind takes the next one.
                 let _full = stored.try_send(Header::clone(header));
             }
             partition

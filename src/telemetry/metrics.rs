@@ -52,7 +52,7 @@ counters! {
     DeadLettersAcked, "dead_letters_acked", "publisher",
         "Dead letters that the broker has acknowledged.";
     OwnRecordsAcked, "own_records_acked", "publisher",
-        "Ticks and departures that the broker has acknowledged.";
+        "Ticks and handoffs that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
     SnapshotsStored, "snapshots_stored", "snapshots",

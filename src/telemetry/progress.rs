@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 pub const SHARDS_MAX: usize = 1024;
 
 /// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
-/// once, when a broker has told it; zeros: brokers give none.
+/// once, when a broker has answered; zeros: brokers give none.
 pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
 /// The progress of all shards, by partition number.
@@ -85,7 +85,7 @@ pub struct ShardProgress {
     pub settled_bytes: Count,
     /// Captures of the state that were begun since the process began. Hot thread.
     pub checkpoints: Count,
-    /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
+    /// Of these, how many are stored, failed or dropped. The difference is what the writer has to
     /// do, whatever the ownership. Keeper.
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.

@@ -114,7 +114,7 @@ impl OfflineShards {
     }
 
     /// Applies the next record of its partition: the number of the first update that it caused, and
-    /// the updates. The error tells that it asks for rules that are not at hand.
+    /// the updates. The error tells that it asks for rules that are not loaded.
     pub(crate) fn apply(
         &mut self,
         record: &SourceRecord<'_>,

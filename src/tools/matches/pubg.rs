@@ -1,7 +1,7 @@
 //! PUBG: Battlegrounds. Positions are centimetres from the map's corner, times a clock's.
 //!
-//! Telemetry names whoever did something, or had it done, with a position; nothing tells where
-//! anybody looks.
+//! Telemetry names the player who did something, or had it done, with a position. It does not say
+//! where a player looks.
 
 use super::shot;
 use super::stage::{REPETITION_MS, Stage};

@@ -39,7 +39,7 @@ const HUNTS_PER_REPETITION: u32 = 100;
 /// records behind.
 const WALK_CM_PER_S: i64 = 2_000;
 
-/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, but for
+/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, with
 /// the same margin.
 const WALK_BURST_MS: i64 = 1_800;
 
@@ -156,7 +156,7 @@ impl Stage {
     }
 
     /// The player is seen at a position of the map, in centimetres from its middle. It joins if it
-    /// was away, moves if it can have walked there, else leaves and joins anew.
+    /// was away, moves if it can have walked there, else leaves and joins again.
     pub(crate) fn see(&mut self, player: u64, x: i64, y: i64) {
         let Some((x, y, zone)) = self.grid.place(x, y) else {
             self.leave(player);
@@ -183,7 +183,7 @@ impl Stage {
         }
     }
 
-    /// The player starts anew at a position, wherever it was before.
+    /// The player starts over at a position, wherever it was before.
     pub(crate) fn respawn(&mut self, player: u64, x: i64, y: i64) {
         self.leave(player);
         self.see(player, x, y);

@@ -167,7 +167,7 @@ impl Synthetic {
         Some(zone)
     }
 
-    /// Every second is a tick, but for those at which a hunt begins or is ended.
+    /// Every second is a tick, except those at which a hunt begins or is ended.
     fn world_action(&mut self) -> Action {
         let hunt = (self.tick / HUNT_EVERY_TICKS) as u32 + 1;
         match (self.tick - 1) % HUNT_EVERY_TICKS {

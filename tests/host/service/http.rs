@@ -125,7 +125,7 @@ fn idle_clients_hold_their_connections_for_a_while_and_no_more_than_theirs() {
     service.finish();
 }
 
-/// Seeds a random test, anew for each run unless it is given. A failing test shows the line.
+/// Seeds a random test, new for each run unless it is given. A failing test shows the line.
 fn seed() -> u64 {
     let given = std::env::var("HUNTD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or(std::process::id().into());

@@ -315,6 +315,19 @@ fn nothing_half_done_is_left() {
 }
 
 #[test]
+fn prose_has_no_phrase_that_is_read_twice() {
+    check(
+        form::plain_english,
+        &[
+            &[("src/a.rs", "// Begins anew.\n")],
+            &[("docs/A.md", "whoever reads\n")],
+            &[("README.md", "all but for one\n")],
+        ],
+        &[&[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")]],
+    );
+}
+
+#[test]
 fn lines_and_files_end_cleanly() {
     check(
         form::white_space,
