@@ -7,13 +7,14 @@ pub(crate) mod control_error;
 mod journal;
 pub mod output_log;
 mod panic_file;
+mod random;
 mod resolving;
 mod states;
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::kafka::group::GroupOptions;
-use crate::kafka::group::Membership;
+use crate::kafka::group::{GroupOptions, Membership};
+use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::acquisition::Remedy;
@@ -37,6 +38,7 @@ use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
+use random::random_bits;
 use resolving::Resolving;
 use states::States;
 use std::collections::{BTreeMap, VecDeque};
@@ -115,6 +117,7 @@ struct Control {
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
+    group_lag: GroupLag,
     is_stopping: bool,
 }
 
@@ -168,6 +171,7 @@ impl Control {
         ends.status.enter(Phase::Joining);
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
+        let group_lag = GroupLag::start(&options.group, ends.progress.clone());
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets().collect(),
@@ -188,6 +192,7 @@ impl Control {
             heard: VecDeque::new(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
+            group_lag,
             is_stopping: false,
         }
     }
@@ -203,7 +208,7 @@ impl Control {
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
                 if let ControlFlow::Break(end) = self.execute(action) {
-                    leave((self.membership, self.output));
+                    leave((self.membership, self.output, self.group_lag));
                     return end;
                 }
             }
@@ -245,6 +250,7 @@ impl Control {
                     self.on(OwnershipEvent::DeliveryFailed(failure))
                 }
                 ToControl::Gap(gap) => self.on(OwnershipEvent::Gap(gap)),
+                ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
                 ToControl::Resolve { host, port } => self.resolving.begin(host, port),
             }
@@ -433,6 +439,8 @@ impl Control {
     /// has applied what was in the input by then.
     fn show_phase(&mut self) {
         let summary = self.ownership.summary();
+        let partitions = self.membership.partitions().unsigned_abs();
+        self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         // A standby has looked at the topic's leaders, and needs no connection beyond that.
@@ -486,13 +494,4 @@ fn leave(clients: impl Send + 'static) {
         // Nothing is ever sent: the wait ends when the other end is dropped.
         let _ended = left.recv_timeout(Duration::from_millis(LEAVE_MS_MAX));
     }
-}
-
-/// 128 bits that no other process has.
-fn random_bits() -> u128 {
-    let mut bits = [0; 16];
-    // A request for so few bytes is never cut short (getrandom(2)).
-    rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty())
-        .expect("every Linux has getrandom");
-    u128::from_ne_bytes(bits)
 }

@@ -19,6 +19,7 @@ use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, control_options};
 use crate::decoder::reject::Reject;
+use crate::engine::event::ActionKind;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
@@ -56,7 +57,8 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
-        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
+        let rejects = &Reject::ALL.map(Reject::name);
+        let metrics = Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects);
         Daemon::start_counting(config, rulebook, metrics)
     }
 

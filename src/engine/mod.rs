@@ -63,7 +63,7 @@ use checkpoint::Checkpoint;
 use clock::Clock;
 use event::{Action, Event, Subject};
 use handoff::{HandoffOut, Tombstones};
-use hunt::{Hunt, Hunts};
+use hunt::{HUNTS_MAX, Hunt, Hunts};
 use index::Glance;
 use refusal::Refusal;
 use rules::Rules;
@@ -90,6 +90,17 @@ pub enum Outcome {
         /// Hash of those rules.
         ruleset: u32,
     },
+}
+
+/// How much is going on in a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Population {
+    /// Players that have joined and not left.
+    pub players: u32,
+    /// Hunts that run.
+    pub hunts: u32,
+    /// Treasures of these that were laid and not opened.
+    pub treasures: u32,
 }
 
 /// The state of one zone: one input partition.
@@ -194,6 +205,24 @@ impl Shard {
     /// Their hash.
     pub fn ruleset(&self) -> u32 {
         self.ruleset
+    }
+
+    /// The last `seq` of a player that counted; 0: none is remembered.
+    pub(crate) fn last_seq(&self, player_id: u64) -> u64 {
+        let here = self.actors.find(player_id).map(|row| self.actors.body(row).seq);
+        let left = || self.tombstones.find(player_id).map(|tombstone| tombstone.seq);
+        here.or_else(left).unwrap_or(0)
+    }
+
+    /// How much is going on in the zone.
+    pub(crate) fn population(&self) -> Population {
+        let hunts = (0..HUNTS_MAX).map(|slot| self.hunts.hunt(slot)).filter(|hunt| hunt.running());
+        let mut population = Population { players: self.actors.count(), ..Population::default() };
+        for hunt in hunts {
+            population.hunts += 1;
+            population.treasures += u32::from(hunt.laid.saturating_sub(hunt.opened));
+        }
+        population
     }
 
     /// What a player holds; `None`: it is not here.

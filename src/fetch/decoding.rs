@@ -257,7 +257,6 @@ impl BlockWriter {
         self.shared.context.turns.until(|| self.try_send(&mut unsent)).await;
         self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);
         self.shared.context.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
-        self.shared.context.metrics.add(Counter::RecordsRejected, rejects as u64);
         self.shared.context.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;

@@ -28,6 +28,8 @@ pub mod membership;
 
 pub mod group;
 
+pub mod group_lag;
+
 #[cfg(test)]
 mod tests;
 

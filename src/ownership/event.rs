@@ -70,6 +70,21 @@ pub enum OwnershipEvent<'a> {
     Stop,
 }
 
+/// Events that changed nothing since the last report of a shard, some of them players'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoOps {
+    /// The shard's partition.
+    pub partition: i32,
+    /// How many there were.
+    pub count: u64,
+    /// The player of the last event of a player among them.
+    pub player_id: u64,
+    /// The `seq` of that one.
+    pub seq: u64,
+    /// The last `seq` of the player that counted.
+    pub last_seq: u64,
+}
+
 /// What a shard may start from, as far as this host knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
@@ -220,6 +235,8 @@ pub enum ToControl {
         /// TCP port.
         port: u16,
     },
+    /// The hot thread, once in a while, about events that changed nothing.
+    NoOps(NoOps),
     /// The publisher could not deliver.
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.

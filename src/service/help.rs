@@ -22,10 +22,10 @@ Examples:
 
 /// `huntd check --help`.
 pub(crate) const CHECK: &str = "\
-Check everything that would keep `huntd run` from starting, and say in one sentence what to do \
-about the first trouble.
+Check everything that would keep `huntd run` from starting, and say about each trouble what to do.
 
-Offline: every key and the cores. Otherwise also the brokers and the topics.
+Offline: every key, the rules and the cores. Otherwise also the brokers, the topics, and whether \
+rules.files have the rules that each zone goes by.
 
 Example:
   huntd check --config huntd.toml --offline";
@@ -98,3 +98,28 @@ huntd relies on; topics that exist are checked, and never changed.
 Examples:
   huntd topics --config huntd.toml --partitions 12 --replicas 3
   huntd topics --config huntd.toml --check";
+
+/// `huntd config --help`.
+pub(crate) const CONFIG: &str = "\
+Print a configuration with every key, what it means, and its default: a file of yours needs only \
+what differs. With --schema, print a JSON Schema of it.
+
+Examples:
+  huntd config > huntd.toml
+  huntd config --schema > huntd.schema.json";
+
+/// `huntd completions --help`.
+pub(crate) const COMPLETIONS: &str = "\
+Print what a shell needs to complete huntd's verbs, options and their values.
+
+Examples:
+  huntd completions bash > /usr/share/bash-completion/completions/huntd
+  huntd completions zsh > /usr/share/zsh/vendor-completions/_huntd";
+
+/// `huntd man --help`.
+pub(crate) const MAN: &str = "\
+Write the manual pages, as this command line's own help has them.
+
+Examples:
+  huntd man | man -l -
+  huntd man --directory /usr/local/share/man/man1";

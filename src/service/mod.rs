@@ -12,6 +12,8 @@ pub mod config;
 
 mod written;
 
+pub(crate) mod schema;
+
 pub mod settings;
 
 pub(crate) mod check;
@@ -23,6 +25,8 @@ pub(crate) mod restoring;
 pub mod exporter;
 
 pub mod exposition;
+
+mod process;
 
 pub(crate) mod notify;
 

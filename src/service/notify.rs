@@ -5,7 +5,7 @@
 
 use super::Observed;
 use super::restoring::Restoring;
-use super::status::Phase;
+use super::status::{Phase, is_ready};
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -118,7 +118,7 @@ impl Reporter {
         if turned {
             self.turned_at = look.now;
         }
-        if look.phase == Phase::Ready && !self.ready_said {
+        if is_ready(look.phase, look.halted_shards) && !self.ready_said {
             self.ready_said = true;
             report.ready = true;
         }
@@ -148,15 +148,15 @@ impl Reporter {
     }
 
     /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
-    /// move, or a drain beyond its bound, may not.
+    /// move, a start whose shards have all halted, or a drain beyond its bound, may not.
     fn patience(&self, look: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match look.phase {
-            Phase::Ready => false,
             Phase::Starting
             | Phase::Reaching
             | Phase::Joining
             | Phase::Connecting
             | Phase::Restoring => !self.ready_said,
+            Phase::Ready => !self.ready_said && look.shards > 0,
             Phase::Draining => self.draining_since.is_some_and(|since| {
                 let drained_for = look.now.saturating_duration_since(since);
                 drained_for < Duration::from_millis(DRAIN_MS_MAX)
@@ -194,7 +194,12 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
         let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = format!("huntd {}: {} shards", look.phase.words(), look.shards);
+    let mut line = match (look.phase, look.halted_shards) {
+        (Phase::Ready, halted) if halted > 0 => {
+            format!("huntd is not ready: {halted} shards HALTED, read the log; {} run", look.shards)
+        }
+        (phase, _) => format!("huntd {}: {} shards", phase.words(), look.shards),
+    };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
         line += &format!(", {rate} records/s");
@@ -202,9 +207,6 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
     match look.lag {
         Some(lag) => line += &format!(", {lag} records behind"),
         None => line += ", lag not known yet",
-    }
-    if look.halted_shards > 0 {
-        line += &format!(", {} shards HALTED: read the log", look.halted_shards);
     }
     line
 }
@@ -279,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn halted_shards_keep_a_start_from_being_ready_and_from_patience_once_none_runs() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
+        let mut look = at(start, 1, Phase::Ready, 1);
+        look.halted_shards = 1;
+        let report = reporter.next(look);
+        assert!(!report.ready && report.extend_us.is_some(), "others run: {report:?}");
+        (look.turns, look.shards) = (2, 0);
+        let report = reporter.next(look);
+        assert!(!report.ready && report.extend_us.is_none(), "all have halted: {report:?}");
+        (look.turns, look.halted_shards) = (3, 0);
+        assert!(reporter.next(look).ready);
+    }
+
+    #[test]
     fn the_watchdog_is_fed_only_after_a_turn() {
         let start = Instant::now();
         let mut reporter = Reporter::new(at(start, 0, Phase::Ready, 5));
@@ -349,8 +366,8 @@ mod tests {
         assert_eq!(
             reporter.next(look).status.as_deref(),
             Some(
-                "huntd is ready: 2 shards, 3000 records/s, lag not known yet, 1 shards HALTED: \
-                 read the log"
+                "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
+                 not known yet"
             )
         );
     }

@@ -23,7 +23,21 @@ pub struct ConfigError {
     pub place: SettingSource,
     /// What to do about it.
     pub sentence: String,
+    /// Section and key whose value is refused; `None`: it is no value that is wrong.
+    pub(crate) value_of: Option<(String, String)>,
 }
+
+impl ConfigError {
+    /// Something else than a value is wrong.
+    pub(crate) fn at(place: SettingSource, sentence: String) -> ConfigError {
+        ConfigError { place, sentence, value_of: None }
+    }
+}
+
+/// All that is wrong with a configuration, a line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ConfigErrors(pub Vec<ConfigError>);
 
 /// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +50,8 @@ pub enum SettingSource {
     File(String),
     /// In an environment variable.
     Variable(String),
+    /// On the command line, as a `--set`.
+    Argument(String),
 }
 
 impl Display for SettingSource {
@@ -45,6 +61,7 @@ impl Display for SettingSource {
             SettingSource::Line(file, line) => write!(out, "{file}:{line}"),
             SettingSource::File(file) => write!(out, "{file}"),
             SettingSource::Variable(name) => write!(out, "environment variable {name}"),
+            SettingSource::Argument(text) => write!(out, "--set {text}"),
         }
     }
 }
@@ -63,44 +80,86 @@ impl Settings {
         Settings { values, places: BTreeMap::new() }
     }
 
-    /// Lays a file over the values so far. `file` is its name in errors.
-    pub(crate) fn lay_file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
-        let document = DeTable::parse(text).map_err(|error| ConfigError {
-            place: line_place(file, text, error.span().map_or(0, |span| span.start)),
-            sentence: format!("write valid TOML here: {}", error.message()),
-        })?;
+    /// Lays a file over the values so far, and says what is wrong in it. `file` is its name in
+    /// errors.
+    pub(crate) fn lay_file(&mut self, file: &str, text: &str) -> Vec<ConfigError> {
+        let document = match DeTable::parse(text) {
+            Ok(document) => document,
+            Err(error) => {
+                let place = line_place(file, text, error.span().map_or(0, |span| span.start));
+                let sentence = format!("write valid TOML here: {}", error.message());
+                return vec![ConfigError::at(place, sentence)];
+            }
+        };
+        let mut errors = Vec::new();
         for (section, keys) in document.get_ref() {
             let place = line_place(file, text, section.span().start);
-            self.check_section(section.get_ref(), &place)?;
+            if let Err(error) = self.check_section(section.get_ref(), &place) {
+                errors.push(error);
+                continue;
+            }
             let DeValue::Table(keys) = keys.get_ref() else {
                 let sentence = format!("write [{}] as a section with keys", section.get_ref());
-                return Err(ConfigError { place, sentence });
+                errors.push(ConfigError::at(place, sentence));
+                continue;
             };
             for (key, value) in keys {
                 let place = line_place(file, text, key.span().start);
                 let value = plain(value);
-                self.lay(section.get_ref(), key.get_ref(), value, place)?;
+                errors.extend(self.lay(section.get_ref(), key.get_ref(), value, place).err());
             }
         }
-        Ok(())
+        errors
     }
 
     /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored.
     pub(crate) fn lay_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), ConfigError> {
+    ) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
         for (name, text) in variables {
             let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
             let Some((section, key)) = key else { continue };
             let (section, key) = (section.to_lowercase(), key.to_lowercase());
             let place = SettingSource::Variable(name.clone());
-            self.check_section(&section, &place)?;
-            let default = self.default_of(&section, &key, &place)?;
-            let value = parse_like(default, &text).unwrap_or(Value::String(text));
-            self.lay(&section, &key, value, place)?;
+            errors.extend(self.lay_text(&section, &key, text, &place).err());
         }
-        Ok(())
+        errors
+    }
+
+    /// Lays one `SECTION.KEY=VALUE` of the command line over the values so far.
+    pub(crate) fn lay_argument(&mut self, argument: &str) -> Result<(), ConfigError> {
+        let place = SettingSource::Argument(argument.to_owned());
+        let parts = argument.split_once('=').and_then(|(path, text)| {
+            let (section, key) = path.trim().split_once('.')?;
+            Some((section, key, text))
+        });
+        let Some((section, key, text)) = parts else {
+            let sentence = "write section.key=value, as in snapshot.keep=5".to_owned();
+            return Err(ConfigError::at(place, sentence));
+        };
+        self.lay_text(section, key, text.to_owned(), &place)
+    }
+
+    /// Lays the text of one value, in the form of variables: lists are separated by commas.
+    fn lay_text(
+        &mut self,
+        section: &str,
+        key: &str,
+        text: String,
+        place: &SettingSource,
+    ) -> Result<(), ConfigError> {
+        self.check_section(section, place)?;
+        let default = self.default_of(section, key, place)?;
+        let value = parse_like(default, &text).unwrap_or(Value::String(text));
+        self.lay(section, key, value, place.clone())
+    }
+
+    /// Gives a key its default again: what else is wrong can be found out.
+    pub(crate) fn reset(&mut self, section: &str, key: &str) {
+        let defaults = Settings::defaults().values;
+        self.values[section][key] = defaults[section][key].clone();
     }
 
     /// All values, for the typed form.
@@ -122,6 +181,7 @@ impl Settings {
         ConfigError {
             place: place.cloned().unwrap_or(SettingSource::Default),
             sentence: format!("{section}.{key} {sentence}"),
+            value_of: Some((section.to_owned(), key.to_owned())),
         }
     }
 
@@ -136,7 +196,7 @@ impl Settings {
         if !same_shape(default, &value) {
             let sentence =
                 format!("write {section}.{key} as {}, as in: {key} = {default}", kind(default));
-            return Err(ConfigError { place, sentence });
+            return Err(ConfigError::at(place, sentence));
         }
         self.places.insert((section.to_owned(), key.to_owned()), place);
         self.values[section][key] = value;
@@ -149,7 +209,7 @@ impl Settings {
         }
         let nearest = nearest(section, self.values.keys());
         let sentence = format!("there is no section [{section}]: did you mean [{nearest}]?");
-        Err(ConfigError { place: place.clone(), sentence })
+        Err(ConfigError::at(place.clone(), sentence))
     }
 
     /// The value so far of a key that must exist, which has the key's type.
@@ -163,7 +223,7 @@ impl Settings {
         keys.get(key).ok_or_else(|| {
             let nearest = nearest(key, keys.keys());
             let sentence = format!("there is no key {section}.{key}: did you mean {nearest}?");
-            ConfigError { place: place.clone(), sentence }
+            ConfigError::at(place.clone(), sentence)
         })
     }
 }

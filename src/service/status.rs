@@ -50,6 +50,11 @@ impl Phase {
     }
 }
 
+/// Whether a daemon in this phase, with so many halted shards, should get work.
+pub fn is_ready(phase: Phase, halted_shards: u32) -> bool {
+    phase == Phase::Ready && halted_shards == 0
+}
+
 /// The phase, written by the pipeline and read by the service thread.
 #[derive(Default)]
 pub struct Status {
@@ -92,7 +97,7 @@ impl Status {
     /// Why the daemon should get no work, or nothing if it should.
     pub(crate) fn unready(&self) -> Option<String> {
         match (self.phase(), self.halted_shards()) {
-            (Phase::Ready, 0) => None,
+            (phase, halted) if is_ready(phase, halted) => None,
             (Phase::Ready, halted) => Some(format!("halted shards: {halted}; read the log")),
             (phase, _) => Some(format!("huntd {}", phase.words())),
         }

@@ -24,7 +24,7 @@ use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
 use crate::shards::framer::Grant;
 use crate::telemetry::metrics::Gauge;
-use crate::telemetry::progress::SHARDS_MAX;
+use crate::telemetry::progress::{SHARDS_MAX, ShardProgress};
 use checkpoints::{CheckpointEnds, CheckpointSchedule, Checkpoints};
 use shard::{OwnedShard, ShardEnd};
 use std::cell::Cell;
@@ -107,6 +107,14 @@ impl Workspace {
     fn bytes_per_shard(&self) -> u64 {
         self.options.bytes_max / self.shards_max.max(1)
     }
+}
+
+/// Shows how much is going on in a zone.
+fn publish_population(progress: &ShardProgress, engine: &Shard) {
+    let population = engine.population();
+    progress.players.set(population.players.into());
+    progress.hunts.set(population.hunts.into());
+    progress.treasures.set(population.treasures.into());
 }
 
 thread_local! {
@@ -224,6 +232,8 @@ impl Shards {
         progress.published.set(start);
         progress.next_update.set(grant.start_update);
         progress.ruleset.set(engine.ruleset().into());
+        progress.applied_time_ms.set(0);
+        publish_population(progress, &engine);
         progress.digest.set(engine.digest());
         let cursor = Cursor::new(grant.partition, grant.ownership_id, start, skips);
         cursors.open(cursor.clone());

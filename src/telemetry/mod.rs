@@ -4,4 +4,6 @@ pub mod metrics;
 
 pub mod progress;
 
+pub mod tally;
+
 pub(crate) mod repeated;

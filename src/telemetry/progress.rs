@@ -19,13 +19,19 @@ pub struct Progress {
     shards: Box<[ShardProgress]>,
     /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
     pub input_topic_id: TopicId,
+    /// Partitions, from 0 on, of which `group_lag` is known now.
+    pub group_lag_partitions: Count,
 }
 
 impl Progress {
     /// Nothing has happened yet.
     pub fn new() -> Progress {
         let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
-        Progress { shards, input_topic_id: TopicId::default() }
+        Progress {
+            shards,
+            input_topic_id: TopicId::default(),
+            group_lag_partitions: Count::default(),
+        }
     }
 
     /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when
@@ -84,6 +90,18 @@ pub struct ShardProgress {
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
     pub snapshot_at_ms: Offset,
+    /// Records of the input that the group has not committed, whoever owns the shard. Group lag
+    /// thread.
+    pub group_lag: Offset,
+    /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
+    /// before the first. Hot thread.
+    pub applied_time_ms: Offset,
+    /// Players in the zone. Hot thread.
+    pub players: Count,
+    /// Hunts that run in the zone. Hot thread.
+    pub hunts: Count,
+    /// Treasures of these that nobody has opened. Hot thread.
+    pub treasures: Count,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
     /// The rules that the last update was made by. Hot thread.

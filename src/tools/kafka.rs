@@ -24,6 +24,7 @@ pub(crate) fn client_config(brokers: &[String], verb: &str) -> ClientConfig {
 
 /// How many partitions a topic has. It is never created by asking.
 pub(crate) fn topic_partitions(brokers: &[String], topic: &str) -> Result<u16, ToolError> {
+    super::brokers::reach(brokers)?;
     let config = client_config(brokers, "metadata");
     let consumer: BaseConsumer =
         config.create().map_err(|error| ToolError::of_topic(topic, &error))?;

@@ -242,7 +242,7 @@ fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
     let text = play("1");
     let report = report_of(&text);
     let winner = text.lines().find(|line| line.starts_with("1. player "));
-    assert!(winner.is_some_and(|line| line.contains(" points after ")), "{text}");
+    assert!(winner.is_some_and(|line| line.contains(" points in zone ")), "{text}");
     let number = |key: &str| report[key].as_u64().expect("the key is there");
     assert_eq!(number("events"), 20_000);
     assert_eq!((number("lost"), number("duplicated"), number("rejects")), (0, 0, 0));

@@ -233,7 +233,7 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) => {}
+                ToControl::Trouble(_) | ToControl::NoOps(_) => {}
                 ToControl::Resolve { host, port } => self.resolve(around, host, port),
                 ToControl::Gap(gap) => self.on(around, OwnershipEvent::Gap(gap)),
                 ToControl::DeliveryFailed(failure) => {
