@@ -110,3 +110,47 @@ impl Release {
         self.shards.iter().filter_map(acked).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(partition: i32, acked: i64, is_busy: bool) -> ShardFacts {
+        ShardFacts { partition, input_end: 100, applied: acked, acked, is_busy }
+    }
+
+    #[test]
+    fn a_release_is_busy_until_every_shard_says_otherwise_or_its_time_is_over() {
+        let now = Instant::now();
+        let mut release = Release::new(ReleaseReason::Revoked, now);
+        release.add(0, Some(10));
+        release.add(1, Some(20));
+        release.take(&facts(0, 15, false));
+        assert!(release.is_busy(), "nothing is known of the other one");
+        release.take(&facts(1, 20, true));
+        assert!(release.is_busy());
+        release.take(&facts(1, 25, false));
+        assert!(!release.is_busy());
+        assert_eq!(release.offsets(), [(0, 15), (1, 25)]);
+        assert!(!release.is_late(now + Duration::from_millis(RELEASE_MS_MAX - 1)));
+        assert!(release.is_late(now + Duration::from_millis(RELEASE_MS_MAX)));
+    }
+
+    #[test]
+    fn a_shard_that_was_not_open_commits_nothing() {
+        let mut release = Release::new(ReleaseReason::Stopping, Instant::now());
+        release.add(0, None);
+        release.take(&facts(0, 15, false));
+        assert!(release.contains(0) && release.offsets().is_empty());
+    }
+
+    #[test]
+    fn a_lost_shard_is_struck_from_what_the_group_said_meanwhile() {
+        let mut release = Release::new(ReleaseReason::Revoked, Instant::now());
+        release.add(0, Some(1));
+        release.postpone(MembershipEvent::Assigned(vec![0, 3]));
+        release.remove(0);
+        assert!(release.is_empty());
+        assert_eq!(release.into_postponed(), [MembershipEvent::Assigned(vec![3])]);
+    }
+}

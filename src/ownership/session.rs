@@ -158,3 +158,82 @@ impl Session {
 fn waiting(error: &MembershipError) -> OwnershipAction {
     OwnershipAction::Log(Note::Waiting { kind: Waiting::Group, sentence: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing() -> MembershipError {
+        MembershipError::TopicMissing("events".to_owned())
+    }
+
+    fn after_ms(now: Instant, ms: u64) -> Instant {
+        now + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_topic_is_looked_for_once_it_has_been_missing_for_a_while() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        assert!(matches!(session.fails(missing(), now), OwnershipAction::Log(_)));
+        let late = after_ms(now, TOPIC_MISSING_MS_MAX);
+        assert_eq!(session.next_action(after_ms(now, TOPIC_MISSING_MS_MAX - 1)), None);
+        session.fails(missing(), late);
+        assert_eq!(session.next_action(late), Some(OwnershipAction::CheckTopic));
+        assert_eq!(session.next_action(late), None);
+    }
+
+    #[test]
+    fn what_only_an_operator_can_help_ends_the_daemon_and_the_rest_is_waited_for() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        for passing in [
+            MembershipError::Unreachable("broker:9092".to_owned()),
+            MembershipError::Passing("rebalancing".to_owned()),
+        ] {
+            assert!(matches!(session.fails(passing, now), OwnershipAction::Log(_)));
+        }
+        let refused = MembershipError::NotAuthorised("the topic `events`".to_owned());
+        assert_eq!(session.fails(refused.clone(), now), OwnershipAction::Fail(refused));
+    }
+
+    #[test]
+    fn joining_again_is_tried_every_second_and_a_missing_topic_may_come_back() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        let taken = MembershipError::InstanceTaken("zone-a".to_owned());
+        assert_eq!(session.fails(taken, now), OwnershipAction::Rejoin);
+        assert!(session.is_rejoining() && !session.is_member());
+        assert_eq!(session.next_action(after_ms(now, REJOIN_MS)), None, "it is under way");
+        assert!(matches!(session.rejoined(Err(missing()), now), Some(OwnershipAction::Log(_))));
+        assert_eq!(session.next_action(after_ms(now, REJOIN_MS - 1)), None);
+        let again = session.next_action(after_ms(now, REJOIN_MS));
+        assert_eq!(again, Some(OwnershipAction::Rejoin));
+        let late = after_ms(now, TOPIC_MISSING_MS_MAX);
+        let failed = session.rejoined(Err(missing()), late);
+        assert_eq!(failed, Some(OwnershipAction::Fail(missing())));
+        assert_eq!(session.rejoined(Ok(()), late), None);
+        assert!(!session.is_rejoining() && !session.is_member(), "the group has to let us in");
+    }
+
+    #[test]
+    fn partitions_are_counted_now_and_then_and_at_once_where_one_is_unknown() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        assert_eq!(session.next_action(after_ms(now, COUNT_EVERY_MS - 1)), None);
+        let later = after_ms(now, COUNT_EVERY_MS);
+        assert_eq!(session.next_action(later), Some(OwnershipAction::CountPartitions));
+        assert_eq!(session.next_action(later), None);
+        session.count_soon();
+        assert_eq!(session.next_action(later), Some(OwnershipAction::CountPartitions));
+    }
+
+    #[test]
+    fn offsets_are_committed_once_a_second() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        assert!(!session.is_commit_due(after_ms(now, COMMIT_EVERY_MS - 1)));
+        assert!(session.is_commit_due(after_ms(now, COMMIT_EVERY_MS)));
+        assert!(!session.is_commit_due(after_ms(now, COMMIT_EVERY_MS + 1)));
+    }
+}

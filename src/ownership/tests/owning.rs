@@ -1,0 +1,362 @@
+//! All shards of a daemon from assignment to release, beside a group and logs that answer at once.
+
+use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::output::encode::encode;
+use crate::output::frame::Format;
+use crate::ownership::acquisition::{Bounds, Remedy};
+use crate::ownership::action::{Note, Opening, OwnershipAction};
+use crate::ownership::event::{
+    DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice, Survey,
+};
+use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::release::RELEASE_MS_MAX;
+use crate::ownership::{ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, REACQUIRE_MS};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const PARTITIONS: i32 = 8;
+const RULESET: u32 = 7;
+
+/// A daemon's ownership, and what it asked for.
+struct Daemon {
+    ownership: Ownership,
+    now: Instant,
+    /// Whether the group answers questions; it says yes.
+    group_answers: bool,
+    /// Whether the output topic gives records.
+    output_answers: bool,
+    /// What was done, except what was answered here.
+    done: Vec<OwnershipAction>,
+    /// Values of the output's records, by partition and offset.
+    outputs: BTreeMap<i32, Vec<Vec<u8>>>,
+}
+
+impl Daemon {
+    fn with_slots(read_slots: usize) -> Daemon {
+        let now = Instant::now();
+        let options = OwnershipOptions {
+            partitions: PARTITIONS,
+            rulesets: vec![RULESET],
+            remedy: Remedy::Refuse,
+            skips: Vec::new(),
+            read_slots,
+            fence_ids: 1,
+        };
+        let mut ownership = Ownership::new(options, now);
+        ownership.on(OwnershipEvent::InputKnown(PanicCounts::default()), now);
+        Daemon {
+            ownership,
+            now,
+            group_answers: true,
+            output_answers: true,
+            done: Vec::new(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    fn new() -> Daemon {
+        Daemon::with_slots(PARTITIONS as usize)
+    }
+
+    fn hear(&mut self, event: OwnershipEvent<'_>) {
+        self.ownership.on(event, self.now);
+        self.obey();
+    }
+
+    fn group(&mut self, event: MembershipEvent) {
+        self.hear(OwnershipEvent::Group(event));
+    }
+
+    /// Executes all there is to do; empty logs and an obliging group answer.
+    fn obey(&mut self) {
+        while let Some(action) = self.ownership.next_action() {
+            match action {
+                OwnershipAction::Survey(partitions) => {
+                    partitions.into_iter().for_each(|partition| self.survey(partition));
+                }
+                OwnershipAction::FindStates { partition } => {
+                    let (candidates, unanswered) = (Vec::new(), None);
+                    self.tell(OwnershipEvent::Found { partition, candidates, unanswered });
+                }
+                OwnershipAction::Read { partition, from } if self.output_answers => {
+                    self.read(partition, from);
+                }
+                OwnershipAction::Append { partition, header } => {
+                    let records = self.outputs.entry(partition).or_default();
+                    let mut payload = Vec::new();
+                    encode(Format::Binary, &header, &[], &mut payload);
+                    records.push(payload);
+                    let offset = records.len() as i64 - 1;
+                    self.tell(OwnershipEvent::Output(OutputEvent::Appended { partition, offset }));
+                }
+                OwnershipAction::Ask { question, .. } if self.group_answers => {
+                    let event = MembershipEvent::Answered { question, is_member: true };
+                    self.tell(OwnershipEvent::Group(event));
+                }
+                OwnershipAction::Load { partition, .. } => {
+                    self.tell(OwnershipEvent::Loaded { partition, ruleset: RULESET });
+                }
+                action => self.done.push(action),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: OwnershipEvent<'_>) {
+        self.ownership.on(event, self.now);
+    }
+
+    fn read(&mut self, partition: i32, from: i64) {
+        let records = self.outputs.get(&partition).cloned().unwrap_or_default();
+        for (offset, payload) in (0..).zip(&records).filter(|(offset, _)| *offset >= from) {
+            let record = OutputEvent::Record { partition, offset, payload };
+            self.tell(OwnershipEvent::Output(record));
+        }
+        self.tell(OwnershipEvent::Output(OutputEvent::End { partition }));
+    }
+
+    fn survey(&mut self, partition: i32) {
+        let output_end = self.outputs.get(&partition).map_or(0, Vec::len) as i64;
+        let bounds = Bounds { input_start: 0, input_end: 100, output_start: 0, output_end };
+        let survey = Ok(Survey { bounds, candidates: Vec::new() });
+        self.tell(OwnershipEvent::Surveyed { partition, survey });
+    }
+
+    /// Lets time pass, with shards that have acknowledged so much of their input.
+    fn pass(&mut self, duration_ms: u64, acked: i64, is_busy: bool) {
+        self.now += Duration::from_millis(duration_ms);
+        let facts = |partition: &i32| ShardFacts {
+            partition: *partition,
+            input_end: 100,
+            applied: acked,
+            acked,
+            is_busy,
+        };
+        let facts: Vec<ShardFacts> = self.ownership.watched().iter().map(facts).collect();
+        self.hear(OwnershipEvent::Tick(&facts));
+        // An answer may be what another shard was waiting for.
+        for _ in 0..4 * PARTITIONS {
+            self.ownership.on(OwnershipEvent::Tick(&[]), self.now);
+            self.obey();
+        }
+    }
+
+    /// A daemon whose shards of these partitions are open.
+    fn owning(partitions: &[i32]) -> Daemon {
+        let mut daemon = Daemon::new();
+        daemon.group(MembershipEvent::Assigned(partitions.to_vec()));
+        daemon.pass(0, 0, false);
+        assert_eq!(daemon.open(), partitions);
+        daemon
+    }
+
+    /// Partitions in the order in which they were opened.
+    fn open(&self) -> Vec<i32> {
+        self.openings().iter().map(|opening| opening.acquired.partition).collect()
+    }
+
+    fn openings(&self) -> Vec<&Opening> {
+        let opening = |action| match action {
+            &OwnershipAction::Open(ref opening) => Some(opening.as_ref()),
+            _ => None,
+        };
+        self.done.iter().filter_map(opening).collect()
+    }
+
+    /// The number of the last ownership.
+    fn ownership_id(&self) -> u32 {
+        self.openings().last().expect("a shard is open").ownership_id
+    }
+
+    fn has_done(&self, action: &OwnershipAction) -> bool {
+        self.done.contains(action)
+    }
+
+    fn has_said(&self, note: impl Fn(&Note) -> bool) -> bool {
+        self.done.iter().any(|action| matches!(action, OwnershipAction::Log(said) if note(said)))
+    }
+}
+
+#[test]
+fn nothing_is_opened_before_the_group_has_answered() {
+    let mut daemon = Daemon::new();
+    daemon.group_answers = false;
+    daemon.group(MembershipEvent::Assigned(vec![0, 1]));
+    daemon.pass(0, 0, false);
+    assert!(daemon.open().is_empty());
+    let asked = daemon.done.iter().find_map(|action| match action {
+        OwnershipAction::Ask { question, offsets } => Some((*question, offsets.clone())),
+        _ => None,
+    });
+    let (question, offsets) = asked.expect("the group is asked before a fence");
+    assert_eq!(offsets.iter().map(|(partition, _)| *partition).collect::<Vec<_>>(), [0, 1]);
+
+    let stale = MembershipEvent::Answered { question: question + 1, is_member: true };
+    daemon.group(stale);
+    daemon.pass(1, 0, false);
+    assert!(daemon.open().is_empty(), "another question's answer is none");
+    daemon.group(MembershipEvent::Answered { question, is_member: true });
+    daemon.pass(1, 0, false);
+    assert_eq!(daemon.open(), [0, 1]);
+}
+
+#[test]
+fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
+    let mut daemon = Daemon::new();
+    daemon.group_answers = false;
+    daemon.group(MembershipEvent::Assigned(vec![3]));
+    daemon.pass(0, 0, false);
+    daemon.group(MembershipEvent::Answered { question: 1, is_member: false });
+    daemon.pass(REACQUIRE_MS, 0, false);
+    assert!(daemon.open().is_empty());
+    daemon.pass(ANSWER_MS_MAX, 0, false);
+    daemon.group_answers = true;
+    daemon.pass(REACQUIRE_MS, 0, false);
+    assert_eq!(daemon.open(), [3]);
+    let asked = daemon.done.iter().filter(|done| matches!(done, OwnershipAction::Ask { .. }));
+    assert_eq!(asked.count(), 2, "before it answered");
+}
+
+#[test]
+fn a_revocation_is_answered_once_nothing_of_its_shards_is_on_its_way() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let ownership_id = daemon.openings()[0].ownership_id;
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    assert!(daemon.has_done(&OwnershipAction::Close { partition: 0 }));
+    let released = OwnershipAction::Release(vec![(0, 40)]);
+    daemon.pass(1, 40, false);
+    assert!(!daemon.has_done(&released), "the hot thread has not closed it yet");
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+    daemon.pass(1, 40, true);
+    assert!(!daemon.has_done(&released), "a frame is on its way");
+    daemon.pass(1, 40, false);
+    assert!(daemon.has_done(&released));
+    assert_eq!(daemon.ownership.summary().open, 1);
+}
+
+#[test]
+fn a_release_that_takes_too_long_ends_without_what_is_on_its_way() {
+    let mut daemon = Daemon::owning(&[0]);
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.pass(RELEASE_MS_MAX, 12, true);
+    assert!(daemon.has_done(&OwnershipAction::Release(vec![(0, 12)])));
+    assert!(daemon.has_done(&OwnershipAction::Disown { partition: 0 }));
+}
+
+#[test]
+fn what_is_assigned_during_a_release_is_opened_after_it() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.group(MembershipEvent::Assigned(vec![2, 3]));
+    daemon.pass(1, 0, true);
+    assert_eq!(daemon.open(), [0]);
+    // Another member has got one of them meanwhile.
+    daemon.group(MembershipEvent::Lost(vec![3]));
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert_eq!(daemon.open(), [0, 2]);
+}
+
+#[test]
+fn a_lost_shard_is_dropped_at_once_and_its_late_notices_change_nothing() {
+    let mut daemon = Daemon::owning(&[5]);
+    let ownership_id = daemon.ownership_id();
+    daemon.group(MembershipEvent::Lost(vec![5]));
+    assert!(daemon.has_done(&OwnershipAction::Drop { partition: 5 }));
+    assert!(!daemon.done.iter().any(|done| matches!(done, OwnershipAction::Release(_))));
+    let sentence = "of an ownership before".to_owned();
+    daemon.group(MembershipEvent::Assigned(vec![5]));
+    daemon.pass(0, 0, false);
+    let halted = ShardNotice::Halted { partition: 5, ownership_id, sentence: sentence.clone() };
+    daemon.hear(OwnershipEvent::Shard(halted));
+    let is_final = true;
+    let failure = DeliveryFailure { partition: 5, ownership_id, sentence, is_final };
+    daemon.hear(OwnershipEvent::DeliveryFailed(failure));
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.open, summary.halted), (1, 0));
+    assert_ne!(daemon.ownership_id(), ownership_id);
+}
+
+#[test]
+fn a_partition_that_is_revoked_while_it_is_read_gives_its_slot_to_the_next() {
+    let mut daemon = Daemon::with_slots(1);
+    daemon.outputs = Daemon::owning(&[0, 1]).outputs;
+    daemon.output_answers = false;
+    daemon.group(MembershipEvent::Assigned(vec![0, 1]));
+    daemon.pass(0, 0, false);
+    let is_read = |daemon: &Daemon, wanted: i32| {
+        let is_read = |done: &OwnershipAction| match done {
+            OwnershipAction::Read { partition, .. } => *partition == wanted,
+            _ => false,
+        };
+        daemon.done.iter().any(is_read)
+    };
+    assert!(is_read(&daemon, 0) && !is_read(&daemon, 1), "one is read at once");
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.output_answers = true;
+    daemon.pass(1, 0, false);
+    assert!(daemon.has_done(&OwnershipAction::Forget { partition: 0 }));
+    assert!(daemon.has_done(&OwnershipAction::Release(Vec::new())), "nothing of it was open");
+    assert_eq!(daemon.open(), [1]);
+}
+
+#[test]
+fn a_stop_commits_what_is_acknowledged_and_counts_the_halted() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let [first, second] = [0, 1].map(|at: usize| daemon.openings()[at].ownership_id);
+    let sentence = "only an operator can help".to_owned();
+    let halted = ShardNotice::Halted { partition: 1, ownership_id: second, sentence };
+    daemon.hear(OwnershipEvent::Shard(halted));
+    daemon.hear(OwnershipEvent::Stop);
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id: first }));
+    daemon.pass(1, 77, false);
+    assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 77)], halted: 1 }));
+}
+
+#[test]
+fn a_record_that_fails_the_engine_is_counted_each_time_and_the_count_is_kept() {
+    let mut daemon = Daemon::owning(&[4]);
+    for times in 1..=PANICS_MAX {
+        let ownership_id = daemon.ownership_id();
+        let panicked = ShardNotice::Panicked { partition: 4, ownership_id, offset: 9 };
+        daemon.hear(OwnershipEvent::Shard(panicked));
+        let mut counts = PanicCounts::default();
+        (0..times).for_each(|_| {
+            counts.add(4, 9);
+        });
+        assert!(daemon.has_done(&OwnershipAction::KeepPanicCounts(counts)), "{times}");
+        daemon.pass(REACQUIRE_MS, 0, false);
+        assert_eq!(daemon.open().len(), times as usize + 1, "it is acquired again");
+    }
+    let skipped = &daemon.openings().last().expect("it is open").acquired.skips;
+    assert!(skipped.contains(&9), "{skipped:?}");
+}
+
+#[test]
+fn a_member_whose_instance_id_is_taken_drops_all_and_joins_again() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let taken = MembershipError::InstanceTaken("zone-a".to_owned());
+    daemon.group(MembershipEvent::Error(taken));
+    for partition in [0, 1] {
+        assert!(daemon.has_done(&OwnershipAction::Drop { partition }));
+    }
+    assert!(daemon.has_said(|note| matches!(note, Note::Rejoining(_))));
+    assert!(daemon.has_done(&OwnershipAction::Rejoin));
+    daemon.group(MembershipEvent::Assigned(vec![0]));
+    daemon.pass(0, 0, false);
+    assert_eq!(daemon.open(), [0, 1], "that was meant for the member that we were");
+    daemon.hear(OwnershipEvent::Rejoined(Ok(())));
+    daemon.group(MembershipEvent::Assigned(vec![1]));
+    daemon.pass(0, 0, false);
+    assert_eq!(daemon.open(), [0, 1, 1]);
+}
+
+#[test]
+fn an_input_that_has_grown_halts_every_shard() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    daemon.group(MembershipEvent::Counted(PARTITIONS));
+    assert_eq!(daemon.ownership.summary().halted, 0);
+    daemon.group(MembershipEvent::Counted(PARTITIONS + 1));
+    assert_eq!(daemon.ownership.summary().halted, 2);
+}
