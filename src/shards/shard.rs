@@ -179,7 +179,7 @@ impl OwnedShard {
                 offset: rejected.offset,
                 time_ms: rejected.time_ms,
                 reason: rejected.reject.name(),
-                sentence: Some(rejected.reject.to_string()),
+                sentence: Some(rejected.sentence),
                 key: rejected.key,
                 value: rejected.value,
             };
@@ -283,7 +283,7 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// A producer whose players begin to count anew is ignored: the operator has to hear of it.
+    /// A producer that counts a player's events from 1 again is ignored: the operator has to know.
     fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
         let Some((player_id, seq)) = counts.repeated else { return };
         self.no_ops += counts.no_ops;
