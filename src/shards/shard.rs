@@ -283,7 +283,7 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// A producer that counts a player's events from 1 again is ignored: the operator has to know.
+    /// A producer whose players begin to count again is ignored: the operator has to hear of it.
     fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
         let Some((player_id, seq)) = counts.repeated else { return };
         self.no_ops += counts.no_ops;
