@@ -10,7 +10,7 @@ use super::reject::Reject;
 use crate::engine::event::{
     ActionKind, Event, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
 };
-use crate::engine::field::{FieldForm, FieldValues};
+use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 
@@ -82,6 +82,52 @@ impl JsonDecoder {
         let bracket = matches!(value.get(index), Some(b'}' | b']'));
         bracket && self.parse(&value[..=index], |_| ()).is_ok()
     }
+}
+
+/// Characters of a name out of a record that are shown.
+const NAME_CHARS_SHOWN: usize = 32;
+
+impl JsonDecoder {
+    /// What in a rejected record is to blame: a field, or the type that nobody knows. Not for every
+    /// record: the rejected ones are read a second time.
+    pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
+        self.parse(value, culprit).ok().flatten()
+    }
+}
+
+/// The first thing in a record for which [`read_fields`] or [`Fields::event`] refuses it.
+fn culprit(nodes: &[Node<'_>]) -> Option<String> {
+    let mut nodes = nodes.iter();
+    let &Node::Object { len, .. } = next(&mut nodes) else { return None };
+    let mut fields = Fields::default();
+    for _ in 0..len {
+        let Some(field) = field_named(key(&mut nodes)) else {
+            skip(&mut nodes);
+            continue;
+        };
+        let is_new = fields.values.present.insert(field);
+        let mut before = nodes.clone();
+        match read_field(field, &mut nodes, &mut fields) {
+            Ok(()) if is_new => {}
+            Err(Reject::UnknownType) => return type_name(next(&mut before)),
+            Ok(()) | Err(_) => return Some(field.spec().key.to_owned()),
+        }
+    }
+    let Some(kind) = fields.kind else { return Some(EventField::Type.spec().key.to_owned()) };
+    let present = &fields.values.present;
+    let is_missing = |field: &&EventField| {
+        let field = FieldSet::of(&[**field]);
+        kind.spec().required.contains_all(field) && !present.contains_all(field)
+    };
+    let missing = EventField::ALL.iter().filter(is_missing).map(|field| field.spec().key);
+    Some(missing.collect::<Vec<_>>().join(", ")).filter(|missing| !missing.is_empty())
+}
+
+/// A type's name as it may be shown: short, and without anything that a terminal obeys.
+fn type_name(node: &Node<'_>) -> Option<String> {
+    let Node::String(name) = node else { return None };
+    let shown = name.chars().take(NAME_CHARS_SHOWN);
+    Some(shown.map(|c| if c.is_control() { '?' } else { c }).collect())
 }
 
 impl Default for JsonDecoder {

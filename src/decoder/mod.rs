@@ -92,6 +92,22 @@ impl Decoder {
         Ok(event)
     }
 
+    /// What is wrong with a rejected record, in words, with the field or type that is to blame.
+    pub(crate) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
+        let has_culprit = matches!(
+            reject,
+            Reject::DuplicateField
+                | Reject::WrongType
+                | Reject::OutOfRange
+                | Reject::UnknownType
+                | Reject::MissingField
+        );
+        match value.filter(|_| has_culprit).and_then(|value| self.json.culprit(value)) {
+            Some(culprit) => format!("{reject}: `{culprit}`"),
+            None => reject.to_string(),
+        }
+    }
+
     /// Whether to show a record to the first tier.
     #[inline]
     fn tries_layouts(&mut self) -> bool {

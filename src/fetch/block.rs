@@ -61,6 +61,8 @@ pub struct Rejected {
     pub time_ms: i64,
     /// Why it is no event.
     pub reject: Reject,
+    /// The same in words, with what in the record is to blame.
+    pub sentence: String,
     /// The record's key, if not null.
     pub key: Option<Vec<u8>>,
     /// The record's value as it came, if not null.
@@ -151,6 +153,7 @@ mod tests {
             offset: 0,
             time_ms: 0,
             reject: Reject::TooLong,
+            sentence: String::new(),
             key: Some(vec![0; 10]),
             value: Some(vec![0; bytes - 10]),
         };

@@ -161,7 +161,8 @@ fn fill_room(
         match decoded {
             Ok(event) => block.events.push(event),
             Err(reject) => {
-                block.rejects.push(Rejected::new(reject, &record));
+                let sentence = decoder.explain(reject, record.value.as_deref());
+                block.rejects.push(Rejected::new(reject, sentence, &record));
                 if block.is_heavy() {
                     break;
                 }
@@ -268,11 +269,12 @@ impl BlockWriter {
 }
 
 impl Rejected {
-    fn new(reject: Reject, record: &Record<'_>) -> Rejected {
+    fn new(reject: Reject, sentence: String, record: &Record<'_>) -> Rejected {
         Rejected {
             offset: record.offset,
             time_ms: record.timestamp_ms,
             reject,
+            sentence,
             key: record.key.map(<[u8]>::to_vec),
             value: record.value.as_deref().map(<[u8]>::to_vec),
         }

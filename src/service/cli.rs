@@ -1,11 +1,11 @@
 //! The command line: one struct of arguments for each verb.
 
 use super::help;
+use super::nearest_verb::with_nearest_verb;
 use crate::service::config::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The version, and the revision that the program was built from.
@@ -88,33 +88,6 @@ impl Cli {
     pub fn read() -> Cli {
         Cli::try_parse().unwrap_or_else(|error| with_nearest_verb(error).exit())
     }
-}
-
-/// Letters that a verb may differ in from what was meant.
-const VERB_TYPOS_MAX: usize = 2;
-
-/// Adds the verb that was most likely meant, where clap finds none: it takes swapped letters of
-/// short words for other words.
-fn with_nearest_verb(mut error: clap::Error) -> clap::Error {
-    let is_verb = error.kind() == ErrorKind::InvalidSubcommand;
-    let wrong = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(wrong)) if is_verb => wrong.clone(),
-        _ => return error,
-    };
-    let is_helped = error
-        .get(ContextKind::SuggestedSubcommand)
-        .is_some_and(|verbs| !matches!(verbs, ContextValue::Strings(verbs) if verbs.is_empty()));
-    let command = Cli::command();
-    let nearest = command
-        .get_subcommands()
-        .map(|verb| (strsim::damerau_levenshtein(&wrong, verb.get_name()), verb.get_name()))
-        .filter(|(typos, _)| *typos <= VERB_TYPOS_MAX)
-        .min();
-    if let Some((_, verb)) = nearest.filter(|_| !is_helped) {
-        let verbs = ContextValue::Strings(vec![verb.to_owned()]);
-        error.insert(ContextKind::SuggestedSubcommand, verbs);
-    }
-    error
 }
 
 /// The configuration of a verb that needs one.
@@ -311,9 +284,10 @@ pub struct RulesArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Append an event to each partition of the input, after which the game goes on by these rules.
-    #[arg(long, value_name = "RULESET")]
-    pub switch_to: Option<u32>,
+    /// Append an event to each partition of the input, after which the game goes on by these rules:
+    /// one of the files in rules.files, or its ruleset.
+    #[arg(long, value_name = "FILE|RULESET")]
+    pub switch_to: Option<String>,
 }
 
 /// Arguments of `snapshot`.
@@ -352,16 +326,28 @@ pub struct TapArgs {
     /// Whom to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The output topic.
-    #[arg(long, value_name = "TOPIC", default_value = "hunt-updates")]
-    pub topic: String,
-    /// Where to begin: `start`, `fence` (the next one that comes), or an offset, from which on the
-    /// first fence is waited for.
+    /// The topic: hunt-updates without it, or hunt-dead-letters.
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+    /// Where to begin: `start`; `fence`, the last one that is there, for updates, and the start for
+    /// dead letters; or an offset, from which on the first fence is waited for.
     #[arg(long, value_name = "PLACE", default_value = "fence", value_parser = parse_tap_from)]
     pub from: TapFrom,
     /// Only this partition.
-    #[arg(long, value_name = "K")]
+    #[arg(long, visible_alias = "zone", value_name = "K")]
     pub partition: Option<u16>,
+    /// Only updates of this player.
+    #[arg(long, value_name = "ID", conflicts_with = "raw")]
+    pub player: Option<u64>,
+    /// Only updates of this kind, such as moved or refused; more than once if need be.
+    #[arg(long, value_name = "KIND", conflicts_with = "raw")]
+    pub kind: Vec<String>,
+    /// Print dead letters instead, each with its reason; the topic is then the dead-letter topic.
+    #[arg(long, conflicts_with_all = ["raw", "player", "kind"])]
+    pub dead_letters: bool,
+    /// Append the records of the dead letters that are there to their input again.
+    #[arg(long, requires = "dead_letters")]
+    pub resend: bool,
     /// Print every frame's own fields instead of the updates, whether a reader takes it or not.
     #[arg(long)]
     pub raw: bool,
@@ -451,7 +437,7 @@ pub enum LoadCodec {
 pub enum TapFrom {
     /// At the start of the log.
     Start,
-    /// At the next fence that comes, the earliest place to join a running log.
+    /// At the last fence, the nearest place to join a running log.
     Fence,
     /// At the first fence from this offset on.
     Offset(i64),

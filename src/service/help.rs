@@ -70,7 +70,7 @@ not stops there.
 
 Examples:
   huntd rules --config huntd.toml
-  huntd rules --config huntd.toml --switch-to 1592430183";
+  huntd rules --config huntd.toml --switch-to /etc/huntd/rules-2.toml";
 
 /// `huntd snapshot --help`.
 pub(crate) const SNAPSHOT: &str = "\
@@ -87,8 +87,10 @@ pub(crate) const TAP: &str = "\
 Print the updates of an output topic as JSON lines, once each and in order: frames of former \
 owners and repeated frames are dropped, gaps and broken chains are reported on standard error.
 
-Example:
-  huntd tap --brokers 127.0.0.1:9092 --topic hunt-updates --from start";
+Examples:
+  huntd tap --zone 3 --kind refused
+  huntd tap --player 76561198000000042 --from start
+  huntd tap --dead-letters --until-end";
 
 /// `huntd topics --help`.
 pub(crate) const TOPICS: &str = "\

@@ -6,6 +6,8 @@
 
 pub mod cli;
 
+mod nearest_verb;
+
 pub(crate) mod help;
 
 pub mod config;

@@ -102,6 +102,9 @@ impl Reporter {
             if live.replace(!stuck) == stuck {
                 log_liveness(stuck);
             }
+            if report.ready {
+                tracing::info!("ready: {} shards", reporter.last.shards);
+            }
             send(&report);
             let seen = (reporter.last.phase, reporter.last.halted_shards);
             let pause = async {
@@ -237,6 +240,7 @@ fn send(report: &Notification) {
 
 /// The last line, when the service thread ends.
 pub(crate) fn stopped() {
+    tracing::info!("drained: the shards are let go and the queues are empty");
     notify(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
 }
 

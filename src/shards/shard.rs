@@ -179,7 +179,7 @@ impl OwnedShard {
                 offset: rejected.offset,
                 time_ms: rejected.time_ms,
                 reason: rejected.reject.name(),
-                sentence: Some(rejected.reject.to_string()),
+                sentence: Some(rejected.sentence),
                 key: rejected.key,
                 value: rejected.value,
             };

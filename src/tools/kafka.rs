@@ -93,6 +93,30 @@ impl TopicReader {
             .map_err(|error| ToolError::of_topic(&self.topic, &error))
     }
 
+    /// The first offset of each partition with a record of this time or later, in milliseconds
+    /// since the Unix epoch; none where all are older.
+    pub(crate) fn offsets_since(
+        &self,
+        partitions: &[u16],
+        time_ms: i64,
+    ) -> Result<Vec<Option<i64>>, ToolError> {
+        let wrong = |error| ToolError::of_topic(&self.topic, &error);
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            let time = Offset::Offset(time_ms);
+            list.add_partition_offset(&self.topic, i32::from(*partition), time).map_err(wrong)?;
+        }
+        let found = self.consumer.offsets_for_times(list, ANSWER_WAIT).map_err(wrong)?;
+        let offset = |partition: &u16| match found
+            .find_partition(&self.topic, i32::from(*partition))?
+            .offset()
+        {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        };
+        Ok(partitions.iter().map(offset).collect())
+    }
+
     /// Begins to read these partitions at these offsets.
     pub(crate) fn start(&self, places: &[(u16, i64)]) -> Result<(), ToolError> {
         let mut list = TopicPartitionList::new();

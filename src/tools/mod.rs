@@ -8,6 +8,8 @@ pub mod reference;
 
 mod brokers;
 
+mod letters;
+
 pub mod demo;
 
 pub mod load;

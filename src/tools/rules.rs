@@ -9,13 +9,18 @@ use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};
 use crate::service::config::{self, Config};
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Lists the rules, and tells the running game to go on by some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
-    let Some(ruleset) = args.switch_to else {
+    let Some(wanted) = &args.switch_to else {
         return list(&config, &rulesets);
+    };
+    let ruleset = match wanted.parse() {
+        Ok(ruleset) => ruleset,
+        Err(_) => ruleset_of(wanted)?,
     };
     if !rulesets.contains(&ruleset) {
         return Err(ToolError::Usage(format!(
@@ -24,6 +29,12 @@ pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
         )));
     }
     switch(&config, ruleset)
+}
+
+/// The ruleset of the rules in a file.
+fn ruleset_of(file: &str) -> Result<u32, ToolError> {
+    let rulebook = rulebook(&[PathBuf::from(file)])?;
+    Ok(rulebook.rulesets().next().expect("a book begins with rules"))
 }
 
 fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {

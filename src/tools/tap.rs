@@ -2,6 +2,8 @@
 
 use super::failure::ToolError;
 use super::kafka::{self, Read, TopicReader};
+use super::letters;
+use super::load::now_us;
 use crate::engine::update::Update;
 use crate::output::encode::decode_frame;
 use crate::output::frame::{FrameHeader, FrameKind};
@@ -15,30 +17,37 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::time::Duration;
 
 /// How long a broker may hold an answer back.
-const FETCH_WAIT_MS: u32 = 100;
+pub(super) const FETCH_WAIT_MS: u32 = 100;
+
+/// Milliseconds before now in which an owner has written a fence: it repeats one every ten seconds.
+const FENCE_AGE_MS: i64 = 15_000;
+
+/// Records before the end that are read at least: clocks of hosts may differ.
+const RECORDS_BACK: i64 = 100;
 
 /// Prints updates until there are enough of them, or for ever.
 pub fn run(args: &TapArgs) -> Result<(), ToolError> {
-    let partitions = kafka::topic_partitions(&args.cluster.brokers, &args.topic)?;
-    let reader = TopicReader::connect(&args.cluster.brokers, "tap", &args.topic, FETCH_WAIT_MS)?;
+    if args.dead_letters {
+        return letters::run(args);
+    }
+    let topic = args.topic.as_deref().unwrap_or("hunt-updates");
+    let partitions = kafka::topic_partitions(&args.cluster.brokers, topic)?;
+    let reader = TopicReader::connect(&args.cluster.brokers, "tap", topic, FETCH_WAIT_MS)?;
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         raw: args.raw,
+        player: args.player,
+        kinds: args.kind.iter().map(|kind| format!("\"kind\":\"{kind}\",").into_bytes()).collect(),
         left: args.count.unwrap_or(u64::MAX),
         frames: 0,
         shards: BTreeMap::new(),
         strange: BTreeSet::new(),
     };
-    let places = tap.places(args, partitions, &reader)?;
+    let wanted = wanted_partitions(topic, args.partition, partitions)?;
+    let places = tap.places(args, &wanted, &reader)?;
     let mut reading: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
     reader.start(&places)?;
-    if args.from == TapFrom::Fence && !args.until_end {
-        writeln!(
-            std::io::stderr(),
-            "waiting for the next fence of a partition's owner; --from start shows what is there"
-        )?;
-    }
     while tap.left > 0 && !(args.until_end && reading.is_empty()) {
         match reader.next(Duration::from_millis(100))? {
             Read::Message(message) => {
@@ -46,7 +55,9 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
                 tap.frame(partition, message.offset(), message.payload().unwrap_or_default())?;
             }
             Read::End(partition) => {
-                reading.remove(&partition);
+                if reading.remove(&partition) && !args.until_end {
+                    tap.say_if_waiting(partition)?;
+                }
                 tap.out.flush()?;
             }
             Read::Nothing => {
@@ -59,14 +70,14 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     if tap.frames == 0 && !tap.strange.is_empty() {
         return Err(ToolError::TopicWrong(format!(
             "`{}` holds records, and none of them is a frame; name the output topic",
-            args.topic
+            topic
         )));
     }
     Ok(())
 }
 
 /// A silent topic gives nothing to write, and so no other way to learn that the reader has gone.
-fn check_reader() -> std::io::Result<()> {
+pub(super) fn check_reader() -> std::io::Result<()> {
     let stdout = std::io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
     poll(&mut watched, Some(&Timespec::default()))?;
@@ -76,10 +87,30 @@ fn check_reader() -> std::io::Result<()> {
     Ok(())
 }
 
+/// The partitions to read: one, or all.
+pub(super) fn wanted_partitions(
+    topic: &str,
+    only: Option<u16>,
+    partitions: u16,
+) -> Result<Vec<u16>, ToolError> {
+    match only {
+        Some(partition) if partition >= partitions => Err(ToolError::Usage(format!(
+            "`{topic}` has partitions 0 to {}; --partition {partition} is none of them",
+            partitions - 1
+        ))),
+        Some(partition) => Ok(vec![partition]),
+        None => Ok((0..partitions).collect()),
+    }
+}
+
 struct Tap<W: Write> {
     out: W,
     line: Vec<u8>,
     raw: bool,
+    /// The only player to print, if there is one.
+    player: Option<u64>,
+    /// What a line of each kind to print holds; none: all kinds.
+    kinds: Vec<Vec<u8>>,
     /// Lines that may still be printed.
     left: u64,
     /// Frames that were read.
@@ -93,26 +124,19 @@ impl<W: Write> Tap<W> {
     fn places(
         &mut self,
         args: &TapArgs,
-        partitions: u16,
+        wanted: &[u16],
         reader: &TopicReader,
     ) -> Result<Vec<(u16, i64)>, ToolError> {
-        let wanted: Vec<u16> = match args.partition {
-            Some(partition) if partition >= partitions => {
-                return Err(ToolError::Usage(format!(
-                    "`{}` has partitions 0 to {}; --partition {partition} is none of them",
-                    args.topic,
-                    partitions - 1
-                )));
-            }
-            Some(partition) => vec![partition],
-            None => (0..partitions).collect(),
+        let recent = match args.from {
+            TapFrom::Fence => reader.offsets_since(wanted, now_us() / 1000 - FENCE_AGE_MS)?,
+            TapFrom::Start | TapFrom::Offset(_) => vec![None; wanted.len()],
         };
         let mut places = Vec::new();
-        for partition in wanted {
+        for (&partition, recent) in wanted.iter().zip(recent) {
             let (start, end) = reader.bounds(partition)?;
             let place = match args.from {
                 TapFrom::Start => start,
-                TapFrom::Fence => end,
+                TapFrom::Fence => recent.unwrap_or(end).min(end - RECORDS_BACK).max(start),
                 TapFrom::Offset(offset) => offset.clamp(start, end),
             };
             // Only at the log's very start is nothing known to be everything.
@@ -121,6 +145,17 @@ impl<W: Write> Tap<W> {
             places.push((partition, place));
         }
         Ok(places)
+    }
+
+    /// Where no fence was near the end, the next one that comes is waited for.
+    fn say_if_waiting(&self, partition: u16) -> Result<(), ToolError> {
+        if self.shards[&partition].has_joined() {
+            return Ok(());
+        }
+        super::warn(&format!(
+            "partition {partition} has no fence lately, so nobody owns it now: waiting for one; \
+             --from start shows what is there"
+        ))
     }
 
     fn frame(&mut self, partition: u16, offset: i64, bytes: &[u8]) -> Result<(), ToolError> {
@@ -172,10 +207,16 @@ impl<W: Write> Tap<W> {
             if self.left == 0 {
                 break;
             }
-            self.left -= 1;
+            if self.player.is_some_and(|player| player != update.player_id()) {
+                continue;
+            }
             self.line.clear();
             write_update(&mut self.line, partition, number, update);
-            self.out.write_all(&self.line)?;
+            let is_of = |kind: &Vec<u8>| self.line.windows(kind.len()).any(|part| part == kind);
+            if self.kinds.is_empty() || self.kinds.iter().any(is_of) {
+                self.left -= 1;
+                self.out.write_all(&self.line)?;
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod cores;
 mod decoder_allocations;
 mod hot_loop;
 mod monitoring;
+mod package;
 mod readme;
 mod replay;
 mod service;

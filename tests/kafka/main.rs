@@ -25,5 +25,6 @@ mod restarts;
 mod restoring;
 mod rules;
 mod snapshots;
+mod tapping;
 mod verbs;
 mod zombies;

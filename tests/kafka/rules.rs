@@ -40,8 +40,10 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     }
     let unknown = huntd(&["rules", "--config", &config, "--switch-to", "7"]);
     assert_eq!(unknown.code, 2, "{}", unknown.errors);
-    let changed = huntd(&["rules", "--config", &config, "--switch-to", &rulesets[1].to_string()]);
+    let second = files[1].to_str().expect("text");
+    let changed = huntd(&["rules", "--config", &config, "--switch-to", second]);
     assert_eq!(changed.code, 0, "{}", changed.errors);
+    assert!(changed.output.contains(&rulesets[1].to_string()), "{}", changed.output);
     // Who joins now joins by the new rules.
     produce(kafka::shared(), &topics, &events(2, 30, 1..=10));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);

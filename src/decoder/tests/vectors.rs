@@ -95,7 +95,7 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
             offset,
             time_ms,
             reason: reject.name(),
-            sentence: Some(reject.to_string()),
+            sentence: Some(decoder.explain(reject, value.as_deref())),
             key: content(record, "key"),
             value,
         };

@@ -1,0 +1,118 @@
+//! `huntd tap --dead-letters`: records that were no events, with the reason; and back to the input.
+
+use super::failure::ToolError;
+use super::kafka::{self, Read, TopicReader};
+use super::load::EventSender;
+use super::source::SourceRecord;
+use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
+use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+/// Prints letters, a JSON object a line, or sends what they hold once more.
+pub(super) fn run(args: &TapArgs) -> Result<(), ToolError> {
+    let topic = args.topic.as_deref().unwrap_or("hunt-dead-letters");
+    let brokers = &args.cluster.brokers;
+    let partitions = kafka::topic_partitions(brokers, topic)?;
+    let reader = TopicReader::connect(brokers, "tap", topic, FETCH_WAIT_MS)?;
+    let (mut places, mut ends) = (Vec::new(), BTreeMap::new());
+    for partition in wanted_partitions(topic, args.partition, partitions)? {
+        let (start, end) = reader.bounds(partition)?;
+        let place = match args.from {
+            TapFrom::Offset(offset) => offset.clamp(start, end),
+            TapFrom::Start | TapFrom::Fence => start,
+        };
+        places.push((partition, place));
+        ends.extend((place < end).then_some((partition, end)));
+    }
+    reader.start(&places)?;
+    let mut out = std::io::stdout().lock();
+    let mut senders = BTreeMap::new();
+    let mut left = args.count.unwrap_or(u64::MAX);
+    // What is sent again may come back as a letter: only those that are there now are sent.
+    let until_end = args.until_end || args.resend;
+    while left > 0 && !(until_end && ends.is_empty()) {
+        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
+            Read::Message(message) => {
+                let partition = message.partition() as u16;
+                let end = ends.get(&partition).copied();
+                if until_end && end.is_none_or(|end| end <= message.offset()) {
+                    continue;
+                }
+                if end.is_some_and(|end| end <= message.offset() + 1) {
+                    ends.remove(&partition);
+                }
+                let Some(letter) = Letter::of(&message) else { continue };
+                left -= 1;
+                if args.resend {
+                    letter.send(brokers, &mut senders)?;
+                }
+                writeln!(out, "{}", letter.json())?;
+            }
+            Read::End(partition) => drop(ends.remove(&partition)),
+            Read::Nothing => check_reader()?,
+        }
+    }
+    senders.values_mut().try_for_each(|sender| sender.flush())
+}
+
+/// A dead letter, as docs/PROTOCOL.md has it.
+struct Letter<'a> {
+    input_topic: &'a str,
+    partition: u16,
+    offset: &'a str,
+    time_ms: i64,
+    reason: &'a str,
+    sentence: &'a str,
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> Letter<'a> {
+    /// `None`: the record is no letter of huntd's.
+    fn of(message: &'a BorrowedMessage<'_>) -> Option<Letter<'a>> {
+        let headers = message.headers()?;
+        let text = |name: &str| {
+            let header = headers.iter().find(|header| header.key == name)?;
+            std::str::from_utf8(header.value?).ok()
+        };
+        Some(Letter {
+            input_topic: text("huntd.topic")?,
+            partition: text("huntd.partition")?.parse().ok()?,
+            offset: text("huntd.offset")?,
+            time_ms: text("huntd.timestamp_ms")?.parse().ok()?,
+            reason: text("huntd.reason")?,
+            sentence: text("huntd.sentence").unwrap_or_default(),
+            value: message.payload(),
+        })
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "topic": self.input_topic,
+            "partition": self.partition,
+            "offset": self.offset.parse::<i64>().unwrap_or(-1),
+            "timestamp_ms": self.time_ms,
+            "reason": self.reason,
+            "sentence": self.sentence,
+            "value": self.value.map(String::from_utf8_lossy),
+        })
+    }
+
+    /// Appends the record to the partition that it came from.
+    fn send(
+        &self,
+        brokers: &[String],
+        senders: &mut BTreeMap<String, EventSender>,
+    ) -> Result<(), ToolError> {
+        if !senders.contains_key(self.input_topic) {
+            let sender = EventSender::connect(brokers, self.input_topic, LoadCodec::None, 0)?;
+            senders.insert(self.input_topic.to_owned(), sender);
+        }
+        let sender = senders.get_mut(self.input_topic).expect("it is there by now");
+        let (partition, time_ms, value) = (self.partition, self.time_ms, self.value);
+        sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
+    }
+}
