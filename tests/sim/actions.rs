@@ -179,7 +179,11 @@ impl Control {
 
     fn look_at_note(&mut self, around: &mut Surroundings<'_>, note: &Note) {
         match note {
-            Note::BeginsAnew { .. } => around.chance.see(Sight::BegunAnew),
+            // A process that is killed before the genesis stands finds out once more.
+            Note::BeginsAnew { partition, .. } => {
+                around.chance.see(Sight::BegunAnew);
+                around.seen_panics.retain(|(of, _), _| of != partition);
+            }
             Note::Fenced { .. } => around.chance.see(Sight::GapFenced),
             Note::Released { partition } => {
                 self.closing.remove(partition);
