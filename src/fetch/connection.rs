@@ -126,9 +126,12 @@ impl Connection {
     }
 
     /// Receives one whole response. It takes the buffer along, so that the next request can be sent
-    /// while it is read; [`Connection::give_back`] must follow before the next response.
+    /// while it is read; [`Connection::give_back`] returns it for the next response.
     pub async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
-        assert!(!self.buffer.is_empty(), "the last response was given back");
+        if self.buffer.is_empty() {
+            // The last response is still being used.
+            self.buffer = vec![0; self.bytes_max.min(BUFFER_BYTES_MIN)];
+        }
         self.filled = 0;
         let mut needed = LENGTH_BYTES;
         let mut received_at = None;

@@ -43,6 +43,8 @@ pub struct Cursor {
     pub is_new: Cell<bool>,
     /// The Fetch path leaves the partition alone until then.
     pub retry_at: Cell<Option<Instant>>,
+    /// When a broker last answered for the partition; `None` before the first answer.
+    pub answered_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 before the first.
     pub leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records took the engine down.
@@ -77,6 +79,7 @@ impl Cursor {
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
             retry_at: Cell::new(None),
+            answered_at: Cell::new(None),
             leader_epoch: Cell::new(-1),
             skips,
             fault: RefCell::new(None),

@@ -7,6 +7,7 @@ pub mod cursor;
 pub mod decoding;
 pub mod stage;
 pub mod task;
+mod topic_check;
 
 use decoding::TURN_BLOCKS_MAX;
 use stage::CONNECTIONS_MAX;

@@ -7,8 +7,9 @@ use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX, Resolved};
-use crate::kafka::message::{self, ApiVersionsAnswer, Envelope, Versions};
-use crate::kafka::metadata::LeaderTable;
+use crate::kafka::fetch::TopicKey;
+use crate::kafka::message::{self, ApiVersionsAnswer, Envelope, Metadata, Versions};
+use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::ToControl;
 use crate::queue::Sender;
@@ -92,6 +93,25 @@ impl Shared {
     pub fn deadline(&self) -> Instant {
         let wait_ms = RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max);
         self.context.turns.now() + Duration::from_millis(wait_ms)
+    }
+
+    /// Takes over what a broker says about the cluster and the topic.
+    pub fn take_metadata(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+        let folded = self.table.borrow_mut().fold(metadata);
+        if let Err(error) = &folded {
+            // No retry helps a topic that was recreated or grew: each shard halts with the reason.
+            if error.is_final() {
+                self.cursors.each(|cursor: &Rc<Cursor>| cursor.fail(error.to_string()));
+            }
+            return folded;
+        }
+        self.context.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
+        Ok(())
+    }
+
+    /// The input topic, as a Fetch names it.
+    pub fn topic_key(&self) -> TopicKey<'_> {
+        TopicKey { name: &self.options.input_topic, id: self.table.borrow().topic_id() }
     }
 
     /// Connects and learns what versions the broker speaks.
@@ -272,15 +292,7 @@ async fn refresh_metadata(shared: &Shared, address: SocketAddr) -> Result<(), Co
     let mut response = connection.receive(shared.deadline()).await?;
     let answer = message::parse_metadata(response.bytes(), version, correlation_id, topic);
     let metadata = answer.map_err(|error| connection.protocol(error))?;
-    let folded = shared.table.borrow_mut().fold(&metadata);
-    if let Err(error) = folded {
-        // No retry helps a topic that was recreated or grew: each shard halts with the reason.
-        if error.is_final() {
-            shared.cursors.each(|cursor: &Rc<Cursor>| cursor.fail(error.to_string()));
-        }
-        return Err(connection.protocol(error));
-    }
-    shared.context.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
+    shared.take_metadata(&metadata).map_err(|error| connection.protocol(error))?;
     for broker in &metadata.brokers {
         if shared.addresses.borrow().has(&broker.host, broker.port) {
             continue;

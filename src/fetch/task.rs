@@ -8,17 +8,21 @@ use crate::fetch::connection::{Connection, ConnectionError, Response};
 use crate::fetch::cursor::Cursor;
 use crate::fetch::decoding::Decoding;
 use crate::fetch::stage::Shared;
+use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, FetchError, FetchPartition, FetchRemedy, FetchRequest, FetchedPartition,
+    VERSION_BY_NAME_MAX,
 };
+use crate::kafka::message::{self, Broker, TOPIC_ID_VERSION_MIN, Versions};
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, record_batch};
 use crate::ownership::event::ToControl;
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::convert::Infallible;
+use std::iter;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,6 +32,9 @@ pub const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
 /// Milliseconds between two tries of what a broker refused for the moment.
 pub const RETRY_MS: u64 = 50;
+
+/// Tells the questions about the topic from Fetches, whose ids count up.
+const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub struct FetchTask {
@@ -47,6 +54,10 @@ pub struct FetchTask {
     request: Vec<u8>,
     partitions: Vec<FetchPartition>,
     correlation_id: i32,
+    /// Version of the Fetch under way.
+    version: i16,
+    /// Leaders that a response has named beside errors.
+    hints: Vec<(Rc<Cursor>, CurrentLeader)>,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
     is_connected: bool,
@@ -85,6 +96,8 @@ impl FetchTask {
             request: Vec::new(),
             partitions: Vec::with_capacity(SHARDS_MAX),
             correlation_id: 0,
+            version: 0,
+            hints: Vec::new(),
             alone_left: 0,
             is_connected: false,
         }
@@ -124,6 +137,7 @@ impl FetchTask {
         let shared = self.shared.clone();
         let bytes_max = shared.options.receive_buffer_bytes;
         let (mut connection, versions) = shared.connect(address, bytes_max).await?;
+        let mut topic_check = TopicCheck::new();
         self.is_connected = true;
         shared.count_connections(1);
         // Whatever an earlier connection asked for is lost.
@@ -134,14 +148,15 @@ impl FetchTask {
         });
         loop {
             shared.context.turns.until(|| self.has_partitions().then_some(())).await;
-            self.send_fetch(&mut connection, versions.fetch).await?;
+            self.send_fetch(&mut connection, versions).await?;
             while !self.asked.is_empty() {
                 let mut response = connection.receive(shared.deadline()).await?;
+                self.check_topic(&mut topic_check, &mut connection, versions).await?;
                 let throttle_ms = self
-                    .read_response(response.bytes(), versions.fetch)
+                    .read_response(response.bytes())
                     .map_err(|error| connection.protocol(error))?;
                 match throttle_ms {
-                    0 => self.send_fetch(&mut connection, versions.fetch).await?,
+                    0 => self.send_fetch(&mut connection, versions).await?,
                     _ => self.asked.clear(),
                 }
                 self.decode(&mut response).await;
@@ -152,6 +167,39 @@ impl FetchTask {
                 shared.context.turns.sleep_until(quiet_until).await;
             }
         }
+    }
+
+    /// Makes sure that the response that has just arrived, and is not used yet, is of the topic that
+    /// was read before.
+    async fn check_topic(
+        &mut self,
+        check: &mut TopicCheck,
+        connection: &mut Connection,
+        versions: Versions,
+    ) -> Result<(), ConnectionError> {
+        let shared = self.shared.clone();
+        let (now, options) = (shared.context.turns.now(), &shared.options);
+        let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
+        let cursors = || self.asked.iter().map(|asked| &asked.cursor);
+        let answered_at = cursors().map(|cursor| cursor.answered_at.get());
+        let is_by_name = self.version <= VERSION_BY_NAME_MAX;
+        let is_due = is_by_name && check.is_due(now, wait, answered_at);
+        cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
+        // Before Kafka 2.8 topics have no ids.
+        if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
+            return Ok(());
+        }
+        let (version, topic) = (versions.metadata, &options.input_topic);
+        let mut request = Vec::new();
+        message::metadata_request(shared.envelope(version, CHECK_ID), topic, &mut request);
+        connection.send(request, shared.deadline()).await?;
+        let mut response = connection.receive(shared.deadline()).await?;
+        let answer = message::parse_metadata(response.bytes(), version, CHECK_ID, topic);
+        connection.give_back(response);
+        let metadata = answer.map_err(|error| connection.protocol(error))?;
+        shared.take_metadata(&metadata).map_err(|error| connection.protocol(error))?;
+        check.passed(now);
+        Ok(())
     }
 
     /// A response is too large for the buffer: it holds one batch that is larger than allowed. The
@@ -204,7 +252,7 @@ impl FetchTask {
     async fn send_fetch(
         &mut self,
         connection: &mut Connection,
-        version: i16,
+        versions: Versions,
     ) -> Result<(), ConnectionError> {
         let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {
@@ -217,11 +265,16 @@ impl FetchTask {
             true => options.fetch_wait_ms_max.min(FETCH_WAIT_MS_LEFT_OUT),
             false => options.fetch_wait_ms_max,
         };
+        let topic = self.shared.topic_key();
+        self.version = match topic.id {
+            0 => versions.fetch.min(VERSION_BY_NAME_MAX),
+            _ => versions.fetch,
+        };
         let request = FetchRequest {
-            version,
+            version: self.version,
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
-            topic: &options.input_topic,
+            topic,
             rack: "",
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
@@ -281,19 +334,21 @@ impl FetchTask {
 
     /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
     /// Gives the milliseconds for which the broker wants to be left alone.
-    fn read_response(&mut self, bytes: &[u8], version: i16) -> Result<u32, FetchError> {
+    fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
         self.answers.clear();
-        let response = fetch::parse(bytes, version, self.correlation_id)?;
+        let response = fetch::parse(bytes, self.version, self.correlation_id)?;
         self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
         if let Some(trouble) = fetch::trouble(response.error) {
-            for asked in &self.asked {
-                self.handle_trouble(&asked.cursor, trouble, response.error, None);
+            for place in 0..self.asked.len() {
+                let cursor = self.asked[place].cursor.clone();
+                self.handle_trouble(&cursor, trouble, response.error, None);
             }
+            self.follow_hints(iter::empty());
             return Ok(response.throttle_ms);
         }
         let mut partitions = response.partitions;
         let shared = self.shared.clone();
-        let topic = &shared.options.input_topic;
+        let topic = shared.topic_key();
         let mut place = 0;
         while let Some(part) = partitions.next_partition(bytes, topic)? {
             // Brokers answer in the order of the request, so the search is short.
@@ -312,7 +367,21 @@ impl FetchTask {
                 cursor.rewind();
             }
         }
+        self.follow_hints(partitions.endpoints(bytes));
         Ok(response.throttle_ms)
+    }
+
+    /// Takes over the leaders that the response has named, and where they listen (KIP-951).
+    fn follow_hints(&mut self, endpoints: impl Iterator<Item = Broker>) {
+        let mut table = self.shared.table.borrow_mut();
+        endpoints.for_each(|broker| table.learn_broker(broker));
+        for (cursor, leader) in std::mem::take(&mut self.hints) {
+            if !table.learn(cursor.partition, leader) {
+                table.mark_stale(cursor.partition);
+                cursor.retry_at.set(Some(self.retry_at()));
+            }
+            self.shared.context.turns.turn_again();
+        }
     }
 
     fn read_part(&mut self, cursor: Rc<Cursor>, part: FetchedPartition, bytes: &[u8]) {
@@ -350,8 +419,8 @@ impl FetchTask {
     }
 
     fn handle_trouble(
-        &self,
-        cursor: &Cursor,
+        &mut self,
+        cursor: &Rc<Cursor>,
         trouble: FetchRemedy,
         error: ErrorCode,
         leader: Option<CurrentLeader>,
@@ -362,12 +431,8 @@ impl FetchTask {
         match trouble {
             FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
             FetchRemedy::RefreshMetadata => {
-                let mut table = self.shared.table.borrow_mut();
-                if !leader.is_some_and(|leader| table.learn(partition, leader)) {
-                    table.mark_stale(partition);
-                    cursor.retry_at.set(Some(self.retry_at()));
-                }
-                self.shared.context.turns.turn_again();
+                let unknown = CurrentLeader { node_id: -1, leader_epoch: -1 };
+                self.hints.push((cursor.clone(), leader.unwrap_or(unknown)));
             }
             FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \

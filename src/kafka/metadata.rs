@@ -113,6 +113,15 @@ impl LeaderTable {
         row.stale = row.leader.is_none();
     }
 
+    /// Takes over where a broker listens that a Fetch response names.
+    pub fn learn_broker(&mut self, broker: Broker) {
+        match self.brokers.iter_mut().find(|known| known.node_id == broker.node_id) {
+            Some(known) => *known = broker,
+            None => self.brokers.push(broker),
+        }
+        self.edition += 1;
+    }
+
     /// Takes over the leader that a Fetch response names beside an error; says whether it was news.
     pub fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();

@@ -8,6 +8,9 @@ use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 /// The input topic.
 pub(crate) const TOPIC: &str = "events";
 
+/// Its id.
+const TOPIC_ID: u128 = 77;
+
 /// What comes of a request.
 pub(crate) enum Answer {
     /// These bytes, length included.
@@ -114,7 +117,7 @@ impl Broker {
         writer.i16(0);
         writer.string(TOPIC, flexible);
         if version >= 10 {
-            writer.raw(&77u128.to_be_bytes());
+            writer.raw(&TOPIC_ID.to_be_bytes());
         }
         writer.i8(0);
         writer.array(self.inputs.len(), flexible);
@@ -176,7 +179,10 @@ impl Broker {
                 writer.array(0, flexible);
             } else {
                 writer.array(1, flexible);
-                writer.string(TOPIC, flexible);
+                match version {
+                    ..=12 => writer.string(TOPIC, flexible),
+                    _ => writer.raw(&TOPIC_ID.to_be_bytes()),
+                }
                 writer.array(parts.len(), flexible);
                 parts.iter().for_each(|part| part.write(writer, version));
                 writer.no_tagged_fields(flexible);
@@ -325,13 +331,19 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
         if flexible {
             reader.skip_tagged_fields()?;
         }
-        let (_replica, wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?, reader.i32()?);
+        if version <= 14 {
+            let _replica = reader.i32()?;
+        }
+        let (wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?);
         let (bytes_max, _isolation) = (reader.i32()?, reader.i8()?);
         if version >= 7 {
             let _session = (reader.i32()?, reader.i32()?);
         }
         assert_eq!(reader.array(flexible)?, 1);
-        assert_eq!(reader.string(flexible)?, TOPIC);
+        match version {
+            ..=12 => assert_eq!(reader.string(flexible)?, TOPIC),
+            _ => assert_eq!(reader.u128()?, TOPIC_ID),
+        }
         let mut asked = Vec::new();
         for _ in 0..reader.array(flexible)? {
             let partition = reader.i32()?;

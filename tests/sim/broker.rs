@@ -220,7 +220,7 @@ impl Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             outputs: (0..partitions).map(|_| OutputLog::default()).collect(),
             letters: Vec::new(),
-            fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 12]) as i16,
+            fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16,
             metadata_version: chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
             has_names: chance.one_in(3),
