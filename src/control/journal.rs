@@ -29,8 +29,6 @@ enum Kind {
     Brokers,
     /// The fetch path.
     Fetch,
-    /// Names of brokers.
-    Names,
     /// What shards wait for.
     Waiting(Waiting),
     /// A shard that cannot be started.
@@ -50,11 +48,6 @@ impl Journal {
     /// The fetch path has trouble, and goes on trying.
     pub(super) fn fetch_trouble(&mut self, sentence: &str) {
         self.warn(Kind::Fetch, sentence);
-    }
-
-    /// A broker's name has no address.
-    pub(super) fn unknown_name(&mut self, host: &str) {
-        self.warn(Kind::Names, &format!("the broker name {host} cannot be resolved"));
     }
 
     fn warn(&mut self, kind: Kind, sentence: &str) {

@@ -4,10 +4,11 @@
 //! Everything here may block; nothing here is on the path of an event.
 
 pub mod control_error;
+pub mod dialler;
 mod journal;
+mod link;
 pub mod output_log;
 mod panic_file;
-mod resolving;
 mod states;
 
 use crate::engine::Shard;
@@ -31,13 +32,12 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
-use crate::telemetry::metrics::{Counter, Gauge, Metrics};
+use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
-use resolving::Resolving;
 use states::States;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -85,6 +85,8 @@ pub struct ControlEnds {
 pub struct ControlOptions {
     /// For the group.
     pub group: GroupOptions,
+    /// How brokers are reached.
+    pub dial: dialler::DialOptions,
     /// For the outputs.
     pub output: output_log::OutputLogOptions,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
@@ -105,7 +107,6 @@ struct Control {
     options: ControlOptions,
     membership: Membership,
     output: OutputLog,
-    resolving: Resolving,
     states: States,
     /// Where panics are counted; `None` until it is known which topic the input is.
     panic_file: Option<PanicFile>,
@@ -148,8 +149,19 @@ pub fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlErro
     }
 }
 
-/// Checks the topics and begins to join the group.
+/// Checks the topics and begins to join the group. If that fails, the dialler may know better why.
 fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
+    let joined = join(options);
+    match joined {
+        Err(error) if error.may_pass() => {
+            dialler::probe(&options.dial)?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+fn join(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
     let output = OutputLog::connect(options.output.clone())?;
     let membership = Membership::join(&options.group)?;
     if membership.partitions() as usize > SHARDS_MAX {
@@ -181,7 +193,6 @@ impl Control {
             options,
             membership,
             output,
-            resolving: Resolving::new(),
             states,
             panic_file: None,
             ownership: Ownership::new(ownership, Instant::now()),
@@ -244,15 +255,7 @@ impl Control {
                 ToControl::DeliveryFailed(failure) => self.on(Event::DeliveryFailed(failure)),
                 ToControl::Gap(gap) => self.on(Event::Gap(gap)),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
-                ToControl::Resolve { host, port } => self.resolving.begin(host, port),
             }
-        }
-        while let Some(resolved) = self.resolving.next() {
-            if resolved.address.is_none() {
-                self.journal.unknown_name(&resolved.host);
-            }
-            // Without room the fetch path asks again.
-            let _full = self.ends.hot.try_send(ToHot::Resolved(resolved));
         }
         if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {
             let directory = self.options.state_directory.as_deref();
@@ -431,10 +434,10 @@ impl Control {
         let summary = self.ownership.summary();
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
-        // A standby has looked at the topic's leaders, and needs no connection beyond that.
+        // A standby has heard of the topic's leaders, and needs no connection to them.
         let is_connected = match summary.open > 0 {
             true => self.ends.metrics.gauge(Gauge::Connections) > 0,
-            false => self.ends.metrics.get(Counter::ConnectionsOpened) > 0,
+            false => self.options.origin.input_topic_id.get().is_some(),
         };
         self.ends.status.enter(match (summary.is_member, is_connected) {
             (false, _) => Phase::Joining,

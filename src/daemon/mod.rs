@@ -14,10 +14,11 @@ pub mod threads;
 pub mod wiring;
 
 use crate::control::control_error::ControlError;
+use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
-use crate::daemon::wiring::{Wiring, control_options};
+use crate::daemon::wiring::{Wiring, control_options, dial_options};
 use crate::decoder::reject::Reject;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
@@ -84,6 +85,9 @@ impl Daemon {
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
         let snapshots = wiring.snapshots.map(|threads| threads.start(&stop)).transpose()?;
+        let (options, ends) = (dial_options(&config), wiring.dialler);
+        // It ends with the hot thread, and leaves nothing undone that somebody could wait for.
+        spawn("dialler", &stop, move || dialler::run(options, ends))?;
         let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);

@@ -1,17 +1,16 @@
 //! Kafka records in: broker connections, the wire protocol, group membership.
 
-pub mod addresses;
 pub mod block;
 pub mod connection;
 pub mod cursor;
 pub mod decoding;
+pub mod dialling;
 pub mod stage;
 pub mod task;
 mod topic_check;
 
 use decoding::TURN_BLOCKS_MAX;
 use stage::CONNECTIONS_MAX;
-use std::net::SocketAddr;
 
 /// Blocks that may wait in the queue between decoder and engine: in one turn every connection adds
 /// no more than its share, and then the engine empties the queue.
@@ -41,17 +40,6 @@ pub const FETCH_WAIT_MS_MAX: u32 = 10_000;
 /// Reports that may wait for the control thread. What does not fit is left out and comes again: a
 /// broker that stays away is reported with every try.
 pub const REPORTS_MAX: usize = 256;
-
-/// The answer to [`ToControl::Resolve`](crate::ownership::event::ToControl::Resolve).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
-    /// Name of the broker.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// Its address; `None` if the name could not be resolved now.
-    pub address: Option<SocketAddr>,
-}
 
 /// What the fetch path is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]

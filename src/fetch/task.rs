@@ -7,6 +7,7 @@ use crate::fetch::block::Block;
 use crate::fetch::connection::{Connection, ConnectionError, Response};
 use crate::fetch::cursor::Cursor;
 use crate::fetch::decoding::Decoding;
+use crate::fetch::dialling::{DialError, Dialled};
 use crate::fetch::stage::Shared;
 use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
@@ -23,7 +24,6 @@ use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::convert::Infallible;
 use std::iter;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,17 @@ pub struct FetchTask {
     hints: Vec<(Rc<Cursor>, CurrentLeader)>,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
-    is_connected: bool,
+    /// The dialler was asked for a connection and has not answered yet.
+    is_dialling: bool,
+}
+
+/// The connection in use.
+struct Link {
+    connection: Connection,
+    versions: Versions,
+    topic_check: TopicCheck,
+    /// When it must have been replaced by another one.
+    replace_at: Option<Instant>,
 }
 
 /// One partition of a Fetch under way.
@@ -99,46 +109,52 @@ impl FetchTask {
             version: 0,
             hints: Vec::new(),
             alone_left: 0,
-            is_connected: false,
+            is_dialling: false,
         }
     }
 
     /// Serves the broker for ever, connecting again as often as it takes.
     pub async fn run(mut self) {
         let shared = self.shared.clone();
+        let turns = &shared.context.turns;
         let mut wait_ms = RECONNECT_MS_MIN;
         loop {
-            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
-            let address = shared.context.turns.until(|| shared.address(self.node_id)).await;
+            turns.until(|| self.has_partitions().then_some(())).await;
             let before = self.decoding.blocks_sent();
-            let Err(error) = self.serve(address).await;
-            if std::mem::take(&mut self.is_connected) {
-                shared.count_connections(-1);
-            }
-            shared.forget_address(self.node_id);
-            if let ConnectionError::TooLarge { .. } = error {
-                self.isolate(&error);
-            }
+            let sentence = match self.dial().await {
+                Ok(dialled) => self.serve(dialled).await,
+                Err(error) => error.to_string(),
+            };
             self.asked.clear();
             self.release_claims();
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            shared.report(ToControl::Trouble(error.to_string()));
+            shared.report(ToControl::Trouble(sentence));
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
-            shared.context.turns.turn_again();
-            let pause = shared.context.turns.now() + Duration::from_millis(wait_ms);
-            shared.context.turns.sleep_until(pause).await;
+            turns.turn_again();
+            turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
         }
     }
 
-    async fn serve(&mut self, address: SocketAddr) -> Result<Infallible, ConnectionError> {
+    /// Waits for a connection.
+    async fn dial(&mut self) -> Result<Dialled, DialError> {
+        let (shared, id, node_id) = (self.shared.clone(), self.id, self.node_id);
+        let turns = &shared.context.turns;
+        if !self.is_dialling {
+            turns.until(|| shared.ask_for_connection(id, node_id).then_some(())).await;
+        }
+        self.is_dialling = true;
+        let dialled = turns.until(|| shared.take_dialled(id)).await;
+        self.is_dialling = false;
+        dialled
+    }
+
+    /// Serves the broker until the connection fails: the sentence that says why.
+    async fn serve(&mut self, dialled: Dialled) -> String {
         let shared = self.shared.clone();
-        let bytes_max = shared.options.receive_buffer_bytes;
-        let (mut connection, versions) = shared.connect(address, bytes_max).await?;
-        let mut topic_check = TopicCheck::new();
-        self.is_connected = true;
+        let mut link = self.link(dialled);
         shared.count_connections(1);
         // Whatever an earlier connection asked for is lost.
         shared.cursors.each(|cursor| {
@@ -146,44 +162,79 @@ impl FetchTask {
                 cursor.rewind();
             }
         });
+        let Err(error) = self.fetch(&mut link).await;
+        shared.count_connections(-1);
+        if let ConnectionError::TooLarge { .. } = error {
+            self.isolate(&error);
+        }
+        error.to_string()
+    }
+
+    fn link(&self, dialled: Dialled) -> Link {
+        let context = &self.shared.context;
+        context.metrics.add(Counter::ConnectionsOpened, 1);
+        let (versions, replace_at) = (dialled.versions, dialled.replace_at);
+        let bytes_max = self.shared.options.receive_buffer_bytes;
+        let connection = Connection::new(&context.turns, dialled, bytes_max);
+        Link { connection, versions, topic_check: TopicCheck::new(), replace_at }
+    }
+
+    async fn fetch(&mut self, link: &mut Link) -> Result<Infallible, ConnectionError> {
+        let shared = self.shared.clone();
+        let turns = &shared.context.turns;
         loop {
-            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
-            self.send_fetch(&mut connection, versions).await?;
+            turns.until(|| self.has_partitions().then_some(())).await;
+            self.send_fetch(link).await?;
             while !self.asked.is_empty() {
-                let mut response = connection.receive(shared.deadline()).await?;
-                self.check_topic(&mut topic_check, &mut connection, versions).await?;
+                let mut response = link.connection.receive(shared.deadline()).await?;
+                self.check_topic(link).await?;
                 let throttle_ms = self
                     .read_response(response.bytes())
-                    .map_err(|error| connection.protocol(error))?;
+                    .map_err(|error| link.connection.protocol(error))?;
+                self.replace(link);
                 match throttle_ms {
-                    0 => self.send_fetch(&mut connection, versions).await?,
+                    0 => self.send_fetch(link).await?,
                     _ => self.asked.clear(),
                 }
                 self.decode(&mut response).await;
                 self.release_claims();
-                connection.give_back(response);
-                let quiet_until =
-                    shared.context.turns.now() + Duration::from_millis(throttle_ms.into());
-                shared.context.turns.sleep_until(quiet_until).await;
+                link.connection.give_back(response);
+                let quiet_until = turns.now() + Duration::from_millis(throttle_ms.into());
+                turns.sleep_until(quiet_until).await;
             }
+        }
+    }
+
+    /// Between two Fetches: goes on with a new connection before the broker closes this one
+    /// (KIP-368), or its keys are worn.
+    fn replace(&mut self, link: &mut Link) {
+        let now = self.shared.context.turns.now();
+        if self.is_dialling {
+            match self.shared.take_dialled(self.id) {
+                None => return,
+                Some(Ok(dialled)) => *link = self.link(dialled),
+                Some(Err(error)) => {
+                    self.shared.report(ToControl::Trouble(error.to_string()));
+                    link.replace_at = Some(now + Duration::from_millis(RECONNECT_MS_MAX));
+                }
+            }
+            self.is_dialling = false;
+        } else if link.replace_at.is_some_and(|at| at <= now) || link.connection.is_worn() {
+            self.is_dialling = self.shared.ask_for_connection(self.id, self.node_id);
         }
     }
 
     /// Makes sure that the response that has just arrived, and is not used yet, is of the topic that
     /// was read before.
-    async fn check_topic(
-        &mut self,
-        check: &mut TopicCheck,
-        connection: &mut Connection,
-        versions: Versions,
-    ) -> Result<(), ConnectionError> {
+    async fn check_topic(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+        let Link { connection, versions, topic_check, .. } = link;
         let shared = self.shared.clone();
         let (now, options) = (shared.context.turns.now(), &shared.options);
         let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
         let cursors = || self.asked.iter().map(|asked| &asked.cursor);
         let answered_at = cursors().map(|cursor| cursor.answered_at.get());
         let is_by_name = self.version <= VERSION_BY_NAME_MAX;
-        let is_due = is_by_name && check.is_due(now, wait, answered_at);
+        let is_due = is_by_name && topic_check.is_due(now, wait, answered_at);
         cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
         // Before Kafka 2.8 topics have no ids.
         if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
@@ -198,7 +249,7 @@ impl FetchTask {
         connection.give_back(response);
         let metadata = answer.map_err(|error| connection.protocol(error))?;
         shared.take_metadata(&metadata).map_err(|error| connection.protocol(error))?;
-        check.passed(now);
+        topic_check.passed(now);
         Ok(())
     }
 
@@ -249,11 +300,7 @@ impl FetchTask {
 
     /// Asks for all partitions that may be fetched, beginning with another one each time: a broker
     /// fills its answer in the order of the request. Without such a partition nothing is sent.
-    async fn send_fetch(
-        &mut self,
-        connection: &mut Connection,
-        versions: Versions,
-    ) -> Result<(), ConnectionError> {
+    async fn send_fetch(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
         let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());
@@ -267,8 +314,8 @@ impl FetchTask {
         };
         let topic = self.shared.topic_key();
         self.version = match topic.id {
-            0 => versions.fetch.min(VERSION_BY_NAME_MAX),
-            _ => versions.fetch,
+            0 => link.versions.fetch.min(VERSION_BY_NAME_MAX),
+            _ => link.versions.fetch,
         };
         let request = FetchRequest {
             version: self.version,
@@ -285,7 +332,7 @@ impl FetchTask {
         let mut bytes = std::mem::take(&mut self.request);
         bytes.clear();
         fetch::encode(&request, &mut bytes);
-        self.request = connection.send(bytes, self.shared.deadline()).await?;
+        self.request = link.connection.send(bytes, self.shared.deadline()).await?;
         Ok(())
     }
 

@@ -24,6 +24,12 @@ pub mod client;
 
 pub mod topic_error;
 
+pub mod security;
+
+pub mod sasl;
+
+pub mod tls;
+
 pub mod membership;
 
 pub mod group;

@@ -213,13 +213,6 @@ pub enum ToControl {
     Shard(ShardNotice),
     /// The hot thread, about something that an operator may want to know; it goes on trying.
     Trouble(String),
-    /// The hot thread wants a broker's name resolved: that can take long.
-    Resolve {
-        /// Name of the broker.
-        host: String,
-        /// TCP port.
-        port: u16,
-    },
     /// The publisher could not deliver.
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.

@@ -12,6 +12,7 @@ pub mod config;
 
 mod written;
 
+mod security;
 pub mod settings;
 
 pub mod check;

@@ -12,7 +12,8 @@ use toml::{Spanned, Table, Value};
 /// Every key with its default, as text.
 pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 
-/// Environment variables that begin like this and hold `__` override keys.
+/// Environment variables that begin like this and hold `__` override keys: `HUNTD_KAFKA__GROUP` and
+/// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
 
 /// Something in the configuration that huntd cannot start with.
@@ -59,7 +60,11 @@ pub struct Settings {
 impl Settings {
     /// The defaults alone.
     pub fn defaults() -> Settings {
-        let values = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
+        let whole: Table = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
+        let mut values = Table::new();
+        for (section, keys) in whole {
+            flatten(section, keys, &mut values);
+        }
         Settings { values, places: BTreeMap::new() }
     }
 
@@ -76,10 +81,26 @@ impl Settings {
                 let sentence = format!("write [{}] as a section with keys", section.get_ref());
                 return Err(ConfigError { place, sentence });
             };
-            for (key, value) in keys {
-                let place = line_place(file, text, key.span().start);
-                let value = plain(value);
-                self.lay(section.get_ref(), key.get_ref(), value, place)?;
+            self.lay_section(file, text, section.get_ref(), keys)?;
+        }
+        Ok(())
+    }
+
+    fn lay_section(
+        &mut self,
+        file: &str,
+        text: &str,
+        section: &str,
+        keys: &DeTable<'_>,
+    ) -> Result<(), ConfigError> {
+        for (key, value) in keys {
+            let place = line_place(file, text, key.span().start);
+            let inner = format!("{section}.{}", key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(keys) if self.values.contains_key(&inner) => {
+                    self.lay_section(file, text, &inner, keys)?;
+                }
+                _ => self.lay(section, key.get_ref(), plain(value), place)?,
             }
         }
         Ok(())
@@ -91,9 +112,9 @@ impl Settings {
         variables: impl Iterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
         for (name, text) in variables {
-            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
+            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.rsplit_once("__"));
             let Some((section, key)) = key else { continue };
-            let (section, key) = (section.to_lowercase(), key.to_lowercase());
+            let (section, key) = (section.to_lowercase().replace("__", "."), key.to_lowercase());
             let place = Source::Variable(name.clone());
             self.check_section(&section, &place)?;
             let default = self.default_of(&section, &key, &place)?;
@@ -161,6 +182,21 @@ impl Settings {
             ConfigError { place: place.clone(), sentence }
         })
     }
+}
+
+/// Puts a section that stands in another one beside it, under its whole name: `kafka.tls`.
+fn flatten(section: String, keys: Value, values: &mut Table) {
+    let Value::Table(keys) = keys else {
+        panic!("the defaults hold sections only");
+    };
+    let mut own = Table::new();
+    for (key, value) in keys {
+        match value {
+            Value::Table(_) => flatten(format!("{section}.{key}"), value, values),
+            value => drop(own.insert(key, value)),
+        }
+    }
+    values.insert(section, Value::Table(own));
 }
 
 /// The place of a byte of a file.

@@ -93,8 +93,7 @@ impl Broker {
             writer.array(BROKERS as usize, flexible);
             for node_id in 1..=BROKERS {
                 writer.i32(node_id);
-                let host = format!("{}{node_id}", if self.has_names { "kafka" } else { "10.0.0." });
-                writer.string(&host, flexible);
+                writer.string(&self.host(node_id), flexible);
                 writer.i32(9092);
                 null_string(writer, flexible);
                 writer.no_tagged_fields(flexible);

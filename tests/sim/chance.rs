@@ -26,6 +26,8 @@ closed_list! {
         // The network.
         ConnectRefused,
         ConnectionReset,
+        BrokerMoves,
+        MetadataStale,
         ResponseDelayed,
         ResponseTruncated,
         ResponseRepeated,
