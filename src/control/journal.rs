@@ -2,6 +2,7 @@
 //! each kind by itself.
 
 use super::control_error::ControlError;
+use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::action::{Note, Opening, Waiting};
 use crate::service::restoring::Restoring;
@@ -29,6 +30,8 @@ enum Kind {
     Brokers,
     /// The fetch path.
     Fetch,
+    /// A broker's error in answer to a Fetch.
+    FetchRefused(i16),
     /// What shards wait for.
     Waiting(Waiting),
     /// A shard that cannot be started.
@@ -48,6 +51,12 @@ impl Journal {
     /// The fetch path has trouble, and goes on trying.
     pub(super) fn fetch_trouble(&mut self, sentence: &str) {
         self.warn(Kind::Fetch, sentence);
+    }
+
+    /// A broker does not serve a partition. Each error has lines of its own.
+    pub(super) fn fetch_refused(&mut self, partition: i32, error: ErrorCode) {
+        let sentence = format!("input partition {partition} cannot be fetched now: {error}");
+        self.warn(Kind::FetchRefused(error.0), &sentence);
     }
 
     fn warn(&mut self, kind: Kind, sentence: &str) {

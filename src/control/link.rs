@@ -7,7 +7,8 @@ use crate::kafka::message::{
 };
 use crate::kafka::sasl::{self, Exchange, SaslError};
 use crate::kafka::security::SaslOptions;
-use crate::kafka::tls::{self, Handshake, HandshakeStep, Opened, TlsConfig, TlsError};
+use crate::kafka::tls::records::Opened;
+use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
 use crate::kafka::wire::FRAME_PREFIX_BYTES;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};

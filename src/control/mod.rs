@@ -255,6 +255,9 @@ impl Control {
                 ToControl::DeliveryFailed(failure) => self.on(Event::DeliveryFailed(failure)),
                 ToControl::Gap(gap) => self.on(Event::Gap(gap)),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
+                ToControl::FetchRefused { partition, error } => {
+                    self.journal.fetch_refused(partition, error);
+                }
             }
         }
         if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {

@@ -19,8 +19,6 @@ use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, control_options, dial_options};
-use crate::decoder::reject::Reject;
-use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
@@ -57,8 +55,7 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
-        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
-        Daemon::start_counting(config, rulebook, metrics)
+        Daemon::start_counting(config, rulebook, wiring::metrics())
     }
 
     /// The same, with these counters.

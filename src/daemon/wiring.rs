@@ -6,10 +6,13 @@ use crate::control::{self, MESSAGES_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
 use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
+use crate::decoder::reject::Reject;
+use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::fetch::dialling::Endpoint;
 use crate::fetch::stage::QUESTIONS_MAX;
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
+use crate::kafka::error_code::ErrorCode;
 use crate::output::frame::Frame;
 use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
@@ -17,6 +20,7 @@ use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -127,6 +131,12 @@ pub fn control_options(config: &Config, progress: &Progress) -> control::Control
         remedy: config.remedy,
         skips: config.skips.clone(),
     }
+}
+
+/// The counters, with the names of all reasons and errors that are counted.
+pub fn metrics() -> Metrics {
+    Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name))
+        .counting_fetch_errors(&ErrorCode::names())
 }
 
 /// How brokers are reached.

@@ -6,7 +6,8 @@
 //! stays in the cache too, and copied behind what has come before.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
-use crate::kafka::tls::{Opened, RECORD_BYTES_MAX, TlsError, TlsSession};
+use crate::kafka::tls::TlsError;
+use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, TlsSession};
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
 use std::future::poll_fn;
@@ -44,6 +45,14 @@ pub enum ConnectionError {
         address: SocketAddr,
         /// What is wrong.
         error: TlsError,
+    },
+    /// What the broker says would stop a shard, and is asked once more.
+    #[error("broker {address}: {sentence}: another connection is asked before that counts")]
+    Doubtful {
+        /// The broker.
+        address: SocketAddr,
+        /// What it says.
+        sentence: String,
     },
     /// The response states a length that cannot be.
     #[error(
@@ -226,6 +235,11 @@ impl Connection {
     /// The broker's answer makes no sense.
     pub fn protocol(&self, detail: impl ToString) -> ConnectionError {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
+    }
+
+    /// What the broker says is asked once more, on another connection.
+    pub fn doubtful(&self, sentence: String) -> ConnectionError {
+        ConnectionError::Doubtful { address: self.address, sentence }
     }
 
     /// Receives what is there; once the length is known, all that is missing in one operation.

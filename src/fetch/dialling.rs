@@ -4,7 +4,8 @@
 
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
 use crate::kafka::sasl::SaslError;
-use crate::kafka::tls::{TlsError, TlsSession};
+use crate::kafka::tls::TlsError;
+use crate::kafka::tls::records::TlsSession;
 use crate::runtime::operations::Handle;
 use std::io;
 use std::net::SocketAddr;

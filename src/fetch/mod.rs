@@ -5,6 +5,8 @@ pub mod connection;
 pub mod cursor;
 pub mod decoding;
 pub mod dialling;
+mod log_ends;
+mod reading;
 pub mod stage;
 pub mod task;
 mod topic_check;
@@ -60,6 +62,8 @@ pub struct FetchOptions {
     pub receive_buffer_bytes: usize,
     /// Bytes of a record batch, or of what it decompresses to.
     pub batch_bytes_max: usize,
+    /// Where this host is, so that a near replica may serve it (KIP-392); empty: nowhere.
+    pub rack: String,
     /// Whether records of transactions that are open or aborted are left out.
     pub read_committed: bool,
 }

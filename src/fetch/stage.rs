@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
-pub const RESPONSE_MS_MAX: u64 = 30_000;
+pub const RESPONSE_MS_MAX: u64 = 10_000;
 
 /// Connections to brokers in all; each is a sender of the queue.
 pub const CONNECTIONS_MAX: usize = 60;
@@ -202,7 +202,7 @@ impl Fetching {
         }
         for broker in table.brokers() {
             let has_tasks = self.tasks.iter().any(|task| task.node_id == broker.node_id);
-            if has_tasks || !table.leads(broker.node_id) {
+            if has_tasks || !table.serves(broker.node_id) {
                 continue;
             }
             for index in 0..shared.options.connections_per_broker {

@@ -4,69 +4,69 @@
 //! works while this thread decodes. What it brings waits in the socket until the decoding is done.
 
 use crate::fetch::block::Block;
-use crate::fetch::connection::{Connection, ConnectionError, Response};
+use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::Cursor;
 use crate::fetch::decoding::Decoding;
 use crate::fetch::dialling::{DialError, Dialled};
 use crate::fetch::stage::Shared;
 use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
-use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
-    self, CurrentLeader, FetchError, FetchPartition, FetchRemedy, FetchRequest, FetchedPartition,
-    VERSION_BY_NAME_MAX,
+    self, CurrentLeader, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
 };
-use crate::kafka::message::{self, Broker, TOPIC_ID_VERSION_MIN, Versions};
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, record_batch};
+use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::ToControl;
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::convert::Infallible;
-use std::iter;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The same while a partition is left out of it that may be asked for again within a moment.
 pub const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
-/// Milliseconds between two tries of what a broker refused for the moment.
-pub const RETRY_MS: u64 = 50;
-
 /// Tells the questions about the topic from Fetches, whose ids count up.
 const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub struct FetchTask {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
     /// Tells this task from the others.
     id: usize,
-    node_id: i32,
+    pub(super) node_id: i32,
     /// Which of the broker's connections this is: it fetches every n-th partition.
     index: usize,
-    decoding: Decoding,
-    aborted: AbortedTransactions,
+    pub(super) decoding: Decoding,
+    pub(super) aborted: AbortedTransactions,
     /// What the Fetch under way asks for, in its order.
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
     /// What the last response brought.
-    answers: Vec<Answer>,
+    pub(super) answers: Vec<Answer>,
     /// Reused for every request.
     request: Vec<u8>,
     partitions: Vec<FetchPartition>,
-    correlation_id: i32,
+    pub(super) correlation_id: i32,
     /// Version of the Fetch under way.
-    version: i16,
+    pub(super) version: i16,
     /// Leaders that a response has named beside errors.
-    hints: Vec<(Rc<Cursor>, CurrentLeader)>,
+    pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
+    /// Tells the connection in use from those before.
+    pub(super) connection: u64,
+    /// Why the connection in use is not believed: another one is asked.
+    pub(super) doubt: Option<String>,
+    /// Partitions whose position is not in the log, as two connections have said.
+    pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// The dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
 }
 
 /// The connection in use.
-struct Link {
-    connection: Connection,
+pub(super) struct Link {
+    pub(super) connection: Connection,
     versions: Versions,
     topic_check: TopicCheck,
     /// When it must have been replaced by another one.
@@ -74,15 +74,15 @@ struct Link {
 }
 
 /// One partition of a Fetch under way.
-struct Asked {
-    cursor: Rc<Cursor>,
-    offset: i64,
+pub(super) struct Asked {
+    pub(super) cursor: Rc<Cursor>,
+    pub(super) offset: i64,
 }
 
 /// Records of one partition, to be decoded.
-struct Answer {
-    cursor: Rc<Cursor>,
-    part: FetchedPartition,
+pub(super) struct Answer {
+    pub(super) cursor: Rc<Cursor>,
+    pub(super) part: FetchedPartition,
 }
 
 impl FetchTask {
@@ -109,6 +109,9 @@ impl FetchTask {
             version: 0,
             hints: Vec::new(),
             alone_left: 0,
+            connection: 0,
+            doubt: None,
+            out_of_range: Vec::new(),
             is_dialling: false,
         }
     }
@@ -170,9 +173,11 @@ impl FetchTask {
         error.to_string()
     }
 
-    fn link(&self, dialled: Dialled) -> Link {
+    fn link(&mut self, dialled: Dialled) -> Link {
         let context = &self.shared.context;
         context.metrics.add(Counter::ConnectionsOpened, 1);
+        self.connection = context.metrics.get(Counter::ConnectionsOpened);
+        self.doubt = None;
         let (versions, replace_at) = (dialled.versions, dialled.replace_at);
         let bytes_max = self.shared.options.receive_buffer_bytes;
         let connection = Connection::new(&context.turns, dialled, bytes_max);
@@ -183,7 +188,8 @@ impl FetchTask {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
         loop {
-            turns.until(|| self.has_partitions().then_some(())).await;
+            turns.until(|| (self.has_partitions() || self.has_old_ends()).then_some(())).await;
+            self.ask_ends(link).await?;
             self.send_fetch(link).await?;
             while !self.asked.is_empty() {
                 let mut response = link.connection.receive(shared.deadline()).await?;
@@ -191,14 +197,21 @@ impl FetchTask {
                 let throttle_ms = self
                     .read_response(response.bytes())
                     .map_err(|error| link.connection.protocol(error))?;
+                self.find_bounds(link).await?;
                 self.replace(link);
                 match throttle_ms {
-                    0 => self.send_fetch(link).await?,
+                    0 if self.doubt.is_none() => {
+                        self.ask_ends(link).await?;
+                        self.send_fetch(link).await?;
+                    }
                     _ => self.asked.clear(),
                 }
                 self.decode(&mut response).await;
                 self.release_claims();
                 link.connection.give_back(response);
+                if let Some(sentence) = self.doubt.take() {
+                    return Err(link.connection.doubtful(sentence));
+                }
                 let quiet_until = turns.now() + Duration::from_millis(throttle_ms.into());
                 turns.sleep_until(quiet_until).await;
             }
@@ -224,8 +237,8 @@ impl FetchTask {
         }
     }
 
-    /// Makes sure that the response that has just arrived, and is not used yet, is of the topic that
-    /// was read before.
+    /// Makes sure that the response that has just arrived, and is not used yet, is of the topic
+    /// that was read before.
     async fn check_topic(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
         let Link { connection, versions, topic_check, .. } = link;
         let shared = self.shared.clone();
@@ -278,10 +291,11 @@ impl FetchTask {
     }
 
     /// Whether this connection is the one to fetch a partition.
-    fn serves(&self, cursor: &Cursor) -> bool {
+    pub(super) fn serves(&self, cursor: &Cursor) -> bool {
         let connections = self.shared.options.connections_per_broker;
-        let leader = self.shared.table.borrow().leader(cursor.partition);
-        leader.is_some_and(|leader| leader.node_id == self.node_id)
+        let now = self.shared.context.turns.now();
+        let source = self.shared.table.borrow().source(cursor.partition, now);
+        source == Some(self.node_id)
             && cursor.partition as usize % connections == self.index
             && cursor.claimant.get().is_none_or(|claimant| claimant == self.id)
     }
@@ -322,7 +336,7 @@ impl FetchTask {
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
             topic,
-            rack: "",
+            rack: &options.rack,
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,
@@ -377,141 +391,5 @@ impl FetchTask {
             });
         }
         leaves_out
-    }
-
-    /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
-    /// Gives the milliseconds for which the broker wants to be left alone.
-    fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
-        self.answers.clear();
-        let response = fetch::parse(bytes, self.version, self.correlation_id)?;
-        self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
-        if let Some(trouble) = fetch::trouble(response.error) {
-            for place in 0..self.asked.len() {
-                let cursor = self.asked[place].cursor.clone();
-                self.handle_trouble(&cursor, trouble, response.error, None);
-            }
-            self.follow_hints(iter::empty());
-            return Ok(response.throttle_ms);
-        }
-        let mut partitions = response.partitions;
-        let shared = self.shared.clone();
-        let topic = shared.topic_key();
-        let mut place = 0;
-        while let Some(part) = partitions.next_partition(bytes, topic)? {
-            // Brokers answer in the order of the request, so the search is short.
-            let asked = self.asked[place..]
-                .iter()
-                .chain(&self.asked[..place])
-                .position(|asked| asked.cursor.partition == part.partition);
-            let Some(steps) = asked else { continue };
-            place = (place + steps) % self.asked.len();
-            let Asked { cursor, offset } = &self.asked[place];
-            if cursor.position.get() == *offset {
-                let cursor = cursor.clone();
-                self.read_part(cursor, part, bytes);
-            } else {
-                // What came before this part was thrown away, so this part cannot be used.
-                cursor.rewind();
-            }
-        }
-        self.follow_hints(partitions.endpoints(bytes));
-        Ok(response.throttle_ms)
-    }
-
-    /// Takes over the leaders that the response has named, and where they listen (KIP-951).
-    fn follow_hints(&mut self, endpoints: impl Iterator<Item = Broker>) {
-        let mut table = self.shared.table.borrow_mut();
-        endpoints.for_each(|broker| table.learn_broker(broker));
-        for (cursor, leader) in std::mem::take(&mut self.hints) {
-            if !table.learn(cursor.partition, leader) {
-                table.mark_stale(cursor.partition);
-                cursor.retry_at.set(Some(self.retry_at()));
-            }
-            self.shared.context.turns.turn_again();
-        }
-    }
-
-    fn read_part(&mut self, cursor: Rc<Cursor>, part: FetchedPartition, bytes: &[u8]) {
-        let progress = self.shared.context.progress.shard(cursor.partition);
-        if let Some(trouble) = fetch::trouble(part.error) {
-            self.handle_trouble(&cursor, trouble, part.error, part.leader);
-            return;
-        }
-        if let Some(end) = part.diverging {
-            cursor.fail(format!(
-                "the input log of partition {} was truncated to offset {} below offset {} that is \
-                 applied already: an unclean election lost records; restore them, or begin \
-                 anew with `huntd run --genesis`",
-                cursor.partition,
-                end.end_offset,
-                cursor.position.get(),
-            ));
-            return;
-        }
-        progress.high_watermark.set(part.high_watermark);
-        let bytes_max = self.shared.options.batch_bytes_max;
-        let offset = cursor.position.get();
-        match record_batch::scan_headers(&bytes[part.records.clone()], offset, bytes_max) {
-            Ok(walk) if walk.batches > 0 => {
-                cursor.run_ahead(&walk);
-                progress.fetched.set(walk.next_offset);
-                self.answers.push(Answer { cursor, part });
-            }
-            // A part without one whole batch: the next one that begins with this partition has it.
-            Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
-            Ok(_) => {}
-            // The batches before a damaged one are good and are decoded; then the shard halts.
-            Err(_) => self.answers.push(Answer { cursor, part }),
-        }
-    }
-
-    fn handle_trouble(
-        &mut self,
-        cursor: &Rc<Cursor>,
-        trouble: FetchRemedy,
-        error: ErrorCode,
-        leader: Option<CurrentLeader>,
-    ) {
-        let partition = cursor.partition;
-        let position = cursor.position.get();
-        cursor.rewind();
-        match trouble {
-            FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
-            FetchRemedy::RefreshMetadata => {
-                let unknown = CurrentLeader { node_id: -1, leader_epoch: -1 };
-                self.hints.push((cursor.clone(), leader.unwrap_or(unknown)));
-            }
-            FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
-                "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and begin anew with \
-                 `huntd run --genesis`"
-            )),
-            FetchRemedy::Fatal => cursor.fail(format!(
-                "input partition {partition} cannot be fetched at offset {position}: {error}"
-            )),
-        }
-    }
-
-    fn retry_at(&self) -> Instant {
-        self.shared.context.turns.now() + Duration::from_millis(RETRY_MS)
-    }
-
-    async fn decode(&mut self, response: &mut Response) {
-        self.decoding.received(response.received_at());
-        let bytes = response.bytes();
-        for Answer { cursor, part } in &self.answers {
-            self.aborted.load(part.aborted.iter(bytes));
-            let records = &mut bytes[part.records.clone()];
-            let decoded = self.decoding.decode(cursor, records, &mut self.aborted).await;
-            if let Err(error) = decoded {
-                cursor.fail(format!(
-                    "input partition {} cannot be read beyond offset {}: {error}; nothing was \
-                     skipped",
-                    cursor.partition,
-                    cursor.position.get(),
-                ));
-            }
-        }
-        self.answers.clear();
     }
 }

@@ -460,11 +460,13 @@ pub enum FetchRemedy {
 pub fn trouble(error: ErrorCode) -> Option<FetchRemedy> {
     match error.0 {
         0 => None,
-        // Server trouble, time-outs, quotas; a leader that is not yet up to date (75, 78); and
-        // session errors, which a sessionless client cannot cause.
-        -1 | 7 | 13 | 70 | 71 | 75 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
-        // The topic may be new, its leader elsewhere, its log directory offline, its id changed.
-        3 | 5 | 6 | 9 | 56 | 74 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
+        // Server trouble, time-outs, quotas; a leader that is not yet up to date (78); a right that
+        // is missing, which may be granted, or not loaded yet by a broker that has just started
+        // (29); and session errors, which a sessionless client cannot cause.
+        -1 | 7 | 13 | 29 | 70 | 71 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
+        // The topic may be new, its leader elsewhere, its log directory offline, its id changed;
+        // the leader may be known from a broker that is ahead, or its epoch went back (75).
+        3 | 5 | 6 | 9 | 56 | 74 | 75 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
         1 | 109 => Some(FetchRemedy::OffsetOutOfRange),
         _ => Some(FetchRemedy::Fatal),
     }

@@ -12,6 +12,8 @@ pub mod metadata;
 
 pub mod fetch;
 
+pub mod list_offsets;
+
 pub mod record_batch;
 
 pub mod codec;

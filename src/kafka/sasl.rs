@@ -49,8 +49,8 @@ pub enum SaslError {
     },
     /// The listener has no SASL.
     #[error(
-        "the listener asks for no authentication: leave out [kafka.sasl], or connect to the port of \
-         a SASL listener"
+        "the listener asks for no authentication: leave out [kafka.sasl], or connect to the port \
+         of a SASL listener"
     )]
     NotAsked,
     /// The broker refuses the secret.

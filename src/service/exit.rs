@@ -95,7 +95,7 @@ impl ExitCode {
                 "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."
             }
             ExitCode::TlsRefused => {
-                "A broker cannot be trusted, or does not trust us: check certificates and `[kafka.tls]`."
+                "A broker is not trusted, or trusts us not: check certificates and `[kafka.tls]`."
             }
             ExitCode::NotAuthenticated => {
                 "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret."

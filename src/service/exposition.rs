@@ -20,9 +20,14 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 21] = [
+pub const FAMILIES: [Family; 22] = [
     family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
     family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
+    family(
+        "huntd_fetch_errors_total",
+        "counter",
+        "Partitions that a broker did not serve in a Fetch, by its error.",
+    ),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
     family("huntd_queue_blocks_max", "gauge", "Blocks that the queue can hold."),
     family("huntd_connections", "gauge", "Connections to brokers that are open."),
@@ -96,6 +101,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
     match name {
         "huntd_refusals_total" => reasons(page, name, &metrics.refusals),
         "huntd_rejects_total" => reasons(page, name, &metrics.rejects),
+        "huntd_fetch_errors_total" => reasons(page, name, &metrics.fetch_errors),
         "huntd_queue_blocks" => line(page, name, "", metrics.gauge(Gauge::QueueBlocks)),
         "huntd_queue_blocks_max" => line(page, name, "", metrics.gauge(Gauge::QueueBlocksMax)),
         "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),

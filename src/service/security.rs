@@ -58,8 +58,8 @@ impl Check<'_> {
             };
         };
         if name == "GSSAPI" {
-            let sentence = "= \"GSSAPI\": Kerberos is not spoken; use \"SCRAM-SHA-512\" with TLS, or \
-                            a client certificate, see kafka.tls.certificate_file";
+            let sentence = "= \"GSSAPI\": Kerberos is not spoken; use \"SCRAM-SHA-512\" with TLS, \
+                            or a client certificate, see kafka.tls.certificate_file";
             return Err(self.error("kafka.sasl.mechanism", sentence.to_owned()));
         }
         let choices = Mechanism::ALL.map(|mechanism| (mechanism.name(), mechanism));

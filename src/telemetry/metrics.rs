@@ -110,6 +110,8 @@ pub struct Metrics {
     pub refusals: Reasons,
     /// Rejected records by reason. Hot thread.
     pub rejects: Reasons,
+    /// Partitions that a broker did not serve in a Fetch, by its error. Hot thread.
+    pub fetch_errors: Reasons,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
     /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
@@ -130,9 +132,15 @@ impl Metrics {
             gauges: [const { AtomicU64::new(0) }; GAUGES],
             refusals: Reasons::new(refusals),
             rejects: Reasons::new(rejects),
+            fetch_errors: Reasons::new(&[]),
             end_to_end: Histogram::new(),
             inside: Histogram::new(),
         }
+    }
+
+    /// The same with errors of Fetches to be counted: their names, in the order of their places.
+    pub fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
+        Metrics { fetch_errors: Reasons::new(names), ..self }
     }
 
     /// Counts `n` more. Only the counter's one writing thread may call this.

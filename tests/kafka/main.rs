@@ -21,6 +21,8 @@ mod recreated;
 mod restarts;
 mod restoring;
 mod rules;
+mod security;
 mod snapshots;
+mod stalls;
 mod verbs;
 mod zombies;

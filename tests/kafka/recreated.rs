@@ -59,8 +59,8 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     );
 }
 
-/// The daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that the
-/// topic went away. When it wakes, its offsets exist again and mean other records.
+/// The daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that
+/// the topic went away. When it wakes, its offsets exist again and mean other records.
 #[test]
 fn a_daemon_that_slept_while_its_input_was_replaced_halts_before_it_applies_a_record() {
     let (topics, folder) = published("created-again-asleep", 30);

@@ -39,6 +39,7 @@ closed_list! {
         Throttled,
         BatchDamaged,
         LeaderMoves,
+        FollowerPreferred,
         LogTruncated,
         InputRetained,
         OutputRetained,

@@ -20,7 +20,6 @@ use huntd::queue::{Receiver, Sender};
 use huntd::shards::ToHot;
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -232,7 +231,7 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) => {}
+                ToControl::Trouble(_) | ToControl::FetchRefused { .. } => {}
                 ToControl::Gap(gap) => self.on(around, Event::Gap(gap)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);

@@ -5,10 +5,16 @@ use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::network::Network;
 use huntd::fetch::dialling::{Candidates, DialError, Dialled, Endpoint, FromDialler, ToDialler};
+use huntd::fetch::stage::QUESTIONS_MAX;
 use huntd::kafka::message::{self, ApiVersionsAnswer, Envelope, Metadata, Versions};
-use huntd::queue::{Receiver, Sender};
+use huntd::queue::bell::Bell;
+use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// The hot thread's ends.
+pub(crate) type HotEnds = (Sender<ToDialler>, Receiver<FromDialler>);
 
 /// The name that the configuration has: it always leads to some broker.
 pub(crate) const BOOTSTRAP: &str = "bootstrap";
@@ -24,15 +30,19 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    pub(crate) fn new(questions: Receiver<ToDialler>, answers: Sender<FromDialler>) -> Dialler {
+    /// A dialler, and the hot thread's ends.
+    pub(crate) fn new(hot_bell: &Arc<Bell>) -> (Dialler, HotEnds) {
+        let (to_dialler, questions) = bounded(QUESTIONS_MAX);
+        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, hot_bell);
         let bootstrap = Endpoint { host: BOOTSTRAP.to_owned(), port: 9092 };
-        Dialler {
+        let dialler = Dialler {
             questions,
             answers,
             candidates: Candidates::new(vec![bootstrap]),
             coming: Vec::new(),
             last_metadata: Vec::new(),
-        }
+        };
+        (dialler, (to_dialler, dialled))
     }
 
     /// When something will happen here by itself.

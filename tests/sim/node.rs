@@ -17,7 +17,6 @@ use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
 use huntd::fetch::FetchOptions;
 use huntd::fetch::dialling::{FromDialler, ToDialler};
-use huntd::fetch::stage::QUESTIONS_MAX;
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::security::Security;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
@@ -110,8 +109,7 @@ impl Node {
     ) -> Node {
         let (to_control, control_messages) = bounded(64);
         let (to_publisher, inbox) = bounded(2048);
-        let frames = chance.between(2, 6) as usize;
-        let (free_frames, hot_free_frames) = recycled_frames(frames);
+        let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
         // The simulator wakes threads by itself: nobody sleeps at the eventfd.
@@ -128,10 +126,7 @@ impl Node {
             checkpoints: Some(checkpoints),
         };
         let observed = (progress.clone(), metrics.clone());
-        let (to_dialler, questions) = bounded(QUESTIONS_MAX);
-        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, driver.bell());
-        let dialler = Dialler::new(questions, answers);
-        let dial = (to_dialler, dialled);
+        let (dialler, dial) = Dialler::new(driver.bell());
         let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed, dial);
         let (bell, snapshots_bell) = (common.bell.clone(), common.bell.clone());
         let ends = publisher::PublisherEnds {
@@ -393,6 +388,7 @@ fn fetch_options(chance: &mut Chance) -> FetchOptions {
     FetchOptions {
         client_id: "huntd".to_owned(),
         input_topic: TOPIC.to_owned(),
+        rack: String::new(),
         connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
         fetch_bytes_max: 2 * bytes_max,

@@ -443,14 +443,10 @@ impl Sim {
             return self.add_partition();
         }
         let partition = self.chance.below(self.broker.inputs.len() as u64) as usize;
-        let Broker { inputs, outputs, changes, moves, .. } = &mut self.broker;
+        let Broker { inputs, outputs, changes, .. } = &mut self.broker;
         let (input, output) = (&mut inputs[partition], &mut outputs[partition]);
         if self.chance.strikes(Fault::LeaderMoves) {
             input.elect(1 + input.leader % crate::broker::BROKERS);
-            *changes += 1;
-        }
-        if self.chance.strikes(Fault::BrokerMoves) {
-            moves[self.chance.below(moves.len() as u64) as usize] += 1;
             *changes += 1;
         }
         if self.chance.strikes(Fault::LogTruncated) && self.chance.one_in(4) {
