@@ -4,8 +4,9 @@
 //! connection is opened by a short-lived thread, so that a broker that is silent holds up no other.
 
 use crate::control::link::Link;
-use crate::fetch::dialling::{Candidates, DialError, Dialled, Endpoint, FromDialler, ToDialler};
-use crate::fetch::stage::QUESTIONS_MAX;
+use crate::fetch::dialling::{
+    Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+};
 use crate::kafka::message::Metadata;
 use crate::kafka::security::Security;
 use crate::queue::bell::Bell;
@@ -19,7 +20,7 @@ const SLEEP_MS_MAX: u64 = 1_000;
 
 /// How brokers are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DialOptions {
+pub(crate) struct DialOptions {
     /// Brokers to ask first; at least one.
     pub bootstrap: Vec<Endpoint>,
     /// How the daemon names itself to brokers.
@@ -31,7 +32,7 @@ pub struct DialOptions {
 }
 
 /// The dialler's ends of what it shares with the hot thread.
-pub struct DiallerEnds {
+pub(crate) struct DiallerEnds {
     /// From the hot thread.
     pub questions: Receiver<ToDialler>,
     /// Rung by the hot thread.
@@ -41,7 +42,7 @@ pub struct DiallerEnds {
 }
 
 /// Runs the dialler until the hot thread has ended.
-pub fn run(options: DialOptions, ends: DiallerEnds) {
+pub(crate) fn run(options: DialOptions, ends: DiallerEnds) {
     let DiallerEnds { mut questions, bell, answers } = ends;
     let options = Arc::new(options);
     let (to_asker, asked) = mpsc::sync_channel(QUESTIONS_MAX);
@@ -122,7 +123,7 @@ fn ask(
 
 /// Connects to one of the brokers and asks it about the topic, as the data plane does. An error is
 /// one that only an operator can help with.
-pub fn probe(options: &DialOptions) -> Result<(), DialError> {
+pub(crate) fn probe(options: &DialOptions) -> Result<(), DialError> {
     for endpoint in &options.bootstrap {
         let answered =
             Link::open(endpoint, options).and_then(|mut link| link.ask_metadata(options));

@@ -5,6 +5,7 @@ use super::control_error::ControlError;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::action::{Note, Opening, Waiting};
+use crate::ownership::event::NoOps;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::Progress;
@@ -32,6 +33,8 @@ enum Kind {
     Fetch,
     /// A broker's error in answer to a Fetch.
     FetchRefused(i16),
+    /// Events that changed nothing.
+    NoOps,
     /// What shards wait for.
     Waiting(Waiting),
     /// A shard that cannot be started.
@@ -57,6 +60,17 @@ impl Journal {
     pub(super) fn fetch_refused(&mut self, partition: i32, error: ErrorCode) {
         let sentence = format!("input partition {partition} cannot be fetched now: {error}");
         self.warn(Kind::FetchRefused(error.0), &sentence);
+    }
+
+    /// Events of players changed nothing. A few may be what a producer sent twice.
+    pub(super) fn no_ops(&mut self, no_ops: &NoOps) {
+        let NoOps { partition, count, player_id, seq, last_seq } = no_ops;
+        let sentence = format!(
+            "partition {partition}: {count} events changed nothing, the last of player {player_id} \
+             with seq {seq}, of which {last_seq} has counted before: a player's seq has to grow \
+             for ever, also when its producer starts again"
+        );
+        self.warn(Kind::NoOps, &sentence);
     }
 
     fn warn(&mut self, kind: Kind, sentence: &str) {
@@ -111,7 +125,7 @@ impl Journal {
             }
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
             Note::BeginsAnew { partition, why } => {
-                tracing::warn!(partition, "beginning anew: {why}");
+                tracing::warn!(partition, "starting over: {why}");
             }
             Note::AcquiresAgain { partition, why } => {
                 tracing::warn!(partition, "acquiring the shard again: {why}");

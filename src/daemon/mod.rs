@@ -4,14 +4,14 @@
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
 //!    ▲                        │ notices                                              │
 //!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
-//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
+//!                             └─ checkpoints ─► snapshot writer ◄── gates ──────────┘
 //! ```
 
-pub mod failure;
+pub(crate) mod failure;
 pub mod hot;
 pub mod snapshots;
-pub mod threads;
-pub mod wiring;
+pub(crate) mod threads;
+pub(crate) mod wiring;
 
 use crate::control::control_error::ControlError;
 use crate::control::dialler;
@@ -47,7 +47,7 @@ pub struct Daemon {
 }
 
 /// Runs the daemon until a signal ends it.
-pub fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
     Daemon::start(config, rulebook)?.wait()
 }
 

@@ -7,10 +7,10 @@ use crate::daemon::failure::Failure;
 use crate::daemon::hot;
 use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
 use crate::decoder::reject::Reject;
+use crate::engine::event::ActionKind;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::fetch::dialling::Endpoint;
-use crate::fetch::stage::QUESTIONS_MAX;
+use crate::fetch::dialling::{Endpoint, QUESTIONS_MAX};
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
 use crate::kafka::error_code::ErrorCode;
 use crate::output::frame::Frame;
@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What each thread is given.
-pub struct Wiring {
+pub(crate) struct Wiring {
     /// The hot thread's.
     pub hot: hot::HotEnds,
     /// The dialler's.
@@ -43,7 +43,7 @@ pub struct Wiring {
 
 impl Wiring {
     /// Makes all queues, and the frames that go round.
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         rulebook: &Rulebook,
         observed: &Observed,
@@ -113,7 +113,7 @@ impl Wiring {
 }
 
 /// What the control thread is told.
-pub fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
+pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {
         group: config.group.clone(),
@@ -134,13 +134,14 @@ pub fn control_options(config: &Config, progress: &Progress) -> control::Control
 }
 
 /// The counters, with the names of all reasons and errors that are counted.
-pub fn metrics() -> Metrics {
-    Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name))
+pub(crate) fn metrics() -> Metrics {
+    let rejects = &Reject::ALL.map(Reject::name);
+    Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects)
         .counting_fetch_errors(&ErrorCode::names())
 }
 
 /// How brokers are reached.
-pub fn dial_options(config: &Config) -> DialOptions {
+pub(crate) fn dial_options(config: &Config) -> DialOptions {
     let client = &config.group.client;
     let endpoint = |broker: &String| Endpoint::parse(broker).expect("the configuration is checked");
     DialOptions {

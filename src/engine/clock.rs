@@ -1,7 +1,7 @@
 //! The shard's clock: made of the times of its records, and of nothing else.
 
 /// Record times that the shard's clock looks back on: it follows the smallest of them.
-pub const CLOCK_RECORDS: usize = 8;
+pub(crate) const CLOCK_RECORDS: usize = 8;
 
 /// Time within a shard, in milliseconds.
 ///
@@ -9,7 +9,7 @@ pub const CLOCK_RECORDS: usize = 8;
 /// wrong time, even a year ahead, does not move it. It stands at 0 until eight records came; their
 /// smallest time is where it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clock {
+pub(crate) struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],
     records: u64,
     start_ms: i64,
@@ -17,11 +17,11 @@ pub struct Clock {
 }
 
 /// Words of an encoded clock.
-pub const CLOCK_WORDS: usize = CLOCK_RECORDS + 3;
+const CLOCK_WORDS: usize = CLOCK_RECORDS + 3;
 
 impl Clock {
     /// Takes one record's time.
-    pub fn observe(&mut self, time_ms: i64) {
+    pub(crate) fn observe(&mut self, time_ms: i64) {
         let full = CLOCK_RECORDS as u64;
         let oldest = &mut self.recent_ms[(self.records % full) as usize];
         let replaced_ms = std::mem::replace(oldest, time_ms);
@@ -40,22 +40,22 @@ impl Clock {
     }
 
     /// Milliseconds since the clock started.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
     /// Records seen, which is also the ordinal of the event that came last.
-    pub fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
     /// A time of this clock in milliseconds since the Unix epoch.
-    pub fn unix_ms(&self, at_ms: u64) -> i64 {
+    pub(crate) fn unix_ms(&self, at_ms: u64) -> i64 {
         self.start_ms.saturating_add(i64::try_from(at_ms).unwrap_or(i64::MAX))
     }
 
     /// The clock as words.
-    pub fn to_words(&self) -> [u64; CLOCK_WORDS] {
+    pub(crate) fn to_words(&self) -> [u64; CLOCK_WORDS] {
         let Clock { recent_ms, records, start_ms, now_ms } = *self;
         let mut words = [0; CLOCK_WORDS];
         for (word, time) in words.iter_mut().zip(recent_ms) {
@@ -66,7 +66,7 @@ impl Clock {
     }
 
     /// The clock that these words are.
-    pub fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
+    pub(crate) fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
         let recent_ms = std::array::from_fn(|at| words[at] as i64);
         let [.., records, start_ms, now_ms] = *words;
         Clock { recent_ms, records, start_ms: start_ms as i64, now_ms }

@@ -29,7 +29,7 @@ const CIPHERTEXT_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
+pub(crate) enum ConnectionError {
     /// The broker is not there, or went away.
     #[error("broker {address}: {error}")]
     Io {
@@ -78,7 +78,7 @@ pub enum ConnectionError {
 }
 
 /// An open connection.
-pub struct Connection {
+pub(crate) struct Connection {
     turns: Rc<Turns>,
     socket: Handle,
     address: SocketAddr,
@@ -121,7 +121,7 @@ impl TlsStream {
 }
 
 /// One response of a broker.
-pub struct Response {
+pub(crate) struct Response {
     buffer: Vec<u8>,
     end: usize,
     received_at: Instant,
@@ -129,12 +129,12 @@ pub struct Response {
 
 impl Response {
     /// The response without its length.
-    pub fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[LENGTH_BYTES..self.end]
     }
 
     /// When its first bytes were there.
-    pub fn received_at(&self) -> Instant {
+    pub(crate) fn received_at(&self) -> Instant {
         self.received_at
     }
 }
@@ -142,7 +142,11 @@ impl Response {
 impl Connection {
     /// Takes over what the dialler has opened, for responses of up to `response_bytes_max`, their
     /// length included.
-    pub fn new(turns: &Rc<Turns>, dialled: Dialled, response_bytes_max: usize) -> Connection {
+    pub(crate) fn new(
+        turns: &Rc<Turns>,
+        dialled: Dialled,
+        response_bytes_max: usize,
+    ) -> Connection {
         assert!(response_bytes_max > LENGTH_BYTES);
         Connection {
             turns: turns.clone(),
@@ -156,12 +160,12 @@ impl Connection {
     }
 
     /// Whether its encryption should not go on for much longer.
-    pub fn is_worn(&self) -> bool {
+    pub(crate) fn is_worn(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_worn())
     }
 
     /// Sends a request; its buffer comes back.
-    pub async fn send(
+    pub(crate) async fn send(
         &mut self,
         request: Vec<u8>,
         deadline: Instant,
@@ -199,7 +203,7 @@ impl Connection {
 
     /// Receives one whole response. It takes the buffer along, so that the next request can be sent
     /// while it is read; [`Connection::give_back`] returns it for the next response.
-    pub async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
+    pub(crate) async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
         if self.buffer.is_empty() {
             // The last response is still being used.
             self.buffer = vec![0; self.bytes_max.min(BUFFER_BYTES_MIN)];
@@ -228,17 +232,17 @@ impl Connection {
     }
 
     /// Takes a response's buffer for the next one.
-    pub fn give_back(&mut self, response: Response) {
+    pub(crate) fn give_back(&mut self, response: Response) {
         self.buffer = response.buffer;
     }
 
     /// The broker's answer makes no sense.
-    pub fn protocol(&self, detail: impl ToString) -> ConnectionError {
+    pub(crate) fn protocol(&self, detail: impl ToString) -> ConnectionError {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
     }
 
     /// What the broker says is asked once more, on another connection.
-    pub fn doubtful(&self, sentence: String) -> ConnectionError {
+    pub(crate) fn doubtful(&self, sentence: String) -> ConnectionError {
         ConnectionError::Doubtful { address: self.address, sentence }
     }
 

@@ -2,6 +2,7 @@
 //! asked about the cluster. Values and decisions; the dialler's thread does the I/O, and the
 //! simulator does it with a network of its own.
 
+use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
 use crate::kafka::sasl::SaslError;
 use crate::kafka::tls::TlsError;
@@ -10,6 +11,9 @@ use crate::runtime::operations::Handle;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
+
+/// Questions that may wait for the dialler: one of each connection, and one about the cluster.
+pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

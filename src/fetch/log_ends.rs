@@ -68,13 +68,13 @@ impl FetchTask {
             match (offset_of(&first, partition), offset_of(&end, partition)) {
                 (Some(first), _) if position < first => cursor.fail(format!(
                     "retention has passed offset {position} of input partition {partition}, whose \
-                     log begins at {first} now: raise retention.ms, and begin anew with `huntd run \
+                     log begins at {first} now: raise retention.ms, and begin over with `huntd run \
                      --genesis`"
                 )),
                 (_, Some(end)) if position > end => cursor.fail(format!(
                     "the log of input partition {partition} ends at {end}, below offset {position} \
                      that is applied already: an unclean election lost records; restore them, or \
-                     begin anew with `huntd run --genesis`"
+                     begin over with `huntd run --genesis`"
                 )),
                 // The offset is there, or the broker does not know yet what is.
                 _ => {

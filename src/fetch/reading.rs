@@ -134,7 +134,7 @@ impl FetchTask {
         leader: Option<CurrentLeader>,
     ) {
         let (partition, position) = (cursor.partition, cursor.position.get());
-        self.shared.context.metrics.fetch_errors.count(error.place());
+        self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
         self.shared.report(ToControl::FetchRefused { partition, error });
         cursor.rewind();
         if self.shared.table.borrow_mut().prefer_leader(partition) {
@@ -205,6 +205,6 @@ fn truncated(cursor: &Cursor, end: EpochEnd) -> String {
     };
     format!(
         "the input log of partition {partition} {what} that is applied already: an unclean \
-         election lost records; restore them, or begin anew with `huntd run --genesis`"
+         election lost records; restore them, or begin over with `huntd run --genesis`"
     )
 }

@@ -23,16 +23,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
-pub const RESPONSE_MS_MAX: u64 = 10_000;
+pub(crate) const RESPONSE_MS_MAX: u64 = 10_000;
 
 /// Connections to brokers in all; each is a sender of the queue.
-pub const CONNECTIONS_MAX: usize = 60;
-
-/// Questions that may wait for the dialler: one of each connection, and one about the cluster.
-pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
+pub(crate) const CONNECTIONS_MAX: usize = 60;
 
 /// What all tasks of the fetch path share.
-pub struct Shared {
+pub(crate) struct Shared {
     /// Time, turns, operations, progress and counters.
     pub context: HotContext,
     /// What the operator chose.
@@ -54,7 +51,7 @@ pub struct Shared {
 }
 
 /// What the fetch path is made of.
-pub struct FetchEnds {
+pub(crate) struct FetchEnds {
     /// To the control thread.
     pub control: Sender<ToControl>,
     /// To the dialler.
@@ -67,7 +64,7 @@ pub struct FetchEnds {
 
 impl Shared {
     /// Tells the control thread. False: there is no room now; what does not fit comes again.
-    pub fn report(&self, report: ToControl) -> bool {
+    pub(crate) fn report(&self, report: ToControl) -> bool {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
@@ -84,7 +81,7 @@ impl Shared {
 
     /// Asks the dialler for a connection, which [`Shared::take_dialled`] gives some time later.
     /// False: nobody knows where the broker listens.
-    pub fn ask_for_connection(&self, task: usize, node_id: i32) -> bool {
+    pub(crate) fn ask_for_connection(&self, task: usize, node_id: i32) -> bool {
         let Some(endpoint) = self.table.borrow().broker(node_id).map(Endpoint::of) else {
             return false;
         };
@@ -94,24 +91,24 @@ impl Shared {
     }
 
     /// What the dialler has answered to a task.
-    pub fn take_dialled(&self, task: usize) -> Option<Result<Dialled, DialError>> {
+    pub(crate) fn take_dialled(&self, task: usize) -> Option<Result<Dialled, DialError>> {
         self.dialled.borrow_mut()[task].take()
     }
 
     /// One connection more, or one less.
-    pub fn count_connections(&self, change: i64) {
+    pub(crate) fn count_connections(&self, change: i64) {
         let open = self.context.metrics.gauge(Gauge::Connections).saturating_add_signed(change);
         self.context.metrics.set_gauge(Gauge::Connections, open);
     }
 
     /// When an answer to a request that is sent now is overdue.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         let wait_ms = RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max);
         self.context.turns.now() + Duration::from_millis(wait_ms)
     }
 
     /// Takes over what a broker says about the cluster and the topic.
-    pub fn take_metadata(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+    pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), MetadataError> {
         let folded = self.table.borrow_mut().fold(metadata);
         if let Err(error) = &folded {
             // No retry helps a topic that was recreated or grew: each shard halts with the reason.
@@ -125,18 +122,18 @@ impl Shared {
     }
 
     /// The input topic, as a Fetch names it.
-    pub fn topic_key(&self) -> TopicKey<'_> {
+    pub(crate) fn topic_key(&self) -> TopicKey<'_> {
         TopicKey { name: &self.options.input_topic, id: self.table.borrow().topic_id() }
     }
 
     /// What every request carries.
-    pub fn envelope(&self, version: i16, correlation_id: i32) -> Envelope<'_> {
+    pub(crate) fn envelope(&self, version: i16, correlation_id: i32) -> Envelope<'_> {
         Envelope { version, correlation_id, client_id: &self.options.client_id }
     }
 }
 
 /// The stage: finished once the cursors have ended.
-pub struct Fetching {
+pub(crate) struct Fetching {
     shared: Rc<Shared>,
     blocks: Sender<Box<Block>>,
     dialled: Receiver<FromDialler>,
@@ -155,7 +152,7 @@ struct Task {
 
 impl Fetching {
     /// The stage, not yet connected to anything.
-    pub fn new(
+    pub(crate) fn new(
         context: HotContext,
         options: FetchOptions,
         (cursors, pool): (Rc<Cursors>, Rc<BlockPool>),

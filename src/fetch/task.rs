@@ -25,13 +25,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The same while a partition is left out of it that may be asked for again within a moment.
-pub const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
+const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
 /// Tells the questions about the topic from Fetches, whose ids count up.
 const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
-pub struct FetchTask {
+pub(crate) struct FetchTask {
     pub(super) shared: Rc<Shared>,
     /// Tells this task from the others.
     id: usize,
@@ -87,7 +87,7 @@ pub(super) struct Answer {
 
 impl FetchTask {
     /// A task that has not connected yet.
-    pub fn new(
+    pub(crate) fn new(
         shared: Rc<Shared>,
         id: usize,
         node_id: i32,
@@ -117,7 +117,7 @@ impl FetchTask {
     }
 
     /// Serves the broker for ever, connecting again as often as it takes.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
         let mut wait_ms = RECONNECT_MS_MIN;

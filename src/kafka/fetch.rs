@@ -17,7 +17,7 @@ use crate::kafka::message::Broker;
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// Kafka's number of the Fetch request.
-pub const API_KEY: i16 = 1;
+const API_KEY: i16 = 1;
 
 /// The oldest version that is spoken: the first that returns record batches of format 2.
 pub const VERSION_MIN: i16 = 4;

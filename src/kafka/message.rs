@@ -129,7 +129,7 @@ pub struct Versions {
 
 /// The versions of one request that a broker speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApiRange {
+pub(crate) struct ApiRange {
     /// Kafka's number of the request.
     pub api_key: i16,
     /// Oldest version.
@@ -140,7 +140,7 @@ pub struct ApiRange {
 
 impl Versions {
     /// Chooses the newest version of each request that the broker's ranges allow.
-    pub fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
+    pub(crate) fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
             metadata: choose_version(&METADATA, ranges)?,
@@ -238,7 +238,7 @@ pub(super) fn read_array<T>(
 }
 
 /// Passes over the tagged fields at a structure's end, in the versions that have them.
-pub(super) fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
+fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
     if flexible { reader.skip_tagged_fields() } else { Ok(()) }
 }
 

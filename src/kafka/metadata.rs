@@ -17,7 +17,7 @@ pub enum MetadataError {
     #[error("the input topic cannot be read: {0}")]
     Topic(ErrorCode),
     /// The topic was deleted and created again: offsets no longer mean what they meant.
-    #[error("the input topic was deleted and created again: begin anew with `huntd run --genesis`")]
+    #[error("the input topic was deleted and created again: start over with `huntd run --genesis`")]
     Recreated,
     /// The topic has another number of partitions: players would change their shards.
     #[error(
@@ -34,7 +34,7 @@ pub enum MetadataError {
 
 impl MetadataError {
     /// Whether asking again cannot help.
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         !matches!(self, MetadataError::Topic(_))
     }
 }
@@ -140,7 +140,7 @@ impl LeaderTable {
     }
 
     /// Takes over the leader that a Fetch response names beside an error; says whether it was news.
-    pub fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
+    pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();
         let Some(row) = self.row_mut(partition) else {
             return false;
@@ -156,7 +156,7 @@ impl LeaderTable {
     }
 
     /// Notes that a partition's leader must be asked for again.
-    pub fn mark_stale(&mut self, partition: i32) {
+    pub(crate) fn mark_stale(&mut self, partition: i32) {
         if let Some(row) = self.row_mut(partition) {
             row.stale = true;
         }
@@ -208,7 +208,7 @@ impl LeaderTable {
     }
 
     /// A number that is another one whenever other brokers may lead.
-    pub fn edition(&self) -> u64 {
+    pub(crate) fn edition(&self) -> u64 {
         self.edition
     }
 
@@ -222,14 +222,14 @@ impl LeaderTable {
         &self.brokers
     }
 
+    /// The topic's id; 0 while unknown.
+    pub(crate) fn topic_id(&self) -> u128 {
+        self.topic_id
+    }
+
     /// Partitions of the topic; 0 until the first answer.
     pub fn partition_count(&self) -> usize {
         self.rows.len()
-    }
-
-    /// The topic's id; 0 while unknown.
-    pub fn topic_id(&self) -> u128 {
-        self.topic_id
     }
 
     /// The partitions whose leaders must be asked for.

@@ -4,8 +4,9 @@ use crate::answers::{Answer, TOPIC};
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::network::Network;
-use huntd::fetch::dialling::{Candidates, DialError, Dialled, Endpoint, FromDialler, ToDialler};
-use huntd::fetch::stage::QUESTIONS_MAX;
+use huntd::fetch::dialling::{
+    Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+};
 use huntd::kafka::message::{self, ApiVersionsAnswer, Envelope, Metadata, Versions};
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};

@@ -49,14 +49,9 @@ fn who_leaves_is_on_the_board_no_more_and_the_others_move_up() {
 }
 
 #[test]
-fn a_page_begins_at_a_rank_or_lies_around_a_player_and_ends_with_the_board() {
+fn a_page_begins_at_a_rank_and_ends_with_the_board() {
     let Game { shard, .. } = game();
     assert_eq!(told(shard.standings(2, 2)), [(2, 5, 100), (3, 3, 100)]);
     assert_eq!(told(shard.standings(4, 9)), [(4, 4, 0)]);
     assert_eq!(told(shard.standings(5, 9)), []);
-    let around = |player_id| shard.standings_around(player_id, 1).map(told);
-    assert_eq!(around(9), Some(vec![(1, 9, 200), (2, 5, 100)]));
-    assert_eq!(around(5), Some(vec![(1, 9, 200), (2, 5, 100), (3, 3, 100)]));
-    assert_eq!(around(4), Some(vec![(3, 3, 100), (4, 4, 0)]));
-    assert_eq!(around(77), None);
 }

@@ -90,9 +90,6 @@ fn check_board(shard: &Shard) {
     assert_eq!(board, sorted);
     for (at, player_id) in sorted.iter().enumerate() {
         assert_eq!(shard.standing(*player_id).unwrap().rank as usize, at + 1);
-        let around = shard.standings_around(*player_id, 1).unwrap();
-        let page = &sorted[at.saturating_sub(1)..(at + 2).min(sorted.len())];
-        assert!(around.iter().map(|place| place.player_id).eq(page.iter().copied()));
     }
 }
 
@@ -236,7 +233,7 @@ proptest! {
         }
     }
 
-    /// Reading a state back computes every hash anew, so this also shows that the digest that is
+    /// Reading a state back computes every hash again, so this also shows that the digest that is
     /// kept from event to event is the digest of what is there.
     #[test]
     fn a_run_that_is_split_by_its_encoded_state_goes_on_the_same(

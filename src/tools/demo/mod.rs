@@ -14,6 +14,7 @@ mod daemon;
 mod flight;
 mod generator;
 mod report;
+mod story;
 mod verifier;
 mod winners;
 
@@ -32,6 +33,8 @@ use flight::Flight;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use report::DemoReport;
+use std::io::{IsTerminal, Write};
+use std::time::Instant;
 use verifier::Verifier;
 use winners::Winners;
 
@@ -58,8 +61,10 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let config = demo_config(&brokers)?;
     let rulebook = super::rulebook(&config.rules_files)?;
 
+    say("starting a broker, the daemon and a reader that checks it, all in this process")?;
+    let begun = Instant::now();
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let measured = measure(args, &brokers, &daemon);
+    let measured = measure(args, &brokers, &daemon, begun);
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
     let measured = measured?;
@@ -72,8 +77,17 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
         let (_, updates) = offline.apply(&record)?;
         winners.add(record.partition, updates);
     }
-    winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;
+    winners.write(&mut std::io::stdout().lock())?;
     DemoReport::new(&measured, &daemon, &offline).print(args.json)
+}
+
+/// Tells somebody who watches what goes on.
+fn say(sentence: &str) -> std::io::Result<()> {
+    let mut out = std::io::stderr();
+    match out.is_terminal() {
+        true => writeln!(out, "{sentence}"),
+        false => Ok(()),
+    }
 }
 
 /// What the run itself showed.
@@ -86,6 +100,7 @@ fn measure(
     args: &DemoArgs,
     brokers: &[String],
     daemon: &DemoDaemon,
+    begun: Instant,
 ) -> Result<Measured, ToolError> {
     let flight = Flight::new(args.partitions);
     // The sender has its connections by the time the daemon is ready: start-up is no latency.
@@ -94,6 +109,8 @@ fn measure(
     verifier.wait_for_owner(daemon)?;
     let source = open_source(args)?;
     let expected = source.events_expected();
+    let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
+    say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
     let pace = Pace::start(paced(args));
     std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ const DELETE_ACLS: i16 = 31;
 /// Kafka's `AclPermissionType`.
 const DENY: u8 = 2;
 
-/// Denies everything on one resource to whoever has not said who they are.
+/// Denies everything on one resource to clients that have not said who they are.
 pub fn deny(address: &str, resource: Resource, name: &str) {
     change(address, CREATE_ACLS, resource, name, [ALL, DENY]);
 }
