@@ -48,16 +48,19 @@ pub(crate) fn run(options: DialOptions, ends: DiallerEnds) {
     let (to_asker, asked) = mpsc::sync_channel(QUESTIONS_MAX);
     let (asker_options, asker_answers) = (options.clone(), answers.clone());
     let asker = move || ask_for_ever(&asker_options, &asked, &asker_answers);
-    if let Err(error) = thread::Builder::new().name("metadata".to_owned()).spawn(asker) {
-        answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
-    }
+    // Without it each question is answered with an error.
+    drop(thread::Builder::new().name("metadata".to_owned()).spawn(asker));
     loop {
         match questions.receive() {
             Received::Item(ToDialler::Connect { task, endpoint }) => {
                 connect(options.clone(), answers.clone(), task, endpoint);
             }
-            // The other thread ends with this one.
-            Received::Item(ToDialler::AskMetadata) => drop(to_asker.try_send(())),
+            Received::Item(ToDialler::AskMetadata) => {
+                if to_asker.try_send(()).is_err() {
+                    let error = std::io::Error::other("the thread for questions has not started");
+                    answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
+                }
+            }
             Received::Empty => {
                 let slept = bell.sleep(Duration::from_millis(SLEEP_MS_MAX));
                 assert!(slept.is_ok(), "an eventfd can be waited for: {slept:?}");

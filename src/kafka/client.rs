@@ -1,6 +1,6 @@
 //! What all clients of librdkafka have in common: settings, and what their errors mean.
 
-use crate::kafka::security::{Mechanism, Secret, Security};
+use crate::kafka::security::{Secret, Security};
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_REFRESH_MS, RECONNECT_MS_MAX};
 use rdkafka::config::ClientConfig;
@@ -60,12 +60,9 @@ pub fn protect(config: &mut ClientConfig, security: &Security) {
         }
     }
     if let Some(sasl) = sasl {
-        config.set("sasl.mechanisms", sasl.mechanism.name());
-        if sasl.mechanism != Mechanism::OauthBearer {
-            config.set("sasl.username", &sasl.user);
-            if let Ok(secret) = Secret::read(&sasl.secret_file) {
-                config.set("sasl.password", secret.expose());
-            }
+        config.set("sasl.mechanisms", sasl.mechanism.name()).set("sasl.username", &sasl.user);
+        if let Ok(secret) = Secret::read(&sasl.secret_file) {
+            config.set("sasl.password", secret.expose());
         }
     }
 }

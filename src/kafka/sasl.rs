@@ -7,7 +7,7 @@ use crate::kafka::security::{Mechanism, SaslOptions, Secret, SecurityFileError};
 use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslHandshakeRequest};
 use rsasl::callback::{Context, Request, SessionCallback, SessionData};
 use rsasl::prelude::{Mechname, MessageSent, SASLClient, SASLConfig, Session, SessionError, State};
-use rsasl::property::{AuthId, OAuthBearerToken, Password};
+use rsasl::property::{AuthId, Password};
 use std::time::Duration;
 
 /// Versions that are spoken; all brokers since Kafka 2.2 do.
@@ -24,8 +24,6 @@ const UNSUPPORTED_SASL_MECHANISM: ErrorCode = ErrorCode(33);
 
 /// The listener asks for no authentication.
 const ILLEGAL_SASL_STATE: ErrorCode = ErrorCode(34);
-
-const OAUTHBEARER: &str = "OAUTHBEARER";
 
 /// The broker refuses the user, or its secret.
 const SASL_AUTHENTICATION_FAILED: ErrorCode = ErrorCode(58);
@@ -55,7 +53,7 @@ pub enum SaslError {
     NotAsked,
     /// The broker refuses the secret.
     #[error(
-        "the broker refuses {user} ({mechanism}): {sentence}; check kafka.sasl.user and the file \
+        "the broker refuses the user {user} ({mechanism}): {sentence}; check kafka.sasl.user and the file \
          with the secret"
     )]
     Refused {
@@ -101,10 +99,7 @@ impl SessionCallback for Credentials {
         request: &mut Request<'_>,
     ) -> Result<(), SessionError> {
         let secret = self.secret.expose();
-        request
-            .satisfy::<AuthId>(&self.user)?
-            .satisfy::<Password>(secret.as_bytes())?
-            .satisfy::<OAuthBearerToken>(secret)?;
+        request.satisfy::<AuthId>(&self.user)?.satisfy::<Password>(secret.as_bytes())?;
         Ok(())
     }
 }
@@ -124,10 +119,7 @@ impl Exchange {
         let session = SASLClient::new(config)
             .start_suggested([&name])
             .map_err(|error| wrong(error.to_string()))?;
-        let user = match options.mechanism {
-            Mechanism::OauthBearer => "the token".to_owned(),
-            _ => format!("the user {}", options.user),
-        };
+        let user = options.user.clone();
         Ok(Exchange { session, mechanism, user, is_over: false })
     }
 
@@ -139,8 +131,7 @@ impl Exchange {
         let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
         let state = self.session.step(from_broker, &mut out);
         let state = state.map_err(|error| wrong(error.to_string()))?;
-        // A bearer token is answered with nothing: the broker's answer itself says that it is good.
-        self.is_over = matches!(state, State::Finished(_)) || mechanism == OAUTHBEARER;
+        self.is_over = matches!(state, State::Finished(_));
         Ok((state != State::Finished(MessageSent::No)).then_some(out))
     }
 

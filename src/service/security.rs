@@ -57,23 +57,20 @@ impl Check<'_> {
                 false => Ok(None),
             };
         };
-        if name == "GSSAPI" {
-            let sentence = "= \"GSSAPI\": Kerberos is not spoken; use \"SCRAM-SHA-512\" with TLS, \
-                            or a client certificate, see kafka.tls.certificate_file";
-            return Err(self.error("kafka.sasl.mechanism", sentence.to_owned()));
+        if ["GSSAPI", "OAUTHBEARER"].contains(&name) {
+            let sentence = format!(
+                "= \"{name}\": this mechanism is not spoken; use \"SCRAM-SHA-512\" with TLS, or a \
+                 client certificate, see kafka.tls.certificate_file"
+            );
+            return Err(self.error("kafka.sasl.mechanism", sentence));
         }
         let choices = Mechanism::ALL.map(|mechanism| (mechanism.name(), mechanism));
         let mechanism = self.choice("kafka.sasl.mechanism", name, &choices)?;
-        let needs_user = mechanism != Mechanism::OauthBearer;
-        if needs_user == raw.user.is_empty() {
-            let sentence = match needs_user {
-                true => format!("is empty: {name} needs a user"),
-                false => format!("is set: with {name} the token names the user, leave it empty"),
-            };
-            return Err(self.error("kafka.sasl.user", sentence));
+        if raw.user.is_empty() {
+            return Err(self.error("kafka.sasl.user", format!("is empty: {name} needs a user")));
         }
         let Some(file) = optional(&raw.secret_file) else {
-            let sentence = "is empty: name the file with the password or the token";
+            let sentence = "is empty: name the file with the password";
             return Err(self.error("kafka.sasl.secret_file", sentence.to_owned()));
         };
         Ok(Some(SaslOptions { mechanism, user: raw.user.clone(), secret_file: file.into() }))

@@ -27,8 +27,7 @@ fn mutual(secure: &SecureCluster) -> String {
 }
 
 fn sasl(mechanism: &str, secret: &Path) -> String {
-    let user = if mechanism == "OAUTHBEARER" { "" } else { USER };
-    format!("mechanism = \"{mechanism}\"\nuser = \"{user}\"\nsecret_file = {secret:?}")
+    format!("mechanism = \"{mechanism}\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
 }
 
 /// A daemon at a listener of this kind.

@@ -85,7 +85,7 @@ impl SecureCluster {
     }
 
     /// A file of the folder: `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`, `password`,
-    /// `wrong-password`, `token`.
+    /// `wrong-password`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -114,11 +114,6 @@ pub fn write_files(folder: &Path) {
     write("client.key", &key);
     write("password", &format!("{PASSWORD}\n"));
     write("wrong-password", "something else");
-    // {"alg":"none"}, {"sub":"hunt","iat":1500000000,"exp":4000000000}, and no signature.
-    write(
-        "token",
-        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50IiwiaWF0IjoxNTAwMDAwMDAwLCJleHAiOjQwMDAwMDAwMDB9.",
-    );
 }
 
 /// A certificate authority, and its certificate.
@@ -142,9 +137,6 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
     let file = |name: &str| folder.join(name).display().to_string();
     let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned();
-    let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
-                  unsecuredLoginStringClaim_sub=\"broker\";"
-        .to_owned();
     let plain = format!("{plain} user_{USER}=\"{PASSWORD}\";");
     vec![
         ("ssl.keystore.type", "PEM".to_owned()),
@@ -154,12 +146,11 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
         ("listener.name.expired.ssl.keystore.type", "PEM".to_owned()),
         ("listener.name.expired.ssl.keystore.location", file("expired.pem")),
         ("listener.name.mutual.ssl.client.auth", "required".to_owned()),
-        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER".to_owned()),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
         ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
         ("listener.name.login.plain.sasl.jaas.config", plain),
         ("listener.name.login.scram-sha-256.sasl.jaas.config", scram.clone()),
         ("listener.name.login.scram-sha-512.sasl.jaas.config", scram),
-        ("listener.name.login.oauthbearer.sasl.jaas.config", bearer),
     ]
 }
