@@ -1,7 +1,7 @@
 //! The few Kafka requests that the bench makes itself, over a blocking socket: a client library
 //! between the load and the broker would cost more than what is measured.
 
-use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
 use huntd::kafka::record_batch::BatchHeader;
 use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireReader, WireWriter};
 use std::io::{Read, Write};
@@ -117,6 +117,8 @@ impl Connection {
             bytes_max: FETCH_BYTES_MAX,
         };
         let partitions: Vec<FetchPartition> = (0..).zip(&*offsets).map(partition).collect();
+        // The version names topics by name.
+        let topic = TopicKey { name: topic, id: 0 };
         let mut request = std::mem::take(&mut self.request);
         request.clear();
         let asked = FetchRequest {

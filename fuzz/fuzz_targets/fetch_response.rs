@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::kafka::fetch::{self, VERSION_MAX, VERSION_MIN};
+use huntd::kafka::fetch::{self, TopicKey, VERSION_MAX, VERSION_MIN};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -11,9 +11,10 @@ fuzz_target!(|input: &[u8]| {
             continue;
         };
         let mut partitions = response.partitions;
-        while let Ok(Some(partition)) = partitions.next_partition(input, "t") {
+        while let Ok(Some(partition)) = partitions.next_partition(input, TopicKey { name: "t", id: 1 }) {
             let _records = &input[partition.records];
             partition.aborted.iter(input).for_each(drop);
         }
+        partitions.endpoints(input).for_each(drop);
     }
 });

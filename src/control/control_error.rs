@@ -1,5 +1,6 @@
 //! Why the daemon cannot go on: what the control thread ends with.
 
+use crate::fetch::dialling::DialError;
 use crate::kafka::membership::MembershipError;
 use crate::kafka::topic_error::TopicError;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -10,6 +11,9 @@ pub enum ControlError {
     /// The group.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// Brokers cannot be reached as the configuration says, until an operator changes something.
+    #[error(transparent)]
+    Dial(#[from] DialError),
     /// The output topic.
     #[error(transparent)]
     Tail(#[from] TopicError),
@@ -27,7 +31,9 @@ impl ControlError {
         match self {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Tail(error) => error.may_pass(),
-            ControlError::TooManyPartitions(_) | ControlError::ShardsHalted(_) => false,
+            ControlError::Dial(_)
+            | ControlError::TooManyPartitions(_)
+            | ControlError::ShardsHalted(_) => false,
         }
     }
 

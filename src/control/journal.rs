@@ -2,6 +2,7 @@
 //! each kind by itself.
 
 use super::control_error::ControlError;
+use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::action::{Note, Opening, Waiting};
 use crate::ownership::event::NoOps;
@@ -30,8 +31,8 @@ enum Kind {
     Brokers,
     /// The fetch path.
     Fetch,
-    /// Names of brokers.
-    Names,
+    /// A broker's error in answer to a Fetch.
+    FetchRefused(i16),
     /// Events that changed nothing.
     NoOps,
     /// What shards wait for.
@@ -55,9 +56,10 @@ impl Journal {
         self.warn(Kind::Fetch, sentence);
     }
 
-    /// A broker's name has no address.
-    pub(super) fn unknown_name(&mut self, host: &str) {
-        self.warn(Kind::Names, &format!("the broker name {host} cannot be resolved"));
+    /// A broker does not serve a partition. Each error has lines of its own.
+    pub(super) fn fetch_refused(&mut self, partition: i32, error: ErrorCode) {
+        let sentence = format!("input partition {partition} cannot be fetched now: {error}");
+        self.warn(Kind::FetchRefused(error.0), &sentence);
     }
 
     /// Events of players changed nothing. A few may be what a producer sent twice.

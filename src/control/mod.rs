@@ -4,11 +4,12 @@
 //! Everything here may block; nothing here is on the path of an event.
 
 pub(crate) mod control_error;
+pub(crate) mod dialler;
 mod journal;
+mod link;
 pub mod output_log;
 mod panic_file;
 mod random;
-mod resolving;
 mod states;
 
 use crate::engine::Shard;
@@ -32,14 +33,13 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
-use crate::telemetry::metrics::{Counter, Gauge, Metrics};
+use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
 use random::random_bits;
-use resolving::Resolving;
 use states::States;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -87,6 +87,8 @@ pub(crate) struct ControlEnds {
 pub(crate) struct ControlOptions {
     /// For the group.
     pub group: GroupOptions,
+    /// How brokers are reached.
+    pub dial: dialler::DialOptions,
     /// For the outputs.
     pub output: output_log::OutputLogOptions,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
@@ -107,7 +109,6 @@ struct Control {
     options: ControlOptions,
     membership: Membership,
     output: OutputLog,
-    resolving: Resolving,
     states: States,
     /// Where panics are counted; `None` until it is known which topic the input is.
     panic_file: Option<PanicFile>,
@@ -151,8 +152,19 @@ pub(crate) fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), Cont
     }
 }
 
-/// Checks the topics and begins to join the group.
+/// Checks the topics and begins to join the group. If that fails, the dialler may know better why.
 fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
+    let joined = join(options);
+    match joined {
+        Err(error) if error.may_pass() => {
+            dialler::probe(&options.dial)?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+fn join(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
     let output = OutputLog::connect(options.output.clone())?;
     let membership = Membership::join(&options.group)?;
     if membership.partitions() as usize > SHARDS_MAX {
@@ -185,7 +197,6 @@ impl Control {
             options,
             membership,
             output,
-            resolving: Resolving::new(),
             states,
             panic_file: None,
             ownership: Ownership::new(ownership, Instant::now()),
@@ -252,15 +263,10 @@ impl Control {
                 ToControl::Gap(gap) => self.on(OwnershipEvent::Gap(gap)),
                 ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
-                ToControl::Resolve { host, port } => self.resolving.begin(host, port),
+                ToControl::FetchRefused { partition, error } => {
+                    self.journal.fetch_refused(partition, error);
+                }
             }
-        }
-        while let Some(resolved) = self.resolving.next() {
-            if resolved.address.is_none() {
-                self.journal.unknown_name(&resolved.host);
-            }
-            // Without room the fetch path asks again.
-            let _full = self.ends.hot.try_send(ToHot::Resolved(resolved));
         }
         if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {
             let directory = self.options.state_directory.as_deref();
@@ -443,10 +449,10 @@ impl Control {
         self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
-        // A standby has looked at the topic's leaders, and needs no connection beyond that.
+        // A standby has heard of the topic's leaders, and needs no connection to them.
         let is_connected = match summary.open > 0 {
             true => self.ends.metrics.gauge(Gauge::Connections) > 0,
-            false => self.ends.metrics.get(Counter::ConnectionsOpened) > 0,
+            false => self.options.origin.input_topic_id.get().is_some(),
         };
         self.ends.status.enter(match (summary.is_member, is_connected) {
             (false, _) => Phase::Joining,

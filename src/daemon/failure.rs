@@ -1,7 +1,10 @@
 //! Why the daemon could not start, or has ended, and which exit code tells it.
 
 use crate::control::control_error::ControlError;
+use crate::fetch::dialling::DialError;
 use crate::kafka::membership::MembershipError;
+use crate::kafka::sasl::SaslError;
+use crate::kafka::tls::TlsError;
 use crate::kafka::topic_error::TopicError;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::CpuError;
@@ -49,6 +52,7 @@ impl Failure {
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
             Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
             Failure::Publisher(_) => ExitCode::OutOfResources,
+            Failure::Control(ControlError::Dial(error)) => dial_code(error),
             Failure::Control(ControlError::TooManyPartitions(_)) => ExitCode::TopicWrong,
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {
@@ -67,5 +71,24 @@ impl Failure {
                 _ => ExitCode::KafkaUnreachable,
             },
         }
+    }
+}
+
+/// What the process exits with when brokers cannot be reached as the configuration says.
+fn dial_code(error: &DialError) -> ExitCode {
+    match error {
+        DialError::TlsListener(_)
+        | DialError::SaslListener(_)
+        | DialError::Tls { error: TlsError::NotTls, .. }
+        | DialError::Sasl { error: SaslError::NotAsked, .. } => ExitCode::ListenerDiffers,
+        DialError::Tls { error: TlsError::File(_), .. }
+        | DialError::Sasl { error: SaslError::Secret(_), .. } => ExitCode::Config,
+        DialError::Tls { .. } => ExitCode::TlsRefused,
+        DialError::Sasl { .. } => ExitCode::NotAuthenticated,
+        DialError::Resources(_) => ExitCode::OutOfResources,
+        DialError::Unknown { .. }
+        | DialError::Io { .. }
+        | DialError::Silent { .. }
+        | DialError::Answer { .. } => ExitCode::KafkaUnreachable,
     }
 }

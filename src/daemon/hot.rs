@@ -1,13 +1,12 @@
 //! The hot thread: the stages of an event's path, joined in one future on one core.
 
 use crate::fetch::FetchOptions;
-use crate::fetch::addresses::Addresses;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::Cursors;
-use crate::fetch::stage::{Fetching, Shared};
-use crate::kafka::metadata::LeaderTable;
+use crate::fetch::dialling::{FromDialler, ToDialler};
+use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::queue::bell::Bell;
-use crate::queue::{self, Received, Receiver};
+use crate::queue::{self, Received, Receiver, Sender};
 use crate::runtime::allocator;
 use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::operations::Handle;
@@ -16,9 +15,7 @@ use crate::runtime::turns::{HotContext, Turns};
 use crate::shards::{ShardEnds, ShardOptions, Shards, ToHot};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::Progress;
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,8 +28,12 @@ pub struct HotEnds {
     pub messages: Receiver<ToHot>,
     /// What the operator chose for the fetch path.
     pub fetch: FetchOptions,
-    /// Addresses of the brokers to ask first.
-    pub bootstrap: Vec<SocketAddr>,
+    /// To the dialler.
+    pub dialler: Sender<ToDialler>,
+    /// Wakes the dialler.
+    pub dialler_bell: Arc<Bell>,
+    /// From the dialler.
+    pub dialled: Receiver<FromDialler>,
     /// Blocks that may wait between decoder and engine.
     pub queue_blocks: usize,
     /// What the operator chose for the shards.
@@ -56,6 +57,10 @@ pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
         let publisher = ends.shard_ends.publisher.clone();
         move || !publisher.is_empty()
     })?];
+    calls.push(Call::new(&ends.dialler_bell, {
+        let dialler = ends.dialler.clone();
+        move || !dialler.is_empty()
+    })?);
     if let Some(checkpoints) = &ends.shard_ends.checkpoints {
         let writer = checkpoints.writer.clone();
         calls.push(Call::new(&checkpoints.bell, move || !writer.is_empty())?);
@@ -88,7 +93,7 @@ struct Call {
 
 impl Call {
     fn new(bell: &Arc<Bell>, is_due: impl Fn() -> bool + 'static) -> Result<Call, RingError> {
-        let handle = Rc::new(bell.as_fd().try_clone_to_owned()?);
+        let handle = Arc::new(bell.as_fd().try_clone_to_owned()?);
         Ok(Call { bell: bell.clone(), handle, is_due: Box::new(is_due) })
     }
 }
@@ -108,28 +113,26 @@ pub struct Stages {
 impl Stages {
     /// Stages that have not had a turn yet.
     pub fn new(turns: &Rc<Turns>, ends: HotEnds) -> Stages {
-        let HotEnds { messages, fetch, bootstrap, queue_blocks, shards, shard_ends, .. } = ends;
+        let HotEnds { messages, fetch, queue_blocks, shards, shard_ends, .. } = ends;
         let (progress, metrics) = (ends.progress, ends.metrics);
         metrics.set_gauge(Gauge::QueueBlocksMax, queue_blocks as u64);
         let context = HotContext { turns: turns.clone(), progress, metrics };
         let (block_sender, blocks) = queue::bounded::<Box<Block>>(queue_blocks);
         let cursors = Cursors::new();
         let pool = Rc::new(BlockPool::default());
-        let shared = Rc::new(Shared {
-            context: context.clone(),
-            options: fetch,
-            bootstrap,
-            cursors: cursors.clone(),
-            pool: pool.clone(),
-            table: RefCell::new(LeaderTable::new()),
-            addresses: RefCell::new(Addresses::default()),
+        let fetch_ends = FetchEnds {
             control: shard_ends.control.clone(),
-        });
+            dialler: ends.dialler,
+            dialled: ends.dialled,
+            blocks: block_sender,
+        };
+        let shared = (cursors.clone(), pool.clone());
+        let fetching = Fetching::new(context.clone(), fetch, shared, fetch_ends);
         Stages {
             messages,
             cursors: cursors.clone(),
             turns: turns.clone(),
-            fetching: Some(Box::pin(Fetching::new(shared, block_sender))),
+            fetching: Some(Box::pin(fetching)),
             blocks,
             shards: Shards::new(context, shards, shard_ends, cursors, pool),
         }
@@ -153,11 +156,6 @@ impl Stages {
                 }
                 Received::Item(ToHot::Close { partition }) => self.shards.close(partition),
                 Received::Item(ToHot::Drop { partition }) => self.shards.discard(partition),
-                Received::Item(ToHot::Resolved(resolved)) => {
-                    if let Some(fetching) = &self.fetching {
-                        fetching.resolved(resolved);
-                    }
-                }
                 // The control thread is gone: no shard is left, and none will come.
                 Received::Ended => {
                     self.cursors.end();

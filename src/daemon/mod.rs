@@ -14,13 +14,11 @@ pub(crate) mod threads;
 pub(crate) mod wiring;
 
 use crate::control::control_error::ControlError;
+use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
-use crate::daemon::wiring::{Wiring, control_options};
-use crate::decoder::reject::Reject;
-use crate::engine::event::ActionKind;
-use crate::engine::refusal::Refusal;
+use crate::daemon::wiring::{Wiring, control_options, dial_options};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
@@ -57,9 +55,7 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
-        let rejects = &Reject::ALL.map(Reject::name);
-        let metrics = Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects);
-        Daemon::start_counting(config, rulebook, metrics)
+        Daemon::start_counting(config, rulebook, wiring::metrics())
     }
 
     /// The same, with these counters.
@@ -86,6 +82,9 @@ impl Daemon {
         let publisher =
             spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
         let snapshots = wiring.snapshots.map(|threads| threads.start(&stop)).transpose()?;
+        let (options, ends) = (dial_options(&config), wiring.dialler);
+        // It ends with the hot thread, and leaves nothing undone that somebody could wait for.
+        spawn("dialler", &stop, move || dialler::run(options, ends))?;
         let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);

@@ -1,12 +1,18 @@
 //! The queues between the threads: each thread gets its ends here, and shares nothing else. Each
 //! thread receives one closed enum of messages.
 
+use crate::control::dialler::{DialOptions, DiallerEnds};
 use crate::control::{self, MESSAGES_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
 use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
+use crate::decoder::reject::Reject;
+use crate::engine::event::ActionKind;
+use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
+use crate::fetch::dialling::{Endpoint, QUESTIONS_MAX};
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
+use crate::kafka::error_code::ErrorCode;
 use crate::output::frame::Frame;
 use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
@@ -14,8 +20,9 @@ use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::{self, Observed};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -24,6 +31,8 @@ use std::time::Duration;
 pub(crate) struct Wiring {
     /// The hot thread's.
     pub hot: hot::HotEnds,
+    /// The dialler's.
+    pub dialler: DiallerEnds,
     /// The publisher's.
     pub publisher: publisher::PublisherEnds,
     /// The snapshot writer's and the replicator's; `None`: there are no snapshots.
@@ -40,9 +49,13 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
+        check_names(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
         let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
+        let (to_dialler, questions) = bounded(QUESTIONS_MAX);
+        let dialler_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
+        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, &hot_bell);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
@@ -55,7 +68,9 @@ impl Wiring {
         let hot = hot::HotEnds {
             messages: hot_messages,
             fetch: config.fetch.clone(),
-            bootstrap: resolve(&config.group.client.brokers)?,
+            dialler: to_dialler,
+            dialler_bell: dialler_bell.clone(),
+            dialled,
             queue_blocks: QUEUE_BLOCKS,
             shards: ShardOptions {
                 linger: Duration::from_micros(config.publisher.linger_us_max.into()),
@@ -92,7 +107,8 @@ impl Wiring {
             metrics,
             status,
         };
-        Ok(Wiring { hot, publisher, snapshots: threads, control })
+        let dialler = DiallerEnds { questions, bell: dialler_bell, answers };
+        Ok(Wiring { hot, dialler, publisher, snapshots: threads, control })
     }
 }
 
@@ -101,6 +117,7 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {
         group: config.group.clone(),
+        dial: dial_options(config),
         output: control::output_log::OutputLogOptions {
             client: config.group.client.clone(),
             input_topic: config.fetch.input_topic.clone(),
@@ -116,12 +133,29 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
     }
 }
 
-/// Addresses of the brokers to ask first. Some may be unknown, but not all.
-fn resolve(brokers: &[String]) -> Result<Vec<SocketAddr>, Failure> {
-    let found = brokers.iter().filter_map(|broker| broker.to_socket_addrs().ok());
-    let addresses: Vec<SocketAddr> = found.flatten().collect();
-    if addresses.is_empty() {
-        return Err(Failure::UnknownBrokers(brokers.join(",")));
+/// The counters, with the names of all reasons and errors that are counted.
+pub(crate) fn metrics() -> Metrics {
+    let rejects = &Reject::ALL.map(Reject::name);
+    Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects)
+        .counting_fetch_errors(&ErrorCode::names())
+}
+
+/// How brokers are reached.
+pub(crate) fn dial_options(config: &Config) -> DialOptions {
+    let client = &config.group.client;
+    let endpoint = |broker: &String| Endpoint::parse(broker).expect("the configuration is checked");
+    DialOptions {
+        bootstrap: client.brokers.iter().map(endpoint).collect(),
+        client_id: client.client_id.clone(),
+        input_topic: config.fetch.input_topic.clone(),
+        security: client.security.clone(),
     }
-    Ok(addresses)
+}
+
+/// Some of the names in the configuration may be unknown at the start, but not all.
+fn check_names(brokers: &[String]) -> Result<(), Failure> {
+    match brokers.iter().any(|broker| broker.to_socket_addrs().is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::UnknownBrokers(brokers.join(","))),
+    }
 }

@@ -1,9 +1,13 @@
 //! One connection to a broker: a request out, its response in, as operations of the hot thread.
 //!
-//! A connection has one request under way, so its buffer holds one response from the buffer's
-//! start, contiguous, and the same memory is used for every response: it stays in the cache.
+//! The dialler has opened it. A connection has one request under way, so its buffer holds one
+//! response from the buffer's start, contiguous, and the same memory is used for every response: it
+//! stays in the cache. Of an encrypted connection each record is opened in place, in a buffer that
+//! stays in the cache too, and copied behind what has come before.
 
-use crate::kafka::message::{MessageError, frame_length};
+use crate::fetch::dialling::{Dialled, TlsChannel};
+use crate::kafka::tls::TlsError;
+use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, TlsSession};
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
 use std::future::poll_fn;
@@ -12,16 +16,16 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
-
-/// Milliseconds that connecting to a broker may take.
-const CONNECT_MS_MAX: u64 = 5_000;
+use std::time::Instant;
 
 /// Bytes of the length that comes before every response.
 const LENGTH_BYTES: usize = 4;
 
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
+
+/// Bytes of ciphertext that are received at once: several records, and less than any L2 cache.
+const CIPHERTEXT_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +37,22 @@ pub(crate) enum ConnectionError {
         address: SocketAddr,
         /// What the kernel said.
         error: io::Error,
+    },
+    /// The encryption.
+    #[error("broker {address}: {error}")]
+    Tls {
+        /// The broker.
+        address: SocketAddr,
+        /// What is wrong.
+        error: TlsError,
+    },
+    /// What the broker says would stop a shard, and is asked once more.
+    #[error("broker {address}: {sentence}: another connection is asked before that counts")]
+    Doubtful {
+        /// The broker.
+        address: SocketAddr,
+        /// What it says.
+        sentence: String,
     },
     /// The response states a length that cannot be.
     #[error(
@@ -59,15 +79,45 @@ pub(crate) enum ConnectionError {
 
 /// An open connection.
 pub(crate) struct Connection {
-    driver: Rc<Turns>,
+    turns: Rc<Turns>,
     socket: Handle,
     address: SocketAddr,
+    /// `None`: plaintext.
+    tls: Option<Box<TlsStream>>,
     /// Lent to the kernel while an operation is under way. It grows with the first long response.
     buffer: Vec<u8>,
     /// What it may grow to.
     bytes_max: usize,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
+}
+
+/// The ciphertext of a connection.
+struct TlsStream {
+    session: TlsSession,
+    /// Lent to the kernel while an operation is under way.
+    received: Vec<u8>,
+    /// What of it has arrived and is not opened yet.
+    start: usize,
+    end: usize,
+    /// Reused for every request.
+    sealed: Vec<u8>,
+}
+
+impl TlsStream {
+    fn new(channel: TlsChannel) -> TlsStream {
+        let TlsChannel { session, mut received } = channel;
+        let end = received.len();
+        received.resize(CIPHERTEXT_BYTES.max(end), 0);
+        TlsStream { session, received, start: 0, end, sealed: Vec::new() }
+    }
+
+    /// Moves what is not opened yet to the start, so that there is room for a whole record.
+    fn make_room(&mut self) {
+        self.received.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+    }
 }
 
 /// One response of a broker.
@@ -90,51 +140,83 @@ impl Response {
 }
 
 impl Connection {
-    /// Connects, for responses of up to `response_bytes_max`, their length included.
-    ///
-    pub(crate) async fn open(
-        driver: &Rc<Turns>,
-        address: SocketAddr,
+    /// Takes over what the dialler has opened, for responses of up to `response_bytes_max`, their
+    /// length included.
+    pub(crate) fn new(
+        turns: &Rc<Turns>,
+        dialled: Dialled,
         response_bytes_max: usize,
-    ) -> Result<Connection, ConnectionError> {
+    ) -> Connection {
         assert!(response_bytes_max > LENGTH_BYTES);
-        let wrong = |error| ConnectionError::Io { address, error };
-        let deadline = driver.now() + Duration::from_millis(CONNECT_MS_MAX);
-        let connect = driver.operations().connect(address);
-        let connected = finish(driver, connect, deadline).await.map_err(wrong)?;
-        connected.result.map_err(wrong)?;
-        let socket = connected.socket.expect("what connects is a socket");
-        let buffer = vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)];
-        let (driver, bytes_max) = (driver.clone(), response_bytes_max);
-        Ok(Connection { driver, socket, address, buffer, bytes_max, filled: 0 })
+        Connection {
+            turns: turns.clone(),
+            socket: dialled.socket,
+            address: dialled.address,
+            tls: dialled.tls.map(|channel| Box::new(TlsStream::new(*channel))),
+            buffer: vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)],
+            bytes_max: response_bytes_max,
+            filled: 0,
+        }
+    }
+
+    /// Whether its encryption should not go on for much longer.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.is_worn())
     }
 
     /// Sends a request; its buffer comes back.
     pub(crate) async fn send(
         &mut self,
-        mut request: Vec<u8>,
+        request: Vec<u8>,
         deadline: Instant,
     ) -> Result<Vec<u8>, ConnectionError> {
-        let mut sent = 0;
-        while sent < request.len() {
-            let send = self.driver.operations().send(&self.socket, request, sent);
-            let done = finish(&self.driver, send, deadline).await.map_err(|e| self.broken(e))?;
-            request = done.buffer;
-            sent += done.result.map_err(|error| self.broken(error))?;
+        let address = self.address;
+        let Some(tls) = &mut self.tls else {
+            return self.send_bytes(request, deadline).await;
+        };
+        let mut sealed = std::mem::take(&mut tls.sealed);
+        sealed.clear();
+        tls.session
+            .seal(&request, &mut sealed)
+            .map_err(|error| ConnectionError::Tls { address, error })?;
+        let sealed = self.send_bytes(sealed, deadline).await?;
+        if let Some(tls) = &mut self.tls {
+            tls.sealed = sealed;
         }
         Ok(request)
     }
 
+    async fn send_bytes(
+        &mut self,
+        mut bytes: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, ConnectionError> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let send = self.turns.operations().send(&self.socket, bytes, sent);
+            let done = finish(&self.turns, send, deadline).await.map_err(|e| self.broken(e))?;
+            bytes = done.buffer;
+            sent += done.result.map_err(|error| self.broken(error))?;
+        }
+        Ok(bytes)
+    }
+
     /// Receives one whole response. It takes the buffer along, so that the next request can be sent
-    /// while it is read; [`Connection::give_back`] must follow before the next response.
+    /// while it is read; [`Connection::give_back`] returns it for the next response.
     pub(crate) async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
-        assert!(!self.buffer.is_empty(), "the last response was given back");
+        if self.buffer.is_empty() {
+            // The last response is still being used.
+            self.buffer = vec![0; self.bytes_max.min(BUFFER_BYTES_MIN)];
+        }
         self.filled = 0;
         let mut needed = LENGTH_BYTES;
         let mut received_at = None;
         while self.filled < needed {
-            self.receive_some(needed, deadline).await?;
-            received_at.get_or_insert(self.driver.now());
+            match self.tls {
+                None => self.receive_some(needed, deadline).await?,
+                Some(_) => self.receive_record(deadline).await?,
+            }
+            received_at.get_or_insert(self.turns.now());
             if self.filled >= LENGTH_BYTES {
                 needed = self.response_bytes()?;
                 if needed > self.buffer.len() {
@@ -143,8 +225,7 @@ impl Connection {
             }
         }
         if self.filled > needed {
-            let detail = format!("{} bytes follow the response", self.filled - needed);
-            return Err(ConnectionError::Protocol { address: self.address, detail });
+            return Err(self.protocol(format!("{} bytes follow it", self.filled - needed)));
         }
         let received_at = received_at.expect("a response has a length");
         Ok(Response { buffer: std::mem::take(&mut self.buffer), end: needed, received_at })
@@ -160,6 +241,11 @@ impl Connection {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
     }
 
+    /// What the broker says is asked once more, on another connection.
+    pub(crate) fn doubtful(&self, sentence: String) -> ConnectionError {
+        ConnectionError::Doubtful { address: self.address, sentence }
+    }
+
     /// Receives what is there; once the length is known, all that is missing in one operation.
     async fn receive_some(
         &mut self,
@@ -167,35 +253,67 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(), ConnectionError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let operations = self.driver.operations();
+        let operations = self.turns.operations();
         let receive = if needed > LENGTH_BYTES {
             operations.receive_all(&self.socket, buffer, self.filled..needed)
         } else {
             operations.receive(&self.socket, buffer, self.filled)
         };
-        let done = finish(&self.driver, receive, deadline).await.map_err(|e| self.broken(e))?;
+        let done = finish(&self.turns, receive, deadline).await.map_err(|e| self.broken(e))?;
         self.buffer = done.buffer;
-        match done.result {
-            Ok(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => {
-                self.filled += count;
-                Ok(())
+        self.filled += self.received(done.result)?;
+        Ok(())
+    }
+
+    /// Opens the next record behind what was opened before, receiving as much as it takes.
+    async fn receive_record(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
+        loop {
+            let address = self.address;
+            let Connection { tls, buffer, filled, turns, socket, .. } = self;
+            let tls = tls.as_mut().expect("the connection is encrypted");
+            let opened = tls.session.open(&mut tls.received[tls.start..tls.end]);
+            match opened.map_err(|error| ConnectionError::Tls { address, error })? {
+                Opened::Record { bytes, plaintext } => {
+                    let end = *filled + plaintext.len();
+                    let Some(room) = buffer.get_mut(*filled..end) else {
+                        return Err(self.protocol("bytes follow it"));
+                    };
+                    room.copy_from_slice(plaintext);
+                    *filled = end;
+                    tls.start += bytes;
+                    return Ok(());
+                }
+                Opened::Incomplete => {
+                    tls.make_room();
+                    let received = std::mem::take(&mut tls.received);
+                    let receive = turns.operations().receive(socket, received, tls.end);
+                    let done = finish(turns, receive, deadline).await;
+                    let done = done.map_err(|error| self.broken(error))?;
+                    let count = self.received(done.result)?;
+                    let tls = self.tls.as_mut().expect("the connection is encrypted");
+                    tls.received = done.buffer;
+                    tls.end += count;
+                }
             }
+        }
+    }
+
+    /// What was received; nothing is the end of the stream.
+    fn received(&self, result: io::Result<usize>) -> Result<usize, ConnectionError> {
+        match result {
+            Ok(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => Ok(count),
             Err(error) => Err(self.broken(error)),
         }
     }
 
     fn response_bytes(&self) -> Result<usize, ConnectionError> {
-        let (address, bytes_max) = (self.address, self.bytes_max);
-        match frame_length(&self.buffer, bytes_max - LENGTH_BYTES) {
-            Ok(length) => Ok(LENGTH_BYTES + length.expect("the prefix was received")),
-            Err(MessageError::Length { bytes, bytes_max: length_max })
-                if i64::from(bytes) > length_max as i64 =>
-            {
-                let bytes = i64::from(bytes) + LENGTH_BYTES as i64;
-                Err(ConnectionError::TooLarge { address, bytes, bytes_max })
-            }
-            Err(error) => Err(self.protocol(error)),
+        let length = self.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+        let bytes = i64::from(length) + LENGTH_BYTES as i64;
+        let bytes_max = self.bytes_max;
+        match usize::try_from(bytes) {
+            Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
+            _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),
         }
     }
 
@@ -206,7 +324,7 @@ impl Connection {
 
 /// Waits for an operation, but not beyond the deadline: then it is cancelled.
 async fn finish(
-    driver: &Turns,
+    turns: &Turns,
     mut operation: Operation,
     deadline: Instant,
 ) -> io::Result<Completed> {
@@ -214,10 +332,10 @@ async fn finish(
         if let Poll::Ready(completed) = Pin::new(&mut operation).poll(context) {
             return Poll::Ready(Ok(completed));
         }
-        if driver.now() >= deadline {
+        if turns.now() >= deadline {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        driver.turn_at(deadline);
+        turns.turn_at(deadline);
         Poll::Pending
     })
     .await

@@ -43,12 +43,25 @@ pub(crate) struct Cursor {
     pub is_new: Cell<bool>,
     /// The Fetch path leaves the partition alone until then.
     pub retry_at: Cell<Option<Instant>>,
+    /// What a connection has said at a position that would stop the shard: another one is asked.
+    doubt: Cell<Option<Doubt>>,
+    /// When it was last known where the log ends.
+    pub end_known_at: Cell<Option<Instant>>,
+    /// When a broker last answered for the partition; `None` before the first answer.
+    pub answered_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 before the first.
     pub leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records took the engine down.
     pub skips: Box<[i64]>,
     /// Why the input cannot be read any further: one sentence with the offset.
     fault: RefCell<Option<String>>,
+}
+
+/// Something that a connection has said about a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doubt {
+    position: i64,
+    connection: u64,
 }
 
 /// What the fetch path may do with a partition.
@@ -82,6 +95,9 @@ impl Cursor {
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
             retry_at: Cell::new(None),
+            doubt: Cell::new(None),
+            end_known_at: Cell::new(None),
+            answered_at: Cell::new(None),
             leader_epoch: Cell::new(-1),
             skips,
             fault: RefCell::new(None),
@@ -113,6 +129,22 @@ impl Cursor {
     pub(crate) fn rewind(&self) {
         self.fetch_offset.set(self.position.get());
         self.fetch_leader_epoch.set(self.leader_epoch.get());
+    }
+
+    /// Whether what a connection says about the position, and would stop the shard, was said by
+    /// another connection before. If not, this is noted: bits may flip on the way, and a broker
+    /// that has just started may be wrong about its log.
+    pub(crate) fn is_confirmed(&self, connection: u64) -> bool {
+        let doubt = Doubt { position: self.position.get(), connection };
+        let before = self.doubt.replace(Some(doubt));
+        before.is_some_and(|before| {
+            before.position == doubt.position && before.connection != connection
+        })
+    }
+
+    /// What was said about the position was wrong.
+    pub(crate) fn trust(&self) {
+        self.doubt.set(None);
     }
 
     /// The input cannot be read any further. Nothing is skipped: the world halts the shard once
@@ -231,4 +263,21 @@ impl Cursors {
 fn share_blocks(open: &[Rc<Cursor>]) {
     let share = (ALL_BLOCKS_MAX / open.len().max(1)).clamp(SHARD_BLOCKS_MIN, SHARD_BLOCKS_MAX);
     open.iter().for_each(|cursor| cursor.blocks_max.set(share));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
+        let cursor = Cursor::new(0, 1, 100, Box::default());
+        assert!(!cursor.is_confirmed(1));
+        assert!(!cursor.is_confirmed(1), "the same connection proves nothing");
+        cursor.position.set(200);
+        assert!(!cursor.is_confirmed(2), "another position");
+        assert!(cursor.is_confirmed(3));
+        cursor.trust();
+        assert!(!cursor.is_confirmed(4));
+    }
 }

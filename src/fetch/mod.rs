@@ -1,16 +1,18 @@
 //! Kafka records in: broker connections, the wire protocol, group membership.
 
-pub(crate) mod addresses;
 pub mod block;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub mod decoding;
+pub mod dialling;
+mod log_ends;
+mod reading;
 pub(crate) mod stage;
 pub(crate) mod task;
+mod topic_check;
 
 use decoding::TURN_BLOCKS_MAX;
 use stage::CONNECTIONS_MAX;
-use std::net::SocketAddr;
 
 /// Blocks that may wait in the queue between decoder and engine: in one turn every connection adds
 /// no more than its share, and then the engine empties the queue.
@@ -41,17 +43,6 @@ pub(crate) const FETCH_WAIT_MS_MAX: u32 = 10_000;
 /// broker that stays away is reported with every try.
 pub(crate) const REPORTS_MAX: usize = 256;
 
-/// The answer to [`ToControl::Resolve`](crate::ownership::event::ToControl::Resolve).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
-    /// Name of the broker.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// Its address; `None` if the name could not be resolved now.
-    pub address: Option<SocketAddr>,
-}
-
 /// What the fetch path is told at start-up, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
@@ -71,6 +62,8 @@ pub struct FetchOptions {
     pub receive_buffer_bytes: usize,
     /// Bytes of a record batch, or of what it decompresses to.
     pub batch_bytes_max: usize,
+    /// Where this host is, so that a near replica may serve it (KIP-392); empty: nowhere.
+    pub rack: String,
     /// Whether records of transactions that are open or aborted are left out.
     pub read_committed: bool,
 }

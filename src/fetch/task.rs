@@ -4,64 +4,85 @@
 //! works while this thread decodes. What it brings waits in the socket until the decoding is done.
 
 use crate::fetch::block::Block;
-use crate::fetch::connection::{Connection, ConnectionError, Response};
+use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::Cursor;
 use crate::fetch::decoding::Decoding;
+use crate::fetch::dialling::{DialError, Dialled};
 use crate::fetch::stage::Shared;
+use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
-use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
-    self, CurrentLeader, FetchError, FetchPartition, FetchRemedy, FetchRequest, FetchedPartition,
+    self, CurrentLeader, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
 };
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, record_batch};
+use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::ToControl;
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The same while a partition is left out of it that may be asked for again within a moment.
 const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
-/// Milliseconds between two tries of what a broker refused for the moment.
-const RETRY_MS: u64 = 50;
+/// Tells the questions about the topic from Fetches, whose ids count up.
+const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub(crate) struct FetchTask {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
     /// Tells this task from the others.
     id: usize,
-    node_id: i32,
+    pub(super) node_id: i32,
     /// Which of the broker's connections this is: it fetches every n-th partition.
     index: usize,
-    decoding: Decoding,
-    aborted: AbortedTransactions,
+    pub(super) decoding: Decoding,
+    pub(super) aborted: AbortedTransactions,
     /// What the Fetch under way asks for, in its order.
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
     /// What the last response brought.
-    answers: Vec<Answer>,
+    pub(super) answers: Vec<Answer>,
     /// Reused for every request.
     request: Vec<u8>,
     partitions: Vec<FetchPartition>,
-    correlation_id: i32,
+    pub(super) correlation_id: i32,
+    /// Version of the Fetch under way.
+    pub(super) version: i16,
+    /// Leaders that a response has named beside errors.
+    pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
-    is_connected: bool,
+    /// Tells the connection in use from those before.
+    pub(super) connection: u64,
+    /// Why the connection in use is not believed: another one is asked.
+    pub(super) doubt: Option<String>,
+    /// Partitions whose position is not in the log, as two connections have said.
+    pub(super) out_of_range: Vec<Rc<Cursor>>,
+    /// The dialler was asked for a connection and has not answered yet.
+    is_dialling: bool,
+}
+
+/// The connection in use.
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    versions: Versions,
+    topic_check: TopicCheck,
+    /// When it must have been replaced by another one.
+    replace_at: Option<Instant>,
 }
 
 /// One partition of a Fetch under way.
-struct Asked {
-    cursor: Rc<Cursor>,
-    offset: i64,
+pub(super) struct Asked {
+    pub(super) cursor: Rc<Cursor>,
+    pub(super) offset: i64,
 }
 
 /// Records of one partition, to be decoded.
-struct Answer {
-    cursor: Rc<Cursor>,
-    part: FetchedPartition,
+pub(super) struct Answer {
+    pub(super) cursor: Rc<Cursor>,
+    pub(super) part: FetchedPartition,
 }
 
 impl FetchTask {
@@ -85,46 +106,58 @@ impl FetchTask {
             request: Vec::new(),
             partitions: Vec::with_capacity(SHARDS_MAX),
             correlation_id: 0,
+            version: 0,
+            hints: Vec::new(),
             alone_left: 0,
-            is_connected: false,
+            connection: 0,
+            doubt: None,
+            out_of_range: Vec::new(),
+            is_dialling: false,
         }
     }
 
     /// Serves the broker for ever, connecting again as often as it takes.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
+        let turns = &shared.context.turns;
         let mut wait_ms = RECONNECT_MS_MIN;
         loop {
-            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
-            let address = shared.context.turns.until(|| shared.address(self.node_id)).await;
+            turns.until(|| self.has_partitions().then_some(())).await;
             let before = self.decoding.blocks_sent();
-            let Err(error) = self.serve(address).await;
-            if std::mem::take(&mut self.is_connected) {
-                shared.count_connections(-1);
-            }
-            shared.forget_address(self.node_id);
-            if let ConnectionError::TooLarge { .. } = error {
-                self.isolate(&error);
-            }
+            let sentence = match self.dial().await {
+                Ok(dialled) => self.serve(dialled).await,
+                Err(error) => error.to_string(),
+            };
             self.asked.clear();
             self.release_claims();
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            shared.report(ToControl::Trouble(error.to_string()));
+            shared.report(ToControl::Trouble(sentence));
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
-            shared.context.turns.turn_again();
-            let pause = shared.context.turns.now() + Duration::from_millis(wait_ms);
-            shared.context.turns.sleep_until(pause).await;
+            turns.turn_again();
+            turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
         }
     }
 
-    async fn serve(&mut self, address: SocketAddr) -> Result<Infallible, ConnectionError> {
+    /// Waits for a connection.
+    async fn dial(&mut self) -> Result<Dialled, DialError> {
+        let (shared, id, node_id) = (self.shared.clone(), self.id, self.node_id);
+        let turns = &shared.context.turns;
+        if !self.is_dialling {
+            turns.until(|| shared.ask_for_connection(id, node_id).then_some(())).await;
+        }
+        self.is_dialling = true;
+        let dialled = turns.until(|| shared.take_dialled(id)).await;
+        self.is_dialling = false;
+        dialled
+    }
+
+    /// Serves the broker until the connection fails: the sentence that says why.
+    async fn serve(&mut self, dialled: Dialled) -> String {
         let shared = self.shared.clone();
-        let bytes_max = shared.options.receive_buffer_bytes;
-        let (mut connection, versions) = shared.connect(address, bytes_max).await?;
-        self.is_connected = true;
+        let mut link = self.link(dialled);
         shared.count_connections(1);
         // Whatever an earlier connection asked for is lost.
         shared.cursors.each(|cursor| {
@@ -132,26 +165,105 @@ impl FetchTask {
                 cursor.rewind();
             }
         });
+        let Err(error) = self.fetch(&mut link).await;
+        shared.count_connections(-1);
+        if let ConnectionError::TooLarge { .. } = error {
+            self.isolate(&error);
+        }
+        error.to_string()
+    }
+
+    fn link(&mut self, dialled: Dialled) -> Link {
+        let context = &self.shared.context;
+        context.metrics.add(Counter::ConnectionsOpened, 1);
+        self.connection = context.metrics.get(Counter::ConnectionsOpened);
+        self.doubt = None;
+        let (versions, replace_at) = (dialled.versions, dialled.replace_at);
+        let bytes_max = self.shared.options.receive_buffer_bytes;
+        let connection = Connection::new(&context.turns, dialled, bytes_max);
+        Link { connection, versions, topic_check: TopicCheck::new(), replace_at }
+    }
+
+    async fn fetch(&mut self, link: &mut Link) -> Result<Infallible, ConnectionError> {
+        let shared = self.shared.clone();
+        let turns = &shared.context.turns;
         loop {
-            shared.context.turns.until(|| self.has_partitions().then_some(())).await;
-            self.send_fetch(&mut connection, versions.fetch).await?;
+            turns.until(|| (self.has_partitions() || self.has_old_ends()).then_some(())).await;
+            self.ask_ends(link).await?;
+            self.send_fetch(link).await?;
             while !self.asked.is_empty() {
-                let mut response = connection.receive(shared.deadline()).await?;
+                let mut response = link.connection.receive(shared.deadline()).await?;
+                self.check_topic(link).await?;
                 let throttle_ms = self
-                    .read_response(response.bytes(), versions.fetch)
-                    .map_err(|error| connection.protocol(error))?;
+                    .read_response(response.bytes())
+                    .map_err(|error| link.connection.protocol(error))?;
+                self.find_bounds(link).await?;
+                self.replace(link);
                 match throttle_ms {
-                    0 => self.send_fetch(&mut connection, versions.fetch).await?,
+                    0 if self.doubt.is_none() => {
+                        self.ask_ends(link).await?;
+                        self.send_fetch(link).await?;
+                    }
                     _ => self.asked.clear(),
                 }
                 self.decode(&mut response).await;
                 self.release_claims();
-                connection.give_back(response);
-                let quiet_until =
-                    shared.context.turns.now() + Duration::from_millis(throttle_ms.into());
-                shared.context.turns.sleep_until(quiet_until).await;
+                link.connection.give_back(response);
+                if let Some(sentence) = self.doubt.take() {
+                    return Err(link.connection.doubtful(sentence));
+                }
+                let quiet_until = turns.now() + Duration::from_millis(throttle_ms.into());
+                turns.sleep_until(quiet_until).await;
             }
         }
+    }
+
+    /// Between two Fetches: goes on with a new connection before the broker closes this one
+    /// (KIP-368), or its keys are worn.
+    fn replace(&mut self, link: &mut Link) {
+        let now = self.shared.context.turns.now();
+        if self.is_dialling {
+            match self.shared.take_dialled(self.id) {
+                None => return,
+                Some(Ok(dialled)) => *link = self.link(dialled),
+                Some(Err(error)) => {
+                    self.shared.report(ToControl::Trouble(error.to_string()));
+                    link.replace_at = Some(now + Duration::from_millis(RECONNECT_MS_MAX));
+                }
+            }
+            self.is_dialling = false;
+        } else if link.replace_at.is_some_and(|at| at <= now) || link.connection.is_worn() {
+            self.is_dialling = self.shared.ask_for_connection(self.id, self.node_id);
+        }
+    }
+
+    /// Makes sure that the response that has just arrived, and is not used yet, is of the topic
+    /// that was read before.
+    async fn check_topic(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+        let Link { connection, versions, topic_check, .. } = link;
+        let shared = self.shared.clone();
+        let (now, options) = (shared.context.turns.now(), &shared.options);
+        let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
+        let cursors = || self.asked.iter().map(|asked| &asked.cursor);
+        let answered_at = cursors().map(|cursor| cursor.answered_at.get());
+        let is_by_name = self.version <= VERSION_BY_NAME_MAX;
+        let is_due = is_by_name && topic_check.is_due(now, wait, answered_at);
+        cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
+        // Before Kafka 2.8 topics have no ids.
+        if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
+            return Ok(());
+        }
+        let (version, topic) = (versions.metadata, &options.input_topic);
+        let mut request = Vec::new();
+        message::metadata_request(shared.envelope(version, CHECK_ID), topic, &mut request);
+        connection.send(request, shared.deadline()).await?;
+        let mut response = connection.receive(shared.deadline()).await?;
+        let answer = message::parse_metadata(response.bytes(), version, CHECK_ID, topic);
+        connection.give_back(response);
+        let metadata = answer.map_err(|error| connection.protocol(error))?;
+        shared.take_metadata(&metadata).map_err(|error| connection.protocol(error))?;
+        topic_check.passed(now);
+        Ok(())
     }
 
     /// A response is too large for the buffer: it holds one batch that is larger than allowed. The
@@ -179,10 +291,11 @@ impl FetchTask {
     }
 
     /// Whether this connection is the one to fetch a partition.
-    fn serves(&self, cursor: &Cursor) -> bool {
+    pub(super) fn serves(&self, cursor: &Cursor) -> bool {
         let connections = self.shared.options.connections_per_broker;
-        let leader = self.shared.table.borrow().leader(cursor.partition);
-        leader.is_some_and(|leader| leader.node_id == self.node_id)
+        let now = self.shared.context.turns.now();
+        let source = self.shared.table.borrow().source(cursor.partition, now);
+        source == Some(self.node_id)
             && cursor.partition as usize % connections == self.index
             && cursor.claimant.get().is_none_or(|claimant| claimant == self.id)
     }
@@ -201,11 +314,7 @@ impl FetchTask {
 
     /// Asks for all partitions that may be fetched, beginning with another one each time: a broker
     /// fills its answer in the order of the request. Without such a partition nothing is sent.
-    async fn send_fetch(
-        &mut self,
-        connection: &mut Connection,
-        version: i16,
-    ) -> Result<(), ConnectionError> {
+    async fn send_fetch(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
         let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());
@@ -217,12 +326,17 @@ impl FetchTask {
             true => options.fetch_wait_ms_max.min(FETCH_WAIT_MS_LEFT_OUT),
             false => options.fetch_wait_ms_max,
         };
+        let topic = self.shared.topic_key();
+        self.version = match topic.id {
+            0 => link.versions.fetch.min(VERSION_BY_NAME_MAX),
+            _ => link.versions.fetch,
+        };
         let request = FetchRequest {
-            version,
+            version: self.version,
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
-            topic: &options.input_topic,
-            rack: "",
+            topic,
+            rack: &options.rack,
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,
@@ -232,7 +346,7 @@ impl FetchTask {
         let mut bytes = std::mem::take(&mut self.request);
         bytes.clear();
         fetch::encode(&request, &mut bytes);
-        self.request = connection.send(bytes, self.shared.deadline()).await?;
+        self.request = link.connection.send(bytes, self.shared.deadline()).await?;
         Ok(())
     }
 
@@ -277,129 +391,5 @@ impl FetchTask {
             });
         }
         leaves_out
-    }
-
-    /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
-    /// Gives the milliseconds for which the broker wants to be left alone.
-    fn read_response(&mut self, bytes: &[u8], version: i16) -> Result<u32, FetchError> {
-        self.answers.clear();
-        let response = fetch::parse(bytes, version, self.correlation_id)?;
-        self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
-        if let Some(trouble) = fetch::trouble(response.error) {
-            for asked in &self.asked {
-                self.handle_trouble(&asked.cursor, trouble, response.error, None);
-            }
-            return Ok(response.throttle_ms);
-        }
-        let mut partitions = response.partitions;
-        let shared = self.shared.clone();
-        let topic = &shared.options.input_topic;
-        let mut place = 0;
-        while let Some(part) = partitions.next_partition(bytes, topic)? {
-            // Brokers answer in the order of the request, so the search is short.
-            let asked = self.asked[place..]
-                .iter()
-                .chain(&self.asked[..place])
-                .position(|asked| asked.cursor.partition == part.partition);
-            let Some(steps) = asked else { continue };
-            place = (place + steps) % self.asked.len();
-            let Asked { cursor, offset } = &self.asked[place];
-            if cursor.position.get() == *offset {
-                let cursor = cursor.clone();
-                self.read_part(cursor, part, bytes);
-            } else {
-                // What came before this part was thrown away, so this part cannot be used.
-                cursor.rewind();
-            }
-        }
-        Ok(response.throttle_ms)
-    }
-
-    fn read_part(&mut self, cursor: Rc<Cursor>, part: FetchedPartition, bytes: &[u8]) {
-        let progress = self.shared.context.progress.shard(cursor.partition);
-        if let Some(trouble) = fetch::trouble(part.error) {
-            self.handle_trouble(&cursor, trouble, part.error, part.leader);
-            return;
-        }
-        if let Some(end) = part.diverging {
-            cursor.fail(format!(
-                "the input log of partition {} was truncated to offset {} below offset {} that is \
-                 applied already: an unclean election lost records; restore them, or begin \
-                 over with `huntd run --genesis`",
-                cursor.partition,
-                end.end_offset,
-                cursor.position.get(),
-            ));
-            return;
-        }
-        progress.high_watermark.set(part.high_watermark);
-        let bytes_max = self.shared.options.batch_bytes_max;
-        let offset = cursor.position.get();
-        match record_batch::scan_headers(&bytes[part.records.clone()], offset, bytes_max) {
-            Ok(walk) if walk.batches > 0 => {
-                cursor.run_ahead(&walk);
-                progress.fetched.set(walk.next_offset);
-                self.answers.push(Answer { cursor, part });
-            }
-            // A part without one whole batch: the next one that begins with this partition has it.
-            Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
-            Ok(_) => {}
-            // The batches before a damaged one are good and are decoded; then the shard halts.
-            Err(_) => self.answers.push(Answer { cursor, part }),
-        }
-    }
-
-    fn handle_trouble(
-        &self,
-        cursor: &Cursor,
-        trouble: FetchRemedy,
-        error: ErrorCode,
-        leader: Option<CurrentLeader>,
-    ) {
-        let partition = cursor.partition;
-        let position = cursor.position.get();
-        cursor.rewind();
-        match trouble {
-            FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
-            FetchRemedy::RefreshMetadata => {
-                let mut table = self.shared.table.borrow_mut();
-                if !leader.is_some_and(|leader| table.learn(partition, leader)) {
-                    table.mark_stale(partition);
-                    cursor.retry_at.set(Some(self.retry_at()));
-                }
-                self.shared.context.turns.turn_again();
-            }
-            FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
-                "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and start over with \
-                 `huntd run --genesis`"
-            )),
-            FetchRemedy::Fatal => cursor.fail(format!(
-                "input partition {partition} cannot be fetched at offset {position}: {error}"
-            )),
-        }
-    }
-
-    fn retry_at(&self) -> Instant {
-        self.shared.context.turns.now() + Duration::from_millis(RETRY_MS)
-    }
-
-    async fn decode(&mut self, response: &mut Response) {
-        self.decoding.received(response.received_at());
-        let bytes = response.bytes();
-        for Answer { cursor, part } in &self.answers {
-            self.aborted.load(part.aborted.iter(bytes));
-            let records = &mut bytes[part.records.clone()];
-            let decoded = self.decoding.decode(cursor, records, &mut self.aborted).await;
-            if let Err(error) = decoded {
-                cursor.fail(format!(
-                    "input partition {} cannot be read beyond offset {}: {error}; nothing was \
-                     skipped",
-                    cursor.partition,
-                    cursor.position.get(),
-                ));
-            }
-        }
-        self.answers.clear();
     }
 }

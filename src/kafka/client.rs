@@ -1,5 +1,6 @@
 //! What all clients of librdkafka have in common: settings, and what their errors mean.
 
+use crate::kafka::security::{Secret, Security};
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_REFRESH_MS, RECONNECT_MS_MAX};
 use rdkafka::config::ClientConfig;
@@ -14,6 +15,8 @@ pub struct ClientOptions {
     pub brokers: Vec<String>,
     /// How the client names itself to brokers.
     pub client_id: String,
+    /// How its connections are protected.
+    pub security: Security,
     /// The consumer group. Brokers check the right to read by its name, also of clients that do
     /// not join it.
     pub group: String,
@@ -26,7 +29,42 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
+    protect(&mut config, &options.security);
     config
+}
+
+/// The settings of a client whose connections are protected like those of the data plane. A secret
+/// that cannot be read is left out: the dialler says what is wrong with it.
+pub fn protect(config: &mut ClientConfig, security: &Security) {
+    let Security { tls, sasl } = security;
+    config.set(
+        "security.protocol",
+        match (tls, sasl) {
+            (None, None) => "plaintext",
+            (Some(_), None) => "ssl",
+            (None, Some(_)) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
+        },
+    );
+    if let Some(tls) = tls {
+        config.set("ssl.endpoint.identification.algorithm", "https");
+        match &tls.ca_file {
+            Some(file) => config.set("ssl.ca.location", file.display().to_string()),
+            // Looks where the distributions keep them.
+            None => config.set("ssl.ca.location", "probe"),
+        };
+        if let Some(client) = &tls.client {
+            config
+                .set("ssl.certificate.location", client.certificate_file.display().to_string())
+                .set("ssl.key.location", client.key_file.display().to_string());
+        }
+    }
+    if let Some(sasl) = sasl {
+        config.set("sasl.mechanisms", sasl.mechanism.name()).set("sasl.username", &sasl.user);
+        if let Ok(secret) = Secret::read(&sasl.secret_file) {
+            config.set("sasl.password", secret.expose());
+        }
+    }
 }
 
 /// The settings of a client that appends to topics.

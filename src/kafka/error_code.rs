@@ -34,6 +34,16 @@ impl ErrorCode {
         )
     }
 
+    /// The names of all listed codes, and one for the others.
+    pub fn names() -> Vec<&'static str> {
+        LIST.iter().map(|(_, name, _)| *name).chain(["UNLISTED"]).collect()
+    }
+
+    /// The place of the code's name in [`ErrorCode::names`].
+    pub fn place(self) -> usize {
+        LIST.iter().position(|(code, _, _)| *code == self.0).unwrap_or(LIST.len())
+    }
+
     fn listed(self) -> Option<(i16, &'static str, &'static str)> {
         LIST.iter().copied().find(|(code, _, _)| *code == self.0)
     }

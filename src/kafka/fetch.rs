@@ -1,9 +1,10 @@
-//! Fetch, versions 4 to 12: the request is written into a reused buffer, the response is read in
+//! Fetch, versions 4 to 17: the request is written into a reused buffer, the response is read in
 //! place.
 //!
 //! Requests are sessionless (KIP-227: session id 0, epoch -1): a session saves bytes of requests
 //! that are small anyway, and brings its own faults. One request asks for partitions of one topic.
-//! Versions from 13 on name topics by id and are not spoken. Source: Kafka's protocol guide,
+//! Versions from 13 on name it by its id (KIP-516), so that a topic that was deleted and created
+//! again under its name is never read for the one before. Source: Kafka's protocol guide,
 //! FetchRequest.json and FetchResponse.json.
 
 use std::ops::Range;
@@ -12,6 +13,7 @@ use thiserror::Error;
 
 use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::Broker;
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// Kafka's number of the Fetch request.
@@ -20,11 +22,23 @@ const API_KEY: i16 = 1;
 /// The oldest version that is spoken: the first that returns record batches of format 2.
 pub const VERSION_MIN: i16 = 4;
 
-/// The newest version that is spoken: the last that names topics by name.
-pub const VERSION_MAX: i16 = 12;
+/// The newest version that is spoken.
+pub const VERSION_MAX: i16 = 17;
+
+/// The last version that names topics by name; later ones do it by id.
+pub const VERSION_BY_NAME_MAX: i16 = 12;
 
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 12;
+
+/// A topic, as requests name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicKey<'a> {
+    /// Its name, for versions up to [`VERSION_BY_NAME_MAX`].
+    pub name: &'a str,
+    /// Its id, for later versions.
+    pub id: u128,
+}
 
 /// What one Fetch asks for.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +50,7 @@ pub struct FetchRequest<'a> {
     /// Name of the client in the broker's logs and quotas.
     pub client_id: &'a str,
     /// The one topic.
-    pub topic: &'a str,
+    pub topic: TopicKey<'a>,
     /// Where this client runs, so that a near follower may serve it (KIP-392); may be empty.
     pub rack: &'a str,
     /// How long the broker may wait for `bytes_min`, in milliseconds.
@@ -79,7 +93,9 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     // The client id keeps its old form even in the flexible header (KIP-482).
     writer.string(request.client_id, false);
     writer.no_tagged_fields(flexible);
-    writer.i32(-1); // replica_id: a consumer
+    if version <= 14 {
+        writer.i32(-1); // replica_id: a consumer
+    }
     writer.i32(request.wait_ms_max);
     writer.i32(request.bytes_min);
     writer.i32(request.bytes_max);
@@ -89,7 +105,11 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
         writer.i32(-1); // session_epoch: do not open one
     }
     writer.array(1, flexible);
-    writer.string(request.topic, flexible);
+    if version <= VERSION_BY_NAME_MAX {
+        writer.string(request.topic.name, flexible);
+    } else {
+        writer.raw(&request.topic.id.to_be_bytes());
+    }
     writer.array(request.partitions.len(), flexible);
     for partition in request.partitions {
         encode_partition(partition, version, &mut writer);
@@ -172,7 +192,8 @@ pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchRes
     }
     let topics_left = reader.array(flexible)?;
     let at = reader.at();
-    let partitions = Partitions { version, at, place: Place::Topics, topics_left, left: 0 };
+    let (place, left, endpoints) = (Place::Topics, 0, EndpointList::EMPTY);
+    let partitions = Partitions { version, at, place, topics_left, left, endpoints };
     Ok(FetchResponse { throttle_ms, error, partitions })
 }
 
@@ -184,8 +205,9 @@ pub struct Partitions {
     at: usize,
     place: Place,
     topics_left: usize,
-    /// Partitions of the present topic still to be read.
+    /// Partitions of the current topic still to be read.
     left: usize,
+    endpoints: EndpointList,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,7 +269,7 @@ impl Partitions {
     pub fn next_partition(
         &mut self,
         bytes: &[u8],
-        topic: &str,
+        topic: TopicKey<'_>,
     ) -> Result<Option<FetchedPartition>, FetchError> {
         let flexible = self.version >= VERSION_FLEXIBLE;
         let mut reader = WireReader::resume(bytes, self.at);
@@ -257,14 +279,18 @@ impl Partitions {
                 Place::End => return Ok(None),
                 Place::Topics if self.topics_left == 0 => {
                     if flexible {
-                        reader.skip_tagged_fields()?;
+                        self.endpoints = EndpointList::read(&mut reader)?;
                     }
                     reader.finish()?;
                     self.place = Place::End;
                 }
                 Place::Topics => {
                     self.topics_left -= 1;
-                    if reader.string(flexible)? != topic {
+                    let is_asked = match self.version {
+                        ..=VERSION_BY_NAME_MAX => reader.string(flexible)? == topic.name,
+                        _ => reader.u128()? == topic.id,
+                    };
+                    if !is_asked {
                         return Err(FetchError::Topic);
                     }
                     self.left = reader.array(flexible)?;
@@ -284,6 +310,53 @@ impl Partitions {
                 }
             }
         }
+    }
+}
+
+impl Partitions {
+    /// Where the leaders listen that the partitions name beside an error (KIP-951, from version 16
+    /// on). Known after the last partition.
+    pub fn endpoints<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = Broker> + 'a {
+        let EndpointList { at, count } = self.endpoints;
+        let mut reader = WireReader::resume(bytes, at);
+        (0..count).map_while(move |_| EndpointList::read_one(&mut reader).ok())
+    }
+}
+
+/// Where a response's endpoints lie. Their bytes were checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EndpointList {
+    at: usize,
+    count: usize,
+}
+
+impl EndpointList {
+    const EMPTY: EndpointList = EndpointList { at: 0, count: 0 };
+
+    /// Reads the tagged fields at the end of a response.
+    fn read(reader: &mut WireReader<'_>) -> Result<EndpointList, WireError> {
+        let mut list = EndpointList::EMPTY;
+        for _ in 0..reader.tagged_fields()? {
+            let (tag, mut value) = reader.tagged_field()?;
+            if tag != 0 {
+                continue;
+            }
+            list.count = value.array(true)?;
+            list.at = value.at();
+            for _ in 0..list.count {
+                EndpointList::read_one(&mut value)?;
+            }
+        }
+        Ok(list)
+    }
+
+    fn read_one(reader: &mut WireReader<'_>) -> Result<Broker, WireError> {
+        let node_id = reader.i32()?;
+        let host = reader.string(true)?.to_owned();
+        let port = u16::try_from(reader.i32()?).unwrap_or(0);
+        let _rack = reader.nullable_string(true)?;
+        reader.skip_tagged_fields()?;
+        Ok(Broker { node_id, host, port })
     }
 }
 
@@ -387,11 +460,13 @@ pub enum FetchRemedy {
 pub fn trouble(error: ErrorCode) -> Option<FetchRemedy> {
     match error.0 {
         0 => None,
-        // Server trouble, time-outs, quotas; a leader that is not yet up to date (75, 78); and
-        // session errors, which a sessionless client cannot cause.
-        -1 | 7 | 13 | 70 | 71 | 75 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
-        // The topic may be new, its leader elsewhere, its log directory offline, its id changed.
-        3 | 5 | 6 | 9 | 56 | 74 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
+        // Server trouble, time-outs, quotas; a leader that is not yet up to date (78); a right that
+        // is missing, which may be granted, or not loaded yet by a broker that has just started
+        // (29); and session errors, which a sessionless client cannot cause.
+        -1 | 7 | 13 | 29 | 70 | 71 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
+        // The topic may be new, its leader elsewhere, its log directory offline, its id changed;
+        // the leader may be known from a broker that is ahead, or its epoch went back (75).
+        3 | 5 | 6 | 9 | 56 | 74 | 75 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
         1 | 109 => Some(FetchRemedy::OffsetOutOfRange),
         _ => Some(FetchRemedy::Fatal),
     }

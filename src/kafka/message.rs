@@ -95,10 +95,10 @@ pub fn frame_length(bytes: &[u8], bytes_max: usize) -> Result<Option<usize>, Mes
 
 /// One kind of request and the versions that are spoken of it.
 pub(super) struct Api {
-    key: ApiKey,
-    name: &'static str,
-    version_min: i16,
-    version_max: i16,
+    pub(super) key: ApiKey,
+    pub(super) name: &'static str,
+    pub(super) version_min: i16,
+    pub(super) version_max: i16,
 }
 
 const FETCH: Api = Api {
@@ -111,6 +111,9 @@ const METADATA: Api =
     Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
 const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
+
+/// The first version of Metadata that gives a topic's id.
+pub const TOPIC_ID_VERSION_MIN: i16 = 10;
 
 /// The version to ask for [`api_versions_request`] with first.
 pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
@@ -219,7 +222,7 @@ pub(super) fn parse<T>(
 }
 
 /// Reads an array's elements one by one, so that nothing is allocated for a length that lies.
-fn read_array<T>(
+pub(super) fn read_array<T>(
     reader: &mut WireReader<'_>,
     flexible: bool,
     mut read: impl FnMut(&mut WireReader<'_>) -> Result<T, WireError>,
@@ -384,7 +387,7 @@ fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireEr
     let flexible = version >= 9;
     let error = ErrorCode(reader.i16()?);
     let name = reader.nullable_string(flexible)?.map(str::to_owned);
-    let topic_id = if version >= 10 { reader.u128()? } else { 0 };
+    let topic_id = if version >= TOPIC_ID_VERSION_MIN { reader.u128()? } else { 0 };
     let _is_internal = reader.i8()?;
     let partitions = read_array(reader, flexible, |reader| {
         let error = ErrorCode(reader.i16()?);

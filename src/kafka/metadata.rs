@@ -3,6 +3,7 @@
 //! librdkafka keeps such a table too, but its public form has no leader epoch, and without one a
 //! truncated log goes unnoticed (KIP-320).
 
+use std::time::Instant;
 use thiserror::Error;
 
 use crate::kafka::error_code::ErrorCode;
@@ -45,7 +46,20 @@ struct Row {
     leader_epoch: i32,
     /// The leader must be asked for before the next Fetch.
     stale: bool,
+    /// Answers in a row that named a lower epoch.
+    lagging: u8,
+    /// A follower to fetch from instead of the leader (KIP-392), and until when.
+    preferred: Option<(i32, Instant)>,
 }
+
+impl Row {
+    const UNKNOWN: Row =
+        Row { leader: None, leader_epoch: -1, stale: true, lagging: 0, preferred: None };
+}
+
+/// Answers in a row with a lower leader epoch, after which it is the epoch that has gone back and
+/// not the brokers that lag: clusters that were restored or migrated do that.
+const LAGGING_MAX: u8 = 5;
 
 /// Leaders, their epochs and the brokers' addresses, for one topic.
 #[derive(Debug)]
@@ -64,7 +78,8 @@ impl LeaderTable {
     }
 
     /// Takes a Metadata answer over. An entry of a lower epoch than the known one comes from a
-    /// broker that lags and is passed over; such a partition stays stale.
+    /// broker that lags and is passed over, unless it comes again and again; such a partition stays
+    /// stale.
     pub fn fold(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
         if !metadata.error.is_none() {
             return Err(MetadataError::Topic(metadata.error));
@@ -89,7 +104,7 @@ impl LeaderTable {
             self.brokers.clone_from(&metadata.brokers);
         }
         if !known {
-            self.rows = vec![Row { leader: None, leader_epoch: -1, stale: true }; now];
+            self.rows = vec![Row::UNKNOWN; now];
         }
         for entry in &metadata.partitions {
             self.fold_partition(entry);
@@ -103,14 +118,25 @@ impl LeaderTable {
             return;
         };
         let lags = entry.leader_epoch != -1 && entry.leader_epoch < row.leader_epoch;
-        if lags {
+        if lags && row.lagging + 1 < LAGGING_MAX {
+            row.lagging += 1;
             return;
         }
+        row.lagging = 0;
         // REPLICA_NOT_AVAILABLE (9) tells of a follower: the leader named beside it counts.
         let leads = entry.error.is_none() || entry.error == ErrorCode(9);
         row.leader = entry.leader.filter(|_| leads);
         row.leader_epoch = entry.leader_epoch;
         row.stale = row.leader.is_none();
+    }
+
+    /// Takes over where a broker listens that a Fetch response names.
+    pub fn learn_broker(&mut self, broker: Broker) {
+        match self.brokers.iter_mut().find(|known| known.node_id == broker.node_id) {
+            Some(known) => *known = broker,
+            None => self.brokers.push(broker),
+        }
+        self.edition += 1;
     }
 
     /// Takes over the leader that a Fetch response names beside an error; says whether it was news.
@@ -122,8 +148,9 @@ impl LeaderTable {
         if leader.leader_epoch <= row.leader_epoch || !known_broker {
             return false;
         }
-        *row =
-            Row { leader: Some(leader.node_id), leader_epoch: leader.leader_epoch, stale: false };
+        row.leader = Some(leader.node_id);
+        row.leader_epoch = leader.leader_epoch;
+        row.stale = false;
         self.edition += 1;
         true
     }
@@ -136,9 +163,10 @@ impl LeaderTable {
     }
 
     /// Notes that all partitions that this broker leads must be asked for again: it is gone.
-    pub(crate) fn mark_broker_stale(&mut self, node_id: i32) {
-        for row in self.rows.iter_mut().filter(|row| row.leader == Some(node_id)) {
-            row.stale = true;
+    pub fn mark_broker_stale(&mut self, node_id: i32) {
+        for row in &mut self.rows {
+            row.preferred.take_if(|(preferred, _)| *preferred == node_id);
+            row.stale |= row.leader == Some(node_id);
         }
     }
 
@@ -149,9 +177,34 @@ impl LeaderTable {
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
 
-    /// Whether a broker leads a partition, be it one that must be asked for.
-    pub(crate) fn leads(&self, node_id: i32) -> bool {
-        self.rows.iter().any(|row| row.leader == Some(node_id))
+    /// The broker to fetch a partition from: its leader, or the follower that the leader prefers
+    /// (KIP-392). `None` while the leader is unknown or stale.
+    pub fn source(&self, partition: i32, now: Instant) -> Option<i32> {
+        let leader = self.leader(partition)?;
+        let preferred = self.rows[partition as usize].preferred;
+        Some(preferred.filter(|(_, until)| now < *until).map_or(leader.node_id, |(node, _)| node))
+    }
+
+    /// Notes that a partition is to be fetched from a follower until then. False: nobody knows
+    /// where it listens.
+    pub fn prefer(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
+        let is_known = self.broker(node_id).is_some();
+        if let Some(row) = self.row_mut(partition).filter(|_| is_known) {
+            row.preferred = Some((node_id, until));
+            self.edition += 1;
+        }
+        is_known
+    }
+
+    /// Notes that a partition is to be fetched from its leader again. Whether it was not.
+    pub fn prefer_leader(&mut self, partition: i32) -> bool {
+        self.row_mut(partition).is_some_and(|row| row.preferred.take().is_some())
+    }
+
+    /// Whether partitions are fetched from a broker, be it ones whose leader must be asked for.
+    pub fn serves(&self, node_id: i32) -> bool {
+        let is_preferred = |row: &Row| row.preferred.is_some_and(|(node, _)| node == node_id);
+        self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))
     }
 
     /// A number that is another one whenever other brokers may lead.
@@ -167,6 +220,11 @@ impl LeaderTable {
     /// All brokers.
     pub fn brokers(&self) -> &[Broker] {
         &self.brokers
+    }
+
+    /// The topic's id; 0 while unknown.
+    pub(crate) fn topic_id(&self) -> u128 {
+        self.topic_id
     }
 
     /// Partitions of the topic; 0 until the first answer.

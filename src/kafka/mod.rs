@@ -12,6 +12,8 @@ pub mod metadata;
 
 pub mod fetch;
 
+pub mod list_offsets;
+
 pub mod record_batch;
 
 pub mod codec;
@@ -23,6 +25,12 @@ pub mod aborted;
 pub mod client;
 
 pub mod topic_error;
+
+pub mod security;
+
+pub mod sasl;
+
+pub mod tls;
 
 pub mod membership;
 

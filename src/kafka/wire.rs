@@ -141,7 +141,7 @@ impl<'a> WireReader<'a> {
     }
 
     /// Sixteen bytes: a UUID.
-    pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
+    pub fn u128(&mut self) -> Result<u128, WireError> {
         self.fixed().map(u128::from_be_bytes)
     }
 

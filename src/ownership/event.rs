@@ -2,6 +2,7 @@
 //!
 //! [`Ownership`]: crate::ownership::Ownership
 
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Bounds, Candidate};
@@ -228,12 +229,12 @@ pub enum ToControl {
     Shard(ShardNotice),
     /// The hot thread, about something that an operator may want to know; it goes on trying.
     Trouble(String),
-    /// The hot thread wants a broker's name resolved: that can take long.
-    Resolve {
-        /// Name of the broker.
-        host: String,
-        /// TCP port.
-        port: u16,
+    /// The hot thread: a broker does not serve a partition; it goes on trying.
+    FetchRefused {
+        /// The input partition.
+        partition: i32,
+        /// The broker's error.
+        error: ErrorCode,
     },
     /// The hot thread, once in a while, about events that changed nothing.
     NoOps(NoOps),

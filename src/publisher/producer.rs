@@ -337,6 +337,7 @@ fn failure(error: &KafkaError) -> SendFailure {
 mod tests {
     use super::*;
     use crate::kafka::client::ClientOptions;
+    use crate::kafka::security::Security;
     use crate::output::frame::{Compression, Format};
 
     /// Nobody listens there, so that nothing is ever delivered.
@@ -345,6 +346,7 @@ mod tests {
             client: ClientOptions {
                 brokers: vec!["127.0.0.1:1".to_owned()],
                 client_id: "test".to_owned(),
+                security: Security::default(),
                 group: "test".to_owned(),
             },
             input_topic: "events".to_owned(),

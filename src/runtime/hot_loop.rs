@@ -36,7 +36,7 @@ impl HotLoop {
         park_max: Duration,
         bell: Arc<Bell>,
     ) -> Result<HotLoop, RingError> {
-        let eventfd = Rc::new(bell.as_fd().try_clone_to_owned()?);
+        let eventfd = Arc::new(bell.as_fd().try_clone_to_owned()?);
         let turns = Turns::new(clock(), bell);
         let ring = Ring::new(turns.operations().clone(), ring_entries)?;
         Ok(HotLoop { turns, ring, eventfd, park_max })

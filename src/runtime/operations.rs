@@ -10,15 +10,15 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A socket or eventfd that operations are done on. The number stays open while one is under way.
-pub type Handle = Rc<OwnedFd>;
+pub type Handle = Arc<OwnedFd>;
 
 /// The hot thread's operations.
 pub struct Operations {
@@ -66,8 +66,6 @@ pub enum Request {
 
 /// One operation.
 pub enum Task {
-    /// Open a TCP socket and connect it.
-    Connect(SocketAddr),
     /// Receive into `buffer[from..]`; the result is the number of bytes, 0 at the end of stream.
     Receive { socket: Handle, buffer: Vec<u8>, from: usize },
     /// Receive until `range` of the buffer is filled; less only at the end of stream or an error.
@@ -84,8 +82,6 @@ pub struct Completed {
     pub result: io::Result<usize>,
     /// The buffer that was given with the operation; empty where none was.
     pub buffer: Vec<u8>,
-    /// The socket that was connected.
-    pub socket: Option<Handle>,
 }
 
 impl Operations {
@@ -93,11 +89,6 @@ impl Operations {
     pub fn new() -> Rc<Operations> {
         let inner = Inner { slots: Vec::new(), free: Vec::new(), orders: VecDeque::new() };
         Rc::new(Operations { inner: RefCell::new(inner) })
-    }
-
-    /// Opens a socket and connects it.
-    pub fn connect(self: &Rc<Operations>, address: SocketAddr) -> Operation {
-        self.start(Task::Connect(address))
     }
 
     /// Receives into `buffer[from..]`; the result is the number of bytes, 0 at the end of stream.
@@ -199,9 +190,9 @@ impl Token {
 }
 
 impl Completed {
-    /// The end of an operation without a new socket.
+    /// The end of an operation.
     pub fn new(result: io::Result<usize>, buffer: Vec<u8>) -> Completed {
-        Completed { result, buffer, socket: None }
+        Completed { result, buffer }
     }
 }
 

@@ -11,11 +11,9 @@
 use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -75,21 +73,10 @@ struct Inner {
 /// An operation that the kernel has.
 struct Carried {
     token: Token,
-    payload: Payload,
+    /// What the kernel reads or writes.
+    buffer: Vec<u8>,
     /// Kept open until the completion, so that the number cannot name another file.
-    handle: Handle,
-}
-
-/// What the kernel reads or writes during an operation.
-enum Payload {
-    Bytes(Vec<u8>),
-    Address(#[expect(dead_code, reason = "the kernel reads it")] Box<SocketAddress>),
-}
-
-/// A socket address as the kernel reads it.
-union SocketAddress {
-    v4: libc::sockaddr_in,
-    v6: libc::sockaddr_in6,
+    _handle: Handle,
 }
 
 /// The user data of operations that nobody waits for.
@@ -162,18 +149,13 @@ impl Ring {
 
     fn carry_out(&self, inner: &mut Inner, order: Request) {
         match order {
-            Request::Start(token, task) => match entry_of(task) {
-                Ok((entry, payload, handle)) => {
-                    inner.carry(Carried { token, payload, handle });
-                    // SAFETY: what the entry points to is on the heap, and was just put where it
-                    // stays until the completion has arrived, whatever becomes of the future.
-                    unsafe { self.push(inner, &entry.user_data(token.to_bits())) };
-                }
-                Err(error) => {
-                    inner.ended += 1;
-                    self.operations.finish(token, Completed::new(Err(error), Vec::new()));
-                }
-            },
+            Request::Start(token, task) => {
+                let (entry, buffer, handle) = entry_of(task);
+                inner.carry(Carried { token, buffer, _handle: handle });
+                // SAFETY: what the entry points to is on the heap, and was just put where it stays
+                // until the completion has arrived, whatever becomes of the future.
+                unsafe { self.push(inner, &entry.user_data(token.to_bits())) };
+            }
             Request::Cancel(token) => {
                 let entry = opcode::AsyncCancel::new(token.to_bits()).build();
                 // SAFETY: a cancel entry points to nothing.
@@ -219,15 +201,8 @@ impl Ring {
             assert!(carried.token == token);
             let result = usize::try_from(completion.result())
                 .map_err(|_| io::Error::from_raw_os_error(-completion.result()));
-            let completed = match carried.payload {
-                Payload::Bytes(buffer) => Completed::new(result, buffer),
-                Payload::Address(_) => {
-                    let socket = Some(carried.handle);
-                    Completed { result, buffer: Vec::new(), socket }
-                }
-            };
             *ended += 1;
-            self.operations.finish(token, completed);
+            self.operations.finish(token, Completed::new(result, carried.buffer));
         }
     }
 }
@@ -248,24 +223,15 @@ impl Inner {
     }
 }
 
-/// The submission entry of a task, with what it points to. An error: there is no socket.
-fn entry_of(task: Task) -> io::Result<(squeue::Entry, Payload, Handle)> {
+/// What tells the kernel to do a task, with what it points to.
+fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    Ok(match task {
-        Task::Connect(address) => {
-            let socket = Rc::new(socket_for(address)?);
-            let (address, length) = SocketAddress::new(address);
-            let address = Box::new(address);
-            let pointer: *const SocketAddress = &*address;
-            let fd = Fd(socket.as_raw_fd());
-            let entry = opcode::Connect::new(fd, pointer.cast(), length).build();
-            (entry, Payload::Address(address), socket)
-        }
+    match task {
         Task::Receive { socket, mut buffer, from } => {
             let room = &mut buffer[from..];
             let fd = Fd(socket.as_raw_fd());
             let entry = opcode::Recv::new(fd, room.as_mut_ptr(), length(room.len())).build();
-            (entry, Payload::Bytes(buffer), socket)
+            (entry, buffer, socket)
         }
         Task::ReceiveAll { socket, mut buffer, range } => {
             let room = &mut buffer[range];
@@ -273,7 +239,7 @@ fn entry_of(task: Task) -> io::Result<(squeue::Entry, Payload, Handle)> {
             let entry = opcode::Recv::new(fd, room.as_mut_ptr(), length(room.len()))
                 .flags(libc::MSG_WAITALL)
                 .build();
-            (entry, Payload::Bytes(buffer), socket)
+            (entry, buffer, socket)
         }
         Task::Send { socket, buffer, from } => {
             let rest = &buffer[from..];
@@ -281,47 +247,12 @@ fn entry_of(task: Task) -> io::Result<(squeue::Entry, Payload, Handle)> {
             let entry = opcode::Send::new(fd, rest.as_ptr(), length(rest.len()))
                 .flags(libc::MSG_NOSIGNAL)
                 .build();
-            (entry, Payload::Bytes(buffer), socket)
+            (entry, buffer, socket)
         }
         Task::ReadBell { bell, mut buffer } => {
             let (fd, length) = (Fd(bell.as_raw_fd()), length(buffer.len()));
             let entry = opcode::Read::new(fd, buffer.as_mut_ptr(), length).build();
-            (entry, Payload::Bytes(buffer), bell)
-        }
-    })
-}
-
-fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A request is one small write: waiting to fill a segment would only delay it.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    Ok(socket)
-}
-
-impl SocketAddress {
-    fn new(address: SocketAddr) -> (SocketAddress, libc::socklen_t) {
-        match address {
-            SocketAddr::V4(v4) => {
-                let v4 = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
-                    sin_zero: [0; 8],
-                };
-                (SocketAddress { v4 }, size_of::<libc::sockaddr_in>() as libc::socklen_t)
-            }
-            SocketAddr::V6(v6) => {
-                let v6 = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: v6.port().to_be(),
-                    sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                    sin6_scope_id: v6.scope_id(),
-                };
-                (SocketAddress { v6 }, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
-            }
+            (entry, buffer, bell)
         }
     }
 }

@@ -6,8 +6,7 @@
 use super::schema::{Limit, Limits};
 use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings};
 use super::written::{
-    Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenService,
-    WrittenSnapshot,
+    Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenService, WrittenSnapshot,
 };
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
@@ -126,7 +125,7 @@ fn first_directory(text: &str) -> Option<PathBuf> {
 }
 
 /// The checks, with what is needed to say where a refused value is written.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     settings: &'a Settings,
     /// The limits that were looked at so far.
     limits: RefCell<Limits>,
@@ -136,9 +135,9 @@ impl Check<'_> {
     fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
         self.topics_differ(raw)?;
         Ok(Config {
-            group: self.group(&raw.kafka)?,
+            group: self.group(raw)?,
             fetch: self.fetch(&raw.kafka, &raw.fetch)?,
-            publisher: self.publisher(&raw.kafka, &raw.publish, &raw.input)?,
+            publisher: self.publisher(raw)?,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
             skips: Vec::new(),
@@ -148,17 +147,20 @@ impl Check<'_> {
         })
     }
 
-    fn client(&self, kafka: &WrittenKafka) -> Result<ClientOptions, ConfigError> {
+    fn client(&self, raw: &Written) -> Result<ClientOptions, ConfigError> {
+        let Written { kafka, tls, sasl, .. } = raw;
         Ok(ClientOptions {
             brokers: self.brokers(&kafka.brokers)?,
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
+            security: self.security(tls, sasl)?,
             group: self.name("kafka.group", &kafka.group)?,
         })
     }
 
-    fn group(&self, kafka: &WrittenKafka) -> Result<GroupOptions, ConfigError> {
+    fn group(&self, raw: &Written) -> Result<GroupOptions, ConfigError> {
+        let kafka = &raw.kafka;
         Ok(GroupOptions {
-            client: self.client(kafka)?,
+            client: self.client(raw)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             instance_id: match optional(&kafka.group_instance_id) {
                 Some(name) => Some(self.name("kafka.group_instance_id", name)?),
@@ -185,6 +187,10 @@ impl Check<'_> {
         let options = FetchOptions {
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
+            rack: match optional(&kafka.rack) {
+                Some(rack) => self.name("kafka.rack", rack)?,
+                None => String::new(),
+            },
             connections_per_broker: self.number(
                 "fetch.connections_per_broker",
                 raw.connections_per_broker,
@@ -258,26 +264,22 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn publisher(
-        &self,
-        kafka: &WrittenKafka,
-        raw: &WrittenPublish,
-        input: &WrittenInput,
-    ) -> Result<publisher::PublisherOptions, ConfigError> {
+    fn publisher(&self, raw: &Written) -> Result<publisher::PublisherOptions, ConfigError> {
+        let Written { kafka, publish, input, .. } = raw;
         let format = self.choice(
             "publish.format",
-            &raw.format,
+            &publish.format,
             &[("json", Format::Json), ("binary", Format::Binary)],
         )?;
         Ok(publisher::PublisherOptions {
-            client: self.client(kafka)?,
+            client: self.client(raw)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
             format,
             compression: self.choice(
                 "publish.compression",
-                &raw.compression,
+                &publish.compression,
                 &[
                     ("auto", Compression::best_for(format)),
                     ("none", Compression::None),
@@ -286,17 +288,17 @@ impl Check<'_> {
             )?,
             linger_us_max: self.number(
                 "publish.linger_us_max",
-                raw.linger_us_max,
+                publish.linger_us_max,
                 0..=publisher::LINGER_US_MAX,
             )?,
             frames_per_shard: self.number(
                 "publish.frames_per_shard",
-                raw.frames_per_shard,
+                publish.frames_per_shard,
                 1..=publisher::SHARD_FRAMES_MAX,
             )?,
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
-                raw.queue_kbytes_max,
+                publish.queue_kbytes_max,
                 // Less than one frame would never let any out.
                 FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
@@ -397,7 +399,7 @@ impl Check<'_> {
     }
 
     /// One of a few words.
-    fn choice<T: Copy>(
+    pub(super) fn choice<T: Copy>(
         &self,
         path: &str,
         written: &str,
@@ -487,13 +489,13 @@ impl Check<'_> {
         Ok(written.to_vec())
     }
 
-    fn error(&self, path: &str, sentence: String) -> ConfigError {
-        let (section, key) = path.split_once('.').expect("a path is section.key");
+    pub(super) fn error(&self, path: &str, sentence: String) -> ConfigError {
+        let (section, key) = path.rsplit_once('.').expect("a path is section.key");
         self.settings.error(section, key, &[], sentence)
     }
 }
 
 /// A text whose emptiness means "none".
-fn optional(text: &str) -> Option<&str> {
+pub(super) fn optional(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

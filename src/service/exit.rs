@@ -26,6 +26,12 @@ pub enum ExitCode {
     ShardHalted = 10,
     /// The process has no file descriptor or thread left.
     OutOfResources = 11,
+    /// There is no TLS connection to a broker.
+    TlsRefused = 12,
+    /// A broker does not take this client for who it says it is.
+    NotAuthenticated = 13,
+    /// The listener is of another kind than the configuration says.
+    ListenerDiffers = 14,
     /// A bug.
     Bug = 70,
     /// A second signal ended the process before it had drained.
@@ -34,7 +40,7 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// All codes, by number.
-    pub const ALL: [ExitCode; 13] = [
+    pub const ALL: [ExitCode; 16] = [
         ExitCode::Ok,
         ExitCode::Usage,
         ExitCode::Config,
@@ -46,6 +52,9 @@ impl ExitCode {
         ExitCode::VerificationFailed,
         ExitCode::ShardHalted,
         ExitCode::OutOfResources,
+        ExitCode::TlsRefused,
+        ExitCode::NotAuthenticated,
+        ExitCode::ListenerDiffers,
         ExitCode::Bug,
         ExitCode::Interrupted,
     ];
@@ -84,6 +93,15 @@ impl ExitCode {
             }
             ExitCode::OutOfResources => {
                 "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."
+            }
+            ExitCode::TlsRefused => {
+                "A broker is not trusted, or trusts us not: check certificates and `[kafka.tls]`."
+            }
+            ExitCode::NotAuthenticated => {
+                "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret."
+            }
+            ExitCode::ListenerDiffers => {
+                "A listener has TLS or SASL that is not configured, or the reverse: check its port."
             }
             ExitCode::Bug => "A bug: the message names the place. Please report it.",
             ExitCode::Interrupted => "A second signal ended the process before it had drained.",

@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 34] = [
+pub const FAMILIES: [Family; 35] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -46,6 +46,11 @@ pub const FAMILIES: [Family; 34] = [
     family("huntd_players", "gauge", "Players in a zone, by partition."),
     family("huntd_hunts", "gauge", "Hunts that run in a zone, by partition."),
     family("huntd_treasures", "gauge", "Treasures in a zone that nobody opened, by partition."),
+    family(
+        "huntd_fetch_errors_total",
+        "counter",
+        "Partitions that a broker did not serve in a Fetch, by partition and error.",
+    ),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
     family("huntd_queue_blocks_max", "gauge", "Blocks that the queue can hold."),
     family("huntd_connections", "gauge", "Connections to brokers that are open."),
@@ -159,6 +164,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_treasures" => {
             by_partition(page, name, progress, |shard| Some(shard.treasures.get()));
         }
+        "huntd_fetch_errors_total" => counted(page, name, "error", &metrics.fetch_errors),
         "huntd_queue_blocks" => line(page, name, "", metrics.gauge(Gauge::QueueBlocks)),
         "huntd_queue_blocks_max" => line(page, name, "", metrics.gauge(Gauge::QueueBlocksMax)),
         "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),

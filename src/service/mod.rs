@@ -15,7 +15,7 @@ pub mod config;
 mod written;
 
 pub(crate) mod schema;
-
+mod security;
 pub mod settings;
 
 pub(crate) mod check;

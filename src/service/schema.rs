@@ -24,26 +24,7 @@ pub(crate) fn json_schema() -> Value {
     let mut sections = Map::new();
     for (section, keys) in &defaults {
         let keys = keys.as_table().expect("the defaults hold sections only");
-        let mut properties = Map::new();
-        for (key, default) in keys {
-            let mut property = of_default(default);
-            property.insert("description".to_owned(), comment(section, key).into());
-            match limits.get(&format!("{section}.{key}")) {
-                Some(Limit::Range(least, most)) => {
-                    let number = |text: &String| json!(text.parse::<i64>().expect("a number"));
-                    property.insert("minimum".to_owned(), number(least));
-                    property.insert("maximum".to_owned(), number(most));
-                }
-                Some(Limit::OneOf(words)) => {
-                    property.insert("enum".to_owned(), json!(words));
-                }
-                None => {}
-            }
-            properties.insert(key.clone(), property.into());
-        }
-        let section_schema =
-            json!({"type": "object", "additionalProperties": false, "properties": properties});
-        sections.insert(section.clone(), section_schema);
+        sections.insert(section.clone(), of_section(section, keys, &limits));
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -52,6 +33,33 @@ pub(crate) fn json_schema() -> Value {
         "additionalProperties": false,
         "properties": sections,
     })
+}
+
+/// A section, with the sections inside it.
+fn of_section(section: &str, keys: &toml::Table, limits: &Limits) -> Value {
+    let mut properties = Map::new();
+    for (key, default) in keys {
+        let path = format!("{section}.{key}");
+        if let toml::Value::Table(keys) = default {
+            properties.insert(key.clone(), of_section(&path, keys, limits));
+            continue;
+        }
+        let mut property = of_default(default);
+        property.insert("description".to_owned(), comment(section, key).into());
+        match limits.get(&path) {
+            Some(Limit::Range(least, most)) => {
+                let number = |text: &String| json!(text.parse::<i64>().expect("a number"));
+                property.insert("minimum".to_owned(), number(least));
+                property.insert("maximum".to_owned(), number(most));
+            }
+            Some(Limit::OneOf(words)) => {
+                property.insert("enum".to_owned(), json!(words));
+            }
+            None => {}
+        }
+        properties.insert(key.clone(), property.into());
+    }
+    json!({"type": "object", "additionalProperties": false, "properties": properties})
 }
 
 /// The type of a value, as its default shows it.

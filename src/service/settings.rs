@@ -12,7 +12,8 @@ use toml::{Spanned, Table, Value};
 /// Every key with its default, as text.
 pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 
-/// Environment variables that begin like this and hold `__` override keys.
+/// Environment variables that begin like this and hold `__` override keys: `HUNTD_KAFKA__GROUP` and
+/// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
 
 /// Something in the configuration that huntd cannot start with.
@@ -76,7 +77,11 @@ pub(crate) struct Settings {
 impl Settings {
     /// The defaults alone.
     pub(crate) fn defaults() -> Settings {
-        let values = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
+        let whole: Table = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
+        let mut values = Table::new();
+        for (section, keys) in whole {
+            flatten(section, keys, &mut values);
+        }
         Settings { values, places: BTreeMap::new() }
     }
 
@@ -103,10 +108,27 @@ impl Settings {
                 errors.push(ConfigError::at(place, sentence));
                 continue;
             };
-            for (key, value) in keys {
-                let place = line_place(file, text, key.span().start);
-                let value = plain(value);
-                errors.extend(self.lay(section.get_ref(), key.get_ref(), value, place).err());
+            errors.extend(self.lay_section(file, text, section.get_ref(), keys));
+        }
+        errors
+    }
+
+    fn lay_section(
+        &mut self,
+        file: &str,
+        text: &str,
+        section: &str,
+        keys: &DeTable<'_>,
+    ) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
+        for (key, value) in keys {
+            let place = line_place(file, text, key.span().start);
+            let inner = format!("{section}.{}", key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(keys) if self.values.contains_key(&inner) => {
+                    errors.extend(self.lay_section(file, text, &inner, keys));
+                }
+                _ => errors.extend(self.lay(section, key.get_ref(), plain(value), place).err()),
             }
         }
         errors
@@ -119,9 +141,9 @@ impl Settings {
     ) -> Vec<ConfigError> {
         let mut errors = Vec::new();
         for (name, text) in variables {
-            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
+            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.rsplit_once("__"));
             let Some((section, key)) = key else { continue };
-            let (section, key) = (section.to_lowercase(), key.to_lowercase());
+            let (section, key) = (section.to_lowercase().replace("__", "."), key.to_lowercase());
             let place = SettingSource::Variable(name.clone());
             errors.extend(self.lay_text(&section, &key, text, &place).err());
         }
@@ -132,7 +154,7 @@ impl Settings {
     pub(crate) fn lay_argument(&mut self, argument: &str) -> Result<(), ConfigError> {
         let place = SettingSource::Argument(argument.to_owned());
         let parts = argument.split_once('=').and_then(|(path, text)| {
-            let (section, key) = path.trim().split_once('.')?;
+            let (section, key) = path.trim().rsplit_once('.')?;
             Some((section, key, text))
         });
         let Some((section, key, text)) = parts else {
@@ -226,6 +248,21 @@ impl Settings {
             ConfigError::at(place.clone(), sentence)
         })
     }
+}
+
+/// Puts a section that stands in another one beside it, under its whole name: `kafka.tls`.
+fn flatten(section: String, keys: Value, values: &mut Table) {
+    let Value::Table(keys) = keys else {
+        panic!("the defaults hold sections only");
+    };
+    let mut own = Table::new();
+    for (key, value) in keys {
+        match value {
+            Value::Table(_) => flatten(format!("{section}.{key}"), value, values),
+            value => drop(own.insert(key, value)),
+        }
+    }
+    values.insert(section, Value::Table(own));
 }
 
 /// The place of a byte of a file.

@@ -5,7 +5,7 @@
 use crate::kafka::group::GroupProtocol;
 use crate::output::frame::{Compression, Format};
 use crate::service::config::{Config, parse};
-use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource};
+use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource, Settings};
 use std::collections::BTreeSet;
 
 fn from_text(text: &str) -> Result<Config, ConfigErrors> {
@@ -70,8 +70,7 @@ fn the_limits_of_the_test_configuration_are_tiny_and_valid() {
 
 #[test]
 fn every_key_can_be_overridden_by_its_variable() {
-    let defaults: toml::Table = DEFAULTS.parse().expect("the defaults are TOML");
-    for (section, keys) in &defaults {
+    for (section, keys) in Settings::defaults().values() {
         for (key, default) in keys.as_table().expect("sections only") {
             let text = match default {
                 toml::Value::Array(items) => {
@@ -81,7 +80,8 @@ fn every_key_can_be_overridden_by_its_variable() {
                 toml::Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let name = format!("HUNTD_{}__{}", section.to_uppercase(), key.to_uppercase());
+            let section = section.to_uppercase().replace('.', "__");
+            let name = format!("HUNTD_{section}__{}", key.to_uppercase());
             let same = from_variable(&name, &text).expect("the default is valid in a variable");
             assert_eq!(same, from_text("").expect("valid"), "{name}={text}");
         }
@@ -328,4 +328,38 @@ fn no_bytes_make_the_configuration_panic() {
         }
     }
     assert_eq!(accepted.len(), 2, "the texts must be partly valid, partly not: seed={seed}");
+}
+
+#[test]
+fn tls_and_sasl_are_whole_or_refused_with_what_to_do() {
+    use crate::kafka::security::{Mechanism, SaslOptions, TlsOptions};
+    let plaintext = from_text("").expect("valid").group.client.security;
+    assert_eq!((plaintext.tls, plaintext.sasl), (None, None));
+    let text = "[kafka.tls]\nenabled = true\nca_file = \"/ca\"\n[kafka.sasl]\n\
+                mechanism = \"SCRAM-SHA-512\"\nuser = \"hunt\"\nsecret_file = \"/secret\"\n";
+    let config = from_text(text).expect("valid");
+    let security = config.group.client.security;
+    assert_eq!(security.tls, Some(TlsOptions { ca_file: Some("/ca".into()), client: None }));
+    let (user, secret_file) = ("hunt".to_owned(), "/secret".into());
+    let sasl = SaslOptions { mechanism: Mechanism::ScramSha512, user, secret_file };
+    assert_eq!(security.sasl, Some(sasl));
+    assert_eq!(config.publisher.client.security, from_text(text).unwrap().group.client.security);
+
+    let says = |text: &str, words: &str| {
+        let sentence = refusal(text);
+        assert!(sentence.contains(words), "`{words}` is not in: {sentence}");
+    };
+    says("[kafka.tls]\nca_file = \"/ca\"", "huntd.toml:2: kafka.tls.ca_file is set, but TLS");
+    says("[kafka.tls]\nenabled = true\nkey_file = \"/key\"", "set kafka.tls.certificate_file too");
+    says("[kafka.sasl]\nuser = \"hunt\"", "choose a mechanism");
+    for name in ["GSSAPI", "OAUTHBEARER"] {
+        let text = format!("[kafka.sasl]\nmechanism = \"{name}\"");
+        says(&text, "use \"SCRAM-SHA-512\" with TLS");
+    }
+    says("[kafka.sasl]\nmechanism = \"MD5\"", "choose one of \"PLAIN\"");
+    says("[kafka.sasl]\nmechanism = \"PLAIN\"", "PLAIN needs a user");
+    let no_secret = "[kafka.sasl]\nmechanism = \"PLAIN\"\nuser = \"hunt\"";
+    says(no_secret, "name the file with the password");
+    says("[kafka.tlss]\nenabled = true", "kafka.tlss");
+    says("[kafka.tls]\npassword = \"secret\"", "there is no key kafka.tls.password");
 }

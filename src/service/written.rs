@@ -7,6 +7,10 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
     pub(super) kafka: WrittenKafka,
+    #[serde(rename = "kafka.tls")]
+    pub(super) tls: WrittenTls,
+    #[serde(rename = "kafka.sasl")]
+    pub(super) sasl: WrittenSasl,
     pub(super) fetch: WrittenFetch,
     pub(super) input: WrittenInput,
     pub(super) publish: WrittenPublish,
@@ -28,6 +32,24 @@ pub(super) struct WrittenKafka {
     pub(super) input_topic: String,
     pub(super) output_topic: String,
     pub(super) dead_letter_topic: String,
+    pub(super) rack: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenTls {
+    pub(super) enabled: bool,
+    pub(super) ca_file: String,
+    pub(super) certificate_file: String,
+    pub(super) key_file: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenSasl {
+    pub(super) mechanism: String,
+    pub(super) user: String,
+    pub(super) secret_file: String,
 }
 
 #[derive(Deserialize)]

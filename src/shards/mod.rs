@@ -13,7 +13,6 @@ mod shard;
 mod tests;
 
 use crate::engine::Shard;
-use crate::fetch::Resolved;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::output::frame::Frame;
@@ -61,8 +60,6 @@ pub enum ToHot {
         /// The shard's partition.
         partition: i32,
     },
-    /// A broker's name was looked up.
-    Resolved(Resolved),
 }
 
 /// What the operator chose for the shards.

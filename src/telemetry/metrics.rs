@@ -109,6 +109,8 @@ pub struct Metrics {
     pub no_ops: Tally,
     /// Records that are no valid event, by reason. Hot thread.
     pub rejects: Tally,
+    /// Partitions that a broker did not serve in a Fetch, by its error. Hot thread.
+    pub fetch_errors: Tally,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
     /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
@@ -136,9 +138,15 @@ impl Metrics {
             refusals: Tally::new(refusals),
             no_ops: Tally::new(&[NO_OP]),
             rejects: Tally::new(rejects),
+            fetch_errors: Tally::new(&[]),
             end_to_end: Histogram::new(),
             inside: Histogram::new(),
         }
+    }
+
+    /// The same with errors of Fetches to be counted: their names, in the order of their places.
+    pub fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
+        Metrics { fetch_errors: Tally::new(names), ..self }
     }
 
     /// Counts `n` more. Only the counter's one writing thread may call this.

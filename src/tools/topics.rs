@@ -3,6 +3,7 @@
 use super::failure::ToolError;
 use super::{brokers, kafka};
 use crate::engine::event::RECORD_BYTES_MAX;
+use crate::kafka::client::protect;
 use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
 use crate::output::frame::FRAME_BYTES_MAX;
 use crate::service::cli::TopicsArgs;
@@ -80,7 +81,9 @@ struct Found {
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     brokers::reach(&config.group.client.brokers)?;
-    let client_config = kafka::client_config(&config.group.client.brokers, "topics");
+    let client = &config.group.client;
+    let mut client_config = kafka::client_config(&client.brokers, "topics");
+    protect(&mut client_config, &client.security);
     let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
     let broker = Broker {
         admin: client_config.create().map_err(unreachable)?,

@@ -12,4 +12,5 @@ mod replay;
 mod service;
 mod systemd;
 mod tidy;
+mod tls;
 mod tools;

@@ -15,7 +15,7 @@ fn ending(huntd: Huntd) -> (Option<i32>, String) {
     (ended.status.code(), sentences[0].to_owned())
 }
 
-fn assert_ends(huntd: Huntd, code: i32, words: &str) {
+pub(crate) fn assert_ends(huntd: Huntd, code: i32, words: &str) {
     let (found, sentence) = ending(huntd);
     assert_eq!(found, Some(code), "{sentence}");
     assert!(sentence.contains(words), "`{words}` is not in: {sentence}");

@@ -4,6 +4,7 @@ use crate::players::{events, produce};
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership};
 use huntd::kafka::membership::MembershipEvent;
+use huntd::kafka::security::Security;
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
@@ -80,6 +81,7 @@ fn options(topics: &Topics, protocol: GroupProtocol) -> GroupOptions {
         client: ClientOptions {
             brokers: kafka::shared().bootstrap().split(',').map(str::to_owned).collect(),
             client_id: "huntd-test".to_owned(),
+            security: Security::default(),
             group: topics.group().to_owned(),
         },
         input_topic: topics.input.clone(),

@@ -4,6 +4,7 @@
 use crate::players::{events, produce};
 use crate::restarts::wait_until_owned;
 use crate::snapshots::{assert_halts, poison, published, settings, start, start_offsets, stop};
+use std::time::Duration;
 use support::accounts::{self, Follower, read};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -48,6 +49,29 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
     let before = read(kafka::shared(), &topics, 0);
     create_again(&topics);
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
+    assert!(
+        read(kafka::shared(), &topics, 0) == before,
+        "something of the new input was published"
+    );
+}
+
+/// The daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that
+/// the topic went away. When it wakes, its offsets exist again and mean other records.
+#[test]
+fn a_daemon_that_slept_while_its_input_was_replaced_halts_before_it_applies_a_record() {
+    let (topics, folder) = published("created-again-asleep", 30);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    let before = read(kafka::shared(), &topics, 0);
+    huntd.signal("STOP");
+    // The Fetch under way is answered with nothing after fetch.wait_ms_max, 100 ms.
+    std::thread::sleep(Duration::from_millis(500));
+    create_again(&topics);
+    huntd.signal("CONT");
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);

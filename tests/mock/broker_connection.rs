@@ -7,7 +7,7 @@ use std::time::Duration;
 use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::error_code::ErrorCode;
-use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
 use huntd::kafka::message::{
     API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
     api_versions_request, frame_length, metadata_request, parse_api_versions, parse_metadata,
@@ -82,12 +82,14 @@ impl Connection {
         partition: FetchPartition,
     ) -> Fetched {
         let asked = partition.partition;
+        // The versions in use name topics by name.
+        let key = TopicKey { name: topic, id: 0 };
         let (id, bytes) = self.ask(version, |envelope, out| {
             let request = FetchRequest {
                 version,
                 correlation_id: envelope.correlation_id,
                 client_id: envelope.client_id,
-                topic,
+                topic: key,
                 rack: "",
                 wait_ms_max: 1,
                 bytes_min: 1,
@@ -100,9 +102,9 @@ impl Connection {
         let response = fetch::parse(&bytes, version, id).unwrap();
         assert!(response.error.is_none());
         let mut partitions = response.partitions;
-        let fetched = partitions.next_partition(&bytes, topic).unwrap().unwrap();
+        let fetched = partitions.next_partition(&bytes, key).unwrap().unwrap();
         assert_eq!(fetched.partition, asked);
-        assert_eq!(partitions.next_partition(&bytes, topic), Ok(None));
+        assert_eq!(partitions.next_partition(&bytes, key), Ok(None));
         Fetched {
             error: fetched.error,
             aborted: fetched.aborted.iter(&bytes).collect(),

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use huntd::kafka::error_code::ErrorCode;
-use huntd::kafka::fetch::{self, FetchPartition, FetchRemedy, VERSION_MAX, VERSION_MIN};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRemedy, VERSION_BY_NAME_MAX, VERSION_MIN};
 use huntd::kafka::metadata::LeaderTable;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -101,11 +101,11 @@ fn records_are_the_same_as_librdkafkas_in_every_codec_and_version() {
         let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
         for partition in 0..PARTITIONS {
             let expected = consume(&cluster, "zones", partition);
-            for version in VERSION_MIN..=VERSION_MAX {
+            for version in VERSION_MIN..=VERSION_BY_NAME_MAX {
                 let read = connection.drain(version, "zones", partition, 0, RECORDS);
                 assert!(read == expected, "{codec}, Fetch {version}, partition {partition}");
             }
-            let late = connection.drain(VERSION_MAX, "zones", partition, 1234, RECORDS);
+            let late = connection.drain(VERSION_BY_NAME_MAX, "zones", partition, 1234, RECORDS);
             assert!(late == expected[1234..], "{codec}, from the middle of a batch");
         }
     }
@@ -116,7 +116,7 @@ fn an_old_broker_is_asked_for_its_versions_in_the_old_form() {
     let cluster = cluster(1, "zones");
     let (connection, version) = Connection::open(&cluster.bootstrap_servers());
     // The mock cluster knows ApiVersions up to 2 and Fetch up to 16.
-    assert_eq!((version, connection.versions.fetch), (0, VERSION_MAX));
+    assert_eq!((version, connection.versions.fetch), (0, 16));
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
             format!("{}:{}", broker.host, broker.port)
         };
         let (mut connection, _) = Connection::open(&address(leader.node_id));
-        let read = connection.drain(VERSION_MAX, "zones", partition, 0, RECORDS);
+        let read = connection.drain(VERSION_BY_NAME_MAX, "zones", partition, 0, RECORDS);
         assert!(read == consume(&cluster, "zones", partition));
 
         let (mut other, _) = Connection::open(&address((partition + 1) % 3 + 1));
         let Fetched { error, records, .. } =
-            other.fetch_once(VERSION_MAX, "zones", at(partition, 0));
+            other.fetch_once(VERSION_BY_NAME_MAX, "zones", at(partition, 0));
         assert_eq!(fetch::trouble(error), Some(FetchRemedy::RefreshMetadata), "{error}");
         assert!(records.is_empty());
     }
@@ -157,7 +157,7 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
 fn an_offset_beyond_the_log_and_a_missing_partition_are_named() {
     let cluster = cluster(1, "zones");
     let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
-    for version in VERSION_MIN..=VERSION_MAX {
+    for version in VERSION_MIN..=VERSION_BY_NAME_MAX {
         let error = connection.fetch_once(version, "zones", at(0, 99)).error;
         assert_eq!(error, ErrorCode::OFFSET_OUT_OF_RANGE);
         let error = connection.fetch_once(version, "zones", at(PARTITIONS, 0)).error;

@@ -8,6 +8,9 @@ use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 /// The input topic.
 pub(crate) const TOPIC: &str = "events";
 
+/// Its id.
+const TOPIC_ID: u128 = 77;
+
 /// What comes of a request.
 pub(crate) enum Answer {
     /// These bytes, length included.
@@ -48,6 +51,7 @@ impl Broker {
         let request = Request { version, correlation_id, reader };
         match key {
             1 => self.answer_fetch(chance, node_id, request, is_late),
+            2 => Answer::Bytes(self.answer_list_offsets(node_id, request)),
             3 => Answer::Bytes(self.answer_metadata(&request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
             other => panic!("nobody asks for API {other}"),
@@ -90,8 +94,7 @@ impl Broker {
             writer.array(BROKERS as usize, flexible);
             for node_id in 1..=BROKERS {
                 writer.i32(node_id);
-                let host = format!("{}{node_id}", if self.has_names { "kafka" } else { "10.0.0." });
-                writer.string(&host, flexible);
+                writer.string(&self.host(node_id), flexible);
                 writer.i32(9092);
                 null_string(writer, flexible);
                 writer.no_tagged_fields(flexible);
@@ -114,7 +117,7 @@ impl Broker {
         writer.i16(0);
         writer.string(TOPIC, flexible);
         if version >= 10 {
-            writer.raw(&77u128.to_be_bytes());
+            writer.raw(&TOPIC_ID.to_be_bytes());
         }
         writer.i8(0);
         writer.array(self.inputs.len(), flexible);
@@ -137,6 +140,30 @@ impl Broker {
         writer.no_tagged_fields(flexible);
     }
 
+    fn answer_list_offsets(&self, node_id: i32, mut request: Request<'_>) -> Vec<u8> {
+        let reader = &mut request.reader;
+        let mut read = || -> Result<Vec<(i32, i64)>, WireError> {
+            let _replica = reader.i32()?;
+            assert_eq!(reader.array(false)?, 1);
+            assert_eq!(reader.string(false)?, TOPIC);
+            (0..reader.array(false)?).map(|_| Ok((reader.i32()?, reader.i64()?))).collect()
+        };
+        let asked = read().expect("huntd sends whole requests");
+        frame(|writer| {
+            writer.i32(request.correlation_id);
+            writer.array(1, false);
+            writer.string(TOPIC, false);
+            writer.array(asked.len(), false);
+            for (partition, time) in asked {
+                let log = &self.inputs[partition as usize];
+                writer.i32(partition);
+                writer.i16(if log.leader == node_id { 0 } else { 6 });
+                writer.i64(-1);
+                writer.i64(if time == -2 { log.start } else { log.end });
+            }
+        })
+    }
+
     fn answer_fetch(
         &mut self,
         chance: &mut Chance,
@@ -148,6 +175,9 @@ impl Broker {
         let Request { version, correlation_id, .. } = request;
         let flexible = version >= 12;
         let is_refused = version >= 7 && chance.strikes(Fault::FetchRefused);
+        if chance.strikes(Fault::BrokerMoves) {
+            self.moves[chance.below(BROKERS as u64) as usize] += 1;
+        }
         let throttle_ms = match chance.strikes(Fault::Throttled) {
             true => chance.between(1, 300) as i32,
             false => 0,
@@ -158,7 +188,10 @@ impl Broker {
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
             let part = self.part(chance, node_id, asked, version, room);
             records += part.records.len();
-            has_news |= part.error != 0 || part.diverging.is_some() || !part.records.is_empty();
+            has_news |= part.error != 0
+                || part.preferred >= 0
+                || part.diverging.is_some()
+                || !part.records.is_empty();
             parts.push(part);
         }
         if !has_news && !is_refused && !is_late {
@@ -176,7 +209,10 @@ impl Broker {
                 writer.array(0, flexible);
             } else {
                 writer.array(1, flexible);
-                writer.string(TOPIC, flexible);
+                match version {
+                    ..=12 => writer.string(TOPIC, flexible),
+                    _ => writer.raw(&TOPIC_ID.to_be_bytes()),
+                }
                 writer.array(parts.len(), flexible);
                 parts.iter().for_each(|part| part.write(writer, version));
                 writer.no_tagged_fields(flexible);
@@ -195,16 +231,21 @@ impl Broker {
     ) -> Part {
         let log = &self.inputs[asked.partition as usize];
         let mut part = Part::new(asked.partition, log, asked.offset);
+        let has_followers = chance.is_on(Fault::FollowerPreferred);
+        if log.leader == node_id && version >= 11 && chance.strikes(Fault::FollowerPreferred) {
+            part.preferred = 1 + node_id % BROKERS;
+            return part;
+        }
         let diverging = match asked.last_fetched_epoch {
             epoch if epoch >= 0 && version >= 12 => Some(log.end_of_epoch(epoch))
                 .filter(|(known, end)| *known < epoch || *end < asked.offset),
             _ => None,
         };
         part.error = if chance.strikes(Fault::PartitionRefused) {
-            chance.pick(&[3, 5, 6, 7, 9, 13, 56, 74, 75, 78, 100, 103, 106, 108]) as i16
+            chance.pick(&[3, 5, 6, 7, 9, 13, 29, 56, 74, 75, 78, 100, 103, 106, 108]) as i16
         } else if chance.strikes_of(Fault::PartitionForbidden, 1) && chance.one_in(5) {
-            chance.pick(&[2, 29, 76]) as i16
-        } else if log.leader != node_id {
+            chance.pick(&[2, 76]) as i16
+        } else if log.leader != node_id && !(has_followers && version >= 11) {
             6
         } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.epoch {
             74
@@ -236,6 +277,7 @@ struct Part {
     aborted: Vec<(i64, i64)>,
     leader: Option<(i32, i32)>,
     diverging: Option<(i32, i64)>,
+    preferred: i32,
     records: Vec<u8>,
 }
 
@@ -250,6 +292,7 @@ impl Part {
             aborted: aborted.map(|aborted| (aborted.producer_id, aborted.first)).collect(),
             leader: None,
             diverging: None,
+            preferred: -1,
             records: Vec::new(),
         }
     }
@@ -270,7 +313,7 @@ impl Part {
             writer.no_tagged_fields(flexible);
         }
         if version >= 11 {
-            writer.i32(-1);
+            writer.i32(self.preferred);
         }
         match flexible {
             true => writer.unsigned_varint(self.records.len() as u32 + 1),
@@ -325,13 +368,19 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
         if flexible {
             reader.skip_tagged_fields()?;
         }
-        let (_replica, wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?, reader.i32()?);
+        if version <= 14 {
+            let _replica = reader.i32()?;
+        }
+        let (wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?);
         let (bytes_max, _isolation) = (reader.i32()?, reader.i8()?);
         if version >= 7 {
             let _session = (reader.i32()?, reader.i32()?);
         }
         assert_eq!(reader.array(flexible)?, 1);
-        assert_eq!(reader.string(flexible)?, TOPIC);
+        match version {
+            ..=12 => assert_eq!(reader.string(flexible)?, TOPIC),
+            _ => assert_eq!(reader.u128()?, TOPIC_ID),
+        }
         let mut asked = Vec::new();
         for _ in 0..reader.array(flexible)? {
             let partition = reader.i32()?;

@@ -71,8 +71,8 @@ pub(crate) struct Broker {
     pub(crate) fetch_version: i16,
     pub(crate) metadata_version: i16,
     pub(crate) api_versions_version: i16,
-    /// What brokers call themselves: a name that has to be resolved, or an address.
-    pub(crate) has_names: bool,
+    /// How often each broker has moved to another address, by its id less one.
+    pub(crate) moves: [u32; BROKERS as usize],
     /// Changes whenever an input log does.
     pub(crate) changes: u64,
 }
@@ -220,12 +220,22 @@ impl Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             outputs: (0..partitions).map(|_| OutputLog::default()).collect(),
             letters: Vec::new(),
-            fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 12]) as i16,
+            fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16,
             metadata_version: chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
-            has_names: chance.one_in(3),
+            moves: [0; BROKERS as usize],
             changes: 0,
         }
+    }
+
+    /// The name under which a broker can be reached now.
+    pub(crate) fn host(&self, node_id: i32) -> String {
+        format!("kafka{node_id}-{}", self.moves[node_id as usize - 1])
+    }
+
+    /// The broker that can be reached under this name now.
+    pub(crate) fn node_of(&self, host: &str) -> Option<i32> {
+        (1..=BROKERS).find(|node_id| self.host(*node_id) == host)
     }
 
     /// Both topics have one partition more.

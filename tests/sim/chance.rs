@@ -26,6 +26,8 @@ closed_list! {
         // The network.
         ConnectRefused,
         ConnectionReset,
+        BrokerMoves,
+        MetadataStale,
         ResponseDelayed,
         ResponseTruncated,
         ResponseRepeated,
@@ -37,6 +39,7 @@ closed_list! {
         Throttled,
         BatchDamaged,
         LeaderMoves,
+        FollowerPreferred,
         LogTruncated,
         InputRetained,
         OutputRetained,

@@ -8,7 +8,6 @@ use crate::mutation::Mutation;
 use crate::output::Output;
 use crate::surroundings::{Place, Surroundings};
 use huntd::engine::Shard;
-use huntd::fetch::Resolved;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::frame::Chain;
@@ -21,7 +20,6 @@ use huntd::queue::{Receiver, Sender};
 use huntd::shards::ToHot;
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -233,8 +231,7 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) | ToControl::NoOps(_) => {}
-                ToControl::Resolve { host, port } => self.resolve(around, host, port),
+                ToControl::Trouble(_) | ToControl::NoOps(_) | ToControl::FetchRefused { .. } => {}
                 ToControl::Gap(gap) => self.on(around, OwnershipEvent::Gap(gap)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);
@@ -276,15 +273,6 @@ impl Control {
                 }
             }
         }
-    }
-
-    /// Hosts are `kafka1`, `kafka2`.
-    fn resolve(&self, around: &mut Surroundings<'_>, host: String, port: u16) {
-        let number = host.strip_prefix("kafka").and_then(|number| number.parse().ok());
-        let ip = number.map(|number| Ipv4Addr::new(10, 0, 0, number));
-        let address = ip.map(|ip| SocketAddr::from((ip, port)));
-        let address = address.filter(|_| !around.chance.one_in(10));
-        let _full = self.ends.hot.try_send(ToHot::Resolved(Resolved { host, port, address }));
     }
 
     fn hear_what_comes(&mut self, around: &mut Surroundings<'_>) {

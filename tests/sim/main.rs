@@ -13,6 +13,7 @@ mod broker;
 mod chance;
 mod check;
 mod control;
+mod dialler;
 mod disk;
 mod game;
 mod group;

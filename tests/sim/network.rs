@@ -10,9 +10,9 @@ use huntd::runtime::operations::{Completed, Handle, Operations, Request, Task, T
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A daemon's network.
 pub(crate) struct Network {
@@ -30,6 +30,8 @@ struct Socket {
     is_traced: bool,
     handle: Handle,
     node_id: i32,
+    /// How often the broker had moved by then.
+    moves: u32,
     /// Bytes of requests that the broker has not taken yet.
     requests: Vec<u8>,
     /// Pieces of answers, each with the time from which on it is there.
@@ -76,7 +78,6 @@ impl Network {
     fn start(&mut self, chance: &mut Chance, now: u64, token: Token, task: Task) {
         let at = now + chance.delay_us();
         match task {
-            Task::Connect(address) => self.connect(chance, at, token, address),
             Task::Send { socket, buffer, from } => {
                 self.send(chance, at, token, &socket, buffer, from)
             }
@@ -99,30 +100,22 @@ impl Network {
         found.expect("sockets are connected before they are used")
     }
 
-    fn connect(&mut self, chance: &mut Chance, at: u64, token: Token, address: SocketAddr) {
-        if self.is_traced {
-            println!("{at:>12} connects to {address}");
-        }
-        let completed = if chance.strikes(Fault::ConnectRefused) {
-            let refused = io::ErrorKind::ConnectionRefused.into();
-            Completed::new(Err(refused), Vec::new())
-        } else {
-            let SocketAddr::V4(v4) = address else { panic!("brokers have IPv4 addresses") };
-            let descriptor = self.nothing.try_clone().expect("a descriptor is left");
-            let handle: Handle = Rc::new(descriptor.into());
-            self.sockets.push(Socket {
-                is_traced: self.is_traced,
-                handle: handle.clone(),
-                node_id: i32::from(v4.ip().octets()[3]),
-                requests: Vec::new(),
-                pieces: VecDeque::new(),
-                held: None,
-                broken_at: None,
-                receive: None,
-            });
-            Completed { result: Ok(0), buffer: Vec::new(), socket: Some(handle) }
-        };
-        self.ending.push((at, token, completed));
+    /// Opens a connection to a broker.
+    pub(crate) fn open(&mut self, broker: &Broker, node_id: i32) -> Handle {
+        let descriptor = self.nothing.try_clone().expect("a descriptor is left");
+        let handle: Handle = Arc::new(descriptor.into());
+        self.sockets.push(Socket {
+            is_traced: self.is_traced,
+            handle: handle.clone(),
+            node_id,
+            moves: broker.moves[node_id as usize - 1],
+            requests: Vec::new(),
+            pieces: VecDeque::new(),
+            held: None,
+            broken_at: None,
+            receive: None,
+        });
+        handle
     }
 
     fn send(
@@ -178,7 +171,7 @@ impl Network {
         }
         // A handle that nobody else has is a connection that was dropped.
         self.sockets
-            .retain(|socket| Rc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
+            .retain(|socket| Arc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
         moved
     }
 
@@ -205,6 +198,9 @@ impl Socket {
 
     /// Takes whole requests and answers them.
     fn serve(&mut self, broker: &mut Broker, chance: &mut Chance, now: u64, last: &mut Vec<u8>) {
+        if self.moves != broker.moves[self.node_id as usize - 1] {
+            self.broken_at.get_or_insert(now);
+        }
         if self.broken_at.is_some() {
             return;
         }

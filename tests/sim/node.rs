@@ -4,6 +4,7 @@
 use crate::answers::TOPIC;
 use crate::chance::{Chance, Fault};
 use crate::control::{self, Control};
+use crate::dialler::Dialler;
 use crate::disk::HostDisk;
 use crate::game::EPOCH_MS;
 use crate::keeping::Keeping;
@@ -15,7 +16,9 @@ use crate::surroundings::Surroundings;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
 use huntd::fetch::FetchOptions;
+use huntd::fetch::dialling::{FromDialler, ToDialler};
 use huntd::kafka::client::ClientOptions;
+use huntd::kafka::security::Security;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
 use huntd::ownership::OwnershipOptions;
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
@@ -54,6 +57,7 @@ pub(crate) struct Node {
     driver: Rc<Turns>,
     stages: Stages,
     network: Network,
+    dialler: Dialler,
     publisher: Publisher<SimProducer<Sent>>,
     pub(crate) line: Rc<RefCell<Line>>,
     pub(crate) control: Control,
@@ -105,8 +109,7 @@ impl Node {
     ) -> Node {
         let (to_control, control_messages) = bounded(64);
         let (to_publisher, inbox) = bounded(2048);
-        let frames = chance.between(2, 6) as usize;
-        let (free_frames, hot_free_frames) = recycled_frames(frames);
+        let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
         // The simulator wakes threads by itself: nobody sleeps at the eventfd.
@@ -123,7 +126,8 @@ impl Node {
             checkpoints: Some(checkpoints),
         };
         let observed = (progress.clone(), metrics.clone());
-        let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed);
+        let (dialler, dial) = Dialler::new(driver.bell());
+        let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed, dial);
         let (bell, snapshots_bell) = (common.bell.clone(), common.bell.clone());
         let ends = publisher::PublisherEnds {
             inbox,
@@ -151,6 +155,7 @@ impl Node {
             stages: Stages::new(&driver, hot),
             driver,
             network: Network::new(common),
+            dialler,
             publisher,
             line,
             control,
@@ -218,16 +223,19 @@ impl Node {
         let now = around.now;
         let operations = self.driver.operations().clone();
         self.driver.begin_turn(around.instant());
+        self.dialler.turn(&mut self.network, around.broker, around.chance, now);
         self.network.deliver(&operations, around.broker, around.chance, now);
         let mut context = Context::from_waker(Waker::noop());
         let turned = self.stages.turn(&mut context);
         assert!(turned.is_pending(), "the control thread is there");
+        self.dialler.turn(&mut self.network, around.broker, around.chance, now);
         self.network.take_orders(&operations, around.chance, now);
         let bell = self.driver.bell();
         let next = if bell.try_rest() {
             let deadline =
                 self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
-            let earliest = [deadline, self.network.next_at()].into_iter().flatten().min();
+            let events = [deadline, self.network.next_at(), self.dialler.next_at()];
+            let earliest = events.into_iter().flatten().min();
             earliest.unwrap_or(now + 100_000).clamp(now + 1, now + 100_000)
         } else {
             now + 1
@@ -337,11 +345,14 @@ fn hot_ends(
     messages: Receiver<ToHot>,
     shard_ends: ShardEnds,
     (progress, metrics): (Arc<Progress>, Arc<Metrics>),
+    (dialler, dialled): (Sender<ToDialler>, Receiver<FromDialler>),
 ) -> HotEnds {
     HotEnds {
         messages,
         fetch: fetch_options(chance),
-        bootstrap: vec!["10.0.0.1:9092".parse().expect("an address")],
+        dialler,
+        dialler_bell: common.bell.clone(),
+        dialled,
         queue_blocks: limits.queue_blocks,
         shards: ShardOptions {
             linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),
@@ -377,6 +388,7 @@ fn fetch_options(chance: &mut Chance) -> FetchOptions {
     FetchOptions {
         client_id: "huntd".to_owned(),
         input_topic: TOPIC.to_owned(),
+        rack: String::new(),
         connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
         fetch_bytes_max: 2 * bytes_max,
@@ -392,6 +404,7 @@ fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher:
         client: ClientOptions {
             brokers: vec!["10.0.0.1:9092".to_owned()],
             client_id: "huntd".to_owned(),
+            security: Security::default(),
             group: "huntd".to_owned(),
         },
         input_topic: TOPIC.to_owned(),

@@ -4,7 +4,7 @@ use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchPartition, FetchRemedy, FetchRequest,
-    FetchedPartition, VERSION_MAX, VERSION_MIN,
+    FetchedPartition, TopicKey, VERSION_BY_NAME_MAX, VERSION_MAX, VERSION_MIN,
 };
 use crate::kafka::wire::WireWriter;
 use bytes::{Bytes, BytesMut};
@@ -16,6 +16,11 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
+
+/// Every topic of these tests has the id of its name's length.
+fn key(name: &str) -> TopicKey<'_> {
+    TopicKey { name, id: name.len() as u128 }
+}
 
 #[test]
 fn a_request_has_the_bytes_that_another_implementation_gives_it() {
@@ -40,7 +45,7 @@ fn a_request_has_the_bytes_that_another_implementation_gives_it() {
             version,
             correlation_id: 0x0102_0304,
             client_id: "huntd",
-            topic: "zone-events",
+            topic: TopicKey { name: "zone-events", id: 0x0102 << 100 },
             rack: "eu-1",
             wait_ms_max: 100,
             bytes_min: 1,
@@ -68,9 +73,13 @@ fn oracle_request(request: &FetchRequest<'_>) -> BytesMut {
             .with_last_fetched_epoch(epoch(partition.last_fetched_epoch, 12))
             .with_partition_max_bytes(partition.bytes_max)
     });
-    let topic = FetchTopic::default()
-        .with_topic(TopicName(StrBytes::from_string(request.topic.to_owned())))
-        .with_partitions(partitions.collect());
+    let topic = FetchTopic::default().with_partitions(partitions.collect());
+    let topic = match version {
+        ..=VERSION_BY_NAME_MAX => {
+            topic.with_topic(TopicName(StrBytes::from_string(request.topic.name.to_owned())))
+        }
+        _ => topic.with_topic_id(uuid::Uuid::from_u128(request.topic.id)),
+    };
     let rack = if version >= 11 { request.rack } else { "" };
     let oracle = OracleRequest::default()
         .with_max_wait_ms(request.wait_ms_max)
@@ -117,15 +126,39 @@ fn response(version: i16, correlation_id: i32, topics: &[(&str, Vec<Plan>)]) -> 
     }
     writer.array(topics.len(), flexible);
     for (topic, partitions) in topics {
-        writer.string(topic, flexible);
+        match version {
+            ..=VERSION_BY_NAME_MAX => writer.string(topic, flexible),
+            _ => writer.raw(&key(topic).id.to_be_bytes()),
+        }
         writer.array(partitions.len(), flexible);
         for partition in partitions {
             write_partition(partition, version, &mut writer);
         }
         writer.no_tagged_fields(flexible);
     }
-    writer.no_tagged_fields(flexible);
+    if version >= 16 {
+        writer.raw(&[2, 0]);
+        write_endpoints(&mut writer);
+        writer.raw(&[99, 1, 0xff]); // a tag of some later time
+    } else {
+        writer.no_tagged_fields(flexible);
+    }
     out
+}
+
+fn write_endpoints(writer: &mut WireWriter<'_>) {
+    let mut value = Vec::new();
+    let mut endpoints = WireWriter::new(&mut value);
+    endpoints.array(2, true);
+    for (node_id, host) in [(2, "kafka-2"), (5, "kafka-5")] {
+        endpoints.i32(node_id);
+        endpoints.string(host, true);
+        endpoints.i32(9092);
+        endpoints.string("rack", true);
+        endpoints.no_tagged_fields(true);
+    }
+    writer.unsigned_varint(value.len() as u32);
+    writer.raw(&value);
 }
 
 fn write_partition(plan: &Plan, version: i16, writer: &mut WireWriter<'_>) {
@@ -182,13 +215,21 @@ type Read = Vec<(FetchedPartition, Vec<u8>, Vec<AbortedTransaction>)>;
 fn read(bytes: &[u8], version: i16, topic: &str) -> Result<Read, FetchError> {
     let mut partitions = fetch::parse(bytes, version, 5)?.partitions;
     let mut all = Vec::new();
-    while let Some(partition) = partitions.next_partition(bytes, topic)? {
+    while let Some(partition) = partitions.next_partition(bytes, key(topic))? {
         let records = bytes[partition.records.clone()].to_vec();
         let aborted = partition.aborted.iter(bytes).collect();
         all.push((partition, records, aborted));
     }
-    assert_eq!(partitions.next_partition(bytes, topic), Ok(None), "the end stays the end");
+    assert_eq!(partitions.next_partition(bytes, key(topic)), Ok(None), "the end stays the end");
     Ok(all)
+}
+
+/// Where the leaders listen, once the partitions were walked.
+fn endpoints(bytes: &[u8], version: i16) -> Vec<(i32, String, i32)> {
+    let mut partitions = fetch::parse(bytes, version, 5).unwrap().partitions;
+    while partitions.next_partition(bytes, key("zones")).unwrap().is_some() {}
+    let brokers = partitions.endpoints(bytes);
+    brokers.map(|broker| (broker.node_id, broker.host, i32::from(broker.port))).collect()
 }
 
 fn plans() -> Vec<Plan> {
@@ -234,11 +275,15 @@ fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
         let header = fetch::parse(&bytes, version, 5).unwrap();
         assert_eq!((header.throttle_ms, header.error), (250, ErrorCode::NONE));
         let read = read(&bytes, version, "zones").unwrap();
+        let endpoints = endpoints(&bytes, version);
         let mut rest = Bytes::from(bytes);
         ResponseHeader::decode(&mut rest, ApiKey::Fetch.response_header_version(version)).unwrap();
-        let oracle = OracleResponse::decode(&mut rest, version).unwrap();
-        let oracle = &oracle.responses[0].partitions;
+        let whole = OracleResponse::decode(&mut rest, version).unwrap();
+        let oracle = &whole.responses[0].partitions;
         assert_eq!((read.len(), oracle.len()), (3, 3));
+        let theirs = whole.node_endpoints.iter();
+        let theirs = theirs.map(|end| (end.node_id.0, end.host.to_string(), end.port));
+        assert!(endpoints.into_iter().eq(theirs), "version {version}");
         for (((partition, records, aborted), oracle), plan) in read.iter().zip(oracle).zip(plans())
         {
             let since = |since| version >= since;
@@ -261,7 +306,7 @@ fn records_may_be_changed_between_two_partitions() {
     let mut bytes = response(12, 5, &[("zones", plans())]);
     let mut partitions = fetch::parse(&bytes, 12, 5).unwrap().partitions;
     let mut seen = 0;
-    while let Some(partition) = partitions.next_partition(&bytes, "zones").unwrap() {
+    while let Some(partition) = partitions.next_partition(&bytes, key("zones")).unwrap() {
         bytes[partition.records].fill(0xff);
         seen += 1;
     }
@@ -307,10 +352,10 @@ fn every_error_that_kafka_documents_for_fetch_has_its_answer() {
         }
     };
     assert_eq!(fetch::trouble(ErrorCode::NONE), None);
-    answers(&[-1, 7, 70, 71, 75, 78, 106], FetchRemedy::RetryLater);
-    answers(&[3, 5, 6, 9, 56, 74, 100, 103, 108], FetchRemedy::RefreshMetadata);
+    answers(&[-1, 7, 29, 70, 71, 78, 106], FetchRemedy::RetryLater);
+    answers(&[3, 5, 6, 9, 56, 74, 75, 100, 103, 108], FetchRemedy::RefreshMetadata);
     answers(&[1], FetchRemedy::OffsetOutOfRange);
-    answers(&[2, 29, 35, 76], FetchRemedy::Fatal);
+    answers(&[2, 35, 76], FetchRemedy::Fatal);
     assert_eq!(fetch::trouble(ErrorCode(999)), Some(FetchRemedy::Fatal));
 }
 

@@ -103,7 +103,7 @@ fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T 
 
 #[test]
 fn the_newest_common_versions_are_chosen() {
-    let chosen = Versions { fetch: 12, metadata: 12 };
+    let chosen = Versions { fetch: 17, metadata: 12 };
     for version in 0..=3 {
         let bytes = api_versions_answer(version, 0, &RANGES);
         let answer = parse_api_versions(&bytes, version, ID).unwrap();
@@ -129,7 +129,7 @@ fn ranges_without_a_common_version_are_refused() {
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
     let old = Versions { fetch: 4, metadata: 1 };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
-    for fetch in [&[range(1, 0, 3)][..], &[range(1, 13, 17)], &[]] {
+    for fetch in [&[range(1, 0, 3)][..], &[range(1, 18, 19)], &[]] {
         let error = choose(fetch).unwrap_err();
         assert!(matches!(error, MessageError::NoVersion { api: "Fetch", .. }), "{error}");
     }

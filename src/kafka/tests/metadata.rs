@@ -4,6 +4,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
+use std::time::{Duration, Instant};
 
 /// Partition `n` has the `n`th leader and epoch.
 fn metadata(leaders: &[(i32, i32)]) -> Metadata {
@@ -83,8 +84,8 @@ fn a_broker_that_is_gone_makes_its_partitions_stale() {
     table.mark_broker_stale(1);
     assert_eq!(stale(&table), [0, 2]);
     assert_eq!(table.leader(1), leads(2, 5));
-    assert!(table.leads(1), "it may come back");
-    assert!(table.leads(2) && !table.leads(3));
+    assert!(table.serves(1), "it may come back");
+    assert!(table.serves(2) && !table.serves(3));
 }
 
 #[test]
@@ -108,4 +109,44 @@ fn a_topic_that_is_gone_recreated_or_resized_changes_nothing_and_is_reported() {
     let resized = metadata(&[(3, 9), (3, 9), (3, 9)]);
     assert_eq!(table.fold(&resized), Err(MetadataError::PartitionCount { before: 2, now: 3 }));
     assert_eq!((table.leader(0), table.leader(1)), (leads(1, 5), leads(2, 5)));
+}
+
+#[test]
+fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 9)])).unwrap();
+    table.mark_stale(0);
+    for _ in 0..4 {
+        table.fold(&metadata(&[(2, 3)])).unwrap();
+        assert_eq!(table.leader(0), None, "the broker may lag");
+    }
+    table.fold(&metadata(&[(2, 3)])).unwrap();
+    assert_eq!(table.leader(0), leads(2, 3));
+
+    // What comes in between begins the count again.
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 9)])).unwrap();
+    for round in 0..20 {
+        table.fold(&metadata(&[if round % 4 == 3 { (1, 9) } else { (2, 3) }])).unwrap();
+        assert_eq!(table.leader(0), leads(1, 9));
+    }
+}
+
+#[test]
+fn a_partition_is_fetched_from_the_follower_that_its_leader_prefers_for_a_while() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5), (1, 5)])).unwrap();
+    let now = Instant::now();
+    let until = now + Duration::from_secs(1);
+    assert!(!table.prefer(0, 9, until), "nobody knows where it listens");
+    assert!(table.prefer(0, 3, until));
+    assert_eq!((table.source(0, now), table.source(1, now)), (Some(3), Some(1)));
+    assert_eq!(table.source(0, until), Some(1), "the leader is asked again");
+    assert!(table.serves(3) && !table.serves(2));
+    assert!(table.prefer_leader(0) && !table.prefer_leader(0));
+    assert_eq!(table.source(0, now), Some(1));
+    // A follower that is gone is preferred no more.
+    table.prefer(0, 3, until);
+    table.mark_broker_stale(3);
+    assert_eq!((table.source(0, now), stale(&table)), (Some(1), vec![]));
 }

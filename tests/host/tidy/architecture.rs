@@ -31,7 +31,16 @@ const PURE: &[(&str, &[&str])] = &[
     ("engine", &["runtime::prefetch"]),
     ("decoder", &["engine::event", "engine::field"]),
     ("output", &["engine"]),
-    ("ownership", &["kafka::membership", "kafka::metadata", "kafka::topic_error", "output"]),
+    (
+        "ownership",
+        &[
+            "kafka::error_code",
+            "kafka::membership",
+            "kafka::metadata",
+            "kafka::topic_error",
+            "output",
+        ],
+    ),
 ];
 
 /// The crate's roots, which may import everything.
@@ -52,6 +61,8 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/tools/",
         ],
     ),
+    ("rustls", &["src/kafka/tls/"]),
+    ("rsasl", &["src/kafka/sasl.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
     ("crossbeam_queue", &["src/queue/"]),
     ("core_affinity", &["src/runtime/cpu.rs"]),

@@ -1,4 +1,5 @@
-//! Taking rights away from everybody: a CreateAcls request, which rdkafka's admin client has not.
+//! Taking rights away from everybody, and giving them back: requests that rdkafka's admin client
+//! has not.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,15 +20,37 @@ pub fn properties() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Operations, by the numbers of Kafka's `AclOperation`.
+const ANY: u8 = 1;
+const ALL: u8 = 2;
+const READ: u8 = 3;
+
+const CREATE_ACLS: i16 = 30;
+const DELETE_ACLS: i16 = 31;
+
+/// Kafka's `AclPermissionType`.
+const DENY: u8 = 2;
+
 /// Denies everything on one resource to clients that have not said who they are.
 pub fn deny(address: &str, resource: Resource, name: &str) {
-    const CREATE_ACLS: i16 = 30;
+    change(address, CREATE_ACLS, resource, name, [ALL, DENY]);
+}
+
+/// Denies to read one resource.
+pub fn deny_reading(address: &str, resource: Resource, name: &str) {
+    change(address, CREATE_ACLS, resource, name, [READ, DENY]);
+}
+
+/// Gives back all that was denied on one resource.
+pub fn give_back(address: &str, resource: Resource, name: &str) {
+    change(address, DELETE_ACLS, resource, name, [ANY, ANY]);
+}
+
+fn change(address: &str, api: i16, resource: Resource, name: &str, what: [u8; 2]) {
     const VERSION: i16 = 1;
     const LITERAL: u8 = 3;
-    const ALL: u8 = 2;
-    const DENY: u8 = 2;
     let mut request = Vec::new();
-    request.extend(CREATE_ACLS.to_be_bytes());
+    request.extend(api.to_be_bytes());
     request.extend(VERSION.to_be_bytes());
     request.extend(1i32.to_be_bytes());
     text(&mut request, "test");
@@ -37,7 +60,7 @@ pub fn deny(address: &str, resource: Resource, name: &str) {
     request.push(LITERAL);
     text(&mut request, "User:ANONYMOUS");
     text(&mut request, "*");
-    request.extend([ALL, DENY]);
+    request.extend(what);
     let mut connection = TcpStream::connect(address).expect("a broker listens");
     connection.write_all(&(request.len() as u32).to_be_bytes()).expect("it is sent");
     connection.write_all(&request).expect("it is sent");
@@ -46,7 +69,7 @@ pub fn deny(address: &str, resource: Resource, name: &str) {
     let mut answer = vec![0; u32::from_be_bytes(size) as usize];
     connection.read_exact(&mut answer).expect("an answer");
     // Correlation id, throttle time, and one result, which begins with its error code.
-    assert_eq!(answer[8..14], [0, 0, 0, 1, 0, 0], "the right was not taken away");
+    assert_eq!(answer[8..14], [0, 0, 0, 1, 0, 0], "the right was not changed");
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {

@@ -42,17 +42,19 @@ pub struct Place {
 impl Place {
     /// Places with free ports for a cluster of so many brokers.
     pub fn reserve(broker_count: usize) -> Vec<Place> {
-        // All ports are held until all are found, so they differ.
-        let listeners: Vec<TcpListener> = (0..2 * broker_count).map(|_| free_port()).collect();
-        let ports: Vec<u16> = listeners
-            .iter()
-            .map(|listener| listener.local_addr().expect("a bound socket has an address").port())
-            .collect();
         (1..)
-            .zip(ports.chunks_exact(2))
+            .zip(free_ports(2 * broker_count).chunks_exact(2))
             .map(|(id, pair)| Place { id, port: pair[0], controller_port: pair[1] })
             .collect()
     }
+}
+
+/// So many ports that are free now.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    // All are held until all are found, so they differ.
+    let listeners: Vec<TcpListener> = (0..count).map(|_| free_port()).collect();
+    let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+    listeners.iter().map(port).collect()
 }
 
 fn free_port() -> TcpListener {
@@ -107,6 +109,7 @@ impl Broker {
             .args(&java[1..])
             .args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID])
             .args(["--config", &file("server.properties")])
+            .args(options.scram.iter().flat_map(|user| ["--add-scram", user]))
             .stdin(Stdio::null())
             .output()
             .expect("java was there when the jars were looked for");
@@ -116,6 +119,7 @@ impl Broker {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
+        java.extend(options.java.iter().cloned());
         java.extend(["kafka.Kafka".to_owned(), file("server.properties")]);
         Broker { place, java, process: None, folder }
     }
@@ -221,13 +225,19 @@ fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Op
         .collect();
     let replicas = places.len().min(3);
     let Place { id, port, controller_port } = place;
+    let [mut further, mut advertised, mut protocols] = [const { String::new() }; 3];
+    for (name, protocol, port, told_port) in &options.listeners {
+        further = format!("{further},{name}://localhost:{port}");
+        advertised = format!("{advertised},{name}://localhost:{told_port}");
+        protocols = format!("{protocols},{name}:{protocol}");
+    }
     let mut text = format!(
         "process.roles=broker,controller
 node.id={id}
 controller.quorum.voters={voters}
-listeners=CLIENTS://127.0.0.1:{port},CONTROLLERS://127.0.0.1:{controller_port}
-advertised.listeners=CLIENTS://127.0.0.1:{port}
-listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLERS:PLAINTEXT
+listeners=CLIENTS://127.0.0.1:{port},CONTROLLERS://127.0.0.1:{controller_port}{further}
+advertised.listeners=CLIENTS://127.0.0.1:{port}{advertised}
+listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLERS:PLAINTEXT{protocols}
 inter.broker.listener.name=CLIENTS
 controller.listener.names=CONTROLLERS
 log.dirs={folder}/data

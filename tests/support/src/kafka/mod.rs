@@ -12,6 +12,10 @@ pub mod broker;
 
 pub mod client;
 
+pub mod proxy;
+
+pub mod secure;
+
 use broker::{Broker, Place};
 use client::Client;
 use std::ops::Index;
@@ -26,23 +30,35 @@ pub struct Options {
     pub optimized: bool,
     /// Further lines of `server.properties`; they override those of the harness.
     pub properties: Vec<(&'static str, String)>,
+    /// Further listeners, on `localhost`: name, security protocol, port, and the port that clients
+    /// are told.
+    pub listeners: Vec<(&'static str, &'static str, u16, u16)>,
+    /// Users with passwords, as `StorageTool --add-scram` takes them.
+    pub scram: Vec<String>,
+    /// Further options of the JVM.
+    pub java: Vec<String>,
 }
 
 impl Options {
+    fn new(heap_mib: u32, optimized: bool) -> Options {
+        let (properties, listeners, scram, java) = (vec![], vec![], vec![], vec![]);
+        Options { heap_mib, optimized, properties, listeners, scram, java }
+    }
+
     /// Small and quick to start.
     pub fn for_tests() -> Options {
-        Options { heap_mib: 256, optimized: false, properties: Vec::new() }
+        Options::new(256, false)
     }
 
     /// Room for millions of records, which few and large requests bring. The slow compiler would
     /// work beside what is measured, and take a fifth of the machine.
     pub fn for_drains() -> Options {
-        Options { heap_mib: 1024, optimized: false, properties: Vec::new() }
+        Options::new(1024, false)
     }
 
     /// For thousands of requests a second, once it has seen so many for a while.
     pub fn for_rates() -> Options {
-        Options { heap_mib: 1024, optimized: true, properties: Vec::new() }
+        Options::new(1024, true)
     }
 }
 

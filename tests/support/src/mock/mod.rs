@@ -3,6 +3,7 @@
 pub mod running;
 
 use huntd::kafka::client::ClientOptions;
+use huntd::kafka::security::Security;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message, OwnedMessage};
@@ -33,7 +34,7 @@ pub fn brokers(cluster: &Cluster) -> Vec<String> {
 /// How a client under test reaches the cluster.
 pub fn client(cluster: &Cluster) -> ClientOptions {
     let (client_id, group) = ("test".to_owned(), "hunters".to_owned());
-    ClientOptions { brokers: brokers(cluster), client_id, group }
+    ClientOptions { brokers: brokers(cluster), client_id, security: Security::default(), group }
 }
 
 /// Waits until `done`, which says what it waits for.

@@ -1,0 +1,140 @@
+//! The dialler: opens connections for the hot thread, and keeps one of its own to ask who leads.
+//!
+//! Everything here may block: name resolution, connecting, handshakes, authentication. Each
+//! connection is opened by a short-lived thread, so that a broker that is silent holds up no other.
+
+use crate::control::link::Link;
+use crate::fetch::dialling::{
+    Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+};
+use crate::kafka::message::Metadata;
+use crate::kafka::security::Security;
+use crate::queue::bell::Bell;
+use crate::queue::{Received, Receiver, Sender};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// Milliseconds that the dialler sleeps at most before it looks whether the daemon ends.
+const SLEEP_MS_MAX: u64 = 1_000;
+
+/// How brokers are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DialOptions {
+    /// Brokers to ask first; at least one.
+    pub bootstrap: Vec<Endpoint>,
+    /// How the daemon names itself to brokers.
+    pub client_id: String,
+    /// The topic with the events.
+    pub input_topic: String,
+    /// How connections are protected.
+    pub security: Security,
+}
+
+/// The dialler's ends of what it shares with the hot thread.
+pub(crate) struct DiallerEnds {
+    /// From the hot thread.
+    pub questions: Receiver<ToDialler>,
+    /// Rung by the hot thread.
+    pub bell: Arc<Bell>,
+    /// To the hot thread.
+    pub answers: Sender<FromDialler>,
+}
+
+/// Runs the dialler until the hot thread has ended.
+pub(crate) fn run(options: DialOptions, ends: DiallerEnds) {
+    let DiallerEnds { mut questions, bell, answers } = ends;
+    let options = Arc::new(options);
+    let (to_asker, asked) = mpsc::sync_channel(QUESTIONS_MAX);
+    let (asker_options, asker_answers) = (options.clone(), answers.clone());
+    let asker = move || ask_for_ever(&asker_options, &asked, &asker_answers);
+    // Without it each question is answered with an error.
+    drop(thread::Builder::new().name("metadata".to_owned()).spawn(asker));
+    loop {
+        match questions.receive() {
+            Received::Item(ToDialler::Connect { task, endpoint }) => {
+                connect(options.clone(), answers.clone(), task, endpoint);
+            }
+            Received::Item(ToDialler::AskMetadata) => {
+                if to_asker.try_send(()).is_err() {
+                    let error = std::io::Error::other("the thread for questions has not started");
+                    answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
+                }
+            }
+            Received::Empty => {
+                let slept = bell.sleep(Duration::from_millis(SLEEP_MS_MAX));
+                assert!(slept.is_ok(), "an eventfd can be waited for: {slept:?}");
+            }
+            Received::Ended => return,
+        }
+    }
+}
+
+/// Opens one connection, beside the others.
+fn connect(
+    options: Arc<DialOptions>,
+    answers: Sender<FromDialler>,
+    task: usize,
+    endpoint: Endpoint,
+) {
+    let unstarted = answers.clone();
+    let dial = move || {
+        let dialled = Link::open(&endpoint, &options).map(Link::into_dialled);
+        answer(&answers, FromDialler::Connected { task, dialled });
+    };
+    if let Err(error) = thread::Builder::new().name("dial".to_owned()).spawn(dial) {
+        let dialled: Result<Dialled, DialError> = Err(DialError::Resources(error));
+        answer(&unstarted, FromDialler::Connected { task, dialled });
+    }
+}
+
+fn answer(answers: &Sender<FromDialler>, answer: FromDialler) {
+    // There is room for an answer to each question; a hot thread that is gone needs none.
+    drop(answers.try_send(answer));
+}
+
+/// Asks a broker about the cluster whenever the hot thread wants to know. The connection is kept.
+fn ask_for_ever(options: &DialOptions, asked: &mpsc::Receiver<()>, answers: &Sender<FromDialler>) {
+    let mut candidates = Candidates::new(options.bootstrap.clone());
+    let mut kept = None;
+    while asked.recv().is_ok() {
+        let metadata = ask(options, &mut candidates, &mut kept);
+        if let Ok(metadata) = &metadata {
+            candidates.learn(&metadata.brokers);
+        }
+        answer(answers, FromDialler::Metadata(metadata));
+    }
+}
+
+fn ask(
+    options: &DialOptions,
+    candidates: &mut Candidates,
+    kept: &mut Option<Link>,
+) -> Result<Metadata, DialError> {
+    // A kept connection may have been closed since: that says nothing about the broker.
+    if let Some(mut link) = kept.take()
+        && let Ok(metadata) = link.ask_metadata(options)
+    {
+        *kept = Some(link);
+        return Ok(metadata);
+    }
+    let mut link = Link::open(&candidates.next_endpoint(), options)?;
+    let metadata = link.ask_metadata(options)?;
+    *kept = Some(link);
+    Ok(metadata)
+}
+
+/// Connects to one of the brokers and asks it about the topic, as the data plane does. An error is
+/// one that only an operator can help with.
+pub(crate) fn probe(options: &DialOptions) -> Result<(), DialError> {
+    for endpoint in &options.bootstrap {
+        let answered =
+            Link::open(endpoint, options).and_then(|mut link| link.ask_metadata(options));
+        match answered {
+            Ok(_) => break,
+            Err(error) if error.is_final() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}

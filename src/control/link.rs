@@ -1,0 +1,338 @@
+//! A connection to a broker while it is being made ready: blocking I/O, off the hot thread.
+
+use crate::control::dialler::DialOptions;
+use crate::fetch::dialling::{DialError, Dialled, Endpoint, TlsChannel};
+use crate::kafka::message::{
+    self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, MessageError, Metadata, Versions,
+};
+use crate::kafka::sasl::{self, Exchange, SaslError};
+use crate::kafka::security::SaslOptions;
+use crate::kafka::tls::records::Opened;
+use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
+use crate::kafka::wire::FRAME_PREFIX_BYTES;
+use rustix::net::sockopt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds that connecting to one of a name's addresses may take.
+const CONNECT_MS_MAX: u64 = 3_000;
+
+/// Milliseconds that a broker may take for one answer.
+const ANSWER_MS_MAX: u64 = 10_000;
+
+/// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
+const SILENCE_MS_MAX: u32 = 5_000;
+
+/// Seconds without traffic after which the kernel asks whether the peer is still there, seconds
+/// between two such questions, and how many may go unanswered.
+const KEEPALIVE: (u64, u64, u32) = (2, 1, 3);
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
+/// Bytes of a response other than Fetch: a cluster of thousands of brokers and partitions fits.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// Rounds of an authentication: SCRAM takes two.
+const SASL_ROUNDS_MAX: usize = 8;
+
+/// The share of an authentication's lifetime after which the connection is replaced, in percent.
+const LIFETIME_PERCENT: u32 = 85;
+
+/// A connection that is ready.
+pub(super) struct Link {
+    channel: Channel,
+    address: SocketAddr,
+    versions: Versions,
+    replace_at: Option<Instant>,
+}
+
+/// Questions and answers.
+struct Channel {
+    stream: TcpStream,
+    endpoint: Endpoint,
+    tls: Option<Box<TlsChannel>>,
+}
+
+impl Link {
+    /// Tries all addresses of the name, one after the other.
+    pub(super) fn open(endpoint: &Endpoint, options: &DialOptions) -> Result<Link, DialError> {
+        let unknown = |error| DialError::Unknown { host: endpoint.host.clone(), error };
+        let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
+        let mut last = unknown(io::Error::other("it has no address"));
+        for address in addresses.map_err(unknown)?.take(ADDRESSES_MAX) {
+            match Link::open_at(endpoint, address, options) {
+                Ok(link) => return Ok(link),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn open_at(
+        endpoint: &Endpoint,
+        address: SocketAddr,
+        options: &DialOptions,
+    ) -> Result<Link, DialError> {
+        let wrong = |error| DialError::Io { endpoint: endpoint.clone(), error };
+        let wait = Duration::from_millis(CONNECT_MS_MAX);
+        let stream = TcpStream::connect_timeout(&address, wait).map_err(wrong)?;
+        set_up(&stream).map_err(wrong)?;
+        let mut channel = Channel { stream, endpoint: endpoint.clone(), tls: None };
+        if let Some(tls) = &options.security.tls {
+            let config = tls::client_config(tls).map_err(|error| channel.tls_error(error))?;
+            channel.tls = Some(channel.shake_hands(&config)?);
+        }
+        let versions = channel.ask_versions(options)?;
+        let replace_at = match &options.security.sasl {
+            Some(sasl) => channel.authenticate(sasl, options)?,
+            None => None,
+        };
+        Ok(Link { channel, address, versions, replace_at })
+    }
+
+    /// The connection, for the hot thread.
+    pub(super) fn into_dialled(self) -> Dialled {
+        let Link { channel, address, versions, replace_at } = self;
+        let Channel { stream, tls, .. } = channel;
+        Dialled { socket: Arc::new(OwnedFd::from(stream)), address, versions, tls, replace_at }
+    }
+
+    /// Asks about the cluster and the input topic.
+    pub(super) fn ask_metadata(&mut self, options: &DialOptions) -> Result<Metadata, DialError> {
+        let (version, topic) = (self.versions.metadata, &options.input_topic);
+        let answer = self.channel.ask("Metadata", |out| {
+            message::metadata_request(envelope(options, version), topic, out);
+        });
+        // A listener with SASL tells everybody its versions, and then nothing more.
+        let answer = answer.map_err(|error| match error {
+            DialError::Silent { endpoint, .. } if options.security.sasl.is_none() => {
+                DialError::SaslListener(endpoint)
+            }
+            other => other,
+        })?;
+        message::parse_metadata(&answer, version, CORRELATION_ID, topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+}
+
+impl Channel {
+    fn ask_versions(&mut self, options: &DialOptions) -> Result<Versions, DialError> {
+        let mut version = API_VERSIONS_VERSION_MAX;
+        loop {
+            let answer = self.ask("ApiVersions", |out| {
+                message::api_versions_request(envelope(options, version), out);
+            })?;
+            let answer = message::parse_api_versions(&answer, version, CORRELATION_ID);
+            match answer.map_err(|error| self.answer_error(error))? {
+                ApiVersionsAnswer::Chosen(versions) => return Ok(versions),
+                ApiVersionsAnswer::AskWithVersionZero => version = 0,
+            }
+        }
+    }
+
+    /// When the connection must be replaced.
+    fn authenticate(
+        &mut self,
+        sasl: &SaslOptions,
+        options: &DialOptions,
+    ) -> Result<Option<Instant>, DialError> {
+        let begun = Instant::now();
+        let answer = self.ask("SaslHandshake", |out| {
+            sasl::handshake_request(envelope(options, sasl::VERSION), sasl.mechanism, out);
+        })?;
+        sasl::parse_handshake(&answer, CORRELATION_ID, sasl.mechanism)
+            .map_err(|error| self.sasl_error(error))?;
+        let mut exchange = Exchange::begin(sasl).map_err(|error| self.sasl_error(error))?;
+        let mut from_broker = None;
+        let mut lifetime = None;
+        for _ in 0..SASL_ROUNDS_MAX {
+            let step = exchange.step(from_broker.as_deref());
+            let Some(bytes) = step.map_err(|error| self.sasl_error(error))? else { break };
+            let answer = self.ask("SaslAuthenticate", |out| {
+                sasl::authenticate_request(envelope(options, sasl::VERSION), bytes, out);
+            })?;
+            let answer = sasl::parse_authenticate(&answer, CORRELATION_ID, &exchange)
+                .map_err(|error| self.sasl_error(error))?;
+            lifetime = answer.lifetime;
+            if exchange.is_over() {
+                break;
+            }
+            from_broker = Some(answer.bytes);
+        }
+        Ok(lifetime.map(|lifetime| begun + lifetime * LIFETIME_PERCENT / 100))
+    }
+
+    fn shake_hands(&mut self, config: &TlsConfig) -> Result<Box<TlsChannel>, DialError> {
+        let begun = Handshake::begin(config, &self.endpoint.host);
+        let mut handshake = begun.map_err(|error| self.tls_error(error))?;
+        let (mut received, mut outgoing) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        loop {
+            let step = handshake.step(&mut received, &mut outgoing);
+            // An error may come with an alert for the broker, which is not waited for.
+            match step.map_err(|error| self.tls_error(error))? {
+                HandshakeStep::Send => {
+                    self.write(&outgoing, "TLS")?;
+                    outgoing.clear();
+                }
+                HandshakeStep::Receive => {
+                    if self.read(&mut received, deadline)? == 0 {
+                        return Err(self.tls_error(TlsError::NotTls));
+                    }
+                }
+                HandshakeStep::Done => break,
+            }
+        }
+        let session = handshake.finish().map_err(|error| self.tls_error(error))?;
+        Ok(Box::new(TlsChannel { session, received }))
+    }
+
+    /// Sends a request and receives its answer, its length left out.
+    fn ask(
+        &mut self,
+        asked: &'static str,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Vec<u8>, DialError> {
+        let mut request = Vec::new();
+        write(&mut request);
+        if let Some(tls) = &mut self.tls {
+            let mut sealed = Vec::new();
+            let result = tls.session.seal(&request, &mut sealed);
+            result.map_err(|error| self.tls_error(error))?;
+            request = sealed;
+        }
+        self.write(&request, asked)?;
+        let deadline = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        let mut answer = Vec::new();
+        loop {
+            if let Some(end) = self.frame_end(&answer)?
+                && answer.len() >= end
+            {
+                return Ok(answer.split_off(FRAME_PREFIX_BYTES));
+            }
+            if self.receive(&mut answer, deadline)? == 0 {
+                return Err(DialError::Silent { endpoint: self.endpoint.clone(), asked });
+            }
+        }
+    }
+
+    /// Where the answer ends, once that is known.
+    fn frame_end(&self, answer: &[u8]) -> Result<Option<usize>, DialError> {
+        // A TLS alert or handshake record, versions 3.x.
+        if let [0x15 | 0x16, 3, ..] = answer
+            && self.tls.is_none()
+        {
+            return Err(DialError::TlsListener(self.endpoint.clone()));
+        }
+        let length = message::frame_length(answer, RESPONSE_BYTES_MAX);
+        let length = length.map_err(|error| self.answer_error(error))?;
+        Ok(length.map(|length| length + FRAME_PREFIX_BYTES))
+    }
+
+    /// Appends plaintext as it comes: how many bytes of the stream there were, 0 at its end.
+    fn receive(&mut self, plaintext: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+        let Some(mut tls) = self.tls.take() else {
+            return self.read(plaintext, deadline);
+        };
+        let result = self.receive_record(&mut tls, plaintext, deadline);
+        self.tls = Some(tls);
+        result
+    }
+
+    fn receive_record(
+        &mut self,
+        tls: &mut TlsChannel,
+        plaintext: &mut Vec<u8>,
+        deadline: Instant,
+    ) -> Result<usize, DialError> {
+        loop {
+            let opened = tls.session.open(&mut tls.received);
+            match opened.map_err(|error| self.tls_error(error))? {
+                // What TLS says to itself is passed over.
+                Opened::Record { bytes, plaintext: opened } => {
+                    plaintext.extend_from_slice(opened);
+                    tls.received.drain(..bytes);
+                    return Ok(bytes);
+                }
+                Opened::Incomplete => {
+                    if self.read(&mut tls.received, deadline)? == 0 {
+                        return Ok(0);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&self, into: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = left.max(Duration::from_millis(1));
+        let mut piece = [0; RECEIVE_BYTES];
+        let read =
+            self.stream.set_read_timeout(Some(left)).and_then(|()| (&self.stream).read(&mut piece));
+        match read {
+            Ok(count) => {
+                into.extend_from_slice(&piece[..count]);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(self.io_error(io::ErrorKind::TimedOut.into()))
+            }
+            Err(error) => Err(self.io_error(error)),
+        }
+    }
+
+    fn write(&self, bytes: &[u8], asked: &'static str) -> Result<(), DialError> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        (&self.stream).write_all(bytes).map_err(|error| match error.kind() {
+            BrokenPipe | ConnectionReset => {
+                DialError::Silent { endpoint: self.endpoint.clone(), asked }
+            }
+            _ => self.io_error(error),
+        })
+    }
+
+    fn io_error(&self, error: io::Error) -> DialError {
+        DialError::Io { endpoint: self.endpoint.clone(), error }
+    }
+
+    fn tls_error(&self, error: TlsError) -> DialError {
+        DialError::Tls { endpoint: self.endpoint.clone(), error }
+    }
+
+    fn sasl_error(&self, error: SaslError) -> DialError {
+        DialError::Sasl { endpoint: self.endpoint.clone(), error }
+    }
+
+    fn answer_error(&self, error: MessageError) -> DialError {
+        DialError::Answer { endpoint: self.endpoint.clone(), error }
+    }
+}
+
+/// One request is under way at a time.
+const CORRELATION_ID: i32 = 0;
+
+fn envelope(options: &DialOptions, version: i16) -> Envelope<'_> {
+    Envelope { version, correlation_id: CORRELATION_ID, client_id: &options.client_id }
+}
+
+/// What every connection has: no delay for small requests, and an end within seconds if the peer
+/// falls silent.
+fn set_up(stream: &TcpStream) -> io::Result<()> {
+    let (idle_s, between_s, count) = KEEPALIVE;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(Duration::from_millis(ANSWER_MS_MAX)))?;
+    sockopt::set_tcp_user_timeout(stream, SILENCE_MS_MAX)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(between_s))?;
+    Ok(sockopt::set_tcp_keepcnt(stream, count)?)
+}

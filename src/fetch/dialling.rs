@@ -1,0 +1,248 @@
+//! Between the hot thread and the dialler: what is asked for, what comes of it, and which broker is
+//! asked about the cluster. Values and decisions; the dialler's thread does the I/O, and the
+//! simulator does it with a network of its own.
+
+use crate::fetch::stage::CONNECTIONS_MAX;
+use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
+use crate::kafka::sasl::SaslError;
+use crate::kafka::tls::TlsError;
+use crate::kafka::tls::records::TlsSession;
+use crate::runtime::operations::Handle;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Questions that may wait for the dialler: one of each connection, and one about the cluster.
+pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
+
+/// Where a broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Name or address. It is resolved for each connection.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// Where this broker says that it listens.
+    pub fn of(broker: &Broker) -> Endpoint {
+        Endpoint { host: broker.host.clone(), port: broker.port }
+    }
+
+    /// Reads `host:port`; an IPv6 address stands in brackets.
+    pub fn parse(text: &str) -> Option<Endpoint> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Endpoint { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+/// What the hot thread asks of the dialler. Each is answered once by a [`FromDialler`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum ToDialler {
+    /// Open a connection to a broker.
+    Connect {
+        /// The fetch task that waits for it.
+        task: usize,
+        /// Where the broker listens.
+        endpoint: Endpoint,
+    },
+    /// Ask a broker about the cluster and the input topic.
+    AskMetadata,
+}
+
+/// What comes of a [`ToDialler`].
+pub enum FromDialler {
+    /// Of [`ToDialler::Connect`].
+    Connected {
+        /// The fetch task that waits for it.
+        task: usize,
+        /// A connection that is ready for its first Fetch.
+        dialled: Result<Dialled, DialError>,
+    },
+    /// Of [`ToDialler::AskMetadata`].
+    Metadata(Result<Metadata, DialError>),
+}
+
+/// A connection that is ready: authenticated, and its versions known.
+pub struct Dialled {
+    /// The connected socket.
+    pub socket: Handle,
+    /// The broker's address.
+    pub address: SocketAddr,
+    /// The versions that both sides speak.
+    pub versions: Versions,
+    /// Its encryption; `None`: plaintext.
+    pub tls: Option<Box<TlsChannel>>,
+    /// When it must be replaced, because the broker will close it (KIP-368).
+    pub replace_at: Option<Instant>,
+}
+
+/// The encryption of a connection, with what was received and not opened yet.
+pub struct TlsChannel {
+    /// Its records.
+    pub session: TlsSession,
+    /// Ciphertext from the middle of the stream.
+    pub received: Vec<u8>,
+}
+
+/// Why a broker could not be reached or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The name has no address now.
+    #[error("the broker name {host} cannot be resolved: {error}")]
+    Unknown {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        error: io::Error,
+    },
+    /// Nobody is there, or goes away.
+    #[error("broker {endpoint}: {error}", endpoint = shown(.endpoint))]
+    Io {
+        /// Where the broker was thought to be.
+        endpoint: Endpoint,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The listener speaks TLS, and this client does not.
+    #[error(
+        "broker {}: the listener speaks TLS: set [kafka.tls], or connect to the port of a \
+         plaintext listener", shown(.0)
+    )]
+    TlsListener(Endpoint),
+    /// The listener asks for an authentication.
+    #[error(
+        "broker {}: the listener closes the connection to who does not authenticate: set \
+         [kafka.sasl], or connect to the port of a listener without SASL", shown(.0)
+    )]
+    SaslListener(Endpoint),
+    /// The listener closes the connection without an answer.
+    #[error("broker {}: it closes the connection instead of answering {asked}", shown(.endpoint))]
+    Silent {
+        /// The broker.
+        endpoint: Endpoint,
+        /// Kafka's name of the request.
+        asked: &'static str,
+    },
+    /// TLS.
+    #[error("broker {}: {error}", shown(.endpoint))]
+    Tls {
+        /// The broker.
+        endpoint: Endpoint,
+        /// What is wrong.
+        error: TlsError,
+    },
+    /// SASL.
+    #[error("broker {}: {error}", shown(.endpoint))]
+    Sasl {
+        /// The broker.
+        endpoint: Endpoint,
+        /// What is wrong.
+        error: SaslError,
+    },
+    /// The broker's answer makes no sense.
+    #[error("broker {}: {error}", shown(.endpoint))]
+    Answer {
+        /// The broker.
+        endpoint: Endpoint,
+        /// What does not fit.
+        error: MessageError,
+    },
+    /// The process has no thread or descriptor left for it.
+    #[error(
+        "no thread is left to open a connection: {0}; raise TasksMax= and LimitNOFILE= for huntd"
+    )]
+    Resources(io::Error),
+}
+
+impl DialError {
+    /// Whether only the operator can help: certificates, secrets, or the kind of the listener.
+    pub fn is_final(&self) -> bool {
+        match self {
+            DialError::TlsListener(_) | DialError::SaslListener(_) => true,
+            DialError::Tls { error, .. } => {
+                !matches!(error, TlsError::Protocol(_) | TlsError::Closed)
+            }
+            DialError::Sasl { error, .. } => !matches!(error, SaslError::Message(_)),
+            DialError::Unknown { .. }
+            | DialError::Io { .. }
+            | DialError::Silent { .. }
+            | DialError::Answer { .. }
+            | DialError::Resources(_) => false,
+        }
+    }
+}
+
+fn shown(endpoint: &Endpoint) -> String {
+    let Endpoint { host, port } = endpoint;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Which broker is asked about the cluster: those that are known, and in turn with them the ones
+/// from the configuration, whose names may have other addresses by now (KIP-899).
+pub struct Candidates {
+    bootstrap: Vec<Endpoint>,
+    known: Vec<Endpoint>,
+    turn: usize,
+}
+
+impl Candidates {
+    /// At first only the brokers from the configuration, at least one.
+    pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
+        assert!(!bootstrap.is_empty(), "the configuration names a broker");
+        Candidates { bootstrap, known: Vec::new(), turn: 0 }
+    }
+
+    /// The broker to ask next, after the last one has failed.
+    pub fn next_endpoint(&mut self) -> Endpoint {
+        let Candidates { bootstrap, known, .. } = self;
+        let (round, is_known) = (self.turn / 2, self.turn.is_multiple_of(2));
+        self.turn = self.turn.wrapping_add(1);
+        let list = if is_known && !known.is_empty() { known } else { bootstrap };
+        list[round % list.len()].clone()
+    }
+
+    /// The brokers as one of them has named them. An answer without any changes nothing.
+    pub fn learn(&mut self, brokers: &[Broker]) {
+        if !brokers.is_empty() {
+            self.known = brokers.iter().map(Endpoint::of).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(host: &str) -> Endpoint {
+        Endpoint { host: host.to_owned(), port: 9092 }
+    }
+
+    #[test]
+    fn known_brokers_and_those_of_the_configuration_are_asked_in_turn() {
+        let mut candidates = Candidates::new(vec![endpoint("one"), endpoint("two")]);
+        let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
+            (0..count).map(|_| candidates.next_endpoint().host).collect()
+        };
+        assert_eq!(hosts(&mut candidates, 4), ["one", "one", "two", "two"]);
+        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
+        candidates.learn(&[broker("a"), broker("b"), broker("c")]);
+        candidates.learn(&[]);
+        let asked = hosts(&mut candidates, 12);
+        for host in ["a", "b", "c", "one", "two"] {
+            assert!(asked.iter().any(|asked| asked == host), "{host} is not in {asked:?}");
+        }
+        assert!(asked.chunks(2).all(|pair| pair[1] == "one" || pair[1] == "two"));
+    }
+
+    #[test]
+    fn an_endpoint_is_a_name_or_an_address_with_a_port() {
+        let of = |host: &str| Some(endpoint(host));
+        assert_eq!(Endpoint::parse("kafka-1:9092"), of("kafka-1"));
+        assert_eq!(Endpoint::parse("[::1]:9092"), of("::1"));
+        assert_eq!(Endpoint::parse("kafka-1"), None);
+        assert_eq!(Endpoint::parse("kafka-1:port"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Questions of a fetch task about where logs begin and end, on its own connection: the lag of
+//! partitions that are not fetched, and what became of an offset that is not there.
+
+use crate::fetch::connection::ConnectionError;
+use crate::fetch::cursor::{Cursor, CursorState};
+use crate::fetch::task::{FetchTask, Link};
+use crate::kafka::list_offsets::{self, LogEnd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds after which the end of a partition that is not fetched is asked for again.
+const ENDS_EVERY_MS: u64 = 1_000;
+
+/// Tells these questions from Fetches, whose ids count up.
+const ENDS_ID: i32 = -2;
+
+type Offsets = Vec<(i32, Option<i64>)>;
+
+impl FetchTask {
+    /// Whether a partition is served here whose end was last known too long ago: it is left out of
+    /// Fetches, because its shard takes no more, or the broker does not serve it.
+    pub(super) fn has_old_ends(&self) -> bool {
+        let turns = &self.shared.context.turns;
+        let mut has_old = false;
+        self.shared.cursors.each(|cursor| {
+            if cursor.state.get() != CursorState::Closed && self.serves(cursor) {
+                match ends_due_at(cursor) {
+                    Some(at) if at > turns.now() => turns.turn_at(at),
+                    Some(_) => has_old = true,
+                    // Its first Fetch tells.
+                    None => {}
+                }
+            }
+        });
+        has_old
+    }
+
+    /// Asks for the ends that were last known too long ago, so that the lag is the true one.
+    pub(super) async fn ask_ends(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+        if !self.has_old_ends() {
+            return Ok(());
+        }
+        let now = self.shared.context.turns.now();
+        let mut cursors: Vec<Rc<Cursor>> = Vec::new();
+        self.shared.cursors.each(|cursor| {
+            if self.serves(cursor) && ends_due_at(cursor).is_some_and(|at| at <= now) {
+                cursors.push(cursor.clone());
+            }
+        });
+        let partitions: Vec<i32> = cursors.iter().map(|cursor| cursor.partition).collect();
+        let ends = self.ask_offsets(link, &partitions, LogEnd::Latest).await?;
+        for cursor in cursors {
+            cursor.end_known_at.set(Some(now));
+            if let Some(end) = offset_of(&ends, cursor.partition) {
+                self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out why offsets are not in their logs: each shard halts with the reason, or goes on if
+    /// its offset is there after all.
+    pub(super) async fn find_bounds(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+        while let Some(cursor) = self.out_of_range.pop() {
+            let (partition, position) = (cursor.partition, cursor.position.get());
+            let first = self.ask_offsets(link, &[partition], LogEnd::Earliest).await?;
+            let end = self.ask_offsets(link, &[partition], LogEnd::Latest).await?;
+            match (offset_of(&first, partition), offset_of(&end, partition)) {
+                (Some(first), _) if position < first => cursor.fail(format!(
+                    "retention has passed offset {position} of input partition {partition}, whose \
+                     log begins at {first} now: raise retention.ms, and begin over with `huntd run \
+                     --genesis`"
+                )),
+                (_, Some(end)) if position > end => cursor.fail(format!(
+                    "the log of input partition {partition} ends at {end}, below offset {position} \
+                     that is applied already: an unclean election lost records; restore them, or \
+                     begin over with `huntd run --genesis`"
+                )),
+                // The offset is there, or the broker does not know yet what is.
+                _ => {
+                    cursor.trust();
+                    cursor.retry_at.set(Some(self.retry_at()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_offsets(
+        &self,
+        link: &mut Link,
+        partitions: &[i32],
+        end: LogEnd,
+    ) -> Result<Offsets, ConnectionError> {
+        let (shared, connection) = (&self.shared, &mut link.connection);
+        let topic = &shared.options.input_topic;
+        let mut request = Vec::new();
+        let envelope = shared.envelope(list_offsets::VERSION, ENDS_ID);
+        list_offsets::request(envelope, topic, partitions, end, &mut request);
+        connection.send(request, shared.deadline()).await?;
+        let mut response = connection.receive(shared.deadline()).await?;
+        let offsets = list_offsets::parse(response.bytes(), ENDS_ID, topic);
+        connection.give_back(response);
+        let offsets = offsets.map_err(|error| connection.protocol(error))?;
+        Ok(offsets.into_iter().map(|(partition, offset)| (partition, offset.ok())).collect())
+    }
+}
+
+fn ends_due_at(cursor: &Cursor) -> Option<Instant> {
+    let known_at = cursor.end_known_at.get()?;
+    Some(known_at + Duration::from_millis(ENDS_EVERY_MS))
+}
+
+fn offset_of(offsets: &Offsets, partition: i32) -> Option<i64> {
+    offsets.iter().find(|(of, _)| *of == partition)?.1
+}

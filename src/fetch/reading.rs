@@ -1,0 +1,210 @@
+//! What a fetch task makes of a response: where each partition goes on, and what to do about
+//! errors.
+//!
+//! What would stop a shard for good is believed only after two connections have said it: bits may
+//! flip on the way, and a broker that has just started may be wrong about its log.
+
+use crate::fetch::connection::Response;
+use crate::fetch::cursor::Cursor;
+use crate::fetch::task::{Answer, Asked, FetchTask};
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::fetch::{
+    self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
+};
+use crate::kafka::message::Broker;
+use crate::kafka::record_batch;
+use crate::ownership::event::ToControl;
+use crate::telemetry::metrics::Counter;
+use std::iter;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds between two tries of what a broker refused for the moment.
+const RETRY_MS: u64 = 50;
+
+/// Milliseconds for which a partition is fetched from the follower that its leader prefers. Then
+/// the leader is asked again, as by Kafka's own client: its metadata.max.age.ms.
+const PREFERRED_MS: u64 = 300_000;
+
+impl FetchTask {
+    /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
+    /// Gives the milliseconds for which the broker wants to be left alone.
+    pub(super) fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
+        self.answers.clear();
+        let response = fetch::parse(bytes, self.version, self.correlation_id)?;
+        self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
+        if let Some(remedy) = fetch::trouble(response.error) {
+            for place in 0..self.asked.len() {
+                let cursor = self.asked[place].cursor.clone();
+                self.handle_trouble(&cursor, remedy, response.error, None);
+            }
+            self.follow_hints(iter::empty());
+            return Ok(response.throttle_ms);
+        }
+        let mut partitions = response.partitions;
+        let shared = self.shared.clone();
+        let topic = shared.topic_key();
+        let mut place = 0;
+        while let Some(part) = partitions.next_partition(bytes, topic)? {
+            // Brokers answer in the order of the request, so the search is short.
+            let asked = self.asked[place..]
+                .iter()
+                .chain(&self.asked[..place])
+                .position(|asked| asked.cursor.partition == part.partition);
+            let Some(steps) = asked else { continue };
+            place = (place + steps) % self.asked.len();
+            let Asked { cursor, offset } = &self.asked[place];
+            if cursor.position.get() == *offset {
+                let cursor = cursor.clone();
+                self.read_part(cursor, part, bytes);
+            } else {
+                // What came before this part was thrown away, so this part cannot be used.
+                cursor.rewind();
+            }
+        }
+        self.follow_hints(partitions.endpoints(bytes));
+        Ok(response.throttle_ms)
+    }
+
+    /// Takes over the leaders that the response has named, and where they listen (KIP-951).
+    fn follow_hints(&mut self, endpoints: impl Iterator<Item = Broker>) {
+        let mut table = self.shared.table.borrow_mut();
+        endpoints.for_each(|broker| table.learn_broker(broker));
+        for (cursor, leader) in std::mem::take(&mut self.hints) {
+            if !leader.is_some_and(|leader| table.learn(cursor.partition, leader)) {
+                table.mark_stale(cursor.partition);
+                cursor.retry_at.set(Some(self.retry_at()));
+            }
+            self.shared.context.turns.turn_again();
+        }
+    }
+
+    fn read_part(&mut self, cursor: Rc<Cursor>, part: FetchedPartition, bytes: &[u8]) {
+        if let Some(remedy) = fetch::trouble(part.error) {
+            self.handle_trouble(&cursor, remedy, part.error, part.leader);
+            return;
+        }
+        if let Some(end) = part.diverging {
+            let sentence = truncated(&cursor, end);
+            self.stop(&cursor, sentence);
+            return;
+        }
+        if let Some(follower) = part.preferred_replica.filter(|_| part.records.is_empty()) {
+            self.prefer(&cursor, follower);
+            return;
+        }
+        let shared = self.shared.clone();
+        let progress = shared.context.progress.shard(cursor.partition);
+        progress.high_watermark.set(part.high_watermark);
+        cursor.end_known_at.set(Some(shared.context.turns.now()));
+        let bytes_max = shared.options.batch_bytes_max;
+        let offset = cursor.position.get();
+        match record_batch::scan_headers(&bytes[part.records.clone()], offset, bytes_max) {
+            Ok(walk) if walk.batches > 0 => {
+                cursor.run_ahead(&walk);
+                progress.fetched.set(walk.next_offset);
+                self.answers.push(Answer { cursor, part });
+            }
+            // A part without one whole batch: the next one that begins with this partition has it.
+            Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
+            Ok(_) => {}
+            // The batches before a damaged one are good and are decoded.
+            Err(_) => self.answers.push(Answer { cursor, part }),
+        }
+    }
+
+    /// Fetches a partition from a follower for a while (KIP-392).
+    fn prefer(&self, cursor: &Cursor, follower: i32) {
+        let turns = &self.shared.context.turns;
+        let until = turns.now() + Duration::from_millis(PREFERRED_MS);
+        let mut table = self.shared.table.borrow_mut();
+        if follower == self.node_id || !table.prefer(cursor.partition, follower, until) {
+            // Nobody has heard of this broker yet, or the leader means itself.
+            table.mark_stale(cursor.partition);
+            cursor.retry_at.set(Some(self.retry_at()));
+        }
+        turns.turn_again();
+    }
+
+    fn handle_trouble(
+        &mut self,
+        cursor: &Rc<Cursor>,
+        remedy: FetchRemedy,
+        error: ErrorCode,
+        leader: Option<CurrentLeader>,
+    ) {
+        let (partition, position) = (cursor.partition, cursor.position.get());
+        self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
+        self.shared.report(ToControl::FetchRefused { partition, error });
+        cursor.rewind();
+        if self.shared.table.borrow_mut().prefer_leader(partition) {
+            // A follower may be behind: what it refuses, the leader is asked for.
+            self.shared.context.turns.turn_again();
+            return;
+        }
+        match remedy {
+            FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
+            FetchRemedy::RefreshMetadata => self.hints.push((cursor.clone(), leader)),
+            FetchRemedy::OffsetOutOfRange => match cursor.is_confirmed(self.connection) {
+                true => self.out_of_range.push(cursor.clone()),
+                false => {
+                    let sentence = format!(
+                        "offset {position} of input partition {partition} is not in its log"
+                    );
+                    self.doubt = Some(sentence);
+                }
+            },
+            FetchRemedy::Fatal => cursor.fail(format!(
+                "input partition {partition} cannot be fetched at offset {position}: {error}"
+            )),
+        }
+    }
+
+    /// Stops the shard, if another connection has said the same.
+    fn stop(&mut self, cursor: &Cursor, sentence: String) {
+        if cursor.is_confirmed(self.connection) {
+            cursor.fail(sentence);
+        } else {
+            cursor.rewind();
+            self.doubt = Some(sentence);
+        }
+    }
+
+    pub(super) fn retry_at(&self) -> Instant {
+        self.shared.context.turns.now() + Duration::from_millis(RETRY_MS)
+    }
+
+    /// Decodes what the response has brought.
+    pub(super) async fn decode(&mut self, response: &mut Response) {
+        self.decoding.received(response.received_at());
+        let bytes = response.bytes();
+        let mut answers = std::mem::take(&mut self.answers);
+        for Answer { cursor, part } in answers.drain(..) {
+            self.aborted.load(part.aborted.iter(bytes));
+            let records = &mut bytes[part.records.clone()];
+            let decoded = self.decoding.decode(&cursor, records, &mut self.aborted).await;
+            if let Err(error) = decoded {
+                let sentence = format!(
+                    "input partition {} cannot be read beyond offset {}: {error}; nothing was \
+                     skipped",
+                    cursor.partition,
+                    cursor.position.get(),
+                );
+                self.stop(&cursor, sentence);
+            }
+        }
+        self.answers = answers;
+    }
+}
+
+fn truncated(cursor: &Cursor, end: EpochEnd) -> String {
+    let (partition, position) = (cursor.partition, cursor.position.get());
+    let what = match end.end_offset < position {
+        true => format!("was truncated to offset {} below offset {position}", end.end_offset),
+        false => format!("has other records than before below offset {position}"),
+    };
+    format!(
+        "the input log of partition {partition} {what} that is applied already: an unclean \
+         election lost records; restore them, or begin over with `huntd run --genesis`"
+    )
+}

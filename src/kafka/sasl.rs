@@ -1,0 +1,211 @@
+//! SASL, as Kafka carries it (KIP-43, KIP-368): values and bytes, no I/O. The mechanisms themselves
+//! are those of the `rsasl` crate.
+
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{Api, Envelope, MessageError, encode, parse, read_array, text};
+use crate::kafka::security::{Mechanism, SaslOptions, Secret, SecurityFileError};
+use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslHandshakeRequest};
+use rsasl::callback::{Context, Request, SessionCallback, SessionData};
+use rsasl::prelude::{Mechname, MessageSent, SASLClient, SASLConfig, Session, SessionError, State};
+use rsasl::property::{AuthId, Password};
+use std::time::Duration;
+
+/// Versions that are spoken; all brokers since Kafka 2.2 do.
+const HANDSHAKE: Api =
+    Api { key: ApiKey::SaslHandshake, name: "SaslHandshake", version_min: 1, version_max: 1 };
+const AUTHENTICATE: Api =
+    Api { key: ApiKey::SaslAuthenticate, name: "SaslAuthenticate", version_min: 1, version_max: 1 };
+
+/// The version of both requests.
+pub const VERSION: i16 = 1;
+
+/// The broker does not offer the mechanism that was asked for.
+const UNSUPPORTED_SASL_MECHANISM: ErrorCode = ErrorCode(33);
+
+/// The listener asks for no authentication.
+const ILLEGAL_SASL_STATE: ErrorCode = ErrorCode(34);
+
+/// The broker refuses the user, or its secret.
+const SASL_AUTHENTICATION_FAILED: ErrorCode = ErrorCode(58);
+
+/// Why a broker does not take this client for who it says it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SaslError {
+    /// The secret cannot be read.
+    #[error("the SASL secret cannot be used: {0}")]
+    Secret(#[from] SecurityFileError),
+    /// The broker does not offer the mechanism.
+    #[error(
+        "the broker does not offer {mechanism}, it offers {offered}: choose one of these as \
+         kafka.sasl.mechanism, or enable {mechanism} on the listener"
+    )]
+    MechanismNotOffered {
+        /// What was asked for.
+        mechanism: &'static str,
+        /// What there is.
+        offered: String,
+    },
+    /// The listener has no SASL.
+    #[error(
+        "the listener asks for no authentication: leave out [kafka.sasl], or connect to the port \
+         of a SASL listener"
+    )]
+    NotAsked,
+    /// The broker refuses the secret.
+    #[error(
+        "the broker refuses the user {user} ({mechanism}): {sentence}; check kafka.sasl.user and the file \
+         with the secret"
+    )]
+    Refused {
+        /// Who was refused.
+        user: String,
+        /// The mechanism.
+        mechanism: &'static str,
+        /// The broker's own words.
+        sentence: String,
+    },
+    /// What the broker answers is no step of the mechanism: it does not know the password either.
+    #[error("the broker's part of {mechanism} is wrong: {sentence}; is it the right broker?")]
+    Exchange {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// What does not fit.
+        sentence: String,
+    },
+    /// An answer cannot be read.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}
+
+/// One authentication under way: [`Exchange::step`] and the broker take turns.
+pub struct Exchange {
+    session: Session,
+    mechanism: &'static str,
+    user: String,
+    is_over: bool,
+}
+
+/// What a mechanism asks for.
+struct Credentials {
+    user: String,
+    secret: Secret,
+}
+
+impl SessionCallback for Credentials {
+    fn callback(
+        &self,
+        _session: &SessionData,
+        _context: &Context<'_>,
+        request: &mut Request<'_>,
+    ) -> Result<(), SessionError> {
+        let secret = self.secret.expose();
+        request.satisfy::<AuthId>(&self.user)?.satisfy::<Password>(secret.as_bytes())?;
+        Ok(())
+    }
+}
+
+impl Exchange {
+    /// Begins an authentication with what the file holds now.
+    pub fn begin(options: &SaslOptions) -> Result<Exchange, SaslError> {
+        let mechanism = options.mechanism.name();
+        let secret = Secret::read(&options.secret_file)?;
+        let credentials = Credentials { user: options.user.clone(), secret };
+        let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
+        let config = SASLConfig::builder()
+            .with_default_mechanisms()
+            .with_callback(credentials)
+            .map_err(|error| wrong(error.to_string()))?;
+        let name = Mechname::parse(mechanism.as_bytes()).expect("a registered name is valid");
+        let session = SASLClient::new(config)
+            .start_suggested([&name])
+            .map_err(|error| wrong(error.to_string()))?;
+        let user = options.user.clone();
+        Ok(Exchange { session, mechanism, user, is_over: false })
+    }
+
+    /// The next bytes for the broker, after these from it; none before its first. `None`: it has
+    /// said all that it has to say.
+    pub fn step(&mut self, from_broker: Option<&[u8]>) -> Result<Option<Vec<u8>>, SaslError> {
+        let mut out = Vec::new();
+        let mechanism = self.mechanism;
+        let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
+        let state = self.session.step(from_broker, &mut out);
+        let state = state.map_err(|error| wrong(error.to_string()))?;
+        self.is_over = matches!(state, State::Finished(_));
+        Ok((state != State::Finished(MessageSent::No)).then_some(out))
+    }
+
+    /// Whether the broker's next answer is the last word.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Why the broker has refused.
+    fn refused(&self, sentence: String) -> SaslError {
+        SaslError::Refused { user: self.user.clone(), mechanism: self.mechanism, sentence }
+    }
+}
+
+/// Appends a SaslHandshake request: which mechanism is wanted.
+pub fn handshake_request(envelope: Envelope<'_>, mechanism: Mechanism, out: &mut Vec<u8>) {
+    let request = SaslHandshakeRequest::default().with_mechanism(text(mechanism.name()));
+    encode(&HANDSHAKE, envelope, &request, out);
+}
+
+/// Reads the answer to a SaslHandshake request.
+pub fn parse_handshake(
+    bytes: &[u8],
+    correlation_id: i32,
+    mechanism: Mechanism,
+) -> Result<(), SaslError> {
+    let (error, offered) = parse(&HANDSHAKE, false, bytes, correlation_id, |reader| {
+        let error = ErrorCode(reader.i16()?);
+        let offered = read_array(reader, false, |reader| Ok(reader.string(false)?.to_owned()))?;
+        Ok((error, offered))
+    })?;
+    match error {
+        ErrorCode::NONE => Ok(()),
+        UNSUPPORTED_SASL_MECHANISM => Err(SaslError::MechanismNotOffered {
+            mechanism: mechanism.name(),
+            offered: if offered.is_empty() { "none".to_owned() } else { offered.join(", ") },
+        }),
+        ILLEGAL_SASL_STATE => Err(SaslError::NotAsked),
+        error => Err(MessageError::Refused { api: HANDSHAKE.name, error }.into()),
+    }
+}
+
+/// Appends a SaslAuthenticate request with the mechanism's bytes.
+pub fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: &mut Vec<u8>) {
+    let request = SaslAuthenticateRequest::default().with_auth_bytes(bytes.into());
+    encode(&AUTHENTICATE, envelope, &request, out);
+}
+
+/// A broker's part of the exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    /// The mechanism's bytes.
+    pub bytes: Vec<u8>,
+    /// How long the authentication holds; `None`: as long as the connection (KIP-368).
+    pub lifetime: Option<Duration>,
+}
+
+/// Reads the answer to a SaslAuthenticate request.
+pub fn parse_authenticate(
+    bytes: &[u8],
+    correlation_id: i32,
+    exchange: &Exchange,
+) -> Result<Authenticated, SaslError> {
+    let (error, sentence, answer) = parse(&AUTHENTICATE, false, bytes, correlation_id, |reader| {
+        let error = ErrorCode(reader.i16()?);
+        let sentence = reader.nullable_string(false)?.unwrap_or_default().to_owned();
+        let range = reader.nullable_bytes(false)?.unwrap_or(0..0);
+        let lifetime_ms = u64::try_from(reader.i64()?).unwrap_or(0);
+        let lifetime = (lifetime_ms > 0).then(|| Duration::from_millis(lifetime_ms));
+        Ok((error, sentence, Authenticated { bytes: bytes[range].to_vec(), lifetime }))
+    })?;
+    match error {
+        ErrorCode::NONE => Ok(answer),
+        SASL_AUTHENTICATION_FAILED => Err(exchange.refused(sentence)),
+        error => Err(MessageError::Refused { api: AUTHENTICATE.name, error }.into()),
+    }
+}

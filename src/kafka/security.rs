@@ -1,0 +1,159 @@
+//! How connections to brokers are protected: options, and the secrets behind them.
+//!
+//! Secrets stand in files alone. They are read again for each connection, so that a rotated one is
+//! used without a restart, and no type that holds one can be printed.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file with a password.
+pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// How every connection to a broker is protected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// Encrypts the connection and authenticates the broker; `None`: plaintext.
+    pub tls: Option<TlsOptions>,
+    /// Authenticates this client; `None`: the broker asks for nothing, or for a certificate.
+    pub sasl: Option<SaslOptions>,
+}
+
+/// TLS. The broker's certificate must be valid for its host name: there is no way around that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Certificates (PEM) of the authorities to trust; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// What this client shows to the broker, if anything.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A client's certificate, for brokers that ask for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificate and its intermediates (PEM).
+    pub certificate_file: PathBuf,
+    /// Its private key (PEM), without a passphrase.
+    pub key_file: PathBuf,
+}
+
+/// SASL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaslOptions {
+    /// How the secret is shown to the broker.
+    pub mechanism: Mechanism,
+    /// The user's name.
+    pub user: String,
+    /// The file with the password.
+    pub secret_file: PathBuf,
+}
+
+/// The SASL mechanisms that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// The password itself (RFC 4616).
+    Plain,
+    /// A proof of the password, both ways (RFC 5802, RFC 7677).
+    ScramSha256,
+    /// The same with the longer hash.
+    ScramSha512,
+}
+
+impl Mechanism {
+    /// All mechanisms.
+    pub const ALL: [Mechanism; 3] =
+        [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512];
+
+    /// Its registered name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// A file that the configuration names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {sentence}", path.display())]
+pub struct SecurityFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it; never what it holds.
+    pub sentence: String,
+}
+
+impl SecurityFileError {
+    /// The file is not as it has to be.
+    pub fn new(path: &Path, sentence: impl ToString) -> SecurityFileError {
+        SecurityFileError { path: path.to_owned(), sentence: sentence.to_string() }
+    }
+}
+
+/// A password. It has no `Debug` and no `Display`.
+pub struct Secret(String);
+
+impl Secret {
+    /// Reads a secret. The line break that editors leave at the end does not belong to it.
+    pub fn read(path: &Path) -> Result<Secret, SecurityFileError> {
+        let wrong = |sentence: String| SecurityFileError::new(path, sentence);
+        let text = read_bounded(path)?;
+        let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
+        let secret = text.trim_end_matches(['\r', '\n']);
+        match secret.is_empty() {
+            true => Err(wrong("is empty: write the password into it".to_owned())),
+            false => Ok(Secret(secret.to_owned())),
+        }
+    }
+
+    /// The secret, for who shows it to a broker.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Reads a regular file of at most [`SECRET_BYTES_MAX`].
+fn read_bounded(path: &Path) -> Result<Vec<u8>, SecurityFileError> {
+    let wrong = |error: std::io::Error| {
+        SecurityFileError::new(path, format!("cannot be read: {error}; check path and permissions"))
+    };
+    let is_file = std::fs::metadata(path).map_err(wrong)?.is_file();
+    if !is_file {
+        return Err(SecurityFileError::new(path, "is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    match bytes.len() as u64 > SECRET_BYTES_MAX {
+        true => {
+            let sentence = format!("is longer than {SECRET_BYTES_MAX} bytes");
+            Err(SecurityFileError::new(path, sentence))
+        }
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<String, String> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), bytes).expect("it can be written");
+        let secret = Secret::read(file.path());
+        secret.map(|secret| secret.expose().to_owned()).map_err(|error| error.sentence)
+    }
+
+    #[test]
+    fn a_secret_is_the_files_text_without_its_last_line_break() {
+        assert_eq!(read(b"pass word\n"), Ok("pass word".to_owned()));
+        assert_eq!(read(b" pass\r\n"), Ok(" pass".to_owned()));
+        assert!(read(b"\n").unwrap_err().contains("is empty"));
+        assert!(read(b"\xff").unwrap_err().contains("UTF-8"));
+        let long = vec![b'a'; SECRET_BYTES_MAX as usize + 1];
+        assert!(read(&long).unwrap_err().contains("longer"));
+        let folder = Secret::read(Path::new("/tmp"));
+        assert!(folder.is_err_and(|error| error.sentence.contains("no regular file")));
+    }
+}

@@ -1,0 +1,254 @@
+//! TLS as bytes in and bytes out, without I/O: the handshake, and the records after it.
+//!
+//! The handshake is rustls' own. Afterwards rustls' unbuffered connection would copy each record
+//! into memory of its own, so the connection is taken apart, as for a kernel's TLS: records are
+//! opened in place by rustls' own code for one record, and keys are renewed by rustls. What stands
+//! here are the record's header, the count of records, and what a record may hold.
+
+pub mod records;
+mod sealer;
+
+use crate::kafka::security::{ClientCertificate, SecurityFileError, TlsOptions};
+use records::TlsSession;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use std::sync::Arc;
+
+/// Bytes of plaintext in a record.
+const PLAINTEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Why there is no TLS connection, or no more of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// A file of `[kafka.tls]`.
+    #[error("kafka.tls: {0}")]
+    File(#[from] SecurityFileError),
+    /// The broker's certificate is signed by an authority that is not trusted.
+    #[error(
+        "no trusted authority has signed the broker's certificate: set kafka.tls.ca_file to the \
+         certificate of the authority that has"
+    )]
+    UnknownAuthority,
+    /// The broker's certificate is for other names.
+    #[error(
+        "the broker's certificate is not valid for the name {0}: connect by a name that it has, \
+         or give the broker a certificate with this name"
+    )]
+    WrongName(String),
+    /// The broker's certificate is out of date.
+    #[error("the broker's certificate has expired: renew it, and check the clock of this host")]
+    Expired,
+    /// The broker's certificate is not valid yet.
+    #[error("the broker's certificate is not valid yet: check the clocks of both hosts")]
+    NotYetValid,
+    /// The broker has ended the connection with an alert.
+    #[error("the broker refuses the TLS connection with the alert {}{}", .0, alert_hint(.0))]
+    Alert(String),
+    /// What came is no TLS.
+    #[error(
+        "the listener does not speak TLS: leave out [kafka.tls], or connect to the port of an SSL \
+         listener"
+    )]
+    NotTls,
+    /// Anything else.
+    #[error("TLS: {0}")]
+    Protocol(String),
+    /// The broker has closed the connection in order.
+    #[error("the broker has closed the connection")]
+    Closed,
+}
+
+/// What to do about an alert.
+fn alert_hint(name: &str) -> &'static str {
+    match name {
+        "CertificateRequired" | "HandshakeFailure" => {
+            ": it may ask for a client certificate, see kafka.tls.certificate_file"
+        }
+        "BadCertificate"
+        | "UnknownCA"
+        | "CertificateUnknown"
+        | "CertificateExpired"
+        | "CertificateRevoked"
+        | "UnsupportedCertificate"
+        | "AccessDenied" => ": it does not accept the certificate of kafka.tls.certificate_file",
+        "ProtocolVersion" => ": it must allow TLS 1.2 or 1.3",
+        _ => "",
+    }
+}
+
+/// What every handshake begins with.
+pub type TlsConfig = Arc<ClientConfig>;
+
+/// Reads the files.
+pub fn client_config(options: &TlsOptions) -> Result<TlsConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?
+        .with_root_certificates(roots(options)?);
+    let mut config = match &options.client {
+        None => builder.with_no_client_auth(),
+        Some(client) => {
+            let (chain, key) = client_certificate(client)?;
+            let wrong = |error: rustls::Error| SecurityFileError::new(&client.key_file, error);
+            builder.with_client_auth_cert(chain, key).map_err(wrong)?
+        }
+    };
+    config.enable_secret_extraction = true;
+    // Connections are few and long: a ticket would save nothing.
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = &options.ca_file else {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        return match roots.is_empty() {
+            true => Err(TlsError::Protocol(
+                "this system has no certificate authorities: install ca-certificates, or set \
+                 kafka.tls.ca_file"
+                    .to_owned(),
+            )),
+            false => Ok(roots),
+        };
+    };
+    let wrong = |sentence: String| SecurityFileError::new(path, sentence);
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
+    for certificate in found {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(wrong("holds no certificate in PEM form".to_owned()).into()),
+        false => Ok(roots),
+    }
+}
+
+type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn client_certificate(client: &ClientCertificate) -> Result<Chain, SecurityFileError> {
+    let path = &client.certificate_file;
+    let wrong = |error: rustls::pki_types::pem::Error| SecurityFileError::new(path, error);
+    let chain = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrong)?;
+    if chain.is_empty() {
+        return Err(SecurityFileError::new(path, "holds no certificate in PEM form"));
+    }
+    let key = PrivateKeyDer::from_pem_file(&client.key_file)
+        .map_err(|error| SecurityFileError::new(&client.key_file, error))?;
+    Ok((chain, key))
+}
+
+/// A handshake under way.
+pub struct Handshake {
+    connection: UnbufferedClientConnection,
+    host: String,
+}
+
+/// What a handshake wants next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HandshakeStep {
+    /// Send what was appended to `outgoing`, then step again.
+    Send,
+    /// Receive more, then step again.
+    Receive,
+    /// It is complete.
+    Done,
+}
+
+impl Handshake {
+    /// A handshake with the broker of this name, which its certificate must have.
+    pub fn begin(config: &TlsConfig, host: &str) -> Result<Handshake, TlsError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| TlsError::Protocol(format!("{host} is no host name")))?;
+        let connection = UnbufferedClientConnection::new(config.clone(), name)
+            .map_err(|error| TlsError::Protocol(error.to_string()))?;
+        Ok(Handshake { connection, host: host.to_owned() })
+    }
+
+    /// Goes on with what has been received; what was used is removed from `incoming`.
+    pub fn step(
+        &mut self,
+        incoming: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<HandshakeStep, TlsError> {
+        loop {
+            let host = &self.host;
+            let UnbufferedStatus { discard, state, .. } =
+                self.connection.process_tls_records(incoming);
+            let step = match state.map_err(|error| sentence_of(error, host))? {
+                ConnectionState::EncodeTlsData(mut encoding) => {
+                    encode_into(outgoing, |room| encoding.encode(room))?;
+                    None
+                }
+                ConnectionState::TransmitTlsData(sending) => {
+                    sending.done();
+                    Some(HandshakeStep::Send)
+                }
+                ConnectionState::BlockedHandshake => Some(HandshakeStep::Receive),
+                ConnectionState::WriteTraffic(_) => Some(HandshakeStep::Done),
+                ConnectionState::PeerClosed | ConnectionState::Closed => {
+                    return Err(TlsError::Closed);
+                }
+                other => return Err(TlsError::Protocol(format!("{other:?} in the handshake"))),
+            };
+            incoming.drain(..discard);
+            if let Some(step) = step {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// The connection after the handshake.
+    pub fn finish(self) -> Result<TlsSession, TlsError> {
+        let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
+        let (secrets, kernel) =
+            self.connection.dangerous_into_kernel_connection().map_err(wrong)?;
+        TlsSession::new(secrets, kernel)
+    }
+}
+
+/// Lets rustls append, with as much room as it asks for.
+fn encode_into(
+    outgoing: &mut Vec<u8>,
+    mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+) -> Result<(), TlsError> {
+    let start = outgoing.len();
+    let mut room = PLAINTEXT_BYTES_MAX;
+    loop {
+        outgoing.resize(start + room, 0);
+        match encode(&mut outgoing[start..]) {
+            Ok(count) => {
+                outgoing.truncate(start + count);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(more)) => room = more.required_size,
+            Err(error) => return Err(TlsError::Protocol(error.to_string())),
+        }
+    }
+}
+
+fn sentence_of(error: rustls::Error, host: &str) -> TlsError {
+    use CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
+    match error {
+        rustls::Error::InvalidCertificate(error) => match error {
+            UnknownIssuer => TlsError::UnknownAuthority,
+            NotValidForName | NotValidForNameContext { .. } => TlsError::WrongName(host.to_owned()),
+            Expired | ExpiredContext { .. } => TlsError::Expired,
+            NotValidYet | NotValidYetContext { .. } => TlsError::NotYetValid,
+            other => TlsError::Protocol(format!("the broker's certificate: {other}")),
+        },
+        rustls::Error::AlertReceived(alert) => TlsError::Alert(format!("{alert:?}")),
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls,
+        other => TlsError::Protocol(other.to_string()),
+    }
+}

@@ -1,0 +1,189 @@
+//! The records of a connection after its handshake: sealed into a buffer, opened in place.
+
+use super::sealer::Sealer;
+use super::{PLAINTEXT_BYTES_MAX, TlsError};
+use rustls::client::ClientConnectionData;
+use rustls::crypto::cipher::{InboundOpaqueMessage, MessageDecrypter};
+use rustls::kernel::KernelConnection;
+use rustls::{
+    AlertDescription, ConnectionTrafficSecrets, ContentType, ExtractedSecrets, HandshakeType,
+    ProtocolVersion, SupportedCipherSuite,
+};
+
+/// Bytes of a record's header.
+pub const RECORD_HEADER_BYTES: usize = 5;
+
+/// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
+pub const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
+
+/// Records under one key, after which a connection is worn: far below the 2^24.5 of RFC 8446, 5.5.
+const RECORDS_MAX: u64 = 1 << 23;
+
+/// The records of one connection after its handshake.
+pub struct TlsSession {
+    opener: Box<dyn MessageDecrypter>,
+    /// Records opened with the current key.
+    opened: u64,
+    sealer: Sealer,
+    /// Records sealed with the current key.
+    sealed: u64,
+    suite: SupportedCipherSuite,
+    kernel: KernelConnection<ClientConnectionData>,
+    /// The broker has renewed its key and asks for the same (RFC 8446, 4.6.3).
+    must_update: bool,
+}
+
+/// What stands at the start of received bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Opened<'a> {
+    /// Not a whole record.
+    Incomplete,
+    /// A record.
+    Record {
+        /// Its bytes, which are done with.
+        bytes: usize,
+        /// What it holds for us: nothing if the record is TLS' own.
+        plaintext: &'a [u8],
+    },
+}
+
+impl TlsSession {
+    /// The records that follow a handshake.
+    pub(super) fn new(
+        secrets: ExtractedSecrets,
+        kernel: KernelConnection<ClientConnectionData>,
+    ) -> Result<TlsSession, TlsError> {
+        let ExtractedSecrets { tx: (sealed, seal), rx: (opened, open) } = secrets;
+        let suite = kernel.negotiated_cipher_suite();
+        Ok(TlsSession {
+            opener: opener(suite, open)?,
+            opened,
+            sealer: Sealer::new(kernel.protocol_version(), seal)?,
+            sealed,
+            suite,
+            kernel,
+            must_update: false,
+        })
+    }
+
+    /// Appends plaintext as records to `out`.
+    pub fn seal(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
+        if std::mem::take(&mut self.must_update) {
+            // KeyUpdate, which asks for none in return: its type, three bytes of length, 0.
+            let update = [u8::from(HandshakeType::KeyUpdate), 0, 0, 1, 0];
+            self.sealer.seal(self.sealed, ContentType::Handshake, &update, out);
+            let (sealed, secrets) = self.kernel.update_tx_secret().map_err(protocol)?;
+            self.sealer = Sealer::new(ProtocolVersion::TLSv1_3, secrets)?;
+            self.sealed = sealed;
+        }
+        for part in plaintext.chunks(PLAINTEXT_BYTES_MAX) {
+            self.sealer.seal(self.sealed, ContentType::ApplicationData, part, out);
+            self.sealed += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the connection should be replaced by a new one: its keys have sealed or opened as
+    /// many records as they should.
+    pub fn is_worn(&self) -> bool {
+        self.sealed.max(self.opened) >= RECORDS_MAX
+    }
+
+    /// Opens the record at the start of `bytes`, in place.
+    pub fn open<'a>(&mut self, bytes: &'a mut [u8]) -> Result<Opened<'a>, TlsError> {
+        let Some([content, major, minor, high, low]) = bytes.first_chunk() else {
+            return Ok(Opened::Incomplete);
+        };
+        let end = RECORD_HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+        let version = ProtocolVersion::from(u16::from_be_bytes([*major, *minor]));
+        let content = ContentType::from(*content);
+        if end > RECORD_BYTES_MAX {
+            return Err(TlsError::Protocol(format!("a record of {end} bytes")));
+        }
+        // TLS 1.3 hides what a record is, and has the version from the handshake (RFC 8446, 5.2).
+        let is_tls13 = self.kernel.protocol_version() == ProtocolVersion::TLSv1_3;
+        if is_tls13 && content != ContentType::ApplicationData {
+            return Err(TlsError::Protocol(format!("a record of type {content:?}")));
+        }
+        let Some(record) = bytes.get_mut(RECORD_HEADER_BYTES..end) else {
+            return Ok(Opened::Incomplete);
+        };
+        let message = InboundOpaqueMessage::new(content, version, record);
+        let opened = self.opener.decrypt(message, self.opened).map_err(protocol)?;
+        self.opened += 1;
+        let plaintext = match opened.typ {
+            ContentType::ApplicationData => opened.payload,
+            ContentType::Handshake => {
+                self.heed(opened.payload)?;
+                &[]
+            }
+            ContentType::Alert => return Err(alert(opened.payload)),
+            other => return Err(TlsError::Protocol(format!("a record of type {other:?}"))),
+        };
+        Ok(Opened::Record { bytes: end, plaintext })
+    }
+
+    /// Handshake messages after the handshake: tickets, which are not used, and new keys.
+    fn heed(&mut self, mut messages: &[u8]) -> Result<(), TlsError> {
+        if self.kernel.protocol_version() != ProtocolVersion::TLSv1_3 {
+            return Err(TlsError::Protocol("the broker renegotiates, which is refused".to_owned()));
+        }
+        while let Some(([kind, a, b, c], rest)) = messages.split_first_chunk() {
+            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            let Some((body, rest)) = rest.split_at_checked(length) else {
+                return Err(TlsError::Protocol("a handshake message in two records".to_owned()));
+            };
+            messages = rest;
+            match (HandshakeType::from(*kind), body) {
+                (HandshakeType::NewSessionTicket, _) => {}
+                // New keys begin with the next record, so nothing may follow in this one.
+                (HandshakeType::KeyUpdate, [asked @ 0..=1]) if messages.is_empty() => {
+                    let (opened, secrets) = self.kernel.update_rx_secret().map_err(protocol)?;
+                    self.opener = opener(self.suite, secrets)?;
+                    self.opened = opened;
+                    self.must_update |= *asked == 1;
+                }
+                (other, _) => {
+                    return Err(TlsError::Protocol(format!("{other:?} after the handshake")));
+                }
+            }
+        }
+        match messages.is_empty() {
+            true => Ok(()),
+            false => Err(TlsError::Protocol("a handshake message in two records".to_owned())),
+        }
+    }
+}
+
+fn protocol(error: rustls::Error) -> TlsError {
+    TlsError::Protocol(error.to_string())
+}
+
+fn alert(bytes: &[u8]) -> TlsError {
+    match bytes {
+        [_, 0] => TlsError::Closed,
+        [_, number] => TlsError::Alert(format!("{:?}", AlertDescription::from(*number))),
+        _ => TlsError::Protocol("a malformed alert".to_owned()),
+    }
+}
+
+/// rustls' own code for opening one record.
+fn opener(
+    suite: SupportedCipherSuite,
+    secrets: ConnectionTrafficSecrets,
+) -> Result<Box<dyn MessageDecrypter>, TlsError> {
+    use ConnectionTrafficSecrets::{Aes128Gcm, Aes256Gcm, Chacha20Poly1305};
+    let is_gcm = matches!(secrets, Aes128Gcm { .. } | Aes256Gcm { .. });
+    let (Aes128Gcm { key, iv } | Aes256Gcm { key, iv } | Chacha20Poly1305 { key, iv }) = secrets
+    else {
+        return Err(TlsError::Protocol("an unknown cipher suite".to_owned()));
+    };
+    Ok(match suite {
+        SupportedCipherSuite::Tls13(suite) => suite.aead_alg.decrypter(key, iv),
+        SupportedCipherSuite::Tls12(suite) => {
+            // The rest of the nonce stands in each record (RFC 5288, 3).
+            let fixed = if is_gcm { &iv.as_ref()[..4] } else { iv.as_ref() };
+            suite.aead_alg.decrypter(key, fixed)
+        }
+    })
+}

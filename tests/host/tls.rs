@@ -1,0 +1,142 @@
+//! TLS records as the data plane seals and opens them, against rustls' own server.
+
+use huntd::kafka::security::TlsOptions;
+use huntd::kafka::tls::records::{Opened, TlsSession};
+use huntd::kafka::tls::{Handshake, HandshakeStep, TlsError, client_config};
+use rustls::crypto::ring::{cipher_suite, default_provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use support::kafka::secure::{self, HOST};
+
+const SUITES: [SupportedCipherSuite; 6] = [
+    cipher_suite::TLS13_AES_128_GCM_SHA256,
+    cipher_suite::TLS13_AES_256_GCM_SHA384,
+    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+/// A server of one suite, the client's records, and what the server has sent with the handshake.
+fn connect(suite: SupportedCipherSuite) -> (ServerConnection, TlsSession, Vec<u8>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    secure::write_files(folder.path());
+    let file = |name: &str| folder.path().join(name);
+    let mut provider = default_provider();
+    provider.cipher_suites = vec![suite];
+    let chain = CertificateDer::pem_file_iter(file("broker.pem")).expect("a chain");
+    let chain = chain.collect::<Result<_, _>>().expect("certificates");
+    let key = PrivateKeyDer::from_pem_file(file("broker.pem")).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .expect("a valid configuration");
+    let mut server = ServerConnection::new(Arc::new(config)).expect("a connection");
+    let options = TlsOptions { ca_file: Some(file("ca.pem")), client: None };
+    let config = client_config(&options).expect("the files are valid");
+    let mut handshake = Handshake::begin(&config, HOST).expect("a valid name");
+    let (mut received, mut outgoing) = (Vec::new(), Vec::new());
+    loop {
+        match handshake.step(&mut received, &mut outgoing).expect("both sides agree") {
+            HandshakeStep::Send => {
+                give(&mut server, &std::mem::take(&mut outgoing));
+            }
+            HandshakeStep::Receive => received.extend(take(&mut server)),
+            HandshakeStep::Done => break,
+        }
+    }
+    received.extend(take(&mut server));
+    (server, handshake.finish().expect("the handshake is done"), received)
+}
+
+fn give(server: &mut ServerConnection, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        server.read_tls(&mut bytes).expect("there is room");
+        server.process_new_packets().expect("the client's records are sound");
+    }
+}
+
+fn take(server: &mut ServerConnection) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while server.wants_write() {
+        server.write_tls(&mut bytes).expect("a vector takes everything");
+    }
+    bytes
+}
+
+/// All plaintext in these records, which are whole.
+fn open(session: &mut TlsSession, mut records: &mut [u8]) -> Result<Vec<u8>, TlsError> {
+    let mut all = Vec::new();
+    loop {
+        match session.open(records)? {
+            Opened::Incomplete => return Ok(all),
+            Opened::Record { bytes, plaintext } => {
+                all.extend_from_slice(plaintext);
+                records = &mut records[bytes..];
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_side_seals_the_other_opens_in_every_suite_and_through_new_keys() {
+    for suite in SUITES {
+        let (mut server, mut session, mut received) = connect(suite);
+        for round in 0..20_usize {
+            let data: Vec<u8> = (0..round * round * 251 + 1).map(|n| (n % 239) as u8).collect();
+            let mut sealed = Vec::new();
+            session.seal(&data, &mut sealed).expect("records");
+            let mut arrived = vec![0; data.len()];
+            for part in sealed.chunks(1000) {
+                give(&mut server, part);
+            }
+            server.reader().read_exact(&mut arrived).expect("all of it has arrived");
+            assert_eq!(arrived, data, "{suite:?}");
+
+            if round % 5 == 4 && matches!(suite, SupportedCipherSuite::Tls13(_)) {
+                server.refresh_traffic_keys().expect("TLS 1.3 renews keys");
+            }
+            let mut rest = data.as_slice();
+            let mut opened = Vec::new();
+            while !rest.is_empty() {
+                let count = server.writer().write(rest).expect("the server writes");
+                rest = &rest[count..];
+                received.extend(take(&mut server));
+                opened.extend(open(&mut session, &mut received).expect("the server's records"));
+                received.clear();
+            }
+            assert_eq!(opened, data, "{suite:?}");
+        }
+        server.send_close_notify();
+        assert_eq!(open(&mut session, &mut take(&mut server)), Err(TlsError::Closed));
+    }
+}
+
+#[test]
+fn a_record_that_is_damaged_anywhere_is_refused() {
+    for suite in SUITES {
+        let (mut server, mut session, mut received) = connect(suite);
+        open(&mut session, &mut received).expect("tickets");
+        server.writer().write_all(b"records of some partition").expect("the server writes");
+        let whole = take(&mut server);
+        let is_tls13 = matches!(suite, SupportedCipherSuite::Tls13(_));
+        // Nobody may look at the version in a record of TLS 1.3 (RFC 8446, 5.1).
+        for place in (0..whole.len()).filter(|place| !(is_tls13 && (1..3).contains(place))) {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[place] ^= 1 << bit;
+                // A length that grew is not a whole record yet; nothing is taken for plaintext.
+                let opened = open(&mut session, &mut damaged);
+                assert!(opened.is_err() || opened == Ok(Vec::new()), "{suite:?} at {place}");
+            }
+        }
+        for end in 0..whole.len() {
+            assert_eq!(open(&mut session, &mut whole.clone()[..end]), Ok(Vec::new()));
+        }
+        let opened = open(&mut session, &mut whole.clone());
+        assert_eq!(opened, Ok(b"records of some partition".to_vec()), "{suite:?}");
+    }
+}

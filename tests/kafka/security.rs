@@ -1,0 +1,160 @@
+//! Brokers that ask for TLS and SASL: reached with the right files, and refused with a sentence and
+//! an exit code with any wrong one.
+
+use crate::exits::assert_ends;
+use crate::players::{events, produce};
+use std::path::Path;
+use std::sync::OnceLock;
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka::secure::{Kind, PASSWORD, SecureCluster, USER};
+
+/// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
+/// process.
+fn shared() -> &'static SecureCluster {
+    static SHARED: OnceLock<SecureCluster> = OnceLock::new();
+    SHARED.get_or_init(|| SecureCluster::start(&[], &[]))
+}
+
+fn tls(ca: &Path) -> String {
+    format!("enabled = true\nca_file = {ca:?}")
+}
+
+fn mutual(secure: &SecureCluster) -> String {
+    let (certificate, key) = (secure.file("client.pem"), secure.file("client.key"));
+    let tls = tls(&secure.file("ca.pem"));
+    format!("{tls}\ncertificate_file = {certificate:?}\nkey_file = {key:?}")
+}
+
+fn sasl(mechanism: &str, secret: &Path) -> String {
+    format!("mechanism = \"{mechanism}\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
+}
+
+/// A daemon at a listener of this kind.
+fn start(secure: &SecureCluster, topics: &Topics, kind: Kind, tls: &str, sasl: &str) -> Huntd {
+    let settings = [("kafka.tls", tls), ("kafka.sasl", sasl)];
+    Huntd::start_with(&[&secure.address(kind)], topics, &settings)
+}
+
+/// The daemon publishes what a replay of the input makes, with no allocation on the hot thread.
+fn assert_works(secure: &SecureCluster, kind: Kind, tls: &str, sasl: &str) {
+    let topics = Topics::create(&secure.cluster, "secure", 2);
+    produce(&secure.cluster, &topics, &events(2, 20, 1..=30));
+    let mut huntd = start(secure, &topics, kind, tls, sasl);
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    let log = huntd.log();
+    assert!(!log.contains(PASSWORD), "the log has the password");
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
+#[test]
+fn every_kind_of_listener_is_read_like_a_plaintext_one() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    assert_works(secure, Kind::Tls, &ca, "");
+    assert_works(secure, Kind::Mutual, &mutual(secure), "");
+    let password = secure.file("password");
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        assert_works(secure, Kind::Sasl, &ca, &sasl(mechanism, &password));
+    }
+    assert_works(secure, Kind::PlainSasl, "", &sasl("SCRAM-SHA-256", &password));
+}
+
+/// A daemon with something wrong ends with this code and these words.
+fn assert_refused(kind: Kind, tls: &str, sasl: &str, code: i32, words: &str) {
+    let topics = Topics::create(&shared().cluster, "refused", 1);
+    assert_ends(start(shared(), &topics, kind, tls, sasl), code, words);
+}
+
+#[test]
+fn a_broker_that_cannot_be_trusted_ends_the_daemon_with_code_12() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    let other = tls(&secure.file("other-ca.pem"));
+    assert_refused(Kind::Tls, &other, "", 12, "no trusted authority has signed");
+    assert_refused(Kind::Expired, &ca, "", 12, "has expired");
+    assert_refused(Kind::Mutual, &ca, "", 12, "a client certificate");
+    let topics = Topics::create(&secure.cluster, "refused", 1);
+    let settings = [("kafka.tls", ca.as_str())];
+    let huntd = Huntd::start_with(&[&secure.address_by_number(Kind::Tls)], &topics, &settings);
+    assert_ends(huntd, 12, "is not valid for the name 127.0.0.1");
+}
+
+#[test]
+fn a_user_that_is_refused_ends_the_daemon_with_code_13() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    let wrong = secure.file("wrong-password");
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let words = format!("the broker refuses the user {USER} ({mechanism})");
+        assert_refused(Kind::Sasl, &ca, &sasl(mechanism, &wrong), 13, &words);
+    }
+    let plain = sasl("PLAIN", &secure.file("password"));
+    let words = "does not offer PLAIN, it offers SCRAM-SHA-256";
+    assert_refused(Kind::PlainSasl, "", &plain, 13, words);
+}
+
+#[test]
+fn a_listener_of_another_kind_ends_the_daemon_with_code_14() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    let scram = sasl("SCRAM-SHA-256", &secure.file("password"));
+    assert_refused(Kind::Tls, "", "", 14, "the listener speaks TLS: set [kafka.tls]");
+    assert_refused(Kind::PlainSasl, &ca, &scram, 14, "the listener does not speak TLS");
+    assert_refused(Kind::Sasl, &ca, "", 14, "does not authenticate: set [kafka.sasl]");
+    assert_refused(Kind::Tls, &ca, &scram, 14, "asks for no authentication");
+}
+
+#[test]
+fn files_that_cannot_be_used_end_the_daemon_with_code_3() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    let none = secure.file("nowhere");
+    assert_refused(Kind::Tls, &tls(&none), "", 3, "nowhere");
+    assert_refused(Kind::Sasl, &ca, &sasl("PLAIN", &none), 3, "nowhere");
+}
+
+#[test]
+fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
+    // JSSE sends a KeyUpdate, and asks for one, after so many bytes.
+    let limits = "AES/GCM/NoPadding KeyUpdate 2^20, ChaCha20-Poly1305 KeyUpdate 2^20";
+    let java = format!("-Djdk.tls.keyLimits={limits}");
+    let secure = SecureCluster::start(&[], &[&java]);
+    let topics = Topics::create(&secure.cluster, "renewed", 2);
+    produce(&secure.cluster, &topics, &events(2, 200, 1..=300));
+    let ca = tls(&secure.file("ca.pem"));
+    let mut huntd = start(&secure, &topics, Kind::Tls, &ca, "");
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    // No connection was lost for it.
+    assert_eq!(huntd.metric("huntd_connections_opened_total"), 1);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
+#[test]
+fn an_authentication_that_expires_is_renewed_between_two_fetches() {
+    let expiry = [("connections.max.reauth.ms", "3000".to_owned())];
+    let secure = SecureCluster::start(&expiry, &[]);
+    let topics = Topics::create(&secure.cluster, "expiring", 1);
+    let ca = tls(&secure.file("ca.pem"));
+    let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
+    let mut huntd = start(&secure, &topics, Kind::Sasl, &ca, &scram);
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    let mut round = 1;
+    huntd.wait_until("three further connections", |huntd| {
+        produce(&secure.cluster, &topics, &events(1, 20, round..=round));
+        round += 1;
+        huntd.metric("huntd_connections_opened_total") >= 4
+    });
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    // The broker never had to close one.
+    assert!(!ended.log.contains("end of file"), "{}", ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}

@@ -1,0 +1,93 @@
+//! What must neither stop a shard for good nor let it stand still without a word.
+
+use crate::players::{events, produce};
+use crate::snapshots::{published, settings, start};
+use std::time::Duration;
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka::acl::{self, Resource};
+use support::kafka::broker::free_ports;
+use support::kafka::proxy::Proxy;
+use support::kafka::{self, Cluster, Options};
+
+#[test]
+fn retention_that_passes_a_sleeping_daemon_halts_it_with_its_own_sentence() {
+    let (topics, folder) = published("passed", 30);
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    huntd.signal("STOP");
+    // The Fetch under way is answered with nothing after fetch.wait_ms_max, 100 ms.
+    std::thread::sleep(Duration::from_millis(500));
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=40));
+    kafka::shared().client().delete_records(&topics.input, 0, 700);
+    huntd.signal("CONT");
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(ended.log.contains("retention has passed offset 600"), "{}", ended.log);
+    assert!(ended.log.contains("begins at 700 now"), "{}", ended.log);
+}
+
+#[test]
+fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
+    let options = Options { properties: acl::properties(), ..Options::for_tests() };
+    let cluster = Cluster::start(1, &options);
+    let topics = Topics::create(&cluster, "forbidden", 1);
+    produce(&cluster, &topics, &events(1, 20, 1..=10));
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let mut follower = Follower::new(&cluster, &topics);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    acl::deny_reading(&cluster[0].address(), Resource::Topic, &topics.input);
+    produce(&cluster, &topics, &events(1, 20, 11..=20));
+    let words = "cannot be fetched now: TOPIC_AUTHORIZATION_FAILED";
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
+    assert!(huntd.metric("huntd_fetch_errors_total") > 0);
+    acl::give_back(&cluster[0].address(), Resource::Topic, &topics.input);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
+
+#[test]
+fn the_lag_is_that_of_the_log_while_the_output_takes_nothing() {
+    const RECORDS: u64 = 40_000;
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let mut topics = Topics::create(&cluster, "lag", 1);
+    topics.output.push_str("-alone");
+    cluster.client().create_topic_on(&topics.output, &[2], &[]);
+    let mut huntd = Huntd::start(&cluster, &topics, &[("publish", "frames_per_shard = 1")]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    cluster.broker_mut(1).stop();
+    produce(&cluster, &topics, &events(1, 200, 1..=RECORDS / 200));
+    huntd.wait_until("the whole lag", |huntd| huntd.metric("huntd_lag_records") == RECORDS);
+    // The shard takes no more, so no Fetch tells of these.
+    produce(&cluster, &topics, &events(1, 200, RECORDS / 200 + 1..=RECORDS / 200 + 1));
+    huntd.wait_until("the new lag", |huntd| huntd.metric("huntd_lag_records") == RECORDS + 200);
+    cluster.broker_mut(1).restart(3);
+    huntd.wait_until("no lag", |huntd| huntd.metric("huntd_lag_records") == 0);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
+
+#[test]
+fn bits_that_flip_on_the_way_are_fetched_again_before_a_shard_halts() {
+    let [port, proxied] = free_ports(2)[..] else { panic!("two were asked for") };
+    let mut options = Options::for_tests();
+    options.listeners.push(("PROXIED", "PLAINTEXT", port, proxied));
+    let cluster = Cluster::start(1, &options);
+    let proxy = Proxy::start(proxied, port);
+    let topics = Topics::create(&cluster, "flipped", 1);
+    let mut huntd = Huntd::start_with(&[&format!("127.0.0.1:{proxied}")], &topics, &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    for round in 0..3 {
+        proxy.flip(1);
+        produce(&cluster, &topics, &events(1, 200, 5 * round + 1..=5 * round + 5));
+        huntd.wait_until("a flip", |_| proxy.flips_left() == 0);
+    }
+    let mut follower = Follower::new(&cluster, &topics);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    assert!(huntd.metric("huntd_connections_opened_total") > 1, "no flip was noticed");
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&cluster, &topics, follower);
+}

@@ -1,0 +1,156 @@
+//! A broker with listeners of every kind, and what it takes to reach them: certificates, users,
+//! secrets, as files of a temporary folder.
+
+use super::broker::free_ports;
+use super::{Cluster, Options};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SigningKey, date_time_ymd,
+};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The user that the broker knows.
+pub const USER: &str = "hunt";
+
+/// The user's password.
+pub const PASSWORD: &str = "a secret with spaces";
+
+/// What a listener of the broker asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TLS.
+    Tls,
+    /// TLS with a client certificate.
+    Mutual,
+    /// TLS with SASL.
+    Sasl,
+    /// TLS with a certificate that has expired.
+    Expired,
+    /// SASL without TLS.
+    PlainSasl,
+}
+
+/// The host name that the broker's certificate has.
+pub const HOST: &str = "localhost";
+
+const KINDS: [(Kind, &str, &str); 5] = [
+    (Kind::Tls, "TLS", "SSL"),
+    (Kind::Mutual, "MUTUAL", "SSL"),
+    (Kind::Sasl, "LOGIN", "SASL_SSL"),
+    (Kind::Expired, "EXPIRED", "SSL"),
+    (Kind::PlainSasl, "OPENLOGIN", "SASL_PLAINTEXT"),
+];
+
+/// The broker, and the folder with the files.
+pub struct SecureCluster {
+    pub cluster: Cluster,
+    folder: TempDir,
+    ports: Vec<u16>,
+}
+
+impl SecureCluster {
+    /// Starts the broker. `properties` are further lines of its configuration, `java` options of
+    /// its JVM.
+    pub fn start(properties: &[(&'static str, String)], java: &[&str]) -> SecureCluster {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        write_files(folder.path());
+        let ports = free_ports(KINDS.len());
+        let mut options = Options::for_tests();
+        for ((_, name, protocol), port) in KINDS.iter().zip(&ports) {
+            options.listeners.push((name, protocol, *port, *port));
+        }
+        options.java = java.iter().map(|option| (*option).to_owned()).collect();
+        for hash in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+            options.scram.push(format!("{hash}=[name={USER},password=\"{PASSWORD}\"]"));
+        }
+        options.properties = broker_properties(folder.path());
+        options.properties.extend(properties.iter().cloned());
+        let cluster = Cluster::start(1, &options);
+        SecureCluster { cluster, folder, ports }
+    }
+
+    /// Where a listener of this kind is reached, under a name that its certificate has.
+    pub fn address(&self, kind: Kind) -> String {
+        format!("{HOST}:{}", self.port(kind))
+    }
+
+    /// The same, under a name that the certificate does not have.
+    pub fn address_by_number(&self, kind: Kind) -> String {
+        format!("127.0.0.1:{}", self.port(kind))
+    }
+
+    fn port(&self, kind: Kind) -> u16 {
+        let place = KINDS.iter().position(|(of, ..)| *of == kind).expect("every kind is listed");
+        self.ports[place]
+    }
+
+    /// A file of the folder: `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`, `password`,
+    /// `wrong-password`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// Writes all files of [`SecureCluster::file`], and the broker's own.
+pub fn write_files(folder: &Path) {
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).expect("the folder is writable");
+    };
+    let (ca, ca_pem) = authority("huntd's tests");
+    write("ca.pem", &ca_pem);
+    write("other-ca.pem", &authority("somebody else").1);
+    let localhost = || CertificateParams::new([HOST.to_owned()]).expect("a valid name");
+    let (chain, key) = certificate(localhost(), &ca);
+    write("broker.pem", &format!("{key}{chain}"));
+    let mut expired = localhost();
+    expired.not_before = date_time_ymd(2020, 1, 1);
+    expired.not_after = date_time_ymd(2021, 1, 1);
+    let (chain, key) = certificate(expired, &ca);
+    write("expired.pem", &format!("{key}{chain}"));
+    let mut client = CertificateParams::new([]).expect("no names");
+    client.distinguished_name.push(DnType::CommonName, USER);
+    let (chain, key) = certificate(client, &ca);
+    write("client.pem", &chain);
+    write("client.key", &key);
+    write("password", &format!("{PASSWORD}\n"));
+    write("wrong-password", "something else");
+}
+
+/// A certificate authority, and its certificate.
+fn authority(name: &str) -> (Issuer<'static, KeyPair>, String) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new([]).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::OrganizationName, name);
+    let pem = params.self_signed(&key).expect("a certificate").pem();
+    (Issuer::new(params, key), pem)
+}
+
+/// A certificate signed by an authority, and its key.
+fn certificate(params: CertificateParams, ca: &Issuer<'_, impl SigningKey>) -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.signed_by(&key, ca).expect("a certificate");
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned();
+    let plain = format!("{plain} user_{USER}=\"{PASSWORD}\";");
+    vec![
+        ("ssl.keystore.type", "PEM".to_owned()),
+        ("ssl.keystore.location", file("broker.pem")),
+        ("ssl.truststore.type", "PEM".to_owned()),
+        ("ssl.truststore.location", file("ca.pem")),
+        ("listener.name.expired.ssl.keystore.type", "PEM".to_owned()),
+        ("listener.name.expired.ssl.keystore.location", file("expired.pem")),
+        ("listener.name.mutual.ssl.client.auth", "required".to_owned()),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
+        ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
+        ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
+        ("listener.name.login.plain.sasl.jaas.config", plain),
+        ("listener.name.login.scram-sha-256.sasl.jaas.config", scram.clone()),
+        ("listener.name.login.scram-sha-512.sasl.jaas.config", scram),
+    ]
+}
