@@ -11,7 +11,8 @@ fuzz_target!(|input: &[u8]| {
             continue;
         };
         let mut partitions = response.partitions;
-        while let Ok(Some(partition)) = partitions.next_partition(input, TopicKey { name: "t", id: 1 }) {
+        let topic = TopicKey { name: "t", id: 1 };
+        while let Ok(Some(partition)) = partitions.next_partition(input, topic) {
             let _records = &input[partition.records];
             partition.aborted.iter(input).for_each(drop);
         }

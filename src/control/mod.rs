@@ -3,6 +3,7 @@
 //!
 //! Everything here may block; nothing here is on the path of an event.
 
+mod connecting;
 pub(crate) mod control_error;
 pub(crate) mod dialler;
 mod journal;
@@ -17,12 +18,10 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
 use crate::ownership::read_slots::READ_SLOTS;
-use crate::ownership::session::TOPIC_MISSING_MS_MAX;
 use crate::ownership::{Ownership, OwnershipOptions};
 use crate::publisher::ToPublisher;
 use crate::queue::{Receiver, Sender};
@@ -125,52 +124,10 @@ struct Control {
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
 pub(crate) fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
     ends.status.enter(Phase::Reaching);
-    let mut journal = Journal::new();
-    let mut wait_ms = RECONNECT_MS_MIN;
-    let mut missing_since = None;
-    loop {
-        let error = match connect(&options) {
-            Ok((output, membership)) => {
-                return Control::new(options, ends, output, membership).run();
-            }
-            Err(error) => error,
-        };
-        if ends.stop.load(Ordering::Acquire) {
-            return if error.may_pass() { Ok(()) } else { Err(error) };
-        }
-        let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
-        missing_since =
-            error.is_topic_missing().then(|| missing_since.unwrap_or_else(Instant::now));
-        let is_missing_for_good =
-            missing_since.is_some_and(|since: Instant| since.elapsed() >= missing_max);
-        if !error.may_pass() && (missing_since.is_none() || is_missing_for_good) {
-            return Err(error);
-        }
-        journal.waits_for_brokers(&error);
-        thread::sleep(Duration::from_millis(wait_ms));
-        wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+    match connecting::connect(&options, &ends.stop)? {
+        Some((output, membership)) => Control::new(options, ends, output, membership).run(),
+        None => Ok(()),
     }
-}
-
-/// Checks the topics and begins to join the group. If that fails, the dialler may know better why.
-fn connect(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
-    let joined = join(options);
-    match joined {
-        Err(error) if error.may_pass() => {
-            dialler::probe(&options.dial)?;
-            Err(error)
-        }
-        other => other,
-    }
-}
-
-fn join(options: &ControlOptions) -> Result<(OutputLog, Membership), ControlError> {
-    let output = OutputLog::connect(options.output.clone())?;
-    let membership = Membership::join(&options.group)?;
-    if membership.partitions() as usize > SHARDS_MAX {
-        return Err(ControlError::TooManyPartitions(membership.partitions()));
-    }
-    Ok((output, membership))
 }
 
 impl Control {

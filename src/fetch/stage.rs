@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
-pub(crate) const RESPONSE_MS_MAX: u64 = 10_000;
+const RESPONSE_MS_MAX: u64 = 10_000;
 
 /// Connections to brokers in all; each is a sender of the queue.
 pub(crate) const CONNECTIONS_MAX: usize = 60;

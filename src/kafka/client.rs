@@ -8,6 +8,9 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::time::Duration;
 
+/// Brokers in the list to ask first.
+pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
+
 /// How a client reaches the cluster, and by which names brokers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
@@ -35,7 +38,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
 
 /// The settings of a client whose connections are protected like those of the data plane. A secret
 /// that cannot be read is left out: the dialler says what is wrong with it.
-pub fn protect(config: &mut ClientConfig, security: &Security) {
+pub(crate) fn protect(config: &mut ClientConfig, security: &Security) {
     let Security { tls, sasl } = security;
     config.set(
         "security.protocol",

@@ -113,7 +113,7 @@ const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
 
 /// The first version of Metadata that gives a topic's id.
-pub const TOPIC_ID_VERSION_MIN: i16 = 10;
+pub(crate) const TOPIC_ID_VERSION_MIN: i16 = 10;
 
 /// The version to ask for [`api_versions_request`] with first.
 pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;

@@ -131,7 +131,7 @@ impl LeaderTable {
     }
 
     /// Takes over where a broker listens that a Fetch response names.
-    pub fn learn_broker(&mut self, broker: Broker) {
+    pub(crate) fn learn_broker(&mut self, broker: Broker) {
         match self.brokers.iter_mut().find(|known| known.node_id == broker.node_id) {
             Some(known) => *known = broker,
             None => self.brokers.push(broker),
@@ -163,7 +163,7 @@ impl LeaderTable {
     }
 
     /// Notes that all partitions that this broker leads must be asked for again: it is gone.
-    pub fn mark_broker_stale(&mut self, node_id: i32) {
+    pub(crate) fn mark_broker_stale(&mut self, node_id: i32) {
         for row in &mut self.rows {
             row.preferred.take_if(|(preferred, _)| *preferred == node_id);
             row.stale |= row.leader == Some(node_id);
@@ -187,7 +187,7 @@ impl LeaderTable {
 
     /// Notes that a partition is to be fetched from a follower until then. False: nobody knows
     /// where it listens.
-    pub fn prefer(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
+    pub(crate) fn prefer(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
         let is_known = self.broker(node_id).is_some();
         if let Some(row) = self.row_mut(partition).filter(|_| is_known) {
             row.preferred = Some((node_id, until));
@@ -197,7 +197,7 @@ impl LeaderTable {
     }
 
     /// Notes that a partition is to be fetched from its leader again. Whether it was not.
-    pub fn prefer_leader(&mut self, partition: i32) -> bool {
+    pub(crate) fn prefer_leader(&mut self, partition: i32) -> bool {
         self.row_mut(partition).is_some_and(|row| row.preferred.take().is_some())
     }
 

@@ -53,8 +53,8 @@ pub enum SaslError {
     NotAsked,
     /// The broker refuses the secret.
     #[error(
-        "the broker refuses the user {user} ({mechanism}): {sentence}; check kafka.sasl.user and the file \
-         with the secret"
+        "the broker refuses the user {user} ({mechanism}): {sentence}; check kafka.sasl.user and \
+         the file with the secret"
     )]
     Refused {
         /// Who was refused.
@@ -147,13 +147,13 @@ impl Exchange {
 }
 
 /// Appends a SaslHandshake request: which mechanism is wanted.
-pub fn handshake_request(envelope: Envelope<'_>, mechanism: Mechanism, out: &mut Vec<u8>) {
+pub(crate) fn handshake_request(envelope: Envelope<'_>, mechanism: Mechanism, out: &mut Vec<u8>) {
     let request = SaslHandshakeRequest::default().with_mechanism(text(mechanism.name()));
     encode(&HANDSHAKE, envelope, &request, out);
 }
 
 /// Reads the answer to a SaslHandshake request.
-pub fn parse_handshake(
+pub(crate) fn parse_handshake(
     bytes: &[u8],
     correlation_id: i32,
     mechanism: Mechanism,
@@ -175,7 +175,7 @@ pub fn parse_handshake(
 }
 
 /// Appends a SaslAuthenticate request with the mechanism's bytes.
-pub fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: &mut Vec<u8>) {
+pub(crate) fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: &mut Vec<u8>) {
     let request = SaslAuthenticateRequest::default().with_auth_bytes(bytes.into());
     encode(&AUTHENTICATE, envelope, &request, out);
 }
@@ -190,7 +190,7 @@ pub struct Authenticated {
 }
 
 /// Reads the answer to a SaslAuthenticate request.
-pub fn parse_authenticate(
+pub(crate) fn parse_authenticate(
     bytes: &[u8],
     correlation_id: i32,
     exchange: &Exchange,

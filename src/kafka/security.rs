@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file with a password.
-pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// How every connection to a broker is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Secret {
     }
 
     /// The secret, for who shows it to a broker.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }

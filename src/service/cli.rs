@@ -2,7 +2,7 @@
 
 use super::help;
 use super::nearest_verb::with_nearest_verb;
-use crate::service::config::BOOTSTRAP_BROKERS_MAX;
+use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};

@@ -10,7 +10,7 @@ use super::written::{
 };
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
-use crate::kafka::client::ClientOptions;
+use crate::kafka::client::{BOOTSTRAP_BROKERS_MAX, ClientOptions};
 use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
@@ -21,9 +21,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-
-/// Brokers in the list to ask first.
-pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -146,14 +146,20 @@ mod tests {
 
     #[test]
     fn every_key_is_described_and_every_number_has_its_limits() {
-        let schema = json_schema();
-        for (section, keys) in schema["properties"].as_object().expect("sections") {
-            for (key, property) in keys["properties"].as_object().expect("keys") {
-                let words = property["description"].as_str().unwrap_or_default();
-                assert!(words.ends_with('.') && words.len() > 20, "{section}.{key}: {words}");
-                let has_limits = property.get("minimum").is_some();
-                assert_eq!(has_limits, property["type"] == "integer", "{section}.{key}");
+        is_described("", &json_schema());
+    }
+
+    fn is_described(section: &str, schema: &Value) {
+        for (key, property) in schema["properties"].as_object().expect("keys or sections") {
+            let path = format!("{section}{key}");
+            if property["type"] == "object" {
+                is_described(&format!("{path}."), property);
+                continue;
             }
+            let words = property["description"].as_str().unwrap_or_default();
+            assert!(words.ends_with('.') && words.len() > 20, "{path}: {words}");
+            let has_limits = property.get("minimum").is_some();
+            assert_eq!(has_limits, property["type"] == "integer", "{path}");
         }
     }
 }

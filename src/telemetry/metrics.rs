@@ -145,7 +145,7 @@ impl Metrics {
     }
 
     /// The same with errors of Fetches to be counted: their names, in the order of their places.
-    pub fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
+    pub(crate) fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
         Metrics { fetch_errors: Tally::new(names), ..self }
     }
 

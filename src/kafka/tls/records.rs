@@ -11,7 +11,7 @@ use rustls::{
 };
 
 /// Bytes of a record's header.
-pub const RECORD_HEADER_BYTES: usize = 5;
+pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 
 /// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
 pub const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
@@ -85,7 +85,7 @@ impl TlsSession {
 
     /// Whether the connection should be replaced by a new one: its keys have sealed or opened as
     /// many records as they should.
-    pub fn is_worn(&self) -> bool {
+    pub(crate) fn is_worn(&self) -> bool {
         self.sealed.max(self.opened) >= RECORDS_MAX
     }
 

@@ -1,4 +1,5 @@
-//! Ownership as decisions alone: one acquisition beside a log, and all shards of a daemon beside a group.
+//! Ownership as decisions alone: one acquisition beside a log, and all shards of
+//! a daemon beside a group.
 
 mod acquiring;
 mod owning;
