@@ -155,11 +155,12 @@ impl Daemon {
     }
 
     fn openings(&self) -> Vec<&Opening> {
-        let opening = |action| match action {
-            &OwnershipAction::Open(ref opening) => Some(opening.as_ref()),
+        let actions = self.done.iter();
+        let openings = actions.filter_map(|action| match action {
+            OwnershipAction::Open(opening) => Some(opening.as_ref()),
             _ => None,
-        };
-        self.done.iter().filter_map(opening).collect()
+        });
+        openings.collect()
     }
 
     /// The number of the last ownership.

@@ -1,0 +1,66 @@
+//! The way into the group: brokers that do not answer are waited for, and what waiting cannot cure
+//! ends the daemon.
+
+use super::output_log::OutputLog;
+use super::{ControlError, ControlOptions, Journal, dialler};
+use crate::kafka::group::Membership;
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::ownership::session::TOPIC_MISSING_MS_MAX;
+use crate::telemetry::progress::SHARDS_MAX;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The output topic's client, and a membership that has begun.
+type Clients = (OutputLog, Membership);
+
+/// Checks the topics and begins to join the group; `None` if the daemon has to end before that.
+pub(super) fn connect(
+    options: &ControlOptions,
+    stop: &AtomicBool,
+) -> Result<Option<Clients>, ControlError> {
+    let mut journal = Journal::new();
+    let mut wait_ms = RECONNECT_MS_MIN;
+    let mut missing_since = None;
+    loop {
+        let error = match try_once(options) {
+            Ok(clients) => return Ok(Some(clients)),
+            Err(error) => error,
+        };
+        if stop.load(Ordering::Acquire) {
+            return if error.may_pass() { Ok(None) } else { Err(error) };
+        }
+        let missing_max = Duration::from_millis(TOPIC_MISSING_MS_MAX);
+        missing_since =
+            error.is_topic_missing().then(|| missing_since.unwrap_or_else(Instant::now));
+        let is_missing_for_good =
+            missing_since.is_some_and(|since: Instant| since.elapsed() >= missing_max);
+        if !error.may_pass() && (missing_since.is_none() || is_missing_for_good) {
+            return Err(error);
+        }
+        journal.waits_for_brokers(&error);
+        thread::sleep(Duration::from_millis(wait_ms));
+        wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+    }
+}
+
+/// If librdkafka cannot connect, the dialler may know better why.
+fn try_once(options: &ControlOptions) -> Result<Clients, ControlError> {
+    let joined = join(options);
+    match joined {
+        Err(error) if error.may_pass() => {
+            dialler::probe(&options.dial)?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+fn join(options: &ControlOptions) -> Result<Clients, ControlError> {
+    let output = OutputLog::connect(options.output.clone())?;
+    let membership = Membership::join(&options.group)?;
+    if membership.partitions() as usize > SHARDS_MAX {
+        return Err(ControlError::TooManyPartitions(membership.partitions()));
+    }
+    Ok((output, membership))
+}
