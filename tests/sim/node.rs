@@ -223,8 +223,7 @@ impl Node {
         let turned = self.stages.turn(&mut context);
         assert!(turned.is_pending(), "the control thread is there");
         self.network.take_orders(&operations, around.chance, now);
-        let bell = self.driver.bell();
-        let next = if bell.try_rest() {
+        let next = if self.driver.try_rest() {
             let deadline =
                 self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
             let earliest = [deadline, self.network.next_at()].into_iter().flatten().min();
@@ -232,7 +231,7 @@ impl Node {
         } else {
             now + 1
         };
-        bell.wake_up();
+        self.driver.bell().wake_up();
         self.next[Thread::Hot as usize] = next + around.chance.below(20);
         if !self.outbox.is_empty() {
             self.wake(Thread::Publisher, now + around.chance.between(1, 1_000));
