@@ -8,7 +8,8 @@ use crate::fetch::dialling::{
     Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
 };
 use crate::kafka::message::Metadata;
-use crate::kafka::security::Security;
+use crate::kafka::security::{Secret, Security, SecurityFileError};
+use crate::kafka::tls::{self, TlsError};
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender};
 use std::sync::{Arc, mpsc};
@@ -122,6 +123,28 @@ fn ask(
     let metadata = link.ask_metadata(options)?;
     *kept = Some(link);
     Ok(metadata)
+}
+
+/// A file of `[kafka.tls]` or `[kafka.sasl]` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WrongFile {
+    /// A certificate or a key.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The file with the password.
+    #[error("kafka.sasl: {0}")]
+    Secret(#[from] SecurityFileError),
+}
+
+/// Reads the files that dialling needs, to say before anything is dialled what is wrong with them.
+pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
+    if let Some(tls) = &security.tls {
+        tls::client_config(tls)?;
+    }
+    if let Some(sasl) = &security.sasl {
+        Secret::read(&sasl.secret_file)?;
+    }
+    Ok(())
 }
 
 /// Connects to one of the brokers and asks it about the topic, as the data plane does. An error is

@@ -90,7 +90,12 @@ impl Link {
             let config = tls::client_config(tls).map_err(|error| channel.tls_error(error))?;
             channel.tls = Some(channel.shake_hands(&config)?);
         }
-        let versions = channel.ask_versions(options)?;
+        let versions = channel.ask_versions(options).map_err(|error| match error {
+            DialError::Silent { endpoint, .. } if channel.tls.is_none() && speaks_tls(address) => {
+                DialError::TlsListener(endpoint)
+            }
+            other => other,
+        })?;
         let replace_at = match &options.security.sasl {
             Some(sasl) => channel.authenticate(sasl, options)?,
             None => None,
@@ -226,10 +231,7 @@ impl Channel {
 
     /// Where the answer ends, once that is known.
     fn frame_end(&self, answer: &[u8]) -> Result<Option<usize>, DialError> {
-        // A TLS alert or handshake record, versions 3.x.
-        if let [0x15 | 0x16, 3, ..] = answer
-            && self.tls.is_none()
-        {
+        if self.tls.is_none() && is_tls(answer) {
             return Err(DialError::TlsListener(self.endpoint.clone()));
         }
         let length = message::frame_length(answer, RESPONSE_BYTES_MAX);
@@ -315,6 +317,27 @@ impl Channel {
     fn answer_error(&self, error: MessageError) -> DialError {
         DialError::Answer { endpoint: self.endpoint.clone(), error }
     }
+}
+
+/// Whether a listener that closes the connection without an answer speaks TLS: then it answers a
+/// greeting in TLS.
+fn speaks_tls(address: SocketAddr) -> bool {
+    let answer_to_greeting = || -> Result<[u8; 2], Box<dyn std::error::Error>> {
+        let mut stream =
+            TcpStream::connect_timeout(&address, Duration::from_millis(CONNECT_MS_MAX))?;
+        set_up(&stream)?;
+        stream.set_read_timeout(Some(Duration::from_millis(CONNECT_MS_MAX)))?;
+        stream.write_all(&tls::greeting()?)?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer)?;
+        Ok(answer)
+    };
+    answer_to_greeting().is_ok_and(|answer| is_tls(&answer))
+}
+
+/// Whether an answer begins like a TLS alert or handshake record, versions 3.x.
+fn is_tls(answer: &[u8]) -> bool {
+    matches!(answer, [0x15 | 0x16, 3, ..])
 }
 
 /// One request is under way at a time.

@@ -1,6 +1,7 @@
 //! Why the daemon could not start, or has ended, and which exit code tells it.
 
 use crate::control::control_error::ControlError;
+use crate::control::dialler::WrongFile;
 use crate::fetch::dialling::DialError;
 use crate::kafka::membership::MembershipError;
 use crate::kafka::sasl::SaslError;
@@ -19,6 +20,9 @@ pub enum Failure {
     /// No broker's name is known.
     #[error("none of the brokers {0} can be resolved: check kafka.brokers and the name service")]
     UnknownBrokers(String),
+    /// Certificates, keys or passwords.
+    #[error(transparent)]
+    File(#[from] WrongFile),
     /// The cores.
     #[error(transparent)]
     Cpu(#[from] CpuError),
@@ -44,6 +48,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
+            Failure::File(_) => ExitCode::Config,
             Failure::Cpu(_) => ExitCode::CorePinning,
             Failure::Ring(RingError::NoDescriptors(_)) => ExitCode::OutOfResources,
             Failure::Ring(_) => ExitCode::RingUnavailable,

@@ -64,6 +64,7 @@ impl Daemon {
         rulebook: Rulebook,
         metrics: Metrics,
     ) -> Result<Daemon, Failure> {
+        dialler::check_files(&config.group.client.security)?;
         let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
         cpu::restrict_process(&plan)?;
         let observed = Observed {

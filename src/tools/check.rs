@@ -3,6 +3,7 @@
 use super::failure::ToolError;
 use super::kafka::{self, Read, TopicReader};
 use super::{brokers, rulebook, topics};
+use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::output::encode::decode_frame;
 use crate::output::frame::POSITION_UNKNOWN;
@@ -38,6 +39,9 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     match check::offline(&config, &rulesets) {
         Ok(summary) => std::io::stdout().write_all(summary.as_bytes())?,
         Err(error) => errors.push(Failure::Cpu(error).into()),
+    }
+    if let Err(error) = dialler::check_files(&config.group.client.security) {
+        errors.push(Failure::File(error).into());
     }
     if !args.offline {
         errors.extend(online(args, &config, &rulesets));

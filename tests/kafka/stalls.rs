@@ -79,13 +79,13 @@ fn bits_that_flip_on_the_way_are_fetched_again_before_a_shard_halts() {
     let topics = Topics::create(&cluster, "flipped", 1);
     let mut huntd = Huntd::start_with(&[&format!("127.0.0.1:{proxied}")], &topics, &[]);
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    let mut follower = Follower::new(&cluster, &topics);
     for round in 0..3 {
         proxy.flip(1);
         produce(&cluster, &topics, &events(1, 200, 5 * round + 1..=5 * round + 5));
         huntd.wait_until("a flip", |_| proxy.flips_left() == 0);
+        accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     }
-    let mut follower = Follower::new(&cluster, &topics);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     assert!(huntd.metric("huntd_connections_opened_total") > 1, "no flip was noticed");
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);

@@ -73,7 +73,9 @@ fn alert_hint(name: &str) -> &'static str {
         | "CertificateExpired"
         | "CertificateRevoked"
         | "UnsupportedCertificate"
-        | "AccessDenied" => ": it does not accept the certificate of kafka.tls.certificate_file",
+        | "AccessDenied" => {
+            ": it asks for a client certificate that it accepts, see kafka.tls.certificate_file"
+        }
         "ProtocolVersion" => ": it must allow TLS 1.2 or 1.3",
         _ => "",
     }
@@ -143,6 +145,21 @@ fn client_certificate(client: &ClientCertificate) -> Result<Chain, SecurityFileE
     let key = PrivateKeyDer::from_pem_file(&client.key_file)
         .map_err(|error| SecurityFileError::new(&client.key_file, error))?;
     Ok((chain, key))
+}
+
+/// The first bytes of a client that speaks TLS, to learn whether a listener does. No handshake
+/// follows.
+pub(crate) fn greeting() -> Result<Vec<u8>, TlsError> {
+    let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let mut greeting = Vec::new();
+    Handshake::begin(&Arc::new(config), "broker")?.step(&mut Vec::new(), &mut greeting)?;
+    Ok(greeting)
 }
 
 /// A handshake under way.
