@@ -256,8 +256,11 @@ impl Channel {
         deadline: Instant,
     ) -> Result<usize, DialError> {
         loop {
-            let opened = tls.session.open(&mut tls.received);
-            match opened.map_err(|error| self.tls_error(error))? {
+            let opened = match tls.session.open(&mut tls.received) {
+                Err(TlsError::Closed) => return Ok(0),
+                opened => opened.map_err(|error| self.tls_error(error))?,
+            };
+            match opened {
                 // What TLS says to itself is passed over.
                 Opened::Record { bytes, plaintext: opened } => {
                     plaintext.extend_from_slice(opened);
