@@ -67,12 +67,7 @@ impl Bell {
         self.rest.wake_up();
     }
 
-    /// For the owner: keeps itself from the next sleep.
-    pub(crate) fn stay_awake(&self) {
-        self.rest.stay_awake();
-    }
-
-    /// For the owner: whether something keeps it from the next sleep.
+    /// For the owner: whether somebody has called since it last woke up.
     pub(crate) fn is_called(&self) -> bool {
         self.rest.is_called()
     }

@@ -13,17 +13,12 @@ const CALLED: u8 = 2;
 
 /// The atomic operations that the protocol needs. The model checker brings atomics of its own.
 pub(crate) trait Word {
-    fn store(&self, value: u8, order: Ordering);
     fn load(&self, order: Ordering) -> u8;
     fn swap(&self, value: u8, order: Ordering) -> u8;
     fn replace(&self, current: u8, value: u8, order: Ordering) -> bool;
 }
 
 impl Word for AtomicU8 {
-    fn store(&self, value: u8, order: Ordering) {
-        self.store(value, order);
-    }
-
     fn load(&self, order: Ordering) -> u8 {
         self.load(order)
     }
@@ -58,11 +53,6 @@ impl<W: Word> Rest<W> {
     /// True at most once a sleep.
     pub(crate) fn call(&self) -> bool {
         self.word.swap(CALLED, Ordering::AcqRel) == ASLEEP
-    }
-
-    /// For the owner itself, which is awake: it does not rest before it has woken up again.
-    pub(crate) fn stay_awake(&self) {
-        self.word.store(CALLED, Ordering::Relaxed);
     }
 
     /// For the owner: whether it has been called since it last woke up.

@@ -94,10 +94,6 @@ fn a_queue_of_one_item_wakes_its_receiver_again_and_again() {
 }
 
 impl Word for loom::sync::atomic::AtomicU8 {
-    fn store(&self, value: u8, order: Ordering) {
-        self.store(value, order);
-    }
-
     fn load(&self, order: Ordering) -> u8 {
         self.load(order)
     }

@@ -79,8 +79,7 @@ impl HotLoop {
 
     /// Submits, and sleeps if no stage asked for another turn.
     fn sleep(&self) -> Result<(), RingError> {
-        let bell = self.turns.bell();
-        if bell.try_rest() {
+        if self.turns.try_rest() {
             let wait = match self.turns.deadline() {
                 Some(deadline) => {
                     deadline.saturating_duration_since(self.turns.now()).min(self.park_max)
@@ -91,7 +90,7 @@ impl HotLoop {
         } else if self.ring.has_work() {
             self.ring.enter(None)?;
         }
-        bell.wake_up();
+        self.turns.bell().wake_up();
         Ok(())
     }
 

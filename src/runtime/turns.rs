@@ -22,6 +22,8 @@ use std::time::Instant;
 pub struct Turns {
     operations: Rc<Operations>,
     bell: Arc<Bell>,
+    /// Whether a stage that was polled in this turn has more to do.
+    is_unfinished: Cell<bool>,
     now: Cell<Instant>,
     /// The earliest deadline that a stage registered in this turn.
     deadline: Cell<Option<Instant>>,
@@ -34,6 +36,7 @@ impl Turns {
         Rc::new(Turns {
             operations: Operations::new(),
             bell,
+            is_unfinished: Cell::new(false),
             now: Cell::new(now),
             deadline: Cell::new(None),
             turns: Cell::new(0),
@@ -57,12 +60,12 @@ impl Turns {
 
     /// Asks for another turn without sleeping: the calling stage has more to do.
     pub fn turn_again(&self) {
-        self.bell.stay_awake();
+        self.is_unfinished.set(true);
     }
 
-    /// Whether no stage that was polled before in this turn has more to do.
+    /// Whether no stage that was polled before in this turn has more to do, and nobody has called.
     pub(crate) fn is_going_to_rest(&self) -> bool {
-        !self.bell.is_called()
+        !self.is_unfinished.get() && !self.bell.is_called()
     }
 
     /// Sees to it that a turn begins at `deadline` or soon after.
@@ -107,6 +110,7 @@ impl Turns {
     /// Called by the hot loop: a turn begins now.
     pub fn begin_turn(&self, now: Instant) {
         self.now.set(now);
+        self.is_unfinished.set(false);
         self.deadline.set(None);
         self.turns.set(self.turns.get() + 1);
     }
@@ -116,7 +120,12 @@ impl Turns {
         self.deadline.get()
     }
 
-    /// Called by the hot loop: whether it rests, or is called.
+    /// Called by the hot loop after the turn: whether it may sleep. See [`Bell::try_rest`].
+    pub fn try_rest(&self) -> bool {
+        !self.is_unfinished.get() && self.bell.try_rest()
+    }
+
+    /// Called by the hot loop: what others call it with.
     pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }

@@ -230,8 +230,7 @@ impl Node {
         assert!(turned.is_pending(), "the control thread is there");
         self.dialler.turn(&mut self.network, around.broker, around.chance, now);
         self.network.take_orders(&operations, around.chance, now);
-        let bell = self.driver.bell();
-        let next = if bell.try_rest() {
+        let next = if self.driver.try_rest() {
             let deadline =
                 self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
             let events = [deadline, self.network.next_at(), self.dialler.next_at()];
@@ -240,7 +239,7 @@ impl Node {
         } else {
             now + 1
         };
-        bell.wake_up();
+        self.driver.bell().wake_up();
         self.next[Thread::Hot as usize] = next + around.chance.below(20);
         if !self.outbox.is_empty() {
             self.wake(Thread::Publisher, now + around.chance.between(1, 1_000));
