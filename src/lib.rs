@@ -28,6 +28,8 @@ pub mod shards;
 
 pub mod output;
 
+pub mod view;
+
 pub mod publisher;
 
 pub mod ownership;

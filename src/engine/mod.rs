@@ -32,6 +32,8 @@ pub mod handoff;
 
 pub mod leaderboard;
 
+pub mod outline;
+
 pub mod hunt;
 
 pub mod path;

@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &[
     "decoder",
     "output",
     "ownership",
+    "view",
     "fetch",
     "snapshot",
     "publisher",
@@ -31,6 +32,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("engine", &["runtime::prefetch"]),
     ("decoder", &["engine::event", "engine::field"]),
     ("output", &["engine"]),
+    ("view", &["engine"]),
     ("ownership", &["kafka::membership", "kafka::metadata", "kafka::topic_error", "output"]),
 ];
 
