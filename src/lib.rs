@@ -30,6 +30,8 @@ pub mod output;
 
 pub mod view;
 
+pub mod serve;
+
 pub mod publisher;
 
 pub mod ownership;

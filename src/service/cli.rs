@@ -59,6 +59,9 @@ pub enum Verb {
     /// List the rules that a configuration names, or change the rules of a running game.
     #[command(long_about = help::RULES)]
     Rules(RulesArgs),
+    /// Answer clients over HTTP from what the daemons have published.
+    #[command(long_about = help::SERVE)]
+    Serve(ServeArgs),
     /// List, verify or drop the snapshots in a state directory.
     #[command(long_about = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),
@@ -233,6 +236,14 @@ pub struct RulesArgs {
     /// Append an event to each partition of the input, after which the game goes on by these rules.
     #[arg(long, value_name = "RULESET")]
     pub switch_to: Option<u32>,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// The configuration of the daemons; config/huntd.toml has every key.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
 }
 
 /// Arguments of `snapshot`.

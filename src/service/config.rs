@@ -5,8 +5,8 @@
 
 use super::settings::{ConfigError, Settings, Source};
 use super::written::{
-    Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenService,
-    WrittenSnapshot,
+    Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenServe,
+    WrittenService, WrittenSnapshot,
 };
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
@@ -45,6 +45,8 @@ pub struct Config {
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
     pub service: super::ServiceOptions,
+    /// For `huntd serve`.
+    pub serve: super::ServeOptions,
 }
 
 /// Reads a file and the process's environment.
@@ -104,6 +106,7 @@ impl Check<'_> {
             runtime: self.runtime(&raw.cpu)?,
             rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
+            serve: self.serve(&raw.serve)?,
         })
     }
 
@@ -335,6 +338,19 @@ impl Check<'_> {
             log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
             log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
         })
+    }
+
+    fn serve(&self, raw: &WrittenServe) -> Result<super::ServeOptions, ConfigError> {
+        let listen =
+            raw.listen.parse().ok().filter(|listen: &SocketAddr| listen.ip().is_loopback());
+        let listen = listen.ok_or_else(|| {
+            let sentence = format!(
+                "= \"{}\": write a loopback address and a port, as in \"127.0.0.1:9465\"",
+                raw.listen
+            );
+            self.error("serve.listen", sentence)
+        })?;
+        Ok(super::ServeOptions { listen })
     }
 
     /// A number within its limits, as the type of its option.

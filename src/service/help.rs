@@ -72,6 +72,15 @@ Examples:
   huntd rules --config huntd.toml
   huntd rules --config huntd.toml --switch-to 1592430183";
 
+/// `huntd serve --help`.
+pub const SERVE: &str = "\
+Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, hunts and \
+tiles, from what the daemons have published. It reads the output topic without joining the group, \
+so any number of these processes can run, anywhere, with the daemons' configuration.
+
+Example:
+  huntd serve --config huntd.toml";
+
 /// `huntd snapshot --help`.
 pub const SNAPSHOT: &str = "\
 Look at the snapshots in the state directory that a configuration names, or remove them, so that \

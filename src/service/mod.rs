@@ -56,6 +56,13 @@ pub struct ServiceOptions {
     pub log_level: tracing::Level,
 }
 
+/// What `serve` is told at start-up, checked already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Where clients are answered.
+    pub listen: SocketAddr,
+}
+
 /// What the service thread reads.
 #[derive(Clone)]
 pub struct Observed {

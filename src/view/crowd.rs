@@ -46,6 +46,11 @@ impl Crowd {
             .map(|(tile, (players, _))| (tile, *players))
     }
 
+    /// What was before this update is not known: all tiles may have changed by it.
+    pub(super) fn begin_at(&mut self, update: u64) {
+        self.changed.fill(update);
+    }
+
     /// A player goes from one place to another; `None` is outside of the zone.
     pub(super) fn step(&mut self, from: Option<(i32, i32)>, to: Option<(i32, i32)>, update: u64) {
         let [from, to] = [from, to].map(|place| place.and_then(|(x, y)| self.tile(x, y)));

@@ -111,6 +111,7 @@ impl Zone {
         zone.now_ms = shard.now_unix_ms();
         zone.next_offset = position.next_offset;
         zone.recent = Recent::new(position.update);
+        zone.crowd.begin_at(position.update);
         let players = shard.outline();
         // Each player made at least the update by which it entered, so these numbers lie before it.
         let first = position.update.saturating_sub(players.len() as u64);

@@ -1,0 +1,195 @@
+//! The serving thread: folds what the feed gives, and answers clients between two folds.
+//!
+//! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
+
+use crate::serve::answers::{Served, ZoneState};
+use crate::serve::exchange::{Exchange, Need};
+use crate::serve::feed::FeedMessage;
+use async_io::{Async, Timer};
+use futures_lite::{AsyncWriteExt, FutureExt, future};
+use smol::LocalExecutor;
+use smol::channel::Receiver;
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Clients that are connected at once; further ones wait in the listen backlog.
+pub const SESSIONS_MAX: usize = 50_000;
+
+/// Milliseconds in which a request must have come whole, from its first byte on.
+pub const REQUEST_MS_MAX: u64 = 5_000;
+
+/// Milliseconds without a request after which a session is closed.
+pub const IDLE_MS_MAX: u64 = 75_000;
+
+/// Milliseconds in which a client must take some bytes of its answer.
+pub const SEND_MS_MAX: u64 = 30_000;
+
+/// Updates that are folded between two rounds of answers: some tens of microseconds.
+pub const FOLD_UPDATES_MAX: usize = 512;
+
+/// What all sessions share.
+struct Shared {
+    served: RefCell<Served>,
+    /// Sessions that wait for the next frame.
+    waiting: RefCell<Vec<Waker>>,
+    sessions: Cell<usize>,
+    started: Instant,
+}
+
+/// Serves until the feed ends. `signals` is waited for beside everything else.
+pub fn run(
+    served: Served,
+    listener: Async<TcpListener>,
+    feed: &Receiver<FeedMessage>,
+    signals: impl Future<Output = ()> + 'static,
+) {
+    let shared = Rc::new(Shared {
+        served: RefCell::new(served),
+        waiting: RefCell::new(Vec::new()),
+        sessions: Cell::new(0),
+        started: Instant::now(),
+    });
+    let executor = Rc::new(LocalExecutor::new());
+    let (accepting, all) = (executor.clone(), shared.clone());
+    executor.spawn(async move { accept(&listener, &accepting, &all).await }).detach();
+    executor.spawn(signals).detach();
+    smol::block_on(executor.run(fold(feed, &shared)));
+}
+
+async fn accept(listener: &Async<TcpListener>, executor: &LocalExecutor<'_>, shared: &Rc<Shared>) {
+    loop {
+        if shared.sessions.get() >= SESSIONS_MAX {
+            Timer::after(Duration::from_millis(10)).await;
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, most likely: others must close some first.
+            Timer::after(Duration::from_millis(100)).await;
+            continue;
+        };
+        let shared = shared.clone();
+        shared.sessions.set(shared.sessions.get() + 1);
+        let session = async move {
+            // A client that breaks off is the client's matter.
+            let _broken = session(stream, &shared).await;
+            shared.sessions.set(shared.sessions.get() - 1);
+        };
+        executor.spawn(session).detach();
+    }
+}
+
+/// Folds frame after frame; between two pieces of one, sessions have their turn.
+async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
+    while let Ok(message) = feed.recv().await {
+        match message {
+            FeedMessage::Begun(begun) => shared.served.borrow_mut().view.put(*begun),
+            FeedMessage::Frame { zone, updates, next_offset, owner_epoch } => {
+                for updates in updates.chunks(FOLD_UPDATES_MAX) {
+                    shared.served.borrow_mut().fold(zone, updates);
+                    future::yield_now().await;
+                }
+                shared.served.borrow_mut().seal(zone, next_offset, owner_epoch);
+            }
+            FeedMessage::Live { zone, owner_epoch } => {
+                shared.served.borrow_mut().live(zone, owner_epoch);
+            }
+            FeedMessage::Halted(zone, sentence) => {
+                tracing::error!(zone, "halted: {sentence}");
+                shared.served.borrow_mut().zones[usize::from(zone)] = ZoneState::Halted(sentence);
+            }
+        }
+        shared.waiting.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+async fn session(mut stream: Async<TcpStream>, shared: &Shared) -> io::Result<()> {
+    stream.get_ref().set_nodelay(true)?;
+    let mut exchange = Exchange::default();
+    let mut request_until = None;
+    loop {
+        let now_ms = shared.started.elapsed().as_millis() as u64;
+        let need = exchange.advance(&shared.served.borrow(), now_ms);
+        while !exchange.unsent().is_empty() {
+            let count = within(SEND_MS_MAX, stream.write(exchange.unsent())).await?;
+            exchange.sent(count);
+        }
+        match need {
+            Need::Sending => {}
+            Need::Close => return close(&stream).await,
+            Need::Frame { until_ms } => {
+                let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
+                let timer = async { _ = Timer::after(patience).await };
+                next_frame(shared).or(timer).await;
+            }
+            Need::Bytes => {
+                let wait_ms = match exchange.is_within_request() {
+                    false => {
+                        request_until = None;
+                        IDLE_MS_MAX
+                    }
+                    true => {
+                        let until = *request_until.get_or_insert(now_ms + REQUEST_MS_MAX);
+                        until.saturating_sub(now_ms)
+                    }
+                };
+                within(wait_ms, stream.readable()).await?;
+                if !receive(&stream, &mut exchange)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Takes what has come; no buffer waits for it. False: the client has ended.
+fn receive(stream: &Async<TcpStream>, exchange: &mut Exchange) -> io::Result<bool> {
+    let mut buffer = [0; 4096];
+    match stream.get_ref().read(&mut buffer) {
+        Ok(0) => Ok(false),
+        Ok(count) => {
+            exchange.receive(&buffer[..count]);
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads for a moment what the client still sends: closing with unread bytes would reset the
+/// connection and take the answer with it.
+async fn close(stream: &Async<TcpStream>) -> io::Result<()> {
+    stream.get_ref().shutdown(Shutdown::Write)?;
+    let mut scrap = [0; 1024];
+    for _ in 0..64 {
+        within(1_000, stream.readable()).await?;
+        if stream.get_ref().read(&mut scrap)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn within<T>(wait_ms: u64, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let patience = async {
+        Timer::after(Duration::from_millis(wait_ms)).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    work.or(patience).await
+}
+
+/// Waits until a frame was folded.
+async fn next_frame(shared: &Shared) {
+    let mut has_waited = false;
+    future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        shared.waiting.borrow_mut().push(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
