@@ -55,9 +55,10 @@ pub struct HuntOutline {
 }
 
 impl Shard {
-    /// The shard's clock: milliseconds since the Unix epoch, 0 until it starts.
-    pub fn now_unix_ms(&self) -> i64 {
-        self.clock.unix_ms(self.clock.now_ms())
+    /// The shard's clock as it was published last: milliseconds since the Unix epoch, 0 until it
+    /// starts.
+    pub fn published_unix_ms(&self) -> i64 {
+        self.clock.published_unix_ms()
     }
 
     /// All players, the highest score first; of equal ones the one that was reached first.

@@ -110,6 +110,19 @@ impl Details {
         (self.hunts[at], self.found[at]) = (hunt, found.saturating_add(1));
     }
 
+    /// All times move on by so much: the clock started after they were noted.
+    pub(super) fn shift(&mut self, card: &Card, by_ms: i64) {
+        let shifted = |time_ms: i64| time_ms.saturating_add(by_ms);
+        self.scored_at_ms = shifted(self.scored_at_ms);
+        if card.health == 0 {
+            self.respawn_at_ms = shifted(self.respawn_at_ms);
+        }
+        for effect in Effect::ALL.iter().filter(|effect| card.has(**effect)) {
+            let until_ms = &mut self.effects_until_ms[*effect as usize];
+            *until_ms = shifted(*until_ms);
+        }
+    }
+
     /// The last path hint.
     pub fn compass(&self) -> Compass {
         let Details { hint_hunt: hunt, hint, hint_distance: distance, .. } = *self;

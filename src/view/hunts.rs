@@ -146,4 +146,12 @@ impl Hunts {
             past.first.push(finished);
         }
     }
+
+    /// All times of running hunts move on by so much.
+    pub(super) fn shift(&mut self, by_ms: i64) {
+        for hunt in &mut self.running {
+            hunt.started_at_ms = hunt.started_at_ms.saturating_add(by_ms);
+            hunt.ends_at_ms = hunt.ends_at_ms.saturating_add(by_ms);
+        }
+    }
 }

@@ -91,7 +91,9 @@ struct Known {
     health: u16,
     score: u64,
     items: Vec<(u8, u16)>,
-    effects: Vec<bool>,
+    effects_until_ms: Vec<Option<i64>>,
+    respawn_at_ms: Option<i64>,
+    scored_at_ms: i64,
     found: Vec<(u32, u16)>,
     hint: (u32, u8, u16),
 }
@@ -109,7 +111,9 @@ fn known_to_engine(player: &PlayerOutline, running: &BTreeSet<u32>) -> Known {
         health: player.health,
         score: player.score,
         items: items.into_iter().collect(),
-        effects: player.effects_until_ms.iter().map(Option::is_some).collect(),
+        effects_until_ms: player.effects_until_ms.to_vec(),
+        respawn_at_ms: player.respawn_at_ms,
+        scored_at_ms: player.scored_at_ms,
         found,
         hint: (player.compass.hunt, player.compass.hint, player.compass.distance),
     }
@@ -124,7 +128,12 @@ fn known_to_view(zone: &Zone, player_id: u64, running: &BTreeSet<u32>) -> Known 
         health: card.health,
         score: card.score,
         items: card.items().collect(),
-        effects: Effect::ALL.iter().map(|effect| card.has(*effect)).collect(),
+        effects_until_ms: Effect::ALL
+            .iter()
+            .map(|effect| card.has(*effect).then(|| details.until_ms(*effect)))
+            .collect(),
+        respawn_at_ms: (card.health == 0).then_some(details.respawn_at_ms),
+        scored_at_ms: details.scored_at_ms,
         found: found.filter(|(_, found)| *found > 0).collect(),
         hint: (compass.hunt, compass.hint, compass.distance),
     }
@@ -144,15 +153,19 @@ fn check_zone(shard: &Shard, zone: &Zone) {
     }
     let on_tiles = (0..zone.rules().world.tiles()).map(|tile| (tile, zone.crowd().on(tile)));
     assert_eq!(on_tiles.filter(|(_, on)| *on > 0).collect::<BTreeMap<_, _>>(), crowd);
-    let mut scores: Vec<u64> = zone.places(1, u32::MAX).map(|place| place.score).collect();
-    let expected: Vec<u64> = players.iter().map(|player| player.score).collect();
-    assert_eq!(scores, expected);
-    scores.dedup();
+    let board: Vec<u64> = zone.places(1, u32::MAX).map(|place| place.player_id).collect();
+    let expected: Vec<u64> = players.iter().map(|player| player.player_id).collect();
+    assert_eq!(board, expected);
+    for (rank, player_id) in (1..).zip(&expected) {
+        assert_eq!(zone.place(*player_id).map(|place| place.rank), Some(rank));
+    }
     assert_eq!(zone.hunts().running().len(), hunts.len());
     for (hunt, outline) in zone.hunts().running().iter().zip(&hunts) {
         let counts = (hunt.hunt, hunt.treasures, hunt.laid, hunt.opened);
         assert_eq!(counts, (outline.hunt, outline.treasures, outline.laid, outline.opened));
         assert_eq!(hunt.lying().collect::<Vec<_>>(), outline.lying);
+        let times = (hunt.started_at_ms, hunt.ends_at_ms);
+        assert_eq!(times, (outline.started_at_ms, outline.ends_at_ms));
     }
 }
 
@@ -173,31 +186,30 @@ fn check_world(view: &View) {
     }
 }
 
-/// All that a view answers, except what happened before it began, and times: updates do not have
-/// the zone's clock.
+/// All that a view answers, except what happened before it began.
 fn answers(view: &View) -> Vec<String> {
+    let world: Vec<_> = view.places(1, u32::MAX).collect();
     let zone = |zone: &Zone| {
         let board: Vec<_> = zone.places(1, u32::MAX).collect();
         let cards = board.iter().map(|place| zone.card(place.player_id).unwrap());
         let cards = cards.map(|(card, details)| {
             let items: Vec<_> = card.items().collect();
             let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
-            let effects: Vec<_> = effects.collect();
+            let effects: Vec<_> = effects.map(|effect| details.until_ms(*effect)).collect();
             let running = zone.hunts().running().iter();
             let found: Vec<_> = running.map(|hunt| details.found(hunt.hunt)).collect();
-            let place = (card.x, card.y, card.heading, card.health);
+            let place = (card.x, card.y, card.heading, card.health, details.respawn_at_ms);
             format!("{place:?} {items:?} {effects:?} {found:?} {:?}", details.compass())
         });
         let cards: Vec<_> = cards.collect();
         let tiles: Vec<_> =
             (0..zone.rules().world.tiles()).map(|tile| zone.crowd().on(tile)).collect();
-        let hunts = zone.hunts().running().iter();
-        let hunts: Vec<_> = hunts.map(|hunt| (hunt.hunt, hunt.laid, hunt.opened)).collect();
-        let board: Vec<_> = board.iter().map(|place| (place.player_id, place.score)).collect();
-        let position = zone.position();
-        format!("{position:?} {board:?} {cards:?} {tiles:?} {hunts:?}")
+        let hunts = zone.hunts().running();
+        let (position, now_ms) = (zone.position(), zone.now_ms());
+        format!("{position:?} {now_ms} {board:?} {cards:?} {tiles:?} {hunts:?}")
     };
-    (0..ZONES).filter_map(|partition| view.zone(partition)).map(zone).collect()
+    let zones = (0..ZONES).filter_map(|partition| view.zone(partition)).map(zone);
+    [format!("{world:?}")].into_iter().chain(zones).collect()
 }
 
 #[test]

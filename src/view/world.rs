@@ -7,7 +7,7 @@ use crate::engine::actors::ACTORS_MAX;
 use crate::engine::rank_tree::RankTree;
 use crate::engine::update::Update;
 use crate::view::board::{Place, ranks_around};
-use crate::view::card::Standing;
+use crate::view::card::{Card, Standing};
 use crate::view::zone::{FoldError, Moved, Zone};
 
 /// Zones of a view: their number and a player's row make one word of the world's board.
@@ -137,6 +137,7 @@ impl View {
                     }
                     Standing::Hidden => self.settle(update.player_id()),
                 },
+                Moved::Clock => self.start_clock(partition),
                 Moved::Left(card, key) => {
                     if card.standing != Standing::Hidden {
                         self.board.remove(key);
@@ -155,6 +156,23 @@ impl View {
         if let Some(zone) = self.zones[usize::from(partition)].as_deref_mut() {
             zone.seal(next_offset);
         }
+    }
+
+    /// The clock of a zone started: its players' places move with their times.
+    fn start_clock(&mut self, partition: u16) {
+        let Some(mut zone) = self.zones[usize::from(partition)].take() else { return };
+        let mut moved = Vec::new();
+        for row in zone.rows() {
+            let Card { player_id, standing, .. } = zone.cards[row];
+            if standing != Standing::Hidden {
+                self.board.remove(zone.world_key(row));
+            }
+            zone.cards[row].standing = Standing::Hidden;
+            zone.start_clock(row);
+            moved.push(player_id);
+        }
+        self.zones[usize::from(partition)] = Some(zone);
+        moved.into_iter().for_each(|player_id| self.settle(player_id));
     }
 
     /// Puts a player on the world's board at the best of its places.

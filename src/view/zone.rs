@@ -54,6 +54,8 @@ pub(super) enum Moved {
     Scored(u32, Key),
     /// A player left, who had this card and this key.
     Left(Card, Key),
+    /// The clock started: the times of all players move.
+    Clock,
 }
 
 /// What is known of one zone.
@@ -108,7 +110,7 @@ impl Zone {
     pub fn of_shard(shard: &Shard, rulebook: &Rulebook, position: ZonePosition) -> Zone {
         let mut zone = Zone::new(shard.partition(), rulebook);
         (zone.ruleset, zone.rules) = (shard.ruleset(), Arc::new(shard.rules().clone()));
-        zone.now_ms = shard.now_unix_ms();
+        zone.now_ms = shard.published_unix_ms();
         zone.next_offset = position.next_offset;
         zone.recent = Recent::new(position.update);
         zone.crowd.begin_at(position.update);
@@ -225,6 +227,17 @@ impl Zone {
         world_key(self.partition, &self.cards[row], &self.details[row])
     }
 
+    /// The rows of all players.
+    pub(super) fn rows(&self) -> impl Iterator<Item = u32> + use<> {
+        let rows: Vec<u32> = (0..self.used).filter(|row| self.cards[*row].player_id != 0).collect();
+        rows.into_iter()
+    }
+
+    /// The times of a player move with the clock that has started.
+    pub(super) fn start_clock(&mut self, row: u32) {
+        self.details[row].shift(&self.cards[row], self.now_ms);
+    }
+
     fn add(&mut self, card: Card, details: Details) -> u32 {
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
@@ -266,6 +279,7 @@ impl Zone {
             | Change::HandoffScore { .. }
             | Change::HandoffItems { .. }
             | Change::HandoffEffect { .. } => Ok(Moved::Nobody),
+            Change::Clock { unix_ms } => Ok(self.on_clock(unix_ms)),
             Change::RulesChanged { ruleset } => self.on_rules_changed(ruleset),
             Change::HuntStarted { .. }
             | Change::TreasureLaid { .. }
@@ -288,6 +302,17 @@ impl Zone {
         let Edition { ruleset, rules } = edition.ok_or(FoldError::RulesMissing { ruleset })?;
         (self.ruleset, self.rules) = (ruleset, rules);
         Ok(Moved::Nobody)
+    }
+
+    /// When the clock starts, what came before counts from there on, too: a few events.
+    fn on_clock(&mut self, unix_ms: u64) -> Moved {
+        let now_ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+        let before_ms = std::mem::replace(&mut self.now_ms, now_ms);
+        if before_ms != 0 || now_ms == 0 {
+            return Moved::Nobody;
+        }
+        self.hunts.shift(now_ms);
+        Moved::Clock
     }
 
     fn on_hunt_change(&mut self, update: &Update) -> Moved {
