@@ -156,7 +156,8 @@ impl Served {
         Ok(Answer::Json(Some((zone.partition(), position))))
     }
 
-    fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
+    /// The zone that a player is in.
+    pub fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
         if let Some(zone) = self.view.zone_of(player_id) {
             return Ok(zone.partition());
         }

@@ -4,10 +4,14 @@
 //! those behind it waiting, and nothing is read for them: the client's own window is the bound.
 
 use crate::serve::answers::{Answer, Served};
+use crate::serve::command::{Appended, Command, is_decided, write_outcome};
+use crate::serve::health;
 use crate::serve::json::Json;
+use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
 use crate::serve::request::{Method, Parsed, Request, parse};
-use crate::serve::routes::{At, Route, at, route};
+use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
+use crate::serve::stream::Stream;
 use crate::view::zone::ZonePosition;
 
 /// Bytes of answers that wait to be sent before another request is answered.
@@ -20,6 +24,8 @@ pub enum Need {
     Bytes,
     /// What was answered has to be sent first.
     Sending,
+    /// The events that the client has posted have to be appended: [`Exchange::posted`].
+    Post,
     /// The next frame of some zone, or this time.
     Frame {
         /// Milliseconds of the caller's clock.
@@ -37,6 +43,17 @@ struct Head {
     at: Option<(u16, ZonePosition)>,
 }
 
+/// Events that a client has posted.
+#[derive(Debug)]
+enum Post {
+    /// They are to be appended.
+    Posted { body: Vec<u8>, zone: Option<u16>, until_ms: u64 },
+    /// They are in the log, or not.
+    Appended { commands: Vec<(Command, Appended)>, is_list: bool, until_ms: u64 },
+    /// They are no events.
+    Refused(Problem),
+}
+
 /// A client's requests that are not answered, and answers that are not sent.
 #[derive(Debug, Default)]
 pub struct Exchange {
@@ -47,6 +64,8 @@ pub struct Exchange {
     until_ms: Option<u64>,
     was_asked_on: bool,
     is_closing: bool,
+    post: Option<Post>,
+    stream: Option<Stream>,
 }
 
 impl Exchange {
@@ -73,8 +92,33 @@ impl Exchange {
         }
     }
 
+    /// The body that was posted, and the zone that the request names.
+    pub fn posted(&self) -> (&[u8], Option<u16>) {
+        match &self.post {
+            Some(Post::Posted { body, zone, .. }) => (body, *zone),
+            _ => (&[], None),
+        }
+    }
+
+    /// What became of the events that were posted: each with its append, or why there is none.
+    pub fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
+        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
+        let is_list = body.trim_ascii_start().first() == Some(&b'[');
+        self.post = Some(match appended {
+            Ok(commands) => Post::Appended { commands, is_list, until_ms },
+            Err(problem) => Post::Refused(problem),
+        });
+    }
+
     /// Answers what can be answered. `now_ms` is the caller's clock.
     pub fn advance(&mut self, served: &Served, now_ms: u64) -> Need {
+        if let Some(stream) = &mut self.stream {
+            if self.unsent.len() >= UNSENT_BYTES_MAX {
+                return Need::Sending;
+            }
+            let until_ms = stream.write(served, now_ms, &mut self.unsent);
+            return Need::Frame { until_ms };
+        }
         let received = std::mem::take(&mut self.received);
         let mut taken = 0;
         let need = loop {
@@ -97,10 +141,13 @@ impl Exchange {
                     self.is_closing = true;
                 }
                 Parsed::Request(request, bytes) => match self.answer(served, &request, now_ms) {
-                    Some(until_ms) => break Need::Frame { until_ms },
+                    Some(need) => break need,
                     None => {
                         taken += bytes;
                         self.was_asked_on = false;
+                        if self.stream.is_some() {
+                            break Need::Sending;
+                        }
                     }
                 },
             }
@@ -110,11 +157,34 @@ impl Exchange {
         need
     }
 
-    /// Answers a request, or gives the time until which it waits.
-    fn answer(&mut self, served: &Served, request: &Request, now_ms: u64) -> Option<u64> {
+    /// Answers a request, or gives what it needs before.
+    fn answer(&mut self, served: &Served, request: &Request, now_ms: u64) -> Option<Need> {
         let is_head_only = request.method == Method::Head;
         let mut head = Head { is_head_only, closes: !request.keep_alive, at: None };
         self.body.clear();
+        match (request.method, request.path) {
+            (Method::Post, EVENTS) => return self.answer_post(served, request, head, now_ms),
+            (Method::Get, STREAM) => {
+                match Stream::open(request.query, request.last_event_id, now_ms) {
+                    Ok(stream) => self.open(stream),
+                    Err(problem) => self.refuse(head, &problem),
+                }
+                return None;
+            }
+            (Method::Get | Method::Head, path) => {
+                if let Some(asset) = page::asset(path) {
+                    self.write_asset(head, asset);
+                    self.is_closing |= head.closes;
+                    return None;
+                }
+                if let Some((status, text)) = health::answer(path, served) {
+                    self.write(head, status, health::CONTENT_TYPE, text.as_bytes(), "");
+                    self.is_closing |= head.closes;
+                    return None;
+                }
+            }
+            (Method::Post, _) => {}
+        }
         match self.answer_of(served, request, now_ms) {
             Ok(Ok(Answer::Json(at))) => {
                 head.at = at;
@@ -127,12 +197,95 @@ impl Exchange {
                 self.write_unchanged(head);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
-            Ok(Err(until_ms)) => return Some(until_ms),
+            Ok(Err(until_ms)) => return Some(Need::Frame { until_ms }),
             Err(problem) => self.refuse(head, &problem),
         }
         self.until_ms = None;
         self.is_closing |= head.closes;
         None
+    }
+
+    fn answer_post(
+        &mut self,
+        served: &Served,
+        request: &Request,
+        head: Head,
+        now_ms: u64,
+    ) -> Option<Need> {
+        let refused = match self.post.take() {
+            None => match post_query(request.query) {
+                Ok((zone, wait_ms)) => {
+                    let until_ms = now_ms.saturating_add(wait_ms);
+                    let body = request.body.to_vec();
+                    self.post = Some(Post::Posted { body, zone, until_ms });
+                    return Some(Need::Post);
+                }
+                Err(problem) => problem,
+            },
+            Some(posted @ Post::Posted { .. }) => {
+                self.post = Some(posted);
+                return Some(Need::Post);
+            }
+            Some(Post::Refused(problem)) => problem,
+            Some(Post::Appended { commands, is_list, until_ms }) => {
+                let is_open = |(command, appended): &(Command, Appended)| match appended {
+                    Appended::At(offset) => !is_decided(served, command, *offset),
+                    Appended::Full | Appended::Unknown => false,
+                };
+                let is_open = commands.iter().any(is_open);
+                if is_open && now_ms < until_ms {
+                    self.post = Some(Post::Appended { commands, is_list, until_ms });
+                    return Some(Need::Frame { until_ms });
+                }
+                match failed(&commands) {
+                    Some(problem) => problem,
+                    None => {
+                        let status = if is_open { "202 Accepted" } else { "200 OK" };
+                        self.write_outcomes(served, &commands, is_list, head, status);
+                        return None;
+                    }
+                }
+            }
+        };
+        self.refuse(head, &refused);
+        self.is_closing |= head.closes;
+        None
+    }
+
+    fn write_outcomes(
+        &mut self,
+        served: &Served,
+        commands: &[(Command, Appended)],
+        is_list: bool,
+        head: Head,
+        status: &str,
+    ) {
+        let mut body = Vec::new();
+        let write = |json: &mut Json, (command, appended): &(Command, Appended)| {
+            if let Appended::At(offset) = appended {
+                write_outcome(json, served, command, *offset);
+            }
+        };
+        Json::object(&mut body, |json| match (is_list, commands) {
+            (false, [only]) => write(json, only),
+            _ => {
+                json.objects("results", commands.iter(), write);
+            }
+        });
+        self.write(head, status, "application/json", &body, "");
+        self.is_closing |= head.closes;
+    }
+
+    fn open(&mut self, stream: Stream) {
+        self.unsent.extend_from_slice(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
+              Connection: close\r\n\r\n",
+        );
+        self.stream = Some(stream);
+    }
+
+    fn write_asset(&mut self, head: Head, asset: &Asset) {
+        self.write(head, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
     }
 
     /// The answer, or the time until which it waits.
@@ -144,7 +297,7 @@ impl Exchange {
     ) -> Result<Result<Answer, u64>, Problem> {
         let route: Route = route(request)?;
         let at = at(request)?;
-        let waits_ms = at.map_or(crate::serve::routes::WAIT_MS_MAX, |at| at.wait_ms);
+        let waits_ms = at.map_or(WAIT_MS_MAX, |at| at.wait_ms);
         let until_ms = *self.until_ms.get_or_insert(now_ms.saturating_add(waits_ms));
         if let Some(at) = at
             && !served.has_reached(&at)?
@@ -193,6 +346,16 @@ impl Exchange {
         self.unsent.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
         finish_head(&mut self.unsent, head);
     }
+}
+
+/// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
+/// are change nothing.
+fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
+    let any = |wanted| commands.iter().any(|(_, appended)| *appended == wanted);
+    if any(Appended::Unknown) {
+        return Some(Problem::Unknown);
+    }
+    any(Appended::Full).then_some(Problem::Busy)
 }
 
 fn not_there(

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! output topic ─► feed thread: reader rule, chain ─► serving thread: view ◄─► HTTP clients
-//!                       ▲ snapshots
+//!                       ▲ snapshots                                   │
+//! input topic ◄──────────────────────────────────── appender ◄── commands
 //! ```
 //!
 //! It shares nothing with the daemons that decide but Kafka, and any number of its processes hold
@@ -18,11 +19,21 @@ pub mod json;
 
 pub mod answers;
 
+pub mod command;
+
+pub mod stream;
+
+pub mod page;
+
+pub mod health;
+
 pub mod exchange;
 
 pub mod follower;
 
 pub mod feed;
+
+pub mod appender;
 
 pub mod sessions;
 
@@ -34,6 +45,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::service::ServeOptions;
 use crate::service::shutdown::Signals;
 use answers::Served;
+use appender::Appender;
 use async_io::Async;
 use feed::{FEED_MESSAGES_MAX, Feed, FeedOptions};
 use smol::channel;
@@ -61,34 +73,77 @@ pub enum ServeError {
     Resources(#[source] io::Error),
 }
 
+/// Whether clients may post events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// They are appended to the input.
+    Taken,
+    /// They are refused.
+    Refused,
+}
+
+/// A process's serving part, before it serves.
+pub struct Server {
+    served: Served,
+    listener: Async<TcpListener>,
+    address: SocketAddr,
+    appender: Option<Appender>,
+    feed: Feed,
+}
+
+impl Server {
+    /// Connects to the brokers and listens. Clients wait until [`Server::run`].
+    pub fn bind(
+        options: ServeOptions,
+        feed: FeedOptions,
+        commands: Commands,
+        rulebook: Rulebook,
+    ) -> Result<Server, ServeError> {
+        let players_max = rulebook.first().rules.actors.count_max as usize;
+        let appender = match commands {
+            Commands::Taken => Some(Appender::connect(&feed.client, feed.input_topic.clone())?),
+            Commands::Refused => None,
+        };
+        let feed = Feed::connect(feed, rulebook)?;
+        let zones = usize::from(feed.zones());
+        let served = Served::new(zones, zones * players_max);
+        let listen = options.listen;
+        let listener = Async::<TcpListener>::bind(listen);
+        let listener = listener.map_err(|source| ServeError::Listen { listen, source })?;
+        let address = listener.get_ref().local_addr().map_err(ServeError::Resources)?;
+        tracing::info!(%address, zones, "serving");
+        Ok(Server { served, listener, address, appender, feed })
+    }
+
+    /// Where it listens, with the port that a configured port 0 became.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves on the calling thread until it is asked to stop. `beside` runs on it, too.
+    pub fn run(
+        self,
+        stop: &Arc<AtomicBool>,
+        beside: impl Future<Output = ()> + 'static,
+    ) -> Result<(), ServeError> {
+        let Server { served, listener, appender, feed, .. } = self;
+        let (sender, receiver) = channel::bounded(FEED_MESSAGES_MAX);
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("feed".to_owned())
+            .spawn(move || feed.run(&sender, &stopped))
+            .map_err(ServeError::Resources)?;
+        sessions::run(served, appender, listener, &receiver, beside);
+        thread.join().expect("a panic in any thread ends the process");
+        Ok(())
+    }
+}
+
 /// Serves until a signal ends it.
 pub fn run(options: ServeOptions, feed: FeedOptions, rulebook: Rulebook) -> Result<(), ServeError> {
-    let players_max = rulebook.first().rules.actors.count_max as usize;
-    let feed = Feed::connect(feed, rulebook)?;
-    let zones = usize::from(feed.zones());
-    let served = Served::new(zones, zones * players_max);
-    let listen = options.listen;
-    let listener = Async::<TcpListener>::bind(listen);
-    let listener = listener.map_err(|source| ServeError::Listen { listen, source })?;
-    let address = listener.get_ref().local_addr().map_err(ServeError::Resources)?;
     let signals = Signals::listen().map_err(ServeError::Resources)?;
-    let (sender, receiver) = channel::bounded(FEED_MESSAGES_MAX);
+    let server = Server::bind(options, feed, Commands::Taken, rulebook)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    let thread = std::thread::Builder::new()
-        .name("feed".to_owned())
-        .spawn(move || feed.run(&sender, &stopped))
-        .map_err(ServeError::Resources)?;
-    tracing::info!(%address, zones, "serving");
-    sessions::run(
-        served,
-        listener,
-        &receiver,
-        signals.watch(move || {
-            stop.store(true, Ordering::Release);
-        }),
-    );
-    drop(receiver);
-    thread.join().expect("a panic in any thread ends the process");
-    Ok(())
+    server.run(&stop, signals.watch(move || stopped.store(true, Ordering::Release)))
 }

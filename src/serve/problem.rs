@@ -53,7 +53,7 @@ pub enum Problem {
     NoEvents,
     /// No token, or one that is not known.
     Unauthorized,
-    /// The token may not do this.
+    /// Clients may not do this here.
     Forbidden,
     /// More requests than the token may send.
     TooMany,
@@ -129,7 +129,7 @@ impl Problem {
             Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
             Problem::NoEvents => "send one event, or an array of at most 64",
             Problem::Unauthorized => "send a token that is known here as `Authorization: Bearer`",
-            Problem::Forbidden => "the token's scope does not allow this",
+            Problem::Forbidden => "this process takes no events; post them to another one",
             Problem::TooMany => "the token has used up its requests; try again in a second",
             Problem::Busy => "as much is under way as there may be; try again in a second",
             Problem::Unknown => {

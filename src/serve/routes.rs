@@ -24,7 +24,15 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/zones/{zone}/hunts"),
     ("get", "/v1/zones/{zone}/tiles"),
     ("get", "/v1/openapi.json"),
+    ("post", EVENTS),
+    ("get", STREAM),
 ];
+
+/// Where events are posted.
+pub const EVENTS: &str = "/v1/events";
+
+/// Where streams are.
+pub const STREAM: &str = "/v1/stream";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +116,8 @@ pub fn route(request: &Request) -> Result<Route, Problem> {
             Route::Tiles { zone: zone_of(zone)?, since }
         }
         ["v1", "openapi.json", "", ""] => Route::OpenApi,
+        ["v1", "events", "", ""] => return Err(Problem::MethodNotAllowed("POST")),
+        ["v1", "stream", "", ""] => return Err(Problem::MethodNotAllowed("GET")),
         _ => return Err(Problem::NoRoute),
     };
     match request.method {
@@ -136,6 +146,16 @@ pub fn at(request: &Request) -> Result<Option<At>, Problem> {
         (Ok(zone), Some(next_offset)) => Ok(Some(At { zone, next_offset, wait_ms })),
         _ => Err(wrong),
     }
+}
+
+/// The zone that a post names, and how many milliseconds it waits for its outcome.
+pub fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
+    let zone = match parameter(query, "zone") {
+        Some(zone) => Some(zone_of(zone)?),
+        None => None,
+    };
+    let wait_ms = number(query, "wait_ms", "milliseconds from 0 to 10000")?;
+    Ok((zone, wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX)))
 }
 
 fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {

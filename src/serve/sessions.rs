@@ -2,19 +2,24 @@
 //!
 //! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
 
+use crate::decoder::Decoder;
 use crate::serve::answers::{Served, ZoneState};
+use crate::serve::appender::Appender;
+use crate::serve::command::{Appended, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, Need};
 use crate::serve::feed::FeedMessage;
+use crate::serve::problem::Problem;
 use async_io::{Async, Timer};
 use futures_lite::{AsyncWriteExt, FutureExt, future};
 use smol::LocalExecutor;
 use smol::channel::Receiver;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Clients that are connected at once; further ones wait in the listen backlog.
 pub const SESSIONS_MAX: usize = 50_000;
@@ -34,29 +39,43 @@ pub const FOLD_UPDATES_MAX: usize = 512;
 /// What all sessions share.
 struct Shared {
     served: RefCell<Served>,
-    /// Sessions that wait for the next frame.
-    waiting: RefCell<Vec<Waker>>,
+    desk: RefCell<Desk>,
+    /// `None`: clients may not post events.
+    appender: Option<Appender>,
+    /// Sessions that wait for the next frame, by number.
+    waiting: RefCell<BTreeMap<u64, Waker>>,
     sessions: Cell<usize>,
+    accepted: Cell<u64>,
     started: Instant,
 }
 
-/// Serves until the feed ends. `signals` is waited for beside everything else.
+/// What turns a client's events into records.
+struct Desk {
+    decoder: Decoder,
+    stamps: Stamps,
+}
+
+/// Serves until the feed ends. `beside` runs beside everything else.
 pub fn run(
     served: Served,
+    appender: Option<Appender>,
     listener: Async<TcpListener>,
     feed: &Receiver<FeedMessage>,
-    signals: impl Future<Output = ()> + 'static,
+    beside: impl Future<Output = ()> + 'static,
 ) {
     let shared = Rc::new(Shared {
         served: RefCell::new(served),
-        waiting: RefCell::new(Vec::new()),
+        desk: RefCell::new(Desk { decoder: Decoder::new(), stamps: Stamps::default() }),
+        appender,
+        waiting: RefCell::new(BTreeMap::new()),
         sessions: Cell::new(0),
+        accepted: Cell::new(0),
         started: Instant::now(),
     });
     let executor = Rc::new(LocalExecutor::new());
     let (accepting, all) = (executor.clone(), shared.clone());
     executor.spawn(async move { accept(&listener, &accepting, &all).await }).detach();
-    executor.spawn(signals).detach();
+    executor.spawn(beside).detach();
     smol::block_on(executor.run(fold(feed, &shared)));
 }
 
@@ -73,9 +92,11 @@ async fn accept(listener: &Async<TcpListener>, executor: &LocalExecutor<'_>, sha
         };
         let shared = shared.clone();
         shared.sessions.set(shared.sessions.get() + 1);
+        let number = shared.accepted.replace(shared.accepted.get() + 1);
         let session = async move {
             // A client that breaks off is the client's matter.
-            let _broken = session(stream, &shared).await;
+            let _broken = session(stream, number, &shared).await;
+            shared.waiting.borrow_mut().remove(&number);
             shared.sessions.set(shared.sessions.get() - 1);
         };
         executor.spawn(session).detach();
@@ -102,11 +123,11 @@ async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
                 shared.served.borrow_mut().zones[usize::from(zone)] = ZoneState::Halted(sentence);
             }
         }
-        shared.waiting.take().into_iter().for_each(Waker::wake);
+        shared.waiting.take().into_values().for_each(Waker::wake);
     }
 }
 
-async fn session(mut stream: Async<TcpStream>, shared: &Shared) -> io::Result<()> {
+async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> io::Result<()> {
     stream.get_ref().set_nodelay(true)?;
     let mut exchange = Exchange::default();
     let mut request_until = None;
@@ -120,10 +141,15 @@ async fn session(mut stream: Async<TcpStream>, shared: &Shared) -> io::Result<()
         match need {
             Need::Sending => {}
             Need::Close => return close(&stream).await,
+            Need::Post => {
+                let (body, zone) = exchange.posted();
+                let appended = append(body, zone, shared).await;
+                exchange.append(appended);
+            }
             Need::Frame { until_ms } => {
                 let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
                 let timer = async { _ = Timer::after(patience).await };
-                next_frame(shared).or(timer).await;
+                next_frame(number, shared).or(timer).await;
             }
             Need::Bytes => {
                 let wait_ms = match exchange.is_within_request() {
@@ -143,6 +169,27 @@ async fn session(mut stream: Async<TcpStream>, shared: &Shared) -> io::Result<()
             }
         }
     }
+}
+
+/// Appends the events of a body, and waits until the brokers have them.
+async fn append(
+    body: &[u8],
+    zone: Option<u16>,
+    shared: &Shared,
+) -> Result<Vec<(Command, Appended)>, Problem> {
+    let appender = shared.appender.as_ref().ok_or(Problem::Forbidden)?;
+    let commands = {
+        let Desk { decoder, stamps } = &mut *shared.desk.borrow_mut();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        commands(body, zone, &shared.served.borrow(), decoder, || stamps.next(now_us))?
+    };
+    let reports: Vec<_> = commands.iter().map(|command| appender.append(command)).collect();
+    let mut appended = Vec::with_capacity(commands.len());
+    for (command, report) in commands.into_iter().zip(reports) {
+        appended.push((command, report.recv().await.unwrap_or(Appended::Unknown)));
+    }
+    Ok(appended)
 }
 
 /// Takes what has come; no buffer waits for it. False: the client has ended.
@@ -182,13 +229,13 @@ async fn within<T>(wait_ms: u64, work: impl Future<Output = io::Result<T>>) -> i
 }
 
 /// Waits until a frame was folded.
-async fn next_frame(shared: &Shared) {
+async fn next_frame(number: u64, shared: &Shared) {
     let mut has_waited = false;
     future::poll_fn(|context| {
         if std::mem::replace(&mut has_waited, true) {
             return Poll::Ready(());
         }
-        shared.waiting.borrow_mut().push(context.waker().clone());
+        shared.waiting.borrow_mut().insert(number, context.waker().clone());
         Poll::Pending
     })
     .await;

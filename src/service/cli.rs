@@ -122,6 +122,12 @@ pub struct DemoArgs {
     /// How the match is recorded; without it the first record tells.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
+    /// Serve the page, and print its address.
+    #[arg(long)]
+    pub page: bool,
+    /// Keep serving the page after the last event, until Ctrl-C.
+    #[arg(long, requires = "page")]
+    pub stay: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,

@@ -25,6 +25,11 @@ impl Signals {
         std::process::exit(i32::from(ExitCode::Interrupted.number()));
     }
 
+    /// Waits for the first signal.
+    pub async fn first(mut self) {
+        self.next().await;
+    }
+
     async fn next(&mut self) {
         // A failed read of the signal pipe is no signal, and the stream never ends.
         while !matches!(self.caught.next().await, Some(Ok(_))) {}

@@ -46,6 +46,16 @@ impl Recent {
         self.frames.get(at).map(|(_, next_offset)| *next_offset)
     }
 
+    /// The updates of the first frame that has come beyond an input offset, as far as they are
+    /// kept: those of the event at that offset are among them.
+    pub fn frame_at(&self, offset: i64) -> impl Iterator<Item = &Update> {
+        let at = self.frames.partition_point(|(_, next_offset)| *next_offset <= offset);
+        let end = self.frames.get(at).map_or(self.next, |(end, _)| *end);
+        let before = at.checked_sub(1).and_then(|before| self.frames.get(before));
+        let from = before.map_or(self.first(), |(end, _)| *end).max(self.first());
+        (from..end).filter_map(|number| self.get(number))
+    }
+
     pub(super) fn push(&mut self, update: Update) {
         if self.updates.len() == RECENT_UPDATES_MAX {
             self.updates.pop_front();

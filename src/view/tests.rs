@@ -1,5 +1,7 @@
 //! The view equals the engine, after every event of random games.
 
+#![allow(clippy::print_stdout, reason = "a failing game names its seed")]
+
 use crate::engine::actor::HuntProgress;
 use crate::engine::event::Event;
 use crate::engine::outline::PlayerOutline;
@@ -36,7 +38,7 @@ fn players_max(rulebook: &Rulebook) -> usize {
 
 impl World {
     fn new(seed: u64) -> World {
-        let rulebook = rulebook(seed % 2 == 0);
+        let rulebook = rulebook(seed.is_multiple_of(2));
         let setting = Setting { players: 30, ..Setting::of(&rulebook) };
         let mut view = View::new(ZONES.into(), players_max(&rulebook));
         (0..ZONES).for_each(|zone| view.put(Zone::new(zone, &rulebook)));
@@ -214,6 +216,7 @@ fn answers(view: &View) -> Vec<String> {
 
 #[test]
 fn the_view_equals_the_engine_after_every_event_of_random_games() {
+    let mut twice = 0;
     for seed in 0..40 {
         println!("seed {seed}");
         let mut world = World::new(seed);
@@ -228,8 +231,9 @@ fn the_view_equals_the_engine_after_every_event_of_random_games() {
         let in_two = (1..=30).filter(|player| {
             world.shards.iter().filter(|shard| shard.inventory(*player).is_some()).count() > 1
         });
-        println!("{} players in two zones", in_two.count());
+        twice += in_two.count();
     }
+    assert!(twice > 0, "no player is in two zones");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod recreated;
 mod restarts;
 mod restoring;
 mod rules;
+mod serving;
 mod snapshots;
 mod verbs;
 mod zombies;

@@ -13,6 +13,7 @@
 mod daemon;
 mod flight;
 mod generator;
+mod page;
 mod report;
 mod verifier;
 mod winners;
@@ -29,6 +30,7 @@ use crate::service::cli::{DemoArgs, LoadCodec};
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
 use flight::Flight;
+use page::Page;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use report::DemoReport;
@@ -58,8 +60,12 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let config = demo_config(&brokers)?;
     let rulebook = super::rulebook(&config.rules_files)?;
 
+    let page = args.page.then(|| Page::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let measured = measure(args, &brokers, &daemon);
+    let mut measured = measure(args, &brokers, &daemon);
+    if let Some(page) = page {
+        measured = page.end(args.stay).and(measured);
+    }
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
     let measured = measured?;
@@ -159,7 +165,9 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          linger_us_max = {}\n\
          [service]\n\
          listen = \"127.0.0.1:0\"\n\
-         log_level = \"warn\"\n",
+         log_level = \"warn\"\n\
+         [serve]\n\
+         listen = \"127.0.0.1:0\"\n",
         brokers.join("\", \""),
         LINGER_MS * 1000
     );

@@ -52,6 +52,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/control/output_log.rs",
             "src/snapshot/replicas.rs",
             "src/serve/feed.rs",
+            "src/serve/appender.rs",
             "src/tools/",
         ],
     ),

@@ -1,12 +1,15 @@
 //! Requests and answers without sockets or Kafka.
 
+mod posting;
+mod streaming;
+
 use crate::engine::Shard;
 use crate::engine::event::{Action, Event};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, Need};
-use crate::serve::routes::ROUTES;
+use crate::serve::routes::{ROUTES, STREAM};
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::view::zone::Zone;
@@ -118,7 +121,7 @@ fn the_openapi_document_has_exactly_the_routes() {
     assert_eq!(documented, routes);
     // Each of them is one for the server, too.
     let world = World::new();
-    for (_, path) in ROUTES {
+    for (_, path) in ROUTES.iter().filter(|(method, path)| *method == "get" && *path != STREAM) {
         let path = path.replace("{id}", "1").replace("{board}", "world").replace("{zone}", "0");
         assert_eq!(world.status(&path), "200", "{path}");
     }
@@ -288,4 +291,38 @@ fn after_bytes_that_are_no_request_comes_one_answer_and_the_end() {
         let count = answers.matches("\r\nContent-Length: ").count();
         assert!(count <= 3 && matches!(need, Need::Bytes | Need::Close), "{answers}");
     }
+}
+
+#[test]
+fn the_page_comes_from_this_server_alone() {
+    let world = World::new();
+    for path in ["/", "/page.js", "/page.css", "/icon.svg"] {
+        let answer = world.get(path);
+        assert!(answer.contains("Content-Security-Policy: default-src 'self'"), "{path}");
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let is_namespace = |url: &str| url.starts_with("http://www.w3.org/2000/svg");
+        let foreign = body.match_indices("http").map(|(at, _)| &body[at..]);
+        assert!(foreign.clone().all(is_namespace), "{path}");
+        assert!(!body.contains("innerHTML") && !body.contains("style="), "{path}");
+    }
+}
+
+#[test]
+fn a_process_says_how_its_zones_are() {
+    let mut world = World::new();
+    assert!(world.get("/livez").ends_with("live\n"));
+    assert!(world.get("/readyz").ends_with("ready\n"));
+    world.served.zones[1] = ZoneState::Loading;
+    assert_eq!(world.status("/readyz"), "503");
+    world.served.zones[1] = ZoneState::Halted("why".to_owned());
+    assert_eq!(world.status("/readyz"), "200", "the others are served");
+    let metrics = world.get("/metrics");
+    for line in ["huntd_view_live{zone=\"1\"} 0", "huntd_view_halted{zone=\"1\"} 1"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    assert!(metrics.contains("huntd_view_players{zone=\"0\"} 4"), "{metrics}");
+}
+
+fn text_of(exchange: &Exchange) -> String {
+    String::from_utf8(exchange.unsent().to_vec()).unwrap()
 }

@@ -1,0 +1,196 @@
+//! `huntd serve` beside daemons on a real broker.
+
+use crate::players::{events, produce};
+use crate::snapshots::{settings, start, wait_for_snapshots};
+use huntd::decoder::{Decoder, RecordPosition};
+use huntd::engine::Shard;
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::engine::update::Updates;
+use huntd::serve::answers::{Served, ZoneState};
+use huntd::serve::exchange::Exchange;
+use huntd::service::rules::built_in;
+use huntd::view::zone::{Zone, ZonePosition};
+use rdkafka::message::Message;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::daemon::{Huntd, PATIENCE, Topics, program};
+use support::kafka;
+use support::scrape::get;
+
+const ZONES: i32 = 2;
+const PLAYERS: u64 = 20;
+
+/// A serving process. Dropped, it is killed.
+struct Serving {
+    child: Child,
+    folder: tempfile::TempDir,
+    address: String,
+}
+
+impl Serving {
+    fn start(huntd: &Huntd) -> Serving {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = File::create(folder.path().join("log")).expect("the log is created");
+        let child = Command::new(program())
+            .args(["serve", "--config", &huntd.config()])
+            .env("HUNTD_SERVE__LISTEN", "127.0.0.1:0")
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("huntd serve is started");
+        let mut serving = Serving { child, folder, address: String::new() };
+        let end = Instant::now() + PATIENCE;
+        while serving.address.is_empty() {
+            let log = serving.log();
+            assert!(Instant::now() < end, "no address:\n{log}");
+            if let Some((_, rest)) = log.split_once("\"address\":\"") {
+                serving.address = rest.split('"').next().unwrap_or_default().to_owned();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        serving
+    }
+
+    /// The status and body that a post is answered with.
+    fn post(&self, path: &str, body: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        (head["HTTP/1.1 ".len()..][..3].to_owned(), body.to_owned())
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("the log is there")
+    }
+
+    /// The answer to a path once all zones have come to these offsets.
+    fn body_at(&self, ends: &[i64], path: &str) -> String {
+        for (zone, end) in ends.iter().enumerate() {
+            let until = Instant::now() + PATIENCE;
+            while get(&self.address, &format!("/v1/zones?at={zone}:{end}&wait_ms=1000")).0 != 200 {
+                assert!(
+                    Instant::now() < until,
+                    "zone {zone} does not come to {end}:\n{}",
+                    self.log()
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let (code, body) = get(&self.address, path);
+        assert_eq!(code, 200, "{path}: {body}");
+        body
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What should be served: the input applied once more, without Kafka's output.
+fn expected(topics: &Topics) -> Served {
+    let rulebook = Rulebook::of(built_in());
+    let mut served = Served::new(ZONES as usize, 1 << 20);
+    for zone in 0..ZONES as u16 {
+        let mut shard = Shard::new(zone, &rulebook);
+        let (mut decoder, mut position) = (Decoder::new(), ZonePosition::default());
+        for record in kafka::shared().client().consume(&topics.input, zone.into()) {
+            let time_ms = record.timestamp().to_millis().expect("a record has a time");
+            let origin = RecordPosition { offset: record.offset(), time_ms };
+            position.next_offset = record.offset() + 1;
+            let Ok(event) = decoder.decode(origin, record.payload()) else { continue };
+            let mut updates = Updates::new();
+            shard.apply(&event, &mut updates);
+            position.update += updates.len() as u64;
+        }
+        served.view.put(Zone::of_shard(&shard, &rulebook, position));
+        served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1 };
+    }
+    served
+}
+
+fn body_of(served: &Served, path: &str) -> String {
+    let mut exchange = Exchange::default();
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.advance(served, 0);
+    let answer = String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text");
+    answer.split_once("\r\n\r\n").expect("an answer has a head").1.to_owned()
+}
+
+fn assert_serves_the_replay(serving: &Serving, topics: &Topics) {
+    let ends = kafka::shared().client().ends(&topics.input, ZONES);
+    let expected = expected(topics);
+    let cards = (1..=PLAYERS).map(|player| format!("/v1/players/{player}/poll"));
+    let others = ["/v1/zones/0/tiles", "/v1/zones/1/hunts", "/v1/boards/0?count=100"];
+    let others = others.into_iter().chain(["/v1/boards/world?count=100"]).map(str::to_owned);
+    for path in cards.chain(others) {
+        assert_eq!(serving.body_at(&ends, &path), body_of(&expected, &path), "{path}");
+    }
+}
+
+#[test]
+fn what_is_served_is_the_replay_from_the_log_s_start_and_from_snapshots() {
+    let topics = Topics::create(kafka::shared(), "serving", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, 1..=100));
+    assert_serves_the_replay(&serving, &topics);
+    wait_for_snapshots(&mut huntd, ZONES as usize);
+    produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, 101..=200));
+    let later = Serving::start(&huntd);
+    assert!(later.body_at(&[0, 0], "/v1/openapi.json").contains("openapi"));
+    for serving in [&serving, &later] {
+        assert_serves_the_replay(serving, &topics);
+    }
+    assert!(later.log().contains("began with a snapshot"), "{}", later.log());
+}
+
+#[test]
+fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes_effect_once() {
+    let topics = Topics::create(kafka::shared(), "commands", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    serving.body_at(&[0, 0], "/v1/zones");
+    let join = r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#;
+    let (status, body) = serving.post("/v1/events?zone=1&wait_ms=10000", join);
+    assert_eq!(status, "200", "{body}");
+    assert!(body.contains("\"outcome\":\"applied\"") && body.contains("joined"), "{body}");
+    // From now on the view knows the zone.
+    let turn = r#"{"type":"rotate","player_id":7,"heading":9000,"seq":9000000000000000}"#;
+    for outcome in ["applied", "no_op"] {
+        let (status, body) = serving.post("/v1/events?wait_ms=10000", turn);
+        assert_eq!(status, "200", "{body}");
+        assert!(body.contains(&format!("\"outcome\":\"{outcome}\"")), "{body}");
+    }
+    let list = r#"[{"type":"loot","player_id":7,"seq":9000000000000001},
+        {"type":"rotate","player_id":7,"heading":1,"seq":9000000000000002}]"#;
+    let (_, body) = serving.post("/v1/events?wait_ms=10000", list);
+    assert!(body.contains("nothing_in_reach") && body.contains("\"applied\""), "{body}");
+    // While no daemon runs, a command is accepted; it happens once one runs again.
+    let config = huntd.kill9();
+    drop(config);
+    let late = r#"{"type":"rotate","player_id":7,"heading":333,"seq":9000000000000003}"#;
+    let (status, body) = serving.post("/v1/events?wait_ms=300", late);
+    assert_eq!(status, "202", "{body}");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let ends = kafka::shared().client().ends(&topics.input, ZONES);
+    let card = serving.body_at(&ends, "/v1/players/7");
+    assert!(card.contains("\"heading\":333"), "{card}");
+    // A process that starts now knows the same.
+    let other = Serving::start(&huntd);
+    assert_eq!(other.body_at(&ends, "/v1/players/7"), card);
+}
