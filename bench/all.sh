@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tables of docs/BENCHMARKS.md that stand between its two marks, in about half an hour once it is
+# The tables that docs/BENCHMARKS.md quotes and docs/figures/ keeps, in about half an hour once it is
 # built. Nothing else should run meanwhile.
 #
 #     bench/all.sh [FILE]

@@ -1,53 +1,76 @@
-//! huntd drains player events from Kafka on one pinned core and publishes world updates.
+//! huntd drains player events from Kafka on one pinned core, applies them to a deterministic game
+//! state, and publishes the updates.
 //!
 //! ```text
-//!              hot thread: pinned to one core, parks in io_uring_enter
-//!             ┌────────────────────────────────────────────────────────┐
-//!  Kafka ───► │ consumer ──► decoder ──► [ queue ] ──► engine ──► frames │ ──► publisher ──► Kafka
-//!             └────────────────────────────────────────────────────────┘      own thread
-//!                  ▲ assignments                        │ progress, metrics
-//!             control thread: membership, recovery      ▼
-//!                                             service thread: HTTP, systemd
+//!             hot thread: pinned to one core, sleeps in io_uring_enter
+//!            ┌────────────────────────────────────────────────────────┐
+//!  Kafka ──► │ fetch ──► decoder ──► [ queue ] ──► engine ──► shards  │ ──► publisher ──► Kafka
+//!            └────────────────────────────────────────────────────────┘     own thread
+//!                 ▲ messages                           │ checkpoints
+//!            control thread: group, ownership          ▼
+//!                                            snapshot threads: files, replicas
+//!            service thread: HTTP, systemd
 //! ```
 //!
-//! The modules stand in the order in which data flows, then what supports them.
+//! Read the modules in this order: first what assembles the daemon, then the path of an event, then
+//! what decides where a shard lives, then what supports them.
 
+/// Assembles `huntd run`: start and stop on one screen, the queues between the threads.
 pub mod daemon;
 
+/// Kafka's formats as pure functions over bytes; librdkafka's client, wrapped once.
 pub mod kafka;
 
+/// Hot thread: brokers to blocks of events.
 pub mod fetch;
 
+/// A record to an event, or to a reject with a name.
 pub mod decoder;
 
+/// The bounded queue between stages and threads, and the bell that wakes a thread.
 pub mod queue;
 
+/// Events to updates: the game, a pure function of its input.
 pub mod engine;
 
+/// Hot thread: blocks to engines, updates to frames.
 pub mod shards;
 
+/// What the output topic contains: frames, their chain, and the rule by which they are read.
 pub mod output;
 
+/// Updates to answers: what clients may know of the world, a pure fold.
 pub mod view;
 
+/// `huntd serve`: the view over HTTP, with streams, commands and the page.
 pub mod serve;
 
+/// Publisher thread: frames to Kafka, and what is acknowledged.
 pub mod publisher;
 
+/// Which shards are ours and where they start: one state machine without I/O.
 pub mod ownership;
 
+/// Control thread: polls the group, and does what ownership decides.
 pub mod control;
 
+/// States on disk and in a topic, from which a shard starts.
 pub mod snapshot;
 
+/// What the hot thread runs on: the ring, turns, cores, the allocator.
 pub mod runtime;
 
+/// Counters, and how far each shard is.
 pub mod telemetry;
 
+/// What the operator sees: command line, configuration, log, HTTP, systemd, exit codes.
 pub mod service;
 
+/// The verbs beside `run`.
 pub mod tools;
 
+/// What tests, benches and fuzz targets share. The daemon uses none of it.
 pub mod testing;
 
+/// How bounds of several modules depend on each other.
 mod limits;

@@ -1,19 +1,20 @@
 //! The command line's entry: a verb in, an exit code out.
 
-use clap::Parser;
 use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::shards;
-use huntd::tools::{demo, load, replay, rules, run, serve, snapshot, tap, topics};
+use huntd::tools::{
+    check, demo, load, reference, replay, rules, run, serve, snapshot, tap, topics,
+};
 use std::io::Write;
 
 fn main() -> std::process::ExitCode {
     allocator::refuse_huge_pages();
     exit::end_on_panic(shards::is_engine_at_work);
-    let done = match Cli::parse().verb {
+    let done = match Cli::read().verb {
         Verb::Run(args) => run::run(&args),
-        Verb::Check(args) => run::check(&args),
+        Verb::Check(args) => check::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Load(args) => load::run(&args),
         Verb::Replay(args) => replay::run(&args),
@@ -22,14 +23,19 @@ fn main() -> std::process::ExitCode {
         Verb::Snapshot(args) => snapshot::run(&args),
         Verb::Tap(args) => tap::run(&args),
         Verb::Topics(args) => topics::run(&args),
+        Verb::Config(args) => reference::config(&args),
+        Verb::Completions(args) => reference::completions(&args),
+        Verb::Man(args) => reference::man(&args),
     };
     let code = match done {
         Ok(()) => ExitCode::Ok,
         Err(error) => {
             let code = error.exit_code();
             if code != ExitCode::Ok {
-                // Without a standard error nobody can be told.
-                let _ = writeln!(std::io::stderr(), "huntd: {error}");
+                for line in error.to_string().lines() {
+                    // Without a standard error nobody can be told.
+                    let _ = writeln!(std::io::stderr(), "huntd: {line}");
+                }
             }
             code
         }

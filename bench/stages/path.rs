@@ -25,7 +25,7 @@ use support::batch_load::{Load, Template};
 /// Intended time of the first event, in microseconds since the Unix epoch.
 const BASE_US: u64 = 1_767_225_600_000_000;
 
-/// Bytes that a socket takes at once, whoever reads.
+/// Bytes that a socket takes at once, whatever reads.
 const CHUNK_BYTES: usize = 32 * 1024;
 
 const BATCH_BYTES_MAX: usize = 8 << 20;

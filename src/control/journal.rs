@@ -4,6 +4,7 @@
 use super::control_error::ControlError;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::action::{Note, Opening, Waiting};
+use crate::ownership::event::NoOps;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::Progress;
@@ -31,6 +32,8 @@ enum Kind {
     Fetch,
     /// Names of brokers.
     Names,
+    /// Events that changed nothing.
+    NoOps,
     /// What shards wait for.
     Waiting(Waiting),
     /// A shard that cannot be started.
@@ -55,6 +58,17 @@ impl Journal {
     /// A broker's name has no address.
     pub(super) fn unknown_name(&mut self, host: &str) {
         self.warn(Kind::Names, &format!("the broker name {host} cannot be resolved"));
+    }
+
+    /// Events of players changed nothing. A few may be what a producer sent twice.
+    pub(super) fn no_ops(&mut self, no_ops: &NoOps) {
+        let NoOps { partition, count, player_id, seq, last_seq } = no_ops;
+        let sentence = format!(
+            "partition {partition}: {count} events changed nothing, the last of player {player_id} \
+             with seq {seq}, of which {last_seq} has counted before: a player's seq has to grow \
+             for ever, also when its producer starts again"
+        );
+        self.warn(Kind::NoOps, &sentence);
     }
 
     fn warn(&mut self, kind: Kind, sentence: &str) {
@@ -109,7 +123,7 @@ impl Journal {
             }
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
             Note::BeginsAnew { partition, why } => {
-                tracing::warn!(partition, "beginning anew: {why}");
+                tracing::warn!(partition, "starting over: {why}");
             }
             Note::AcquiresAgain { partition, why } => {
                 tracing::warn!(partition, "acquiring the shard again: {why}");

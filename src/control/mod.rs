@@ -3,22 +3,23 @@
 //!
 //! Everything here may block; nothing here is on the path of an event.
 
-pub mod control_error;
+pub(crate) mod control_error;
 mod journal;
 pub mod output_log;
 mod panic_file;
+mod random;
 mod resolving;
 mod states;
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::kafka::group::GroupOptions;
-use crate::kafka::group::Membership;
+use crate::kafka::group::{GroupOptions, Membership};
+use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::acquisition::Remedy;
-use crate::ownership::action::{Action, Opening};
-use crate::ownership::event::{Event, OutputEvent, ShardFacts, Survey, ToControl};
+use crate::ownership::action::{Opening, OwnershipAction};
+use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
 use crate::ownership::read_slots::READ_SLOTS;
 use crate::ownership::session::TOPIC_MISSING_MS_MAX;
 use crate::ownership::{Ownership, OwnershipOptions};
@@ -37,6 +38,7 @@ use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
+use random::random_bits;
 use resolving::Resolving;
 use states::States;
 use std::collections::{BTreeMap, VecDeque};
@@ -47,19 +49,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the last commit of a shard may take before the shard is let go without it.
-pub const COMMIT_MS_MAX: u64 = 500;
+pub(crate) const COMMIT_MS_MAX: u64 = 500;
 
 /// Milliseconds between two polls of what does not wake the control thread.
-pub const CONTROL_POLL_MS: u64 = 10;
+const CONTROL_POLL_MS: u64 = 10;
 
 /// Milliseconds that leaving the group may take.
-pub const LEAVE_MS_MAX: u64 = 300;
+pub(crate) const LEAVE_MS_MAX: u64 = 300;
 
 /// Messages about shards that may wait for a thread: several for every shard.
-pub const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
+pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 
 /// The control thread's ends of all that it shares with other threads.
-pub struct ControlEnds {
+pub(crate) struct ControlEnds {
     /// From the other threads.
     pub messages: Receiver<ToControl>,
     /// To the hot thread.
@@ -82,7 +84,7 @@ pub struct ControlEnds {
 
 /// What the control thread is told at start-up.
 #[derive(Clone, Debug)]
-pub struct ControlOptions {
+pub(crate) struct ControlOptions {
     /// For the group.
     pub group: GroupOptions,
     /// For the outputs.
@@ -115,11 +117,12 @@ struct Control {
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
+    group_lag: GroupLag,
     is_stopping: bool,
 }
 
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
-pub fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
+pub(crate) fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
     ends.status.enter(Phase::Reaching);
     let mut journal = Journal::new();
     let mut wait_ms = RECONNECT_MS_MIN;
@@ -168,6 +171,7 @@ impl Control {
         ends.status.enter(Phase::Joining);
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
+        let group_lag = GroupLag::start(&options.group, ends.progress.clone());
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets().collect(),
@@ -188,6 +192,7 @@ impl Control {
             heard: VecDeque::new(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
+            group_lag,
             is_stopping: false,
         }
     }
@@ -200,10 +205,10 @@ impl Control {
             self.hear_threads();
             self.hear_output();
             let facts = self.facts();
-            self.ownership.on(Event::Tick(&facts), Instant::now());
+            self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
                 if let ControlFlow::Break(end) = self.execute(action) {
-                    leave((self.membership, self.output));
+                    leave((self.membership, self.output, self.group_lag));
                     return end;
                 }
             }
@@ -211,7 +216,7 @@ impl Control {
         }
     }
 
-    fn on(&mut self, event: Event<'_>) {
+    fn on(&mut self, event: OwnershipEvent<'_>) {
         self.ownership.on(event, Instant::now());
     }
 
@@ -219,7 +224,7 @@ impl Control {
         if !self.is_stopping && self.ends.stop.load(Ordering::Acquire) {
             self.is_stopping = true;
             self.ends.status.enter(Phase::Draining);
-            self.on(Event::Stop);
+            self.on(OwnershipEvent::Stop);
         }
     }
 
@@ -233,16 +238,19 @@ impl Control {
             self.heard.extend(self.membership.poll(wait));
         }
         while let Some(event) = self.heard.pop_front() {
-            self.on(Event::Group(event));
+            self.on(OwnershipEvent::Group(event));
         }
     }
 
     fn hear_threads(&mut self) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Shard(notice) => self.on(Event::Shard(notice)),
-                ToControl::DeliveryFailed(failure) => self.on(Event::DeliveryFailed(failure)),
-                ToControl::Gap(gap) => self.on(Event::Gap(gap)),
+                ToControl::Shard(notice) => self.on(OwnershipEvent::Shard(notice)),
+                ToControl::DeliveryFailed(failure) => {
+                    self.on(OwnershipEvent::DeliveryFailed(failure))
+                }
+                ToControl::Gap(gap) => self.on(OwnershipEvent::Gap(gap)),
+                ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
                 ToControl::Resolve { host, port } => self.resolving.begin(host, port),
             }
@@ -257,7 +265,7 @@ impl Control {
         if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {
             let directory = self.options.state_directory.as_deref();
             let file = PanicFile::new(directory, &self.options.origin);
-            self.on(Event::InputKnown(file.load()));
+            self.on(OwnershipEvent::InputKnown(file.load()));
             self.panic_file = Some(file);
         }
     }
@@ -267,7 +275,7 @@ impl Control {
             let Control { output, ownership, .. } = self;
             let wait = Duration::from_millis(CONTROL_POLL_MS);
             output.poll(wait, |event: OutputEvent<'_>| {
-                ownership.on(Event::Output(event), Instant::now());
+                ownership.on(OwnershipEvent::Output(event), Instant::now());
             });
         }
     }
@@ -289,60 +297,60 @@ impl Control {
     }
 
     /// Does what was decided. Break: the daemon ends.
-    fn execute(&mut self, action: Action) -> ControlFlow<Result<(), ControlError>> {
+    fn execute(&mut self, action: OwnershipAction) -> ControlFlow<Result<(), ControlError>> {
         match action {
-            Action::Survey(partitions) => self.survey(&partitions),
-            Action::FindStates { partition } => self.find_states(partition),
-            Action::Read { partition, from } => self.read(partition, from),
-            Action::Append { partition, header } => {
+            OwnershipAction::Survey(partitions) => self.survey(&partitions),
+            OwnershipAction::FindStates { partition } => self.find_states(partition),
+            OwnershipAction::Read { partition, from } => self.read(partition, from),
+            OwnershipAction::Append { partition, header } => {
                 if let Err(error) = self.output.append(partition, &header) {
-                    self.on(Event::Output(OutputEvent::NotAppended { partition, error }));
+                    self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
                 }
             }
-            Action::Forget { partition } => self.output.forget(partition),
-            Action::Ask { question, offsets } => self.membership.ask(question, &offsets),
-            Action::Load { partition, candidate, begun_by } => {
+            OwnershipAction::Forget { partition } => self.output.forget(partition),
+            OwnershipAction::Ask { question, offsets } => self.membership.ask(question, &offsets),
+            OwnershipAction::Load { partition, candidate, begun_by } => {
                 self.load(partition, candidate, begun_by);
             }
-            Action::Open(opening) => self.open(*opening),
-            Action::Close { partition } => self.tell_hot(ToHot::Close { partition }),
-            Action::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
-            Action::Disown { partition } => {
+            OwnershipAction::Open(opening) => self.open(*opening),
+            OwnershipAction::Close { partition } => self.tell_hot(ToHot::Close { partition }),
+            OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
+            OwnershipAction::Disown { partition } => {
                 self.loaded.remove(&partition);
                 self.ends.progress.shard(partition).ownership_id.set(0);
             }
-            Action::SetGoal { partition, offset } => {
+            OwnershipAction::SetGoal { partition, offset } => {
                 self.ends.progress.shard(partition).goal.set(offset);
             }
-            Action::PassGap { partition, ownership_id, mark } => {
+            OwnershipAction::PassGap { partition, ownership_id, mark } => {
                 self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
             }
-            Action::KeepPanicCounts(counts) => {
+            OwnershipAction::KeepPanicCounts(counts) => {
                 let stored = self.panic_file.as_ref().map_or(Ok(()), |file| file.store(&counts));
                 if let Err(error) = stored {
                     tracing::warn!(%error, "how often a record failed is lost at the next restart");
                 }
             }
-            Action::Commit(offsets) => self.membership.commit(&offsets),
-            Action::Release(offsets) => {
+            OwnershipAction::Commit(offsets) => self.membership.commit(&offsets),
+            OwnershipAction::Release(offsets) => {
                 self.commit_and_wait(&offsets);
                 self.membership.release();
             }
-            Action::CountPartitions => self.membership.count(),
-            Action::CheckTopic => {
+            OwnershipAction::CountPartitions => self.membership.count(),
+            OwnershipAction::CheckTopic => {
                 let checked = self.membership.check_topic();
-                self.on(Event::TopicChecked(checked));
+                self.on(OwnershipEvent::TopicChecked(checked));
             }
-            Action::Rejoin => self.rejoin(),
-            Action::Leave { offsets, halted } => {
+            OwnershipAction::Rejoin => self.rejoin(),
+            OwnershipAction::Leave { offsets, halted } => {
                 self.commit_and_wait(&offsets);
                 return ControlFlow::Break(match halted {
                     0 => Ok(()),
                     halted => Err(ControlError::ShardsHalted(halted)),
                 });
             }
-            Action::Fail(error) => return ControlFlow::Break(Err(error.into())),
-            Action::Log(note) => self.journal.write(&note, &self.ends.progress),
+            OwnershipAction::Fail(error) => return ControlFlow::Break(Err(error.into())),
+            OwnershipAction::Log(note) => self.journal.write(&note, &self.ends.progress),
         }
         ControlFlow::Continue(())
     }
@@ -358,7 +366,7 @@ impl Control {
             };
             let candidates = self.states.here(*partition);
             let survey = survey.map(|bounds| Survey { bounds, candidates });
-            self.on(Event::Surveyed { partition: *partition, survey });
+            self.on(OwnershipEvent::Surveyed { partition: *partition, survey });
         }
     }
 
@@ -366,8 +374,10 @@ impl Control {
         let Control { states, ends, heard, membership, .. } = self;
         let found = states.everywhere(partition, &mut || keep_watch(ends, membership, heard));
         let event = match found {
-            Some((candidates, unanswered)) => Event::Found { partition, candidates, unanswered },
-            None => Event::Interrupted { partition },
+            Some((candidates, unanswered)) => {
+                OwnershipEvent::Found { partition, candidates, unanswered }
+            }
+            None => OwnershipEvent::Interrupted { partition },
         };
         self.on(event);
     }
@@ -375,7 +385,7 @@ impl Control {
     fn read(&mut self, partition: i32, from: i64) {
         if let Err(error) = self.output.read(partition, from) {
             // Reading and appending fail alike: the acquisition begins again.
-            self.on(Event::Output(OutputEvent::NotAppended { partition, error }));
+            self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
         }
     }
 
@@ -387,9 +397,9 @@ impl Control {
             Some(engine) => {
                 let ruleset = engine.ruleset();
                 self.loaded.insert(partition, engine);
-                self.on(Event::Loaded { partition, ruleset });
+                self.on(OwnershipEvent::Loaded { partition, ruleset });
             }
-            None => self.on(Event::NotLoaded { partition }),
+            None => self.on(OwnershipEvent::NotLoaded { partition }),
         }
     }
 
@@ -422,13 +432,15 @@ impl Control {
             self.heard.clear();
             leave(std::mem::replace(&mut self.membership, membership));
         });
-        self.on(Event::Rejoined(joined));
+        self.on(OwnershipEvent::Rejoined(joined));
     }
 
     /// The daemon is ready once it has joined, is connected, has acquired what it was given, and
     /// has applied what was in the input by then.
     fn show_phase(&mut self) {
         let summary = self.ownership.summary();
+        let partitions = self.membership.partitions().unsigned_abs();
+        self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         // A standby has looked at the topic's leaders, and needs no connection beyond that.
@@ -482,13 +494,4 @@ fn leave(clients: impl Send + 'static) {
         // Nothing is ever sent: the wait ends when the other end is dropped.
         let _ended = left.recv_timeout(Duration::from_millis(LEAVE_MS_MAX));
     }
-}
-
-/// 128 bits that no other process has.
-fn random_bits() -> u128 {
-    let mut bits = [0; 16];
-    // A request for so few bytes is never cut short (getrandom(2)).
-    rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty())
-        .expect("every Linux has getrandom");
-    u128::from_ne_bytes(bits)
 }

@@ -85,7 +85,7 @@ impl OutputLog {
     }
 
     /// Partitions of the input topic, and of the output topic.
-    pub fn partitions(&self) -> i32 {
+    pub(crate) fn partitions(&self) -> i32 {
         self.partitions
     }
 
@@ -295,7 +295,7 @@ impl ProducerContext for Appended {
 }
 
 /// Something that passes, in words.
-pub fn unreachable(sentence: String) -> TopicError {
+pub(crate) fn unreachable(sentence: String) -> TopicError {
     TopicError::Unreachable(sentence)
 }
 

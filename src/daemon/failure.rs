@@ -38,7 +38,7 @@ pub enum Failure {
 
 impl Failure {
     /// What the process exits with.
-    pub fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
             Failure::Cpu(_) => ExitCode::CorePinning,

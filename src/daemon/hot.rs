@@ -50,7 +50,7 @@ pub struct HotEnds {
 }
 
 /// Runs the event path until the control thread ends it.
-pub fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
+pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
     let metrics = ends.metrics.clone();
     let mut calls = vec![Call::new(&ends.publisher_bell, {
         let publisher = ends.shard_ends.publisher.clone();

@@ -4,14 +4,14 @@
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
 //!    ▲                        │ notices                                              │
 //!    └────────────────────────┼───────────────── failed deliveries ◄─────────────────┤
-//!                             └─ captured states ─► keeper ◄── gates ───────────────┘
+//!                             └─ checkpoints ─► snapshot writer ◄── gates ──────────┘
 //! ```
 
-pub mod failure;
+pub(crate) mod failure;
 pub mod hot;
 pub mod snapshots;
-pub mod threads;
-pub mod wiring;
+pub(crate) mod threads;
+pub(crate) mod wiring;
 
 use crate::control::control_error::ControlError;
 use crate::daemon::failure::Failure;
@@ -19,6 +19,7 @@ use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, control_options};
 use crate::decoder::reject::Reject;
+use crate::engine::event::ActionKind;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
@@ -48,7 +49,7 @@ pub struct Daemon {
 }
 
 /// Runs the daemon until a signal ends it.
-pub fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
     Daemon::start(config, rulebook)?.wait()
 }
 
@@ -56,7 +57,8 @@ impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
-        let metrics = Metrics::with_reasons(Refusal::NAMES, &Reject::ALL.map(Reject::name));
+        let rejects = &Reject::ALL.map(Reject::name);
+        let metrics = Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects);
         Daemon::start_counting(config, rulebook, metrics)
     }
 

@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What each thread is given for snapshots.
-pub struct SnapshotWiring {
+pub(crate) struct SnapshotWiring {
     /// The hot thread's; `None`: there are no snapshots.
     pub checkpoints: Option<CheckpointEnds>,
     /// The publisher's. Without snapshots nobody receives.
@@ -38,21 +38,21 @@ pub struct SnapshotWiring {
 }
 
 /// The threads behind checkpoints, with what they are given.
-pub struct SnapshotThreads {
+pub(crate) struct SnapshotThreads {
     writer: SnapshotWriter<Files>,
     ends: writer::WriterEnds,
     replicator: Option<(replicas::ReplicaOptions, Store<Files>, mpsc::Receiver<Header>)>,
 }
 
 /// The same threads while they run.
-pub struct RunningSnapshotThreads {
+pub(crate) struct RunningSnapshotThreads {
     writer: JoinHandle<()>,
     replicator: Option<JoinHandle<()>>,
 }
 
 impl SnapshotThreads {
     /// Starts the threads.
-    pub fn start(self, stop: &Arc<AtomicBool>) -> Result<RunningSnapshotThreads, Failure> {
+    pub(crate) fn start(self, stop: &Arc<AtomicBool>) -> Result<RunningSnapshotThreads, Failure> {
         let SnapshotThreads { writer, ends, replicator } = self;
         let metrics = ends.metrics.clone();
         let replicator = match replicator {
@@ -69,7 +69,7 @@ impl SnapshotThreads {
 
 impl RunningSnapshotThreads {
     /// Waits until the last snapshots are stored and replicated, as far as disk and brokers allow.
-    pub fn wait(self) {
+    pub(crate) fn wait(self) {
         let wait_max = Duration::from_millis(WRITER_END_MS_MAX);
         for thread in iter::once(self.writer).chain(self.replicator) {
             let name = thread.thread().name().unwrap_or_default().to_owned();
@@ -83,7 +83,7 @@ impl RunningSnapshotThreads {
 impl SnapshotWiring {
     /// Takes the state directory. If it cannot be used, the daemon goes on without snapshots; if
     /// another daemon uses it, one of them is set up wrongly.
-    pub fn new(config: &Config, observed: &Observed) -> Result<SnapshotWiring, Failure> {
+    pub(crate) fn new(config: &Config, observed: &Observed) -> Result<SnapshotWiring, Failure> {
         let (to_writer, messages) = bounded(WRITER_MESSAGES_MAX);
         let writer_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let without = SnapshotWiring {

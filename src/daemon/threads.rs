@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Starts one of the daemon's threads. However it ends, the others have to end too.
-pub fn spawn<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     stop: &Arc<AtomicBool>,
     run: impl FnOnce() -> T + Send + 'static,
@@ -24,7 +24,7 @@ pub fn spawn<T: Send + 'static>(
 }
 
 /// Waits until a thread has ended, but not for longer than this: whether it has.
-pub fn joined_within<T>(thread: JoinHandle<T>, wait_max: Duration) -> bool {
+pub(crate) fn joined_within<T>(thread: JoinHandle<T>, wait_max: Duration) -> bool {
     let end = Instant::now() + wait_max;
     while !thread.is_finished() && Instant::now() < end {
         thread::sleep(LOOK);
@@ -35,6 +35,6 @@ pub fn joined_within<T>(thread: JoinHandle<T>, wait_max: Duration) -> bool {
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Waits until a thread has ended.
-pub fn joined<T>(thread: JoinHandle<T>) -> T {
+pub(crate) fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().expect("a panic outside the engine ends the process")
 }

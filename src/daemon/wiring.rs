@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What each thread is given.
-pub struct Wiring {
+pub(crate) struct Wiring {
     /// The hot thread's.
     pub hot: hot::HotEnds,
     /// The publisher's.
@@ -34,7 +34,7 @@ pub struct Wiring {
 
 impl Wiring {
     /// Makes all queues, and the frames that go round.
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         rulebook: &Rulebook,
         observed: &Observed,
@@ -97,7 +97,7 @@ impl Wiring {
 }
 
 /// What the control thread is told.
-pub fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
+pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {
         group: config.group.clone(),

@@ -14,11 +14,11 @@ use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 
 /// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
 /// the common ones differently.
-pub const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
+const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
 
 /// Segments of one layout: a value each, and one more for every 16 bytes between two values. The
 /// longest type of event takes 10; the rest is for unknown fields.
-pub const LAYOUT_SEGMENTS_MAX: usize = 32;
+const LAYOUT_SEGMENTS_MAX: usize = 32;
 
 /// Bytes of the shortest record worth a look: no event is shorter.
 const RECORD_BYTES_MIN: usize = 16;
@@ -320,7 +320,7 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.iter().take_while(is_blank).count()..]
 }
 
-/// What follows `byte`, which must come first but for blanks.
+/// What follows `byte`, which must come first, after blanks at most.
 fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     without_blanks(bytes).strip_prefix(&[byte])
 }

@@ -4,7 +4,7 @@ pub mod layout;
 
 pub mod json;
 
-pub mod reject;
+pub(crate) mod reject;
 
 mod fields;
 

@@ -56,7 +56,7 @@ pub enum Reject {
 
 impl Reject {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Reject; 15] = [
+    pub(crate) const ALL: [Reject; 15] = [
         Reject::NullValue,
         Reject::EmptyValue,
         Reject::TooLong,
@@ -75,7 +75,7 @@ impl Reject {
     ];
 
     /// The name in metrics and dead letters.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Reject::NullValue => "null_value",
             Reject::EmptyValue => "empty_value",

@@ -10,15 +10,15 @@ use crate::engine::table::{Identity, Row};
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
 
 /// Words of the two rows.
-pub const BODY_WORDS: usize = 7;
-pub const PACK_WORDS: usize = 17;
+pub(crate) const BODY_WORDS: usize = 7;
+pub(crate) const PACK_WORDS: usize = 17;
 
 /// The part that moves.
 ///
 /// It is kept as the words of its row: the common actions change two or three of them, and the
 /// others are neither taken apart nor put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Body {
+pub(crate) struct Body {
     /// The player; 0 in a row that is free.
     pub player_id: u64,
     /// The last `seq` that was applied.
@@ -37,7 +37,7 @@ pub struct Body {
 
 /// A path hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compass {
+pub(crate) struct Compass {
     /// The hunt that it is about; 0 is none.
     pub hunt: u32,
     /// Number of the [`Hint`].
@@ -49,83 +49,83 @@ pub struct Compass {
 impl Body {
     /// Position in cm.
     #[inline]
-    pub fn x(&self) -> i32 {
+    pub(crate) fn x(&self) -> i32 {
         self.place as i32
     }
 
     /// Position in cm.
     #[inline]
-    pub fn y(&self) -> i32 {
+    pub(crate) fn y(&self) -> i32 {
         (self.place >> 32) as i32
     }
 
     /// Stands elsewhere.
     #[inline]
-    pub fn stand_at(&mut self, x: i32, y: i32) {
+    pub(crate) fn stand_at(&mut self, x: i32, y: i32) {
         self.place = u64::from(x as u32) | u64::from(y as u32) << 32;
     }
 
     /// Way that the actor may still go at once, in thousandths of a cm.
     #[inline]
-    pub fn allowance(&self) -> u32 {
+    pub(crate) fn allowance(&self) -> u32 {
         self.vigour as u32
     }
 
     /// Changes the allowance.
     #[inline]
-    pub fn set_allowance(&mut self, allowance: u32) {
+    pub(crate) fn set_allowance(&mut self, allowance: u32) {
         self.vigour = self.vigour & !0xffff_ffff | u64::from(allowance);
     }
 
     /// Where it looks, in centidegrees.
     #[inline]
-    pub fn heading(&self) -> u16 {
+    pub(crate) fn heading(&self) -> u16 {
         (self.vigour >> 32) as u16
     }
 
     /// Looks elsewhere.
     #[inline]
-    pub fn set_heading(&mut self, heading: u16) {
+    pub(crate) fn set_heading(&mut self, heading: u16) {
         self.vigour = self.vigour & !(0xffff << 32) | u64::from(heading) << 32;
     }
 
     /// What is left of its health; 0 is downed.
     #[inline]
-    pub fn health(&self) -> u16 {
+    pub(crate) fn health(&self) -> u16 {
         (self.vigour >> 48) as u16
     }
 
     /// Changes the health.
     #[inline]
-    pub fn set_health(&mut self, health: u16) {
+    pub(crate) fn set_health(&mut self, health: u16) {
         self.vigour = self.vigour & !(0xffff << 48) | u64::from(health) << 48;
     }
 
     /// Whether it waits for its respawn.
     #[inline]
-    pub fn downed(&self) -> bool {
+    pub(crate) fn downed(&self) -> bool {
         self.vigour >> 48 == 0
     }
 
     /// Whether an effect has not ended.
     #[inline]
-    pub fn has(&self, effect: Effect) -> bool {
+    pub(crate) fn has(&self, effect: Effect) -> bool {
         self.marks & 1 << effect as u8 != 0
     }
 
     /// Whether any effect has not ended.
     #[inline]
-    pub fn has_effects(&self) -> bool {
+    pub(crate) fn has_effects(&self) -> bool {
         self.marks as u8 != 0
     }
 
     /// An effect starts.
-    pub fn start(&mut self, effect: Effect) {
+    pub(crate) fn start(&mut self, effect: Effect) {
         self.marks |= 1 << effect as u8;
     }
 
-    /// An effect ends. A compass that comes later tells the way anew.
-    pub fn end(&mut self, effect: Effect) {
+    /// An effect ends. A later compass shows the way again.
+    pub(crate) fn end(&mut self, effect: Effect) {
         self.marks &= !(1 << effect as u8);
         if effect == Effect::Compass {
             self.set_compass(Compass::default());
@@ -133,7 +133,7 @@ impl Body {
     }
 
     /// The path hint that it was told last.
-    pub fn compass(&self) -> Compass {
+    pub(crate) fn compass(&self) -> Compass {
         Compass {
             hint: (self.marks >> 8) as u8,
             distance: (self.marks >> 16) as u16,
@@ -142,7 +142,7 @@ impl Body {
     }
 
     /// Notes the path hint that it is told.
-    pub fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
+    pub(crate) fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
         let told = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
         self.marks = self.marks & 0xff | told;
     }
@@ -169,7 +169,7 @@ impl Row<BODY_WORDS> for Body {
 
 /// The part that is carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pack {
+pub(crate) struct Pack {
     /// The player; 0 in a row that is free.
     pub player_id: u64,
     /// The inventory.
@@ -194,7 +194,7 @@ pub struct Pack {
 
 /// What a player found in a hunt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HuntProgress {
+pub(crate) struct HuntProgress {
     /// The hunt. Another one in the same slot makes the count stale.
     pub hunt: u32,
     /// Treasures opened.
@@ -203,7 +203,7 @@ pub struct HuntProgress {
 
 impl Pack {
     /// When the next of its effects ends or it stands up again.
-    pub fn next_due_ms(&self) -> Option<u64> {
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let due = self.effects_until_ms.into_iter().chain([self.respawn_at_ms]);
         due.filter(|at_ms| *at_ms != 0).min()
     }

@@ -7,12 +7,12 @@ use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::table::Table;
 
 /// Actors of one shard: a full zone is a refusal, never a resize.
-pub const ACTORS_MAX: usize = 128 * 1024;
+pub(crate) const ACTORS_MAX: usize = 128 * 1024;
 const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
-pub struct Actors {
+pub(crate) struct Actors {
     pub(crate) bodies: Table<Body, BODY_WORDS>,
     pub(crate) packs: Table<Pack, PACK_WORDS>,
     index: Index,
@@ -27,7 +27,7 @@ pub struct Actors {
 
 impl Actors {
     /// Nobody, with room for so many.
-    pub fn new(actors_max: usize) -> Actors {
+    pub(crate) fn new(actors_max: usize) -> Actors {
         Actors {
             bodies: Table::new(actors_max, 1),
             packs: Table::new(actors_max, 2),
@@ -40,25 +40,25 @@ impl Actors {
     }
 
     /// How many there are.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.index.count()
     }
 
     /// The row of a player's actor.
-    pub fn find(&self, player_id: u64) -> Option<u32> {
+    pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
         self.index.find(player_id, |row| self.bodies.row(row).player_id)
     }
 
     /// The first step of a look ahead: asks for where a player's row is noted.
     #[inline]
-    pub fn glance(&self, player_id: u64) -> Glance {
+    pub(crate) fn glance(&self, player_id: u64) -> Glance {
         self.index.glance(player_id)
     }
 
     /// The second step: asks for the row that a player's actor most likely has, and tells its
     /// number, or no row's.
     #[inline]
-    pub fn likely_row(&self, glance: Glance) -> u32 {
+    pub(crate) fn likely_row(&self, glance: Glance) -> u32 {
         let row = self.index.likely(glance);
         self.ask_for(row);
         row
@@ -66,14 +66,14 @@ impl Actors {
 
     /// Asks for the moving part of an actor, if there is one in this row.
     #[inline]
-    pub fn ask_for(&self, row: u32) {
+    pub(crate) fn ask_for(&self, row: u32) {
         self.bodies.ask_for(row);
     }
 
     /// The row and the moving part of a player's actor, which may be in this row. The player is not
     /// 0, as free rows have it.
     #[inline]
-    pub fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
+    pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
         match self.bodies.get(hint) {
             Some(body) if body.player_id == player_id => Some((hint, body)),
             _ => self.find(player_id).map(|row| (row, self.body(row))),
@@ -81,15 +81,15 @@ impl Actors {
     }
 
     /// Makes an actor of a player that has none.
-    pub fn add(&mut self, body: Body, pack: Pack) -> u32 {
+    pub(crate) fn add(&mut self, body: Body, pack: Pack) -> u32 {
         let row = self.load(body, pack);
         self.set_due(row, None, due_key(&pack));
         row
     }
 
-    /// As [`Actors::add`], except the actor's place among those that are due: [`Actors::order`]
-    /// finds that for all at once.
-    pub fn load(&mut self, body: Body, pack: Pack) -> u32 {
+    /// As [`Actors::add`] without the actor's place among those that are due: [`Actors::order`] finds
+    /// it for all at once.
+    pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
@@ -103,7 +103,7 @@ impl Actors {
     }
 
     /// Puts all actors that were loaded, and no others are there, among those that are due.
-    pub fn order(&mut self) {
+    pub(crate) fn order(&mut self) {
         assert!(self.free.is_empty(), "an actor went before all were loaded");
         let packs = (0..self.used).map(|row| (self.packs.row(row), row));
         let mut due: Vec<(Key, u32)> =
@@ -114,7 +114,7 @@ impl Actors {
     }
 
     /// Removes an actor; its row is free.
-    pub fn remove(&mut self, row: u32) {
+    pub(crate) fn remove(&mut self, row: u32) {
         let pack = *self.pack(row);
         self.index.remove(pack.player_id, row);
         self.set_due(row, due_key(&pack), None);
@@ -125,23 +125,23 @@ impl Actors {
 
     /// One actor's moving part.
     #[inline]
-    pub fn body(&self, row: u32) -> &Body {
+    pub(crate) fn body(&self, row: u32) -> &Body {
         self.bodies.row(row)
     }
 
     /// One actor's carried part.
-    pub fn pack(&self, row: u32) -> &Pack {
+    pub(crate) fn pack(&self, row: u32) -> &Pack {
         self.packs.row(row)
     }
 
     /// Changes one actor's moving part.
     #[inline]
-    pub fn write_body(&mut self, row: u32, body: Body) {
+    pub(crate) fn write_body(&mut self, row: u32, body: Body) {
         self.bodies.write(row, body);
     }
 
     /// Changes one actor's carried part, and with it when it is due.
-    pub fn write_pack(&mut self, row: u32, pack: Pack) {
+    pub(crate) fn write_pack(&mut self, row: u32, pack: Pack) {
         let before = *self.packs.row(row);
         self.packs.write(row, pack);
         self.set_due(row, due_key(&before), due_key(&pack));
@@ -149,7 +149,7 @@ impl Actors {
 
     /// The actor for which something ends first, if that is by now.
     #[inline]
-    pub fn first_due(&self, now_ms: u64) -> Option<u32> {
+    pub(crate) fn first_due(&self, now_ms: u64) -> Option<u32> {
         if self.due_ms > now_ms {
             return None;
         }
@@ -174,12 +174,12 @@ impl Actors {
     }
 
     /// Rows that may hold an actor.
-    pub fn rows(&self) -> u32 {
+    pub(crate) fn rows(&self) -> u32 {
         self.used
     }
 
     /// Hash of all actors.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let Actors {
             bodies,
             packs,

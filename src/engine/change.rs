@@ -7,7 +7,7 @@ use crate::engine::update::Payload;
 
 /// A kind of update as others see it.
 #[derive(Clone, Copy, Debug)]
-pub struct UpdateKind {
+pub(crate) struct UpdateKind {
     /// Its name.
     pub name: &'static str,
     /// Its fields, in the order in which they are written.
@@ -16,7 +16,7 @@ pub struct UpdateKind {
 
 /// One field of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct UpdateField {
+pub(crate) struct UpdateField {
     /// Its name.
     pub name: &'static str,
     /// Which part of the payload it is.
@@ -29,7 +29,7 @@ pub struct UpdateField {
 
 /// Parts of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadPart {
+pub(crate) enum PayloadPart {
     /// `code`.
     Code,
     /// `short`.
@@ -46,7 +46,7 @@ pub enum PayloadPart {
 
 /// Ways to write a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// An unsigned number.
     Number,
     /// A signed 32-bit number.
@@ -77,7 +77,7 @@ macro_rules! changes {
         }
 
         /// The kinds, in the order of their numbers, from 1.
-        pub const KINDS: &[UpdateKind] = &[$(UpdateKind {
+        pub(crate) const KINDS: &[UpdateKind] = &[$(UpdateKind {
             name: $name,
             fields: &[$(UpdateField {
                 name: $key,
@@ -91,7 +91,7 @@ macro_rules! changes {
 
         impl Change {
             /// The fields by width.
-            pub fn pack(self) -> Payload {
+            pub(crate) fn pack(self) -> Payload {
                 let mut payload = Payload::default();
                 match self {
                     $(Change::$variant { $($field,)* } => {
@@ -103,7 +103,7 @@ macro_rules! changes {
             }
 
             /// The change that these fields are. `None`: the kind, or a value, is unknown.
-            pub fn unpack(payload: Payload) -> Option<Change> {
+            pub(crate) fn unpack(payload: Payload) -> Option<Change> {
                 Some(match payload.kind {
                     $($number => Change::$variant {
                         $($field: Packed::from_bits(payload.get(PayloadPart::$place))?,)*
@@ -113,8 +113,8 @@ macro_rules! changes {
             }
 
             /// Whether some change has these fields: each is a value of its type, and no bit is
-            /// set beside them. In one step, as whoever reads frames asks it of every update.
-            pub fn has_fields(payload: Payload) -> bool {
+            /// set beside them. In one step, because readers ask it of every update.
+            pub(crate) fn has_fields(payload: Payload) -> bool {
                 let mut known = Payload { kind: payload.kind, ..Payload::default() };
                 match payload.kind {
                     $($number => {$(

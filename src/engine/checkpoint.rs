@@ -11,7 +11,7 @@ use crate::engine::state::{ACTOR_WORDS, FORMAT};
 use crate::engine::table::Row;
 
 /// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
-pub const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
+const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
 /// Whether a capture has given all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Checkpoint {
         self.waiting_count += words.len();
     }
 
-    /// Tells rows of the step at hand until there is no more room, or it is done, or so many were
+    /// Writes rows of the current step until there is no more room, or it is done, or so many were
     /// looked at.
     fn write_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
         let Step { part, mut next, end } = self.steps[self.step];
@@ -177,7 +177,7 @@ impl Shard {
     }
 
     /// Gives up the capture, if there is one.
-    pub fn end_checkpoint(&mut self) {
+    pub(crate) fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
         self.actors.bodies.end_checkpoint();
         self.actors.packs.end_checkpoint();

@@ -5,16 +5,16 @@ use std::ops::{Index, IndexMut};
 
 /// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
 /// memory stays some microseconds.
-pub const CHUNK_ROWS: usize = 128;
+pub(crate) const CHUNK_ROWS: usize = 128;
 
 /// Rows of a chunk that are a word or less: as much memory at a time.
-pub const CHUNK_WORDS: usize = 1024;
+pub(crate) const CHUNK_WORDS: usize = 1024;
 
 /// Values by number, in chunks of `ROWS`, a power of two. The addresses of all chunks that there
 /// can be are reserved at once, so that a value is found without a directory; they take memory as
 /// they are reached.
 #[derive(Debug)]
-pub struct Chunks<T, const ROWS: usize> {
+pub(crate) struct Chunks<T, const ROWS: usize> {
     chunks: Vec<Chunk<T, ROWS>>,
     chunks_max: usize,
 }
@@ -35,14 +35,14 @@ struct Chunk<T, const ROWS: usize>([T; ROWS]);
 
 impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     /// Nothing yet, and at most `count_max` values later.
-    pub fn new(count_max: usize) -> Chunks<T, ROWS> {
+    pub(crate) fn new(count_max: usize) -> Chunks<T, ROWS> {
         const { assert!(ROWS.is_power_of_two()) };
         let chunks_max = count_max.div_ceil(ROWS);
         Chunks { chunks: Vec::with_capacity(chunks_max), chunks_max }
     }
 
     /// Makes the value `at` exist, as a default if it is new.
-    pub fn reach(&mut self, at: u32) {
+    pub(crate) fn reach(&mut self, at: u32) {
         while self.count() <= at as usize {
             assert!(self.chunks.len() < self.chunks_max, "a table grew beyond its bound");
             self.chunks.push(Chunk([T::default(); ROWS]));
@@ -51,18 +51,18 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
 
     /// One value; `None`: it does not exist.
     #[inline]
-    pub fn get(&self, at: u32) -> Option<&T> {
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.chunks.get(at as usize / ROWS).map(|chunk| &chunk.0[at as usize % ROWS])
     }
 
     /// Asks for a value, if it exists, so that it is in the cache when it is read.
     #[inline]
-    pub fn ask_for(&self, at: u32) {
+    pub(crate) fn ask_for(&self, at: u32) {
         self.get(at).into_iter().for_each(prefetch);
     }
 
     /// Values that exist.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.chunks.len() * ROWS
     }
 }
@@ -85,7 +85,7 @@ impl<T, const ROWS: usize> IndexMut<u32> for Chunks<T, ROWS> {
 
 /// What chunks held when a capture began, of those that were written since.
 #[derive(Clone, Debug)]
-pub struct Shadow<T, const ROWS: usize> {
+pub(crate) struct Shadow<T, const ROWS: usize> {
     /// The first chunk that is still to be read.
     from: usize,
     /// Chunks that are still to be read, from there on; 0 without a capture.
@@ -98,12 +98,12 @@ pub struct Shadow<T, const ROWS: usize> {
 
 impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
     /// Nothing is captured.
-    pub fn none() -> Shadow<T, ROWS> {
+    pub(crate) fn none() -> Shadow<T, ROWS> {
         Shadow { from: 0, left: 0, copies: Vec::new(), spare: Vec::new() }
     }
 
     /// Begins a capture of all values that exist.
-    pub fn begin(&mut self, chunks: &Chunks<T, ROWS>) {
+    pub(crate) fn begin(&mut self, chunks: &Chunks<T, ROWS>) {
         assert!(self.left == 0, "one capture at a time");
         if self.copies.len() < chunks.chunks_max {
             self.copies.resize_with(chunks.chunks_max, || None);
@@ -114,7 +114,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
 
     /// To be called before each write.
     #[inline]
-    pub fn before_write(&mut self, chunks: &Chunks<T, ROWS>, at: u32) {
+    pub(crate) fn before_write(&mut self, chunks: &Chunks<T, ROWS>, at: u32) {
         let chunk = at as usize / ROWS;
         if chunk.wrapping_sub(self.from) < self.left && self.copies[chunk].is_none() {
             self.copy(chunks, chunk);
@@ -135,7 +135,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
     }
 
     /// A value as it was when the capture began, unless it was passed.
-    pub fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
+    pub(crate) fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
         match self.copies.get(at as usize / ROWS) {
             Some(Some(copy)) => &copy.0[at as usize % ROWS],
             _ => &chunks[at],
@@ -143,7 +143,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
     }
 
     /// What lies before this value will not be read any more.
-    pub fn pass(&mut self, at: u32) {
+    pub(crate) fn pass(&mut self, at: u32) {
         let end = self.from + self.left;
         let from = (at as usize / ROWS).min(end);
         while self.from < from {
@@ -154,7 +154,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
     }
 
     /// Ends the capture.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.pass(u32::MAX);
     }
 }

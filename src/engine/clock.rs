@@ -1,7 +1,7 @@
 //! The shard's clock: made of the times of its records, and of nothing else.
 
 /// Record times that the shard's clock looks back on: it follows the smallest of them.
-pub const CLOCK_RECORDS: usize = 8;
+pub(crate) const CLOCK_RECORDS: usize = 8;
 
 /// Time within a shard, in milliseconds.
 ///
@@ -9,7 +9,7 @@ pub const CLOCK_RECORDS: usize = 8;
 /// wrong time, even a year ahead, does not move it. It stands at 0 until eight records came; their
 /// smallest time is where it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clock {
+pub(crate) struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],
     records: u64,
     start_ms: i64,
@@ -19,11 +19,11 @@ pub struct Clock {
 }
 
 /// Words of an encoded clock.
-pub const CLOCK_WORDS: usize = CLOCK_RECORDS + 4;
+const CLOCK_WORDS: usize = CLOCK_RECORDS + 4;
 
 impl Clock {
     /// Takes one record's time.
-    pub fn observe(&mut self, time_ms: i64) {
+    pub(crate) fn observe(&mut self, time_ms: i64) {
         let full = CLOCK_RECORDS as u64;
         let oldest = &mut self.recent_ms[(self.records % full) as usize];
         let replaced_ms = std::mem::replace(oldest, time_ms);
@@ -42,48 +42,48 @@ impl Clock {
     }
 
     /// Milliseconds since the clock started.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
     /// Whether the last record has started it.
-    pub fn has_just_started(&self) -> bool {
+    pub(crate) fn has_just_started(&self) -> bool {
         self.records == CLOCK_RECORDS as u64
     }
 
     /// The time to publish, if it is another than the one that was published last: milliseconds
     /// since the Unix epoch, 0 for what is before.
-    pub fn unpublished(&self) -> Option<u64> {
+    pub(crate) fn unpublished(&self) -> Option<u64> {
         (self.published_ms != self.now_ms).then(|| self.published())
     }
 
     /// The time as it is published.
-    pub fn published(&self) -> u64 {
+    pub(crate) fn published(&self) -> u64 {
         u64::try_from(self.unix_ms(self.now_ms)).unwrap_or(0)
     }
 
     /// The time that was published last.
-    pub fn published_unix_ms(&self) -> i64 {
+    pub(crate) fn published_unix_ms(&self) -> i64 {
         self.unix_ms(self.published_ms)
     }
 
     /// The present time is published.
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         self.published_ms = self.now_ms;
     }
 
     /// Records seen, which is also the ordinal of the event that came last.
-    pub fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
     /// A time of this clock in milliseconds since the Unix epoch.
-    pub fn unix_ms(&self, at_ms: u64) -> i64 {
+    pub(crate) fn unix_ms(&self, at_ms: u64) -> i64 {
         self.start_ms.saturating_add(i64::try_from(at_ms).unwrap_or(i64::MAX))
     }
 
     /// The clock as words.
-    pub fn to_words(&self) -> [u64; CLOCK_WORDS] {
+    pub(crate) fn to_words(&self) -> [u64; CLOCK_WORDS] {
         let Clock { recent_ms, records, start_ms, now_ms, published_ms } = *self;
         let mut words = [0; CLOCK_WORDS];
         for (word, time) in words.iter_mut().zip(recent_ms) {
@@ -94,7 +94,7 @@ impl Clock {
     }
 
     /// The clock that these words are.
-    pub fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
+    pub(crate) fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
         let recent_ms = std::array::from_fn(|at| words[at] as i64);
         let [.., records, start_ms, now_ms, published_ms] = *words;
         Clock { recent_ms, records, start_ms: start_ms as i64, now_ms, published_ms }

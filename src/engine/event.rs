@@ -10,16 +10,16 @@ use crate::engine::field::{FieldForm, FieldSet, FieldSpec, FieldType, FieldValue
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
-pub const JSON_DEPTH_MAX: usize = 8;
+pub(crate) const JSON_DEPTH_MAX: usize = 8;
 
 /// Counts up whenever the decoder would make other events from the same records, or refuse others.
-pub const DECODER_VERSION: u64 = 2;
+pub(crate) const DECODER_VERSION: u64 = 2;
 
 /// Slots of an actor's inventory; a hand-off carries all of them.
-pub const INVENTORY_SLOTS: usize = 8;
+pub(crate) const INVENTORY_SLOTS: usize = 8;
 
 /// Timed effects that an actor can be under at once; a hand-off carries all of them.
-pub const EFFECT_SLOTS: usize = 4;
+pub(crate) const EFFECT_SLOTS: usize = 4;
 
 /// One player event, with the place in the input log that it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub enum Presence {
 
 /// Who acts. It decides which of `player_id` and `seq` an event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// A player that is in the zone, or asks to be: both, and `seq` counts the player's events.
     Player,
     /// A player that comes from another zone: both, but its crossings have an order of their own.
@@ -145,7 +145,12 @@ impl Subject {
 impl Event {
     /// The event that the fields of a record make. Absent ones are 0.
     #[inline]
-    pub fn unpack(offset: i64, time_ms: i64, kind: ActionKind, values: &FieldValues) -> Event {
+    pub(crate) fn unpack(
+        offset: i64,
+        time_ms: i64,
+        kind: ActionKind,
+        values: &FieldValues,
+    ) -> Event {
         let fields = kind.subject().fields();
         let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
         Event {
@@ -180,11 +185,11 @@ macro_rules! events {
 
         impl EventField {
             /// Every one.
-            pub const ALL: &[EventField] = &[$(EventField::$key,)*];
+            pub(crate) const ALL: &[EventField] = &[$(EventField::$key,)*];
 
             /// What others see of it.
             #[inline]
-            pub const fn spec(self) -> &'static FieldSpec {
+            pub(crate) const fn spec(self) -> &'static FieldSpec {
                 const SPECS: &[FieldSpec] = &[$(FieldSpec {
                     key: $key_name,
                     form: FieldForm::$form,
@@ -217,7 +222,7 @@ macro_rules! events {
 
             /// Who acts.
             #[inline]
-            pub const fn subject(self) -> Subject {
+            pub(crate) const fn subject(self) -> Subject {
                 match self {
                     $(ActionKind::$variant => Subject::$subject,)*
                 }
@@ -242,7 +247,7 @@ macro_rules! events {
 
             /// The action of a kind with these values. Absent ones are 0, or nothing.
             #[inline]
-            pub fn unpack(kind: ActionKind, values: &FieldValues) -> Action {
+            pub(crate) fn unpack(kind: ActionKind, values: &FieldValues) -> Action {
                 match kind {
                     $(ActionKind::$variant => Action::$variant $({
                         $($field: <$type>::of(values, EventField::$of),)*
@@ -251,7 +256,7 @@ macro_rules! events {
             }
 
             /// The fields of the action in a record.
-            pub fn pack(&self) -> FieldValues {
+            pub(crate) fn pack(&self) -> FieldValues {
                 let mut values = FieldValues::default();
                 match *self {
                     $(Action::$variant $({ $($field,)* })? => {
@@ -270,8 +275,7 @@ macro_rules! events {
     };
 }
 
-// The table. A new event is a row of `actions`, a row of `fields` for each key that no other event
-// has, its rule in `rules/`, and its description in docs/EVENTS.md.
+// The table. docs/HACKING.md says what a new event needs beside its rows.
 events! {
     fields {
         /// What happened.

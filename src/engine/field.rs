@@ -4,7 +4,7 @@ use crate::engine::event::{EventField, Handoff};
 
 /// How a field is written in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldForm {
+pub(crate) enum FieldForm {
     /// A string: the name of a type of event.
     TypeName,
     /// A whole number.
@@ -19,7 +19,7 @@ pub enum FieldForm {
 
 /// A field as others see it.
 #[derive(Clone, Copy, Debug)]
-pub struct FieldSpec {
+pub(crate) struct FieldSpec {
     /// Its name.
     pub key: &'static str,
     /// How it is written.
@@ -31,7 +31,7 @@ pub struct FieldSpec {
 }
 
 /// How many fields there are.
-pub const FIELDS: usize = EventField::ALL.len();
+pub(crate) const FIELDS: usize = EventField::ALL.len();
 
 /// A set of fields, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const _: () = assert!(FIELDS <= u32::BITS as usize, "give FieldSet a wider integ
 
 impl FieldSet {
     /// The set of these fields.
-    pub const fn of(fields: &[EventField]) -> FieldSet {
+    pub(crate) const fn of(fields: &[EventField]) -> FieldSet {
         let mut set = FieldSet(0);
         let mut at = 0;
         while at < fields.len() {
@@ -52,13 +52,13 @@ impl FieldSet {
     }
 
     /// The fields of either set.
-    pub const fn and(self, others: FieldSet) -> FieldSet {
+    pub(crate) const fn and(self, others: FieldSet) -> FieldSet {
         FieldSet(self.0 | others.0)
     }
 
     /// Adds a field; false if it was there before.
     #[inline]
-    pub fn insert(&mut self, field: EventField) -> bool {
+    pub(crate) fn insert(&mut self, field: EventField) -> bool {
         let before = self.0;
         self.0 |= field.bit();
         self.0 != before
@@ -66,13 +66,13 @@ impl FieldSet {
 
     /// Whether a field is in the set.
     #[inline]
-    pub fn contains(self, field: EventField) -> bool {
+    pub(crate) fn contains(self, field: EventField) -> bool {
         self.0 & field.bit() != 0
     }
 
     /// Whether all of these fields are in the set.
     #[inline]
-    pub fn contains_all(self, others: FieldSet) -> bool {
+    pub(crate) fn contains_all(self, others: FieldSet) -> bool {
         self.0 & others.0 == others.0
     }
 }
@@ -85,7 +85,7 @@ impl EventField {
 
 /// The values of one record's fields.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FieldValues {
+pub(crate) struct FieldValues {
     /// Which fields there are.
     pub present: FieldSet,
     /// The number of each field, in two's complement; 0 where it is absent.
@@ -97,24 +97,24 @@ pub struct FieldValues {
 impl FieldValues {
     /// Values that are still 0, of fields that are known to be there.
     #[inline]
-    pub fn of(present: FieldSet) -> FieldValues {
+    pub(crate) fn of(present: FieldSet) -> FieldValues {
         FieldValues { present, ..FieldValues::default() }
     }
 
     /// A field's number, in two's complement.
     #[inline]
-    pub fn number(&self, field: EventField) -> u64 {
+    pub(crate) fn number(&self, field: EventField) -> u64 {
         self.numbers[field as usize]
     }
 
     /// Changes the number of a field that is there.
     #[inline]
-    pub fn set(&mut self, field: EventField, number: u64) {
+    pub(crate) fn set(&mut self, field: EventField, number: u64) {
         self.numbers[field as usize] = number;
     }
 
     /// Adds a field with its number.
-    pub fn put(&mut self, field: EventField, number: u64) {
+    pub(crate) fn put(&mut self, field: EventField, number: u64) {
         self.present.insert(field);
         self.set(field, number);
     }

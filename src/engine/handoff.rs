@@ -10,18 +10,18 @@ use crate::engine::update::Update;
 
 /// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the way,
 /// the score. A player's own event, which settles the player too, makes fewer.
-pub const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
+pub(crate) const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
 
 /// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
-pub const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
+pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 
 /// Players that left a zone and are still known there: as many as it holds, as all may leave.
-pub const TOMBSTONES_MAX: usize = ACTORS_MAX;
+pub(crate) const TOMBSTONES_MAX: usize = ACTORS_MAX;
 
 /// Which of a player's departures one is. They come in this order: a later one has a higher `seq`,
 /// and one that was sent back, or on, the same `seq` and a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HandoffId {
+pub(crate) struct HandoffId {
     /// The `seq` of the `leave`.
     pub seq: u64,
     /// Number of the crossing.
@@ -31,7 +31,7 @@ pub struct HandoffId {
 /// What is remembered of a player that left, so that its repeated events stay no-ops and each
 /// crossing is accepted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tombstone {
+pub(crate) struct Tombstone {
     /// The player; 0 in an empty row.
     pub player_id: u64,
     /// The last `seq` that was applied.
@@ -62,7 +62,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 
 /// The players that left last, in a ring: a new one takes the oldest one's place.
 #[derive(Clone, Debug)]
-pub struct Tombstones {
+pub(crate) struct Tombstones {
     pub(crate) rows: Table<Tombstone, 4>,
     index: Index,
     next: u32,
@@ -70,7 +70,7 @@ pub struct Tombstones {
 
 impl Tombstones {
     /// Nobody left yet.
-    pub fn none() -> Tombstones {
+    pub(crate) fn none() -> Tombstones {
         Tombstones {
             rows: Table::new(TOMBSTONES_MAX, 3),
             index: Index::new(TOMBSTONES_MAX),
@@ -79,7 +79,7 @@ impl Tombstones {
     }
 
     /// What is remembered of a player.
-    pub fn find(&self, player_id: u64) -> Option<&Tombstone> {
+    pub(crate) fn find(&self, player_id: u64) -> Option<&Tombstone> {
         self.row_of(player_id).map(|row| self.rows.row(row))
     }
 
@@ -88,7 +88,7 @@ impl Tombstones {
     }
 
     /// Remembers a player, in place of what was remembered of it.
-    pub fn put(&mut self, tombstone: Tombstone) {
+    pub(crate) fn put(&mut self, tombstone: Tombstone) {
         self.take(tombstone.player_id);
         let row = self.next;
         self.next = (row + 1) % ROWS_MAX;
@@ -102,7 +102,7 @@ impl Tombstones {
     }
 
     /// Forgets a player.
-    pub fn take(&mut self, player_id: u64) -> Option<Tombstone> {
+    pub(crate) fn take(&mut self, player_id: u64) -> Option<Tombstone> {
         let row = self.row_of(player_id)?;
         let tombstone = *self.rows.row(row);
         self.index.remove(player_id, row);
@@ -117,7 +117,7 @@ impl Tombstones {
     }
 
     /// The tombstones that a capture told.
-    pub fn decode(words: &mut Words) -> Option<Tombstones> {
+    pub(crate) fn decode(words: &mut Words) -> Option<Tombstones> {
         let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
         let mut tombstones = Tombstones::none();
         let next = row_of(words.word()?)?;
@@ -138,14 +138,14 @@ impl Tombstones {
     }
 
     /// Hash of all tombstones.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let Tombstones { rows, index: _, next } = self;
         rows.digest().wrapping_add(u64::from(*next))
     }
 }
 
 /// Updates that a hand-off consists of, in a row and in this order.
-pub const HANDOFF_PARTS: usize = 9;
+pub(crate) const HANDOFF_PARTS: usize = 9;
 const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
 const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
 
@@ -164,7 +164,7 @@ pub struct HandoffOut {
 
 impl HandoffOut {
     /// The crossing as the changes that tell it.
-    pub fn parts(&self) -> [Change; HANDOFF_PARTS] {
+    pub(crate) fn parts(&self) -> [Change; HANDOFF_PARTS] {
         let HandoffOut { to_zone, x, y, handoff } = *self;
         // The zone that it leaves is that of the updates.
         let Handoff { from_zone: _, crossing, score, last_seq, items, effects, effects_left_ms } =
@@ -193,7 +193,7 @@ impl HandoffOut {
 
     /// The crossing that these updates of `from_zone` tell, with its player. `None`: they are not
     /// the parts of one player's hand-off, all of them and in their order.
-    pub fn from_updates(
+    pub(crate) fn from_updates(
         from_zone: u16,
         updates: &[Update; HANDOFF_PARTS],
     ) -> Option<(u64, HandoffOut)> {

@@ -8,15 +8,15 @@ use crate::engine::table::{Column, Identity, Row, Table};
 use crate::engine::tiles::{Tiles, TreasureKey};
 
 /// Hunts of one zone that run, or are being closed, at once.
-pub const HUNTS_MAX: usize = 4;
+pub(crate) const HUNTS_MAX: usize = 4;
 
 /// Treasures of one hunt.
-pub const TREASURES_MAX: usize = 4096;
+pub(crate) const TREASURES_MAX: usize = 4096;
 
 /// Where a hunt is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum HuntPhase {
+pub(crate) enum HuntPhase {
     /// The slot holds no hunt.
     #[default]
     Free = 0,
@@ -30,7 +30,7 @@ pub enum HuntPhase {
 
 /// One hunt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hunt {
+pub(crate) struct Hunt {
     /// Its number.
     pub hunt: u32,
     /// Where it is in its life.
@@ -59,12 +59,12 @@ pub struct Hunt {
 
 impl Hunt {
     /// Whether treasures can be opened.
-    pub fn running(&self) -> bool {
+    pub(crate) fn running(&self) -> bool {
         matches!(self.phase, HuntPhase::Laying | HuntPhase::Open)
     }
 
     /// Whether all treasures were laid and opened.
-    pub fn all_found(&self) -> bool {
+    pub(crate) fn all_found(&self) -> bool {
         self.phase == HuntPhase::Open && self.opened == self.laid
     }
 }
@@ -133,7 +133,7 @@ impl Row<6> for Hunt {
 
 /// One treasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Treasure {
+pub(crate) enum Treasure {
     /// Not laid, or taken away.
     #[default]
     Nowhere,
@@ -148,7 +148,7 @@ const OPENED: u64 = 1 << 32;
 
 impl Treasure {
     /// The tile on which it lies or lay, if it was laid.
-    pub fn tile(self) -> Option<u32> {
+    pub(crate) fn tile(self) -> Option<u32> {
         match self {
             Treasure::Nowhere => None,
             Treasure::Lies(tile) | Treasure::Opened(tile) => Some(tile),
@@ -180,7 +180,7 @@ impl Row<1> for Treasure {
 
 /// A player that opened enough treasures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finisher {
+pub(crate) struct Finisher {
     /// The player.
     pub player_id: u64,
     /// From the hunt's start to the treasure that made it a finisher.
@@ -205,7 +205,7 @@ impl Row<2> for Finisher {
 
 /// All hunts of a zone, by slot.
 #[derive(Clone, Debug)]
-pub struct Hunts {
+pub(crate) struct Hunts {
     hunts: Table<Hunt, 6>,
     /// By slot, then by number.
     pub(crate) treasures: [Column<Treasure>; HUNTS_MAX],
@@ -229,7 +229,7 @@ pub struct Hunts {
 
 impl Hunts {
     /// None yet, on a map of so many tiles.
-    pub fn new(tiles: u32) -> Hunts {
+    pub(crate) fn new(tiles: u32) -> Hunts {
         let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);
         Hunts {
@@ -248,41 +248,41 @@ impl Hunts {
     }
 
     /// When the first window of a running hunt is over; the largest number if none runs.
-    pub fn due_ms(&self) -> u64 {
+    pub(crate) fn due_ms(&self) -> u64 {
         self.due_ms
     }
 
     /// Whether treasures are laid or taken away anywhere.
     #[inline]
-    pub fn any_busy(&self) -> bool {
+    pub(crate) fn any_busy(&self) -> bool {
         self.busy != 0
     }
 
     /// The slots in which treasures are laid or taken away, from `first` on and then from 0.
     #[inline]
-    pub fn busy_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn busy_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         ones_from(self.busy, first)
     }
 
     /// Whether paths are searched anywhere.
     #[inline]
-    pub fn any_searching(&self) -> bool {
+    pub(crate) fn any_searching(&self) -> bool {
         self.searching != 0
     }
 
     /// The slots whose paths are searched, from `first` on and then from 0.
     #[inline]
-    pub fn searching_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn searching_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         ones_from(self.searching, first)
     }
 
     /// The hunt in a slot.
-    pub fn hunt(&self, slot: usize) -> &Hunt {
+    pub(crate) fn hunt(&self, slot: usize) -> &Hunt {
         self.hunts.row(slot as u32)
     }
 
     /// Changes the hunt in a slot.
-    pub fn write(&mut self, slot: usize, hunt: Hunt) {
+    pub(crate) fn write(&mut self, slot: usize, hunt: Hunt) {
         let before = *self.hunt(slot);
         let is_busy = matches!(hunt.phase, HuntPhase::Laying | HuntPhase::Closing);
         self.busy = with_bit(self.busy, slot, is_busy);
@@ -295,17 +295,17 @@ impl Hunts {
     }
 
     /// The slot of a running hunt.
-    pub fn find(&self, hunt: u32) -> Option<usize> {
+    pub(crate) fn find(&self, hunt: u32) -> Option<usize> {
         (0..HUNTS_MAX).find(|slot| self.hunt(*slot).running() && self.hunt(*slot).hunt == hunt)
     }
 
     /// A treasure.
-    pub fn treasure(&self, slot: usize, number: u16) -> Treasure {
+    pub(crate) fn treasure(&self, slot: usize, number: u16) -> Treasure {
         self.treasures[slot].row(number.into())
     }
 
     /// Changes a treasure.
-    pub fn write_treasure(&mut self, slot: usize, number: u16, treasure: Treasure) {
+    pub(crate) fn write_treasure(&mut self, slot: usize, number: u16, treasure: Treasure) {
         self.treasures[slot].reach(number.into());
         self.treasures[slot].write(number.into(), treasure);
         self.lying[slot].set(number, matches!(treasure, Treasure::Lies(_)));
@@ -313,13 +313,13 @@ impl Hunts {
 
     /// Begins to search the ways to the treasures that lie, unless they are known or sought. To be
     /// called when all are laid and whenever one was opened.
-    pub fn seek(&mut self, slot: usize) {
+    pub(crate) fn seek(&mut self, slot: usize) {
         let seeks = self.paths[slot].seek(&self.lying[slot]);
         self.searching = with_bit(self.searching, slot, seeks);
     }
 
     /// Gives the search of a slot's ways a piece of work.
-    pub fn search(&mut self, slot: usize, tiles: &Tiles) {
+    pub(crate) fn search(&mut self, slot: usize, tiles: &Tiles) {
         let treasures = &self.treasures[slot];
         self.paths[slot]
             .work(tiles, |number| treasures.row(number).tile().expect("what is sought was laid"));
@@ -327,46 +327,46 @@ impl Hunts {
     }
 
     /// Ends the search of a slot's ways and forgets them.
-    pub fn stop(&mut self, slot: usize) {
+    pub(crate) fn stop(&mut self, slot: usize) {
         self.paths[slot].stop();
         self.searching = with_bit(self.searching, slot, false);
     }
 
     /// The finisher of this rank, counted from 0.
-    pub fn finisher(&self, slot: usize, rank: u16) -> Finisher {
+    pub(crate) fn finisher(&self, slot: usize, rank: u16) -> Finisher {
         *self.finishers[slot].row(rank.into())
     }
 
     /// The rank of a finisher, counted from 0.
-    pub fn rank_of(&self, slot: usize, player_id: u64) -> Option<u16> {
+    pub(crate) fn rank_of(&self, slot: usize, player_id: u64) -> Option<u16> {
         let id_of = |rank| self.finishers[slot].row(rank).player_id;
         self.finisher_index[slot].find(player_id, id_of).map(|rank| rank as u16)
     }
 
     /// Adds the finisher of the next rank.
-    pub fn add_finisher(&mut self, slot: usize, rank: u16, finisher: Finisher) {
+    pub(crate) fn add_finisher(&mut self, slot: usize, rank: u16, finisher: Finisher) {
         self.finishers[slot].reach(rank.into());
         self.finishers[slot].write(rank.into(), finisher);
         let id_of = |rank| self.finishers[slot].row(rank).player_id;
         self.finisher_index[slot].insert(finisher.player_id, rank.into(), id_of);
     }
 
-    /// A finisher has found one more, also if it left meanwhile and its own count began anew.
-    pub fn count_found(&mut self, slot: usize, rank: u16) {
+    /// A finisher has found one more, also if it left meanwhile and its own count started over.
+    pub(crate) fn count_found(&mut self, slot: usize, rank: u16) {
         let finisher = self.finisher(slot, rank);
         let found = finisher.found + 1;
         self.finishers[slot].write(rank.into(), Finisher { found, ..finisher });
     }
 
     /// Forgets a finisher.
-    pub fn remove_finisher(&mut self, slot: usize, rank: u16) {
+    pub(crate) fn remove_finisher(&mut self, slot: usize, rank: u16) {
         let player_id = self.finisher(slot, rank).player_id;
         self.finisher_index[slot].remove(player_id, rank.into());
         self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
     /// The hunts that a capture told at this time, whose treasures this lays on the tiles.
-    pub fn decode(tiles: &mut Tiles, now_ms: u64, words: &mut Words) -> Option<Hunts> {
+    pub(crate) fn decode(tiles: &mut Tiles, now_ms: u64, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;
         hunts.searched_ms = words.word()?;
@@ -428,7 +428,7 @@ impl Hunts {
     }
 
     /// Hash of all hunts.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let Hunts {
             hunts,
             treasures,

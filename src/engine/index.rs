@@ -51,7 +51,7 @@ struct Bucket([Entry; BUCKET_PLACES]);
 
 /// What the first step of a look ahead tells the second one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Glance {
+pub(crate) struct Glance {
     bucket: u32,
     tag: u32,
 }
@@ -66,7 +66,7 @@ fn hash_of(player_id: u64) -> u64 {
 
 /// Row numbers by player id.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub(crate) struct Index {
     buckets: Chunks<Bucket, CHUNK_ROWS>,
     /// By row: the next entry of its bucket's list.
     links: Chunks<Entry, CHUNK_WORDS>,
@@ -78,7 +78,7 @@ pub struct Index {
 
 impl Index {
     /// No entries. Rows are numbered below `rows_max`.
-    pub fn new(rows_max: usize) -> Index {
+    pub(crate) fn new(rows_max: usize) -> Index {
         let buckets_max = (rows_max as u32).div_ceil(BUCKET_ENTRIES) + BUCKETS_MIN;
         let mut buckets = Chunks::new(buckets_max as usize);
         buckets.reach(BUCKETS_MIN - 1);
@@ -92,7 +92,7 @@ impl Index {
     }
 
     /// Entries.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.len
     }
 
@@ -104,7 +104,7 @@ impl Index {
 
     /// The first step of a look ahead: asks for a player's bucket.
     #[inline]
-    pub fn glance(&self, player_id: u64) -> Glance {
+    pub(crate) fn glance(&self, player_id: u64) -> Glance {
         let hash = hash_of(player_id);
         let bucket = self.bucket(hash);
         self.buckets.ask_for(bucket);
@@ -113,7 +113,7 @@ impl Index {
 
     /// The second step: the row of the player, if it has a place in its bucket; any number if not.
     #[inline]
-    pub fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
+    pub(crate) fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
         // All places at once and without a branch, as nobody foresees which it is.
         let Bucket(places) = &self.buckets[bucket];
         let entry = places.iter().fold(0, |all, entry| {
@@ -124,7 +124,7 @@ impl Index {
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.
-    pub fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
+    pub(crate) fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
         let hash = hash_of(player_id);
         let entries = self.entries(self.bucket(hash)).filter(|entry| entry.tag() == tag(hash));
         entries.filter_map(Entry::row).find(|row| id_of(*row) == player_id)
@@ -138,7 +138,7 @@ impl Index {
     }
 
     /// Adds a row, which must not be here. Its player must be readable by `id_of` already.
-    pub fn insert(&mut self, player_id: u64, row: u32, id_of: impl Fn(u32) -> u64) {
+    pub(crate) fn insert(&mut self, player_id: u64, row: u32, id_of: impl Fn(u32) -> u64) {
         self.links.reach(row);
         self.push(hash_of(player_id), row);
         self.len += 1;
@@ -174,7 +174,7 @@ impl Index {
     }
 
     /// Removes a row, which must be here.
-    pub fn remove(&mut self, player_id: u64, row: u32) {
+    pub(crate) fn remove(&mut self, player_id: u64, row: u32) {
         self.len -= 1;
         let after = self.links[row];
         let number = self.bucket(hash_of(player_id));

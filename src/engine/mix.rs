@@ -2,13 +2,13 @@
 
 /// Multiplies 64 by 64 bits and folds the product: every input bit reaches every output bit.
 #[inline]
-pub fn fold(a: u64, b: u64) -> u64 {
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
 }
 
 /// Odd constants without a pattern: the fractional bits of square roots of primes.
-pub const KEYS: [u64; 8] = [
+pub(crate) const KEYS: [u64; 8] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,
     0x3c6e_f372_fe94_f82b,
@@ -20,13 +20,13 @@ pub const KEYS: [u64; 8] = [
 ];
 
 /// The salt of a table, spread over all bits.
-pub fn salt(number: u64) -> u64 {
+pub(crate) fn salt(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// What `after` times `key` has more than `before` times `key`.
 #[inline]
-pub fn difference(before: u64, after: u64, key: u64) -> u128 {
+pub(crate) fn difference(before: u64, after: u64, key: u64) -> u128 {
     let (more, is_less) = after.overflowing_sub(before);
     let wrapped = if is_less { u128::from(key) << 64 } else { 0 };
     (u128::from(more) * u128::from(key)).wrapping_sub(wrapped)
@@ -34,7 +34,7 @@ pub fn difference(before: u64, after: u64, key: u64) -> u128 {
 
 /// Hash of a few words, in their order.
 #[inline(always)]
-pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
+pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;
     let mut pairs = words.chunks_exact(2);
     for (at, pair) in (&mut pairs).enumerate() {
@@ -49,12 +49,12 @@ pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
 
 /// A number that nobody can choose but everybody can check: what happens by chance is a function of
 /// the hunt's seed, the shard and the ordinal of the event.
-pub fn chance(seed: u64, shard: u16, ordinal: u64) -> u64 {
+pub(crate) fn chance(seed: u64, shard: u16, ordinal: u64) -> u64 {
     hash(&[seed, u64::from(shard), ordinal], KEYS[7])
 }
 
 /// A number below `bound`, which is not 0, from a chance.
-pub fn below(chance: u64, bound: u64) -> u64 {
+pub(crate) fn below(chance: u64, bound: u64) -> u64 {
     ((u128::from(chance) * u128::from(bound)) >> 64) as u64
 }
 

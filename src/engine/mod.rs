@@ -8,7 +8,7 @@
 #[macro_use]
 mod names;
 
-pub mod field;
+pub(crate) mod field;
 
 pub mod event;
 
@@ -22,37 +22,37 @@ pub mod refusal;
 
 pub mod rules;
 
-pub mod clock;
+pub(crate) mod clock;
 
-pub mod actor;
+pub(crate) mod actor;
 
-pub mod actors;
+pub(crate) mod actors;
 
-pub mod handoff;
+pub(crate) mod handoff;
 
-pub mod outline;
+pub(crate) mod outline;
 
-pub mod hunt;
+pub(crate) mod hunt;
 
-pub mod path;
+pub(crate) mod path;
 
-pub mod tiles;
+pub(crate) mod tiles;
 
-pub mod walk;
+pub(crate) mod walk;
 
 pub mod checkpoint;
 
-pub mod state;
+pub(crate) mod state;
 
-pub mod table;
+pub(crate) mod table;
 
-pub mod chunks;
+pub(crate) mod chunks;
 
-pub mod index;
+pub(crate) mod index;
 
-pub mod rank_tree;
+pub(crate) mod rank_tree;
 
-pub mod mix;
+pub(crate) mod mix;
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +63,7 @@ use checkpoint::Checkpoint;
 use clock::Clock;
 use event::{Action, Event, Subject};
 use handoff::{HandoffOut, Tombstones};
-use hunt::{Hunt, Hunts};
+use hunt::{HUNTS_MAX, Hunt, Hunts};
 use index::Glance;
 use refusal::Refusal;
 use rules::Rules;
@@ -90,6 +90,17 @@ pub enum Outcome {
         /// Hash of those rules.
         ruleset: u32,
     },
+}
+
+/// How much is going on in a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Population {
+    /// Players that have joined and not left.
+    pub players: u32,
+    /// Hunts that run.
+    pub hunts: u32,
+    /// Treasures of these that were laid and not opened.
+    pub treasures: u32,
 }
 
 /// The state of one zone: one input partition.
@@ -202,12 +213,12 @@ impl Shard {
     }
 
     /// The input partition that it is the state of.
-    pub fn partition(&self) -> u16 {
+    pub(crate) fn partition(&self) -> u16 {
         self.partition
     }
 
     /// The rules that it plays by.
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
@@ -216,8 +227,26 @@ impl Shard {
         self.ruleset
     }
 
+    /// The last `seq` of a player that counted; 0: none is remembered.
+    pub(crate) fn last_seq(&self, player_id: u64) -> u64 {
+        let here = self.actors.find(player_id).map(|row| self.actors.body(row).seq);
+        let left = || self.tombstones.find(player_id).map(|tombstone| tombstone.seq);
+        here.or_else(left).unwrap_or(0)
+    }
+
+    /// How much is going on in the zone.
+    pub(crate) fn population(&self) -> Population {
+        let hunts = (0..HUNTS_MAX).map(|slot| self.hunts.hunt(slot)).filter(|hunt| hunt.running());
+        let mut population = Population { players: self.actors.count(), ..Population::default() };
+        for hunt in hunts {
+            population.hunts += 1;
+            population.treasures += u32::from(hunt.laid.saturating_sub(hunt.opened));
+        }
+        population
+    }
+
     /// What a player holds; `None`: it is not here.
-    pub fn inventory(&self, player_id: u64) -> Option<&Inventory> {
+    pub(crate) fn inventory(&self, player_id: u64) -> Option<&Inventory> {
         self.actors.find(player_id).map(|row| &self.actors.pack(row).items)
     }
 
@@ -244,7 +273,7 @@ impl Shard {
         mix::hash(&parts, u64::from(*partition))
     }
 
-    /// Applies events as long as the updates have room for one more and the rules are at hand, and
+    /// Applies events as long as the updates have room for one more and the rules are loaded, and
     /// tells what became of each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,
@@ -329,7 +358,13 @@ impl Shard {
                 self.on_hunt_start(start, duration_ms, tell)
             }
             Action::HuntEnd { hunt } => self.on_hunt_end(hunt, tell),
-            _ => unreachable!("an action of a player that is here, or asks to be"),
+            Action::Join { .. }
+            | Action::Leave { .. }
+            | Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Shoot { .. }
+            | Action::Loot { .. }
+            | Action::Use { .. } => unreachable!("its subject is a player"),
         }
     }
 

@@ -14,13 +14,13 @@ macro_rules! names {
 
         impl $type {
             /// Every one, in the order of the numbers.
-            pub const ALL: &[$type] = &[$($type::$variant,)*];
+            pub(crate) const ALL: &[$type] = &[$($type::$variant,)*];
 
             /// The names, in the order of the numbers.
             pub const NAMES: &[&str] = &[$($name,)*];
 
             /// The one with this number.
-            pub fn from_code(code: u8) -> Option<$type> {
+            pub(crate) fn from_code(code: u8) -> Option<$type> {
                 $type::ALL.get(usize::from(code)).copied()
             }
 

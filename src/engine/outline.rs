@@ -8,7 +8,7 @@ use crate::engine::refusal::Effect;
 
 /// One player of a shard. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlayerOutline {
+pub(crate) struct PlayerOutline {
     /// The player.
     pub player_id: u64,
     /// Where it stands, in cm.
@@ -37,7 +37,7 @@ pub struct PlayerOutline {
 
 /// One running hunt of a shard. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HuntOutline {
+pub(crate) struct HuntOutline {
     /// The hunt.
     pub hunt: u32,
     /// Treasures that it began with; some may find no tile.
@@ -57,12 +57,12 @@ pub struct HuntOutline {
 impl Shard {
     /// The shard's clock as it was published last: milliseconds since the Unix epoch, 0 until it
     /// starts.
-    pub fn published_unix_ms(&self) -> i64 {
+    pub(crate) fn published_unix_ms(&self) -> i64 {
         self.clock.published_unix_ms()
     }
 
     /// All players, the highest score first; of equal ones the one that was reached first.
-    pub fn outline(&self) -> Vec<PlayerOutline> {
+    pub(crate) fn outline(&self) -> Vec<PlayerOutline> {
         let rows = (0..self.actors.rows()).map(|row| (self.actors.pack(row), row));
         let mut rows: Vec<_> = rows.filter(|(pack, _)| pack.player_id != 0).collect();
         rows.sort_unstable_by_key(|(pack, _)| {
@@ -94,7 +94,7 @@ impl Shard {
     }
 
     /// The hunts whose treasures can be opened, by number.
-    pub fn hunt_outlines(&self) -> Vec<HuntOutline> {
+    pub(crate) fn hunt_outlines(&self) -> Vec<HuntOutline> {
         let slots = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
         let mut hunts: Vec<_> = slots.map(|slot| self.hunt_outline(slot)).collect();
         hunts.sort_unstable_by_key(|hunt| hunt.hunt);

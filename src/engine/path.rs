@@ -19,10 +19,10 @@ use crate::engine::state::Words;
 use crate::engine::tiles::{STRIP_TILES, TILES_PER_SIDE_MAX, Tiles};
 
 /// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
-pub const PATH_STRIPS_PER_PIECE: u32 = 16;
+pub(crate) const PATH_STRIPS_PER_PIECE: u32 = 16;
 
 /// Steps to a treasure that the path cache can tell: on a map without walls, all there are.
-pub const PATH_DISTANCE_MAX: u32 = 1023;
+pub(crate) const PATH_DISTANCE_MAX: u32 = 1023;
 const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 
 /// Words of a set of treasures.
@@ -159,21 +159,21 @@ struct Search {
 
 /// The cache. [`Path::seek`] all treasures, then [`Path::work`]; at the end [`Path::stop`].
 #[derive(Clone, Debug)]
-pub struct Path {
+pub(crate) struct Path {
     /// What the finished map leads to, and what is searched for, where there are such.
     finished: Option<Search>,
     running: Option<Search>,
     stage: Stage,
     finished_map: Map,
     running_map: Map,
-    /// The tiles at the distance at hand, and at the next one.
+    /// The tiles at the current distance, and at the next one.
     front: Front,
     next_front: Front,
 }
 
 impl Path {
     /// A cache for one of the hunts' slots.
-    pub fn new(tiles: u32) -> Path {
+    pub(crate) fn new(tiles: u32) -> Path {
         let strips = tiles.div_ceil(STRIP_TILES);
         Path {
             finished: None,
@@ -187,7 +187,7 @@ impl Path {
     }
 
     /// Forgets everything.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         (self.finished, self.running) = (None, None);
     }
 
@@ -210,7 +210,7 @@ impl Path {
 
     /// Gives a search one piece of work, if one is under way. `tile_of` tells where a treasure
     /// lies, or lay.
-    pub fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
+    pub(crate) fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
         let Some(search) = &mut self.running else { return };
         search.pieces += 1;
         let mut left = PATH_STRIPS_PER_PIECE;
@@ -297,7 +297,7 @@ impl Path {
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
     /// known. `lies` tells whether the treasure on a tile lies there still.
-    pub fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
+    pub(crate) fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
         let map = &self.finished_map;
         if self.finished.is_none() || map.digits(tile).is_none() {
             return (Hint::Stale, 0);
@@ -320,9 +320,9 @@ impl Path {
         }
     }
 
-    /// Takes over what a capture told, and searches anew. `tile_of` tells where a treasure lies or
-    /// lay, if it was laid. `None`: the words are no cache of these treasures.
-    pub fn decode(
+    /// Takes over what a checkpoint held, and searches again. `tile_of` says where a treasure lies
+    /// or lay, if it was laid. `None`: the words are no cache of these treasures.
+    pub(crate) fn decode(
         &mut self,
         tiles: &Tiles,
         words: &mut Words,
@@ -350,7 +350,7 @@ impl Path {
     }
 
     /// Hash of the whole cache.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let words = |search: &Option<Search>| match search {
             None => [0, 0],
             Some(search @ Search { sought: _, hash, pieces: _ }) => [search.told(), *hash],

@@ -8,7 +8,7 @@ use crate::engine::chunks::Chunks;
 use std::ops::Range;
 
 /// What rows are ordered by, word by word. No two rows may have the same key.
-pub type Key = [u64; 3];
+pub(crate) type Key = [u64; 3];
 
 /// Entries of a node: at most, and at least in all nodes but the root.
 const ENTRIES_MAX: usize = 30;
@@ -25,7 +25,7 @@ const CHUNK_NODES: usize = 8;
 
 /// Rows in the order of their keys.
 #[derive(Clone, Debug)]
-pub struct RankTree {
+pub(crate) struct RankTree {
     nodes: Chunks<Node, CHUNK_NODES>,
     /// The first of the nodes below `used` that hold nothing; its first entry is the next one.
     free: u32,
@@ -118,24 +118,24 @@ impl Node {
 
 impl RankTree {
     /// No rows, and at most so many later.
-    pub fn new(rows_max: usize) -> RankTree {
+    pub(crate) fn new(rows_max: usize) -> RankTree {
         let mut nodes = Chunks::new(nodes_for(rows_max));
         nodes.reach(0);
         RankTree { nodes, free: NO_NODE, used: 1, root: 0, height: 0 }
     }
 
     /// Makes the memory for so many rows, so that adding them later needs none.
-    pub fn reach(&mut self, rows: u32) {
+    pub(crate) fn reach(&mut self, rows: u32) {
         self.nodes.reach(nodes_for(rows as usize) as u32 - 1);
     }
 
     /// Rows in the order.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.nodes[self.root].rows()
     }
 
     /// Adds all these rows, in the order of their keys, to an order without any.
-    pub fn fill(&mut self, sorted: &[(Key, u32)]) {
+    pub(crate) fn fill(&mut self, sorted: &[(Key, u32)]) {
         assert!(self.count() == 0 && sorted.is_sorted());
         if sorted.is_empty() {
             return;
@@ -172,7 +172,7 @@ impl RankTree {
     }
 
     /// Adds a row.
-    pub fn insert(&mut self, key: Key, row: u32) {
+    pub(crate) fn insert(&mut self, key: Key, row: u32) {
         let entry = Entry { key, entry: row, size: 1 };
         if let Some(right) = self.insert_below(self.root, self.height, entry) {
             let left = Entry { key, entry: self.root, size: self.nodes[self.root].rows() };
@@ -220,7 +220,7 @@ impl RankTree {
     }
 
     /// Removes the row of this key, which must be there.
-    pub fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: Key) {
         self.remove_below(self.root, self.height, key);
         let root = &self.nodes[self.root];
         if self.height > 0 && root.len == 1 {
@@ -302,7 +302,7 @@ impl RankTree {
     }
 
     /// The first row and its key.
-    pub fn first(&self) -> Option<(u32, Key)> {
+    pub(crate) fn first(&self) -> Option<(u32, Key)> {
         let mut number = self.root;
         for _ in 0..self.height {
             number = self.nodes[number].entries[0];
@@ -312,7 +312,7 @@ impl RankTree {
     }
 
     /// How many rows come before the one of this key.
-    pub fn rank(&self, key: Key) -> u32 {
+    pub(crate) fn rank(&self, key: Key) -> u32 {
         let (mut number, mut before) = (self.root, 0);
         for _ in 0..self.height {
             let node = &self.nodes[number];
@@ -324,7 +324,7 @@ impl RankTree {
     }
 
     /// The row that `rank` rows come before.
-    pub fn at(&self, rank: u32) -> Option<u32> {
+    pub(crate) fn at(&self, rank: u32) -> Option<u32> {
         if rank >= self.count() {
             return None;
         }
@@ -359,7 +359,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     impl RankTree {
-        /// Entries of each node, from the root on, but for the root's.
+        /// Entries of each node, from the root on, except the root's.
         fn fillings(&self) -> Vec<usize> {
             let (mut level, mut all) = (vec![self.root], Vec::new());
             for _ in 0..self.height {

@@ -28,7 +28,7 @@ const ACTORS_AHEAD: usize = 8;
 pub enum StateError {
     /// They are not an encoded state of this format.
     Malformed,
-    /// They were written under rules that are not at hand.
+    /// They were written under rules that are not loaded.
     OtherRules {
         /// Hash of those rules.
         ruleset: u32,
@@ -42,7 +42,7 @@ impl std::fmt::Display for StateError {
                 write!(out, "the state is damaged or of another version; use an older snapshot")
             }
             StateError::OtherRules { ruleset } => {
-                write!(out, "the state was written under ruleset {ruleset}, which is not at hand")
+                write!(out, "the state was written under ruleset {ruleset}, which is not loaded")
             }
         }
     }
@@ -51,18 +51,18 @@ impl std::fmt::Display for StateError {
 impl std::error::Error for StateError {}
 
 /// Words that are read from bytes.
-pub struct Words<'a> {
+pub(crate) struct Words<'a> {
     left: &'a [u8],
 }
 
 impl<'a> Words<'a> {
     /// The words of these bytes.
-    pub fn new(bytes: &'a [u8]) -> Words<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Words<'a> {
         Words { left: bytes }
     }
 
     /// Several words; `None`: there are not so many.
-    pub fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
+    pub(crate) fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
         let mut words = [0; COUNT];
         for word in &mut words {
             *word = self.word()?;
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next word; `None`: there is none.
-    pub fn word(&mut self) -> Option<u64> {
+    pub(crate) fn word(&mut self) -> Option<u64> {
         let (word, left) = self.left.split_first_chunk()?;
         self.left = left;
         Some(u64::from_le_bytes(*word))

@@ -1,6 +1,6 @@
 //! Rows of logical state behind a write barrier, which keeps their digest.
 //!
-//! What decides a shard's future stands in tables and columns, but for a few words that a capture
+//! What decides a shard's future stands in tables and columns, except a few words that a checkpoint
 //! notes. All else (indexes, lists, trees, maps) follows from these and is built again after a
 //! restart.
 
@@ -8,7 +8,7 @@ use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks, Shadow};
 use crate::engine::mix;
 
 /// A row: a fixed number of words, of which all zero is the empty row.
-pub trait Row<const WORDS: usize>: Copy + Default {
+pub(crate) trait Row<const WORDS: usize>: Copy + Default {
     /// What the row's hash is bound to beside its words.
     const IDENTITY: Identity;
 
@@ -21,7 +21,7 @@ pub trait Row<const WORDS: usize>: Copy + Default {
 
 /// What a row's hash is bound to beside its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// Nothing: the row names itself, and where it lies in the table is layout.
     Own,
     /// The row's number, which has a meaning.
@@ -36,7 +36,7 @@ struct Kept<R> {
 
 /// Rows of several words, by number. Each keeps its hash, and the digest is the sum of the hashes.
 #[derive(Clone, Debug)]
-pub struct Table<R, const WORDS: usize> {
+pub(crate) struct Table<R, const WORDS: usize> {
     rows: Chunks<Kept<R>, CHUNK_ROWS>,
     shadow: Shadow<Kept<R>, CHUNK_ROWS>,
     salt: u64,
@@ -45,42 +45,42 @@ pub struct Table<R, const WORDS: usize> {
 
 impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
+    pub(crate) fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
         let salt = mix::salt(salt);
         Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, digest: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
-    pub fn reach(&mut self, number: u32) {
+    pub(crate) fn reach(&mut self, number: u32) {
         self.rows.reach(number);
     }
 
     /// Rows that exist, the empty ones included.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.rows.count() as u32
     }
 
     /// One row.
     #[inline]
-    pub fn row(&self, number: u32) -> &R {
+    pub(crate) fn row(&self, number: u32) -> &R {
         &self.rows[number].row
     }
 
     /// One row; `None`: it does not exist.
     #[inline]
-    pub fn get(&self, number: u32) -> Option<&R> {
+    pub(crate) fn get(&self, number: u32) -> Option<&R> {
         self.rows.get(number).map(|kept| &kept.row)
     }
 
     /// Asks for a row, if it exists, so that it is in the cache when it is read.
     #[inline]
-    pub fn ask_for(&self, number: u32) {
+    pub(crate) fn ask_for(&self, number: u32) {
         self.rows.ask_for(number);
     }
 
     /// The write barrier: the only way in which a row changes.
     #[inline(always)]
-    pub fn write(&mut self, number: u32, row: R) {
+    pub(crate) fn write(&mut self, number: u32, row: R) {
         let words = row.to_words();
         let salt = match R::IDENTITY {
             Identity::Own => self.salt,
@@ -99,27 +99,27 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
     }
 
     /// Begins a capture: from now on [`Table::captured`] says what rows were at this moment.
-    pub fn begin_checkpoint(&mut self) {
+    pub(crate) fn begin_checkpoint(&mut self) {
         self.shadow.begin(&self.rows);
     }
 
     /// A row as it was when the capture began, or as it is if there is no capture.
-    pub fn captured(&self, number: u32) -> &R {
+    pub(crate) fn captured(&self, number: u32) -> &R {
         &self.shadow.read(&self.rows, number).row
     }
 
     /// Rows below this one will not be read any more for the capture.
-    pub fn pass_captured(&mut self, number: u32) {
+    pub(crate) fn pass_captured(&mut self, number: u32) {
         self.shadow.pass(number);
     }
 
     /// Ends the capture.
-    pub fn end_checkpoint(&mut self) {
+    pub(crate) fn end_checkpoint(&mut self) {
         self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 }
@@ -130,7 +130,7 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
 /// products, nothing is kept beside the word, and because the sum has 128 bits and no key is 0, two
 /// columns that differ in one row have different sums.
 #[derive(Clone, Debug)]
-pub struct Column<R> {
+pub(crate) struct Column<R> {
     rows: Chunks<R, CHUNK_WORDS>,
     shadow: Shadow<R, CHUNK_WORDS>,
     salt: u64,
@@ -139,31 +139,31 @@ pub struct Column<R> {
 
 impl<R: Row<1>> Column<R> {
     /// No rows yet. Equal rows of columns with different salts have different keys.
-    pub fn new(rows_max: usize, salt: u64) -> Column<R> {
+    pub(crate) fn new(rows_max: usize, salt: u64) -> Column<R> {
         let salt = mix::salt(salt);
         Column { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, sum: 0 }
     }
 
     /// Makes the row exist, empty if it is new.
-    pub fn reach(&mut self, number: u32) {
+    pub(crate) fn reach(&mut self, number: u32) {
         self.rows.reach(number);
     }
 
     /// One row.
     #[inline]
-    pub fn row(&self, number: u32) -> R {
+    pub(crate) fn row(&self, number: u32) -> R {
         self.rows[number]
     }
 
     /// One row; `None`: it does not exist.
     #[inline]
-    pub fn get(&self, number: u32) -> Option<R> {
+    pub(crate) fn get(&self, number: u32) -> Option<R> {
         self.rows.get(number).copied()
     }
 
     /// The write barrier: the only way in which a row changes.
     #[inline]
-    pub fn write(&mut self, number: u32, row: R) {
+    pub(crate) fn write(&mut self, number: u32, row: R) {
         self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         let ([before], [after]) = (kept.to_words(), row.to_words());
@@ -173,27 +173,27 @@ impl<R: Row<1>> Column<R> {
     }
 
     /// Begins a capture: from now on [`Column::captured`] says what rows were at this moment.
-    pub fn begin_capture(&mut self) {
+    pub(crate) fn begin_capture(&mut self) {
         self.shadow.begin(&self.rows);
     }
 
     /// A row as it was when the capture began, or as it is if there is no capture.
-    pub fn captured(&self, number: u32) -> R {
+    pub(crate) fn captured(&self, number: u32) -> R {
         *self.shadow.read(&self.rows, number)
     }
 
     /// Rows below this one will not be read any more for the capture.
-    pub fn pass_captured(&mut self, number: u32) {
+    pub(crate) fn pass_captured(&mut self, number: u32) {
         self.shadow.pass(number);
     }
 
     /// Ends the capture.
-    pub fn end_checkpoint(&mut self) {
+    pub(crate) fn end_checkpoint(&mut self) {
         self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         mix::hash(&[self.sum as u64, (self.sum >> 64) as u64], self.salt)
     }
 }

@@ -10,14 +10,14 @@ use crate::runtime::prefetch::prefetch;
 
 /// Tiles along a zone's side: the longest way on a map without walls is one that the path cache
 /// tells.
-pub const TILES_PER_SIDE_MAX: u32 = 512;
+pub(crate) const TILES_PER_SIDE_MAX: u32 = 512;
 
 /// Tiles of a strip: as many, one after the other, as a word has bits.
-pub const STRIP_TILES: u32 = u64::BITS;
+pub(crate) const STRIP_TILES: u32 = u64::BITS;
 
 /// The zone's tiles.
 #[derive(Clone, Debug)]
-pub struct Tiles {
+pub(crate) struct Tiles {
     tile_shift: u32,
     side_shift: u32,
     tiles: Vec<Tile>,
@@ -78,7 +78,7 @@ impl Bits {
 
 /// A treasure among those of all running hunts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreasureKey {
+pub(crate) struct TreasureKey {
     /// The hunt's slot.
     pub slot: u8,
     /// Number within the hunt.
@@ -87,7 +87,7 @@ pub struct TreasureKey {
 
 impl Tiles {
     /// The empty map of these rules.
-    pub fn new(world: &Map, actors_max: usize) -> Tiles {
+    pub(crate) fn new(world: &Map, actors_max: usize) -> Tiles {
         let mut walls = Bits::none(world.tiles());
         walls.0.iter_mut().zip(&world.walls).for_each(|(word, wall)| *word = *wall);
         Tiles {
@@ -102,61 +102,61 @@ impl Tiles {
     }
 
     /// Tiles in all.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.tiles.len() as u32
     }
 
     /// Side of the zone in cm.
     #[inline]
-    pub fn side_cm(&self) -> i32 {
+    pub(crate) fn side_cm(&self) -> i32 {
         1 << (self.tile_shift + self.side_shift)
     }
 
     /// Side of a tile in cm.
     #[inline]
-    pub fn tile_cm(&self) -> i32 {
+    pub(crate) fn tile_cm(&self) -> i32 {
         1 << self.tile_shift
     }
 
     /// A position in cm, shifted right by so much, is a column or a row.
     #[inline]
-    pub fn tile_shift(&self) -> u32 {
+    pub(crate) fn tile_shift(&self) -> u32 {
         self.tile_shift
     }
 
     /// Tiles along a side.
     #[inline]
-    pub fn side(&self) -> i32 {
+    pub(crate) fn side(&self) -> i32 {
         1 << self.side_shift
     }
 
     /// The tile at a position; `None`: it is off the map.
     #[inline]
-    pub fn at(&self, x: i32, y: i32) -> Option<u32> {
+    pub(crate) fn at(&self, x: i32, y: i32) -> Option<u32> {
         self.numbered(x >> self.tile_shift, y >> self.tile_shift)
     }
 
     /// The tile at a position that is on the map.
     #[inline]
-    pub fn under(&self, x: i32, y: i32) -> u32 {
+    pub(crate) fn under(&self, x: i32, y: i32) -> u32 {
         ((y >> self.tile_shift) << self.side_shift | x >> self.tile_shift) as u32
     }
 
     /// The tile in this column and row; `None`: it is off the map.
     #[inline]
-    pub fn numbered(&self, column: i32, row: i32) -> Option<u32> {
+    pub(crate) fn numbered(&self, column: i32, row: i32) -> Option<u32> {
         let inside = (column | row) as u32 & !(self.side() as u32 - 1) == 0;
         inside.then(|| (row as u32) << self.side_shift | column as u32)
     }
 
     /// Column and row of a tile.
-    pub fn place(&self, tile: u32) -> (i32, i32) {
+    pub(crate) fn place(&self, tile: u32) -> (i32, i32) {
         ((tile & (self.side() as u32 - 1)) as i32, (tile >> self.side_shift) as i32)
     }
 
     /// The tiles to the east, north, west and south; `None`: the map ends there.
     #[inline]
-    pub fn neighbours(&self, tile: u32) -> [Option<u32>; 4] {
+    pub(crate) fn neighbours(&self, tile: u32) -> [Option<u32>; 4] {
         let last = self.side() as u32 - 1;
         let column = tile & last;
         [
@@ -169,7 +169,7 @@ impl Tiles {
 
     /// The tiles of a square around this one, with so many on a side, or all of them on a smaller
     /// map. At the map's edge it is moved inwards.
-    pub fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
         let (column, row) = self.place(tile);
         let (map, shift) = (self.side(), self.side_shift);
         let side = map.min(per_side as i32);
@@ -179,7 +179,7 @@ impl Tiles {
     }
 
     /// The middle of a tile, in cm.
-    pub fn middle(&self, tile: u32) -> (i32, i32) {
+    pub(crate) fn middle(&self, tile: u32) -> (i32, i32) {
         let (column, row) = self.place(tile);
         let half = self.tile_cm() / 2;
         ((column << self.tile_shift) + half, (row << self.tile_shift) + half)
@@ -187,37 +187,37 @@ impl Tiles {
 
     /// Whether a wall stands there.
     #[inline]
-    pub fn is_wall(&self, tile: u32) -> bool {
+    pub(crate) fn is_wall(&self, tile: u32) -> bool {
         self.walls.has(tile)
     }
 
     /// Whether neither a wall nor anybody stands there.
     #[inline]
-    pub fn is_clear(&self, tile: u32) -> bool {
+    pub(crate) fn is_clear(&self, tile: u32) -> bool {
         !self.taken.has(tile)
     }
 
     /// How many actors stand there.
     #[inline]
-    pub fn actors_on(&self, tile: u32) -> u16 {
+    pub(crate) fn actors_on(&self, tile: u32) -> u16 {
         self.tiles[tile as usize].actors
     }
 
     /// The first of the actors that stand there, if anybody does.
     #[inline]
-    pub fn first_actor(&self, tile: u32) -> Option<u32> {
+    pub(crate) fn first_actor(&self, tile: u32) -> Option<u32> {
         self.tiles[tile as usize].first.checked_sub(1)
     }
 
     /// Who comes after an actor on its tile, if anybody does.
     #[inline]
-    pub fn next_actor(&self, actor: u32) -> Option<u32> {
+    pub(crate) fn next_actor(&self, actor: u32) -> Option<u32> {
         self.links.get(actor)?.checked_sub(1)
     }
 
     /// The actors that stand there, in no order that means anything.
     #[inline]
-    pub fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
         let mut entry = self.tiles[tile as usize].first;
         std::iter::from_fn(move || {
             let actor = entry.checked_sub(1)?;
@@ -228,7 +228,7 @@ impl Tiles {
 
     /// Asks for the tile at a position, if it is on the map.
     #[inline]
-    pub fn ask_for(&self, x: i32, y: i32) {
+    pub(crate) fn ask_for(&self, x: i32, y: i32) {
         if let Some(tile) = self.at(x, y) {
             prefetch(&self.tiles[tile as usize]);
         }
@@ -236,7 +236,7 @@ impl Tiles {
 
     /// An actor comes to stand on a tile.
     #[inline]
-    pub fn enter(&mut self, tile: u32, actor: u32) {
+    pub(crate) fn enter(&mut self, tile: u32, actor: u32) {
         self.links.reach(actor);
         self.taken.set(tile, true);
         let tile = &mut self.tiles[tile as usize];
@@ -247,7 +247,7 @@ impl Tiles {
 
     /// An actor that stands on a tile goes.
     #[inline]
-    pub fn exit(&mut self, number: u32, actor: u32) {
+    pub(crate) fn exit(&mut self, number: u32, actor: u32) {
         let tile = &mut self.tiles[number as usize];
         let after = self.links[actor];
         tile.actors -= 1;
@@ -265,7 +265,7 @@ impl Tiles {
 
     /// The treasure that lies there.
     #[inline]
-    pub fn treasure(&self, tile: u32) -> Option<TreasureKey> {
+    pub(crate) fn treasure(&self, tile: u32) -> Option<TreasureKey> {
         if !self.treasures.has(tile) {
             return None;
         }
@@ -276,7 +276,12 @@ impl Tiles {
     /// The tiles with treasures among those that a square around a position touches, which reaches
     /// so far to each side.
     #[inline]
-    pub fn treasures_around(&self, x: i32, y: i32, reach: i32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn treasures_around(
+        &self,
+        x: i32,
+        y: i32,
+        reach: i32,
+    ) -> impl Iterator<Item = u32> + '_ {
         let last = self.side_cm() - 1;
         let clamped = |at: i32| (at.clamp(0, last) >> self.tile_shift) as u32;
         let (column, columns) = (clamped(x - reach), clamped(x + reach) - clamped(x - reach) + 1);
@@ -298,14 +303,14 @@ impl Tiles {
 
     /// The tiles of a strip on which no wall stands, a bit each.
     #[inline]
-    pub fn free_of_walls(&self, strip: u32) -> u64 {
+    pub(crate) fn free_of_walls(&self, strip: u32) -> u64 {
         first_bits(self.count() - strip * STRIP_TILES) & !self.walls.0[strip as usize]
     }
 
     /// The tiles of a strip that are next to some of these, which are all strips', a bit each.
     /// Those behind the map's end mean nothing.
     #[inline]
-    pub fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
+    pub(crate) fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
         let [east, west] = shifted(strips, strip, 1);
         let sideways = east & !self.first_column(strip) | west & !self.last_column(strip);
         let rows = self.side() as u32;
@@ -321,7 +326,7 @@ impl Tiles {
     /// Of a word of strips, a bit each: those that are among these, which are all the map's, or
     /// beside one of them. Some that are neither may be told.
     #[inline]
-    pub fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
+    pub(crate) fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
         // Rows of the largest map have eight strips.
         const { assert!(TILES_PER_SIDE_MAX / STRIP_TILES < u64::BITS) };
         let [east, west] = shifted(strips, word, 1);
@@ -352,7 +357,7 @@ impl Tiles {
 
     /// Lays a treasure there, or takes it away.
     #[inline]
-    pub fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
+    pub(crate) fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
         self.treasures.set(tile, treasure.is_some());
         if let Some(TreasureKey { slot, number }) = treasure {
             self.tiles[tile as usize].treasure = PackedKey(u16::from(slot) << NUMBER_BITS | number);

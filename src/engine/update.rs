@@ -7,14 +7,14 @@
 use crate::engine::change::{Change, PayloadPart};
 
 /// Updates that one event may cause. Longer consequences wait in a work list for later events.
-pub const EVENT_UPDATES_MAX: usize = 64;
+pub(crate) const EVENT_UPDATES_MAX: usize = 64;
 
 /// Updates in one list, which become one frame: at their longest JSON form they fit into it.
-pub const FRAME_UPDATES_MAX: usize = 4096;
+pub(crate) const FRAME_UPDATES_MAX: usize = 4096;
 const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
 
 /// Bytes of one update.
-pub const UPDATE_BYTES: usize = 32;
+pub(crate) const UPDATE_BYTES: usize = 32;
 
 /// One published fact about a player or a hunt.
 ///
@@ -36,13 +36,13 @@ impl Updates {
     }
 
     /// Whether one more event's updates fit, whatever the event.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.list.len() + EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX
     }
 
     /// Appends one update. A caller that checked [`Updates::has_room`] before each event never
     /// exceeds the capacity.
-    pub fn push(&mut self, update: Update) {
+    pub(crate) fn push(&mut self, update: Update) {
         assert!(self.list.len() < FRAME_UPDATES_MAX);
         self.list.push(update);
     }
@@ -58,12 +58,12 @@ impl Updates {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Forgets the first `count` updates: those that an earlier owner has published already.
-    pub fn discard_first(&mut self, count: usize) {
+    pub(crate) fn discard_first(&mut self, count: usize) {
         self.list.drain(..count);
     }
 
@@ -81,14 +81,14 @@ impl Default for Updates {
 
 impl Update {
     /// An update about `player_id`, or about the world where that is 0.
-    pub fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
+    pub(crate) fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
         let payload = change.pack();
         Update([player_id, ts_us as u64, payload.first_word(), payload.long])
     }
 
     /// The update that these words are. `None`: the kind, or a name's number in it, is unknown, or
     /// bits are set that the kind does not use.
-    pub fn from_words(words: [u64; 4]) -> Option<Update> {
+    pub(crate) fn from_words(words: [u64; 4]) -> Option<Update> {
         let update = Update(words);
         Change::has_fields(update.payload()).then_some(update)
     }
@@ -104,7 +104,7 @@ impl Update {
     }
 
     /// `ts_us` of the event that caused the update.
-    pub fn ts_us(&self) -> i64 {
+    pub(crate) fn ts_us(&self) -> i64 {
         self.0[1] as i64
     }
 
@@ -114,7 +114,7 @@ impl Update {
     }
 
     /// The second half of the update, taken apart.
-    pub fn payload(&self) -> Payload {
+    pub(crate) fn payload(&self) -> Payload {
         let first = self.0[2];
         Payload {
             kind: first as u8,
@@ -128,7 +128,7 @@ impl Update {
 
 /// The fields of an update behind its player and time, by width. A kind gives them their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Payload {
+pub(crate) struct Payload {
     /// Number of the kind, from 1.
     pub kind: u8,
     /// A small number: a reason, a weapon, an item.
@@ -143,7 +143,7 @@ pub struct Payload {
 
 impl Payload {
     /// The bits of one part.
-    pub fn get(&self, place: PayloadPart) -> u64 {
+    pub(crate) fn get(&self, place: PayloadPart) -> u64 {
         match place {
             PayloadPart::Code => self.code.into(),
             PayloadPart::Short => self.short.into(),
@@ -155,7 +155,7 @@ impl Payload {
     }
 
     /// Sets one part, which was 0. The bits must fit it: what is above is lost.
-    pub fn set(&mut self, place: PayloadPart, bits: u64) {
+    pub(crate) fn set(&mut self, place: PayloadPart, bits: u64) {
         match place {
             PayloadPart::Code => self.code = bits as u8,
             PayloadPart::Short => self.short = bits as u16,
@@ -167,7 +167,7 @@ impl Payload {
     }
 
     /// The update's third word.
-    pub fn first_word(&self) -> u64 {
+    pub(crate) fn first_word(&self) -> u64 {
         u64::from(self.kind)
             | u64::from(self.code) << 8
             | u64::from(self.short) << 16

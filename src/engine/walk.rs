@@ -3,7 +3,7 @@
 use crate::engine::tiles::Tiles;
 
 /// A full turn, in centidegrees.
-pub const HEADINGS: u16 = 36_000;
+pub(crate) const HEADINGS: u16 = 36_000;
 
 /// Bits behind the point of a sine.
 const SINE_BITS: u32 = 30;
@@ -42,7 +42,7 @@ fn sine_of_quarter(centidegrees: usize) -> i64 {
 }
 
 /// The way to a point `range_cm` away: 0 looks along x, 9000 along y.
-pub fn along(heading: u16, range_cm: u32) -> (i32, i32) {
+pub(crate) fn along(heading: u16, range_cm: u32) -> (i32, i32) {
     let angle = usize::from(heading % 9000);
     let (near, far) = (sine_of_quarter(angle), sine_of_quarter(9000 - angle));
     let scaled =
@@ -81,7 +81,7 @@ fn short_root_up(square: u16) -> u32 {
 
 /// Distance in cm, rounded up.
 #[inline]
-pub fn distance_cm(x: i32, y: i32) -> u32 {
+pub(crate) fn distance_cm(x: i32, y: i32) -> u32 {
     let square = square_cm(x, y);
     // A step of somebody who walks is short.
     match u16::try_from(square) {
@@ -100,14 +100,14 @@ fn long_root_up(square: u64) -> u32 {
 
 /// Square of a distance.
 #[inline]
-pub fn square_cm(x: i32, y: i32) -> u64 {
+pub(crate) fn square_cm(x: i32, y: i32) -> u64 {
     let (x, y) = (i64::from(x), i64::from(y));
     (x * x + y * y) as u64
 }
 
 /// The tiles on a straight line, from its start on, until it ends or leaves the map. Through a
 /// corner it goes along x first.
-pub struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     tiles: &'a Tiles,
     column: i32,
     row: i32,
@@ -124,7 +124,7 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// The line from a position on the map by a way of at most a zone's side in x and in y.
-    pub fn new(tiles: &'a Tiles, x: i32, y: i32, way_x: i32, way_y: i32) -> Walk<'a> {
+    pub(crate) fn new(tiles: &'a Tiles, x: i32, y: i32, way_x: i32, way_y: i32) -> Walk<'a> {
         let (size, shift) = (tiles.tile_cm(), tiles.tile_shift());
         let (column, row) = (x >> shift, y >> shift);
         let (end_column, end_row) = ((x + way_x) >> shift, (y + way_y) >> shift);

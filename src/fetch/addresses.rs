@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 /// The brokers' names with their addresses.
 #[derive(Default)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     known: Vec<Place>,
 }
 
@@ -17,22 +17,22 @@ struct Place {
 
 impl Addresses {
     /// Whether the name is resolved, or being resolved.
-    pub fn has(&self, host: &str, port: u16) -> bool {
+    pub(crate) fn has(&self, host: &str, port: u16) -> bool {
         self.place(host, port).is_some()
     }
 
     /// The address, once the name is resolved.
-    pub fn get(&self, host: &str, port: u16) -> Option<SocketAddr> {
+    pub(crate) fn get(&self, host: &str, port: u16) -> Option<SocketAddr> {
         self.known[self.place(host, port)?].address
     }
 
     /// All addresses, in the order in which the names became known.
-    pub fn iter(&self) -> impl Iterator<Item = SocketAddr> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
         self.known.iter().filter_map(|place| place.address)
     }
 
     /// Notes a name, with its address or as one that is being resolved.
-    pub fn put(&mut self, host: &str, port: u16, address: Option<SocketAddr>) {
+    pub(crate) fn put(&mut self, host: &str, port: u16, address: Option<SocketAddr>) {
         match self.place(host, port) {
             Some(place) => self.known[place].address = address,
             None => self.known.push(Place { host: host.to_owned(), port, address }),
@@ -40,7 +40,7 @@ impl Addresses {
     }
 
     /// Forgets a name that could not be resolved, so that it is asked for again.
-    pub fn remove(&mut self, host: &str, port: u16) {
+    pub(crate) fn remove(&mut self, host: &str, port: u16) {
         if let Some(place) = self.place(host, port) {
             self.known.remove(place);
         }

@@ -8,26 +8,26 @@ use std::time::Instant;
 
 /// Bytes of a block of events, the unit that the queue carries: two pages stay in the L1 cache
 /// between the decoder, which fills it, and the engine, which empties it.
-pub const BLOCK_BYTES_MAX: usize = 8 * 1024;
+const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// Events in one block.
 pub const BLOCK_EVENTS_MAX: usize = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<Event>();
 
 /// Bytes that a block's own fields may take beside its events.
-pub const BLOCK_HEADER_BYTES_MAX: usize = 88;
+const BLOCK_HEADER_BYTES_MAX: usize = 88;
 
 const _: () = assert!(BLOCK_EVENTS_MAX >= 64);
 
 /// Rejects in one block: they hold copies of their records, so a block of them is short.
-pub const BLOCK_REJECTS_MAX: usize = 32;
+pub(crate) const BLOCK_REJECTS_MAX: usize = 32;
 
 /// Blocks that one shard may have between the decoder and the end of the engine: 1 MiB of events,
 /// two or three Fetch responses' worth. Beyond it the shard is left out of the next Fetch.
-pub const SHARD_BLOCKS_MAX: usize = 128;
+pub(crate) const SHARD_BLOCKS_MAX: usize = 128;
 
 /// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
 /// behind. What is never used is hardly in memory.
-pub const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
+const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 
 /// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
 const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
@@ -77,7 +77,7 @@ impl Block {
 
     /// Whether its rejects alone take as much memory as a block may: it is full then, too. To be
     /// asked when one was added.
-    pub fn is_heavy(&self) -> bool {
+    pub(crate) fn is_heavy(&self) -> bool {
         let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         let of_reject = |reject: &Rejected| bytes(&reject.key) + bytes(&reject.value);
         self.rejects.iter().map(of_reject).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
@@ -95,7 +95,7 @@ pub struct BlockPool {
 impl BlockPool {
     /// Makes the blocks that so many shards need when the publisher falls behind, so that none has
     /// to be made then; of many shards, only some fall behind.
-    pub fn reserve(&self, shards: usize) {
+    pub(crate) fn reserve(&self, shards: usize) {
         let blocks = (shards * SHARD_BLOCKS_MAX).min(POOL_BLOCKS_MIN);
         let mut free = self.free.borrow_mut();
         free.reserve(POOL_BLOCKS_MIN);

@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that connecting to a broker may take.
-pub const CONNECT_MS_MAX: u64 = 5_000;
+const CONNECT_MS_MAX: u64 = 5_000;
 
 /// Bytes of the length that comes before every response.
 const LENGTH_BYTES: usize = 4;
@@ -25,7 +25,7 @@ const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
+pub(crate) enum ConnectionError {
     /// The broker is not there, or went away.
     #[error("broker {address}: {error}")]
     Io {
@@ -58,7 +58,7 @@ pub enum ConnectionError {
 }
 
 /// An open connection.
-pub struct Connection {
+pub(crate) struct Connection {
     driver: Rc<Turns>,
     socket: Handle,
     address: SocketAddr,
@@ -71,7 +71,7 @@ pub struct Connection {
 }
 
 /// One response of a broker.
-pub struct Response {
+pub(crate) struct Response {
     buffer: Vec<u8>,
     end: usize,
     received_at: Instant,
@@ -79,12 +79,12 @@ pub struct Response {
 
 impl Response {
     /// The response without its length.
-    pub fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[LENGTH_BYTES..self.end]
     }
 
     /// When its first bytes were there.
-    pub fn received_at(&self) -> Instant {
+    pub(crate) fn received_at(&self) -> Instant {
         self.received_at
     }
 }
@@ -92,7 +92,7 @@ impl Response {
 impl Connection {
     /// Connects, for responses of up to `response_bytes_max`, their length included.
     ///
-    pub async fn open(
+    pub(crate) async fn open(
         driver: &Rc<Turns>,
         address: SocketAddr,
         response_bytes_max: usize,
@@ -110,7 +110,7 @@ impl Connection {
     }
 
     /// Sends a request; its buffer comes back.
-    pub async fn send(
+    pub(crate) async fn send(
         &mut self,
         mut request: Vec<u8>,
         deadline: Instant,
@@ -127,7 +127,7 @@ impl Connection {
 
     /// Receives one whole response. It takes the buffer along, so that the next request can be sent
     /// while it is read; [`Connection::give_back`] must follow before the next response.
-    pub async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
+    pub(crate) async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
         assert!(!self.buffer.is_empty(), "the last response was given back");
         self.filled = 0;
         let mut needed = LENGTH_BYTES;
@@ -151,12 +151,12 @@ impl Connection {
     }
 
     /// Takes a response's buffer for the next one.
-    pub fn give_back(&mut self, response: Response) {
+    pub(crate) fn give_back(&mut self, response: Response) {
         self.buffer = response.buffer;
     }
 
     /// The broker's answer makes no sense.
-    pub fn protocol(&self, detail: impl ToString) -> ConnectionError {
+    pub(crate) fn protocol(&self, detail: impl ToString) -> ConnectionError {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
     }
 

@@ -11,13 +11,13 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// Blocks of all shards together: 32 MiB of events, shared out evenly.
-pub const ALL_BLOCKS_MAX: usize = 4096;
+pub(crate) const ALL_BLOCKS_MAX: usize = 4096;
 
 /// Blocks that a shard may have in any case: one that is filled, one that is applied.
-pub const SHARD_BLOCKS_MIN: usize = 2;
+pub(crate) const SHARD_BLOCKS_MIN: usize = 2;
 
 /// Where the fetch path stands in one input partition.
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// The input partition.
     pub partition: i32,
     /// Which ownership of the partition this is.
@@ -53,7 +53,7 @@ pub struct Cursor {
 
 /// What the fetch path may do with a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CursorState {
+pub(crate) enum CursorState {
     /// Fetch and decode.
     Live,
     /// The world has no frames for the shard: decode nothing, and leave it out of the next Fetch.
@@ -64,7 +64,12 @@ pub enum CursorState {
 
 impl Cursor {
     /// A cursor at the first offset to decode.
-    pub fn new(partition: i32, ownership_id: u32, position: i64, skips: Box<[i64]>) -> Rc<Cursor> {
+    pub(crate) fn new(
+        partition: i32,
+        ownership_id: u32,
+        position: i64,
+        skips: Box<[i64]>,
+    ) -> Rc<Cursor> {
         Rc::new(Cursor {
             partition,
             ownership_id,
@@ -85,19 +90,19 @@ impl Cursor {
 
     /// Whether the next Fetch should ask for this partition: it is live, and half of its blocks are
     /// free, so that what comes is not likely to be thrown away.
-    pub fn is_fetchable(&self, now: Instant) -> bool {
+    pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
         self.state.get() == CursorState::Live
             && self.blocks_out.get() <= self.blocks_max.get() / 2
             && self.retry_at.get().is_none_or(|at| at <= now)
     }
 
     /// The input offsets to pass over from this one on: nearly always none.
-    pub fn skips_from(&self, offset: i64) -> &[i64] {
+    pub(crate) fn skips_from(&self, offset: i64) -> &[i64] {
         &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
     }
 
     /// The next Fetch asks for what follows the received batches.
-    pub fn run_ahead(&self, walk: &HeaderScan) {
+    pub(crate) fn run_ahead(&self, walk: &HeaderScan) {
         self.fetch_offset.set(walk.next_offset);
         if let Some(epoch) = walk.leader_epoch {
             self.fetch_leader_epoch.set(epoch);
@@ -105,14 +110,14 @@ impl Cursor {
     }
 
     /// The next Fetch asks for what was not decoded: what came, or is on its way, is thrown away.
-    pub fn rewind(&self) {
+    pub(crate) fn rewind(&self) {
         self.fetch_offset.set(self.position.get());
         self.fetch_leader_epoch.set(self.leader_epoch.get());
     }
 
     /// The input cannot be read any further. Nothing is skipped: the world halts the shard once
     /// what was decoded before is applied.
-    pub fn fail(&self, sentence: String) {
+    pub(crate) fn fail(&self, sentence: String) {
         if self.state.get() != CursorState::Closed {
             self.state.set(CursorState::Closed);
             *self.fault.borrow_mut() = Some(sentence);
@@ -120,17 +125,17 @@ impl Cursor {
     }
 
     /// Whether [`Cursor::fail`] was called.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }
 
     /// The sentence of [`Cursor::fail`], once.
-    pub fn take_fault(&self) -> Option<String> {
+    pub(crate) fn take_fault(&self) -> Option<String> {
         self.fault.borrow_mut().take()
     }
 
     /// The world cannot take more of this shard now.
-    pub fn stall(&self) {
+    pub(crate) fn stall(&self) {
         if self.state.get() == CursorState::Live {
             self.state.set(CursorState::Stalled);
         }
@@ -138,7 +143,7 @@ impl Cursor {
 
     /// The world can take more of this shard. Whether it could not before: the fetch path needs a
     /// turn then.
-    pub fn go_on(&self) -> bool {
+    pub(crate) fn go_on(&self) -> bool {
         let was_stalled = self.state.get() == CursorState::Stalled;
         if was_stalled {
             self.state.set(CursorState::Live);
@@ -147,24 +152,24 @@ impl Cursor {
     }
 
     /// Whether the shard may have another block.
-    pub fn has_credit(&self) -> bool {
+    pub(crate) fn has_credit(&self) -> bool {
         self.blocks_out.get() < self.blocks_max.get()
     }
 
     /// Blocks of this shard that have not come back to the pool.
-    pub fn blocks_out(&self) -> usize {
+    pub(crate) fn blocks_out(&self) -> usize {
         self.blocks_out.get()
     }
 
     /// An empty block on this shard's account.
-    pub fn take_block(&self, pool: &BlockPool) -> Box<Block> {
+    pub(crate) fn take_block(&self, pool: &BlockPool) -> Box<Block> {
         assert!(self.has_credit());
         self.blocks_out.set(self.blocks_out.get() + 1);
         pool.take(self.partition, self.ownership_id, self.position.get())
     }
 
     /// Gives a block of this shard back to the pool.
-    pub fn give_block(&self, pool: &BlockPool, block: Box<Block>) {
+    pub(crate) fn give_block(&self, pool: &BlockPool, block: Box<Block>) {
         assert!(block.partition == self.partition && block.ownership_id == self.ownership_id);
         self.blocks_out.set(self.blocks_out.get() - 1);
         pool.give(block);
@@ -172,14 +177,14 @@ impl Cursor {
 }
 
 /// All open cursors, in the order of the partition numbers.
-pub struct Cursors {
+pub(crate) struct Cursors {
     open: RefCell<Vec<Rc<Cursor>>>,
     ended: Cell<bool>,
 }
 
 impl Cursors {
     /// None is open.
-    pub fn new() -> Rc<Cursors> {
+    pub(crate) fn new() -> Rc<Cursors> {
         Rc::new(Cursors {
             open: RefCell::new(Vec::with_capacity(SHARDS_MAX)),
             ended: Cell::new(false),
@@ -187,17 +192,17 @@ impl Cursors {
     }
 
     /// No cursor will be opened any more: the fetch path ends.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.set(true);
     }
 
     /// Whether the fetch path has to end.
-    pub fn have_ended(&self) -> bool {
+    pub(crate) fn have_ended(&self) -> bool {
         self.ended.get()
     }
 
     /// Begins to fetch a partition.
-    pub fn open(&self, cursor: Rc<Cursor>) {
+    pub(crate) fn open(&self, cursor: Rc<Cursor>) {
         let mut open = self.open.borrow_mut();
         let Err(place) = open.binary_search_by_key(&cursor.partition, |open| open.partition) else {
             panic!("partition {} is opened once", cursor.partition);
@@ -207,7 +212,7 @@ impl Cursors {
     }
 
     /// Stops fetching a partition. What is on the way for it is recognised by its cursor's state.
-    pub fn close(&self, partition: i32) {
+    pub(crate) fn close(&self, partition: i32) {
         let mut open = self.open.borrow_mut();
         if let Ok(place) = open.binary_search_by_key(&partition, |open| open.partition) {
             open.remove(place).state.set(CursorState::Closed);
@@ -216,7 +221,7 @@ impl Cursors {
     }
 
     /// Calls `visit` for each open cursor, in the order of the partition numbers.
-    pub fn each(&self, mut visit: impl FnMut(&Rc<Cursor>)) {
+    pub(crate) fn each(&self, mut visit: impl FnMut(&Rc<Cursor>)) {
         self.open.borrow().iter().for_each(&mut visit);
     }
 }

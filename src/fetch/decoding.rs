@@ -20,7 +20,7 @@ use std::time::Instant;
 pub const TURN_BLOCKS_MAX: usize = 8;
 
 /// Decodes what one connection receives.
-pub struct Decoding {
+pub(crate) struct Decoding {
     outlet: BlockWriter,
     decoder: Decoder,
     decompressor: Decompressor,
@@ -28,7 +28,7 @@ pub struct Decoding {
 
 impl Decoding {
     /// Sends blocks to `blocks`.
-    pub fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
+    pub(crate) fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
         let outlet = BlockWriter {
             shared,
@@ -43,12 +43,12 @@ impl Decoding {
     }
 
     /// Blocks sent so far.
-    pub fn blocks_sent(&self) -> u64 {
+    pub(crate) fn blocks_sent(&self) -> u64 {
         self.outlet.blocks_sent
     }
 
     /// What is decoded from now on began to arrive then.
-    pub fn received(&mut self, at: Instant) {
+    pub(crate) fn received(&mut self, at: Instant) {
         self.outlet.received_at = Some(at);
     }
 
@@ -57,7 +57,7 @@ impl Decoding {
     /// Returns early, without an error, when the shard is closed or takes no more. The cursor moves
     /// only when a block is sent: what is thrown away is fetched again. What stands before a
     /// damaged batch is good, and is sent.
-    pub async fn decode(
+    pub(crate) async fn decode(
         &mut self,
         cursor: &Cursor,
         batches: &mut [u8],
@@ -257,7 +257,6 @@ impl BlockWriter {
         self.shared.context.turns.until(|| self.try_send(&mut unsent)).await;
         self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);
         self.shared.context.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
-        self.shared.context.metrics.add(Counter::RecordsRejected, rejects as u64);
         self.shared.context.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;

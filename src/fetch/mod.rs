@@ -1,12 +1,12 @@
 //! Kafka records in: broker connections, the wire protocol, group membership.
 
-pub mod addresses;
+pub(crate) mod addresses;
 pub mod block;
-pub mod connection;
-pub mod cursor;
+pub(crate) mod connection;
+pub(crate) mod cursor;
 pub mod decoding;
-pub mod stage;
-pub mod task;
+pub(crate) mod stage;
+pub(crate) mod task;
 
 use decoding::TURN_BLOCKS_MAX;
 use stage::CONNECTIONS_MAX;
@@ -14,32 +14,32 @@ use std::net::SocketAddr;
 
 /// Blocks that may wait in the queue between decoder and engine: in one turn every connection adds
 /// no more than its share, and then the engine empties the queue.
-pub const QUEUE_BLOCKS: usize = CONNECTIONS_MAX * TURN_BLOCKS_MAX;
+pub(crate) const QUEUE_BLOCKS: usize = CONNECTIONS_MAX * TURN_BLOCKS_MAX;
 
 /// Smallest page-aligned step of a receive buffer, on any page size in use.
-pub const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
+pub(crate) const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
 
 /// Bytes of a receive buffer: room for the largest default batch and what is around it.
-pub const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
+pub(crate) const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
 
 /// Bytes of a receive buffer: beyond this it has long left every cache.
-pub const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(crate) const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes that a Fetch may ask for at least, so that a configuration with tiny limits still moves.
-pub const FETCH_BYTES_MIN: usize = 1024;
+pub(crate) const FETCH_BYTES_MIN: usize = 1024;
 
 /// Bytes of a batch, or of what it decompresses to.
-pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(crate) const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Connections to one broker: more only add system calls.
-pub const CONNECTIONS_PER_BROKER_MAX: usize = 8;
+pub(crate) const CONNECTIONS_PER_BROKER_MAX: usize = 8;
 
 /// Milliseconds that a broker may hold back a Fetch.
-pub const FETCH_WAIT_MS_MAX: u32 = 10_000;
+pub(crate) const FETCH_WAIT_MS_MAX: u32 = 10_000;
 
 /// Reports that may wait for the control thread. What does not fit is left out and comes again: a
 /// broker that stays away is reported with every try.
-pub const REPORTS_MAX: usize = 256;
+pub(crate) const REPORTS_MAX: usize = 256;
 
 /// The answer to [`ToControl::Resolve`](crate::ownership::event::ToControl::Resolve).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,16 +23,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
-pub const RESPONSE_MS_MAX: u64 = 30_000;
+const RESPONSE_MS_MAX: u64 = 30_000;
 
 /// Connections to brokers in all; each is a sender of the queue.
-pub const CONNECTIONS_MAX: usize = 60;
+pub(crate) const CONNECTIONS_MAX: usize = 60;
 
 /// Bytes of a response other than Fetch: a cluster of thousands of brokers and partitions fits.
-pub const METADATA_BYTES_MAX: usize = 4 * 1024 * 1024;
+const METADATA_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What all tasks of the fetch path share.
-pub struct Shared {
+pub(crate) struct Shared {
     /// Time, turns, operations, progress and counters.
     pub context: HotContext,
     /// What the operator chose.
@@ -53,12 +53,12 @@ pub struct Shared {
 
 impl Shared {
     /// Tells the control thread. False: there is no room now; what does not fit comes again.
-    pub fn report(&self, report: ToControl) -> bool {
+    pub(crate) fn report(&self, report: ToControl) -> bool {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
-    /// Lets a broker's name be resolved anew: it may have moved.
-    pub fn forget_address(&self, node_id: i32) {
+    /// Lets a broker's name be resolved again: it may have moved.
+    pub(crate) fn forget_address(&self, node_id: i32) {
         if let Some(broker) = self.table.borrow().broker(node_id) {
             self.addresses.borrow_mut().remove(&broker.host, broker.port);
         }
@@ -76,26 +76,26 @@ impl Shared {
     }
 
     /// Where a broker listens, once that is known.
-    pub fn address(&self, node_id: i32) -> Option<SocketAddr> {
+    pub(crate) fn address(&self, node_id: i32) -> Option<SocketAddr> {
         let table = self.table.borrow();
         let broker = table.broker(node_id)?;
         self.addresses.borrow().get(&broker.host, broker.port)
     }
 
     /// One connection more, or one less.
-    pub fn count_connections(&self, change: i64) {
+    pub(crate) fn count_connections(&self, change: i64) {
         let open = self.context.metrics.gauge(Gauge::Connections).saturating_add_signed(change);
         self.context.metrics.set_gauge(Gauge::Connections, open);
     }
 
     /// When an answer to a request that is sent now is overdue.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         let wait_ms = RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max);
         self.context.turns.now() + Duration::from_millis(wait_ms)
     }
 
     /// Connects and learns what versions the broker speaks.
-    pub async fn connect(
+    pub(crate) async fn connect(
         &self,
         address: SocketAddr,
         response_bytes_max: usize,
@@ -120,13 +120,13 @@ impl Shared {
     }
 
     /// What every request carries.
-    pub fn envelope(&self, version: i16, correlation_id: i32) -> Envelope<'_> {
+    pub(crate) fn envelope(&self, version: i16, correlation_id: i32) -> Envelope<'_> {
         Envelope { version, correlation_id, client_id: &self.options.client_id }
     }
 }
 
 /// The stage: finished once the cursors have ended.
-pub struct Fetching {
+pub(crate) struct Fetching {
     shared: Rc<Shared>,
     blocks: Sender<Box<Block>>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
@@ -144,14 +144,14 @@ struct Task {
 
 impl Fetching {
     /// The stage, not yet connected to anything.
-    pub fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Fetching {
+    pub(crate) fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Fetching {
         let metadata = Box::pin(follow_metadata(shared.clone()));
         let tasks = Vec::new();
         Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false }
     }
 
     /// A broker's name has been looked up.
-    pub fn resolved(&self, resolved: Resolved) {
+    pub(crate) fn resolved(&self, resolved: Resolved) {
         let Resolved { host, port, address } = resolved;
         let mut addresses = self.shared.addresses.borrow_mut();
         match address {

@@ -24,13 +24,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The same while a partition is left out of it that may be asked for again within a moment.
-pub const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
+const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
 
 /// Milliseconds between two tries of what a broker refused for the moment.
-pub const RETRY_MS: u64 = 50;
+const RETRY_MS: u64 = 50;
 
 /// One connection to one broker.
-pub struct FetchTask {
+pub(crate) struct FetchTask {
     shared: Rc<Shared>,
     /// Tells this task from the others.
     id: usize,
@@ -66,7 +66,7 @@ struct Answer {
 
 impl FetchTask {
     /// A task that has not connected yet.
-    pub fn new(
+    pub(crate) fn new(
         shared: Rc<Shared>,
         id: usize,
         node_id: i32,
@@ -91,7 +91,7 @@ impl FetchTask {
     }
 
     /// Serves the broker for ever, connecting again as often as it takes.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let mut wait_ms = RECONNECT_MS_MIN;
         loop {
@@ -325,7 +325,7 @@ impl FetchTask {
             cursor.fail(format!(
                 "the input log of partition {} was truncated to offset {} below offset {} that is \
                  applied already: an unclean election lost records; restore them, or begin \
-                 anew with `huntd run --genesis`",
+                 over with `huntd run --genesis`",
                 cursor.partition,
                 end.end_offset,
                 cursor.position.get(),
@@ -371,7 +371,7 @@ impl FetchTask {
             }
             FetchRemedy::OffsetOutOfRange => cursor.fail(format!(
                 "offset {position} of input partition {partition} is not in the log: retention has \
-                 passed it or the log was truncated; raise retention.ms, and begin anew with \
+                 passed it or the log was truncated; raise retention.ms, and start over with \
                  `huntd run --genesis`"
             )),
             FetchRemedy::Fatal => cursor.fail(format!(

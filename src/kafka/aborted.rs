@@ -13,7 +13,7 @@ pub struct AbortedTransaction {
 
 /// What a control record says; the type is the second field of its key (KIP-98).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marker {
+pub(crate) enum Marker {
     /// The producer's transaction is aborted.
     Abort,
     /// The producer's transaction is committed.
@@ -22,7 +22,7 @@ pub enum Marker {
 
 impl Marker {
     /// Reads the key of a control record; `None` for control records of other kinds.
-    pub fn from_key(key: &[u8]) -> Option<Marker> {
+    pub(crate) fn from_key(key: &[u8]) -> Option<Marker> {
         match key.first_chunk()? {
             [_, _, 0, 0] => Some(Marker::Abort),
             [_, _, 0, 1] => Some(Marker::Commit),
@@ -54,7 +54,7 @@ impl AbortedTransactions {
     }
 
     /// Whether the records of this batch were aborted and must be passed over.
-    pub fn covers(&self, header: &BatchHeader) -> bool {
+    pub(crate) fn covers(&self, header: &BatchHeader) -> bool {
         header.is_transactional()
             && !header.is_control()
             && self.first_begun(header.producer_id, header.base_offset).is_some()
@@ -62,7 +62,7 @@ impl AbortedTransactions {
 
     /// Takes note of a marker. An abort ends the oldest begun transaction of its producer; a
     /// marker with no such transaction changes nothing, for empty transactions have markers too.
-    pub fn pass(&mut self, header: &BatchHeader, marker: Marker) {
+    pub(crate) fn pass(&mut self, header: &BatchHeader, marker: Marker) {
         if marker == Marker::Abort
             && let Some(place) = self.first_begun(header.producer_id, header.last_offset())
         {

@@ -20,7 +20,7 @@ pub struct ClientOptions {
 }
 
 /// The settings of every client.
-pub fn client_config(options: &ClientOptions) -> ClientConfig {
+pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", options.brokers.join(","))
@@ -30,7 +30,7 @@ pub fn client_config(options: &ClientOptions) -> ClientConfig {
 }
 
 /// The settings of a client that appends to topics.
-pub fn writer_config(options: &ClientOptions) -> ClientConfig {
+pub(crate) fn writer_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
         .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
@@ -40,7 +40,7 @@ pub fn writer_config(options: &ClientOptions) -> ClientConfig {
 }
 
 /// The settings of a client that reads partitions of its own choice, without joining the group.
-pub fn reader_config(options: &ClientOptions) -> ClientConfig {
+pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
         .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
@@ -55,7 +55,11 @@ pub fn reader_config(options: &ClientOptions) -> ClientConfig {
 }
 
 /// How many partitions a topic has. Asking never creates it.
-pub fn partitions(consumer: &BaseConsumer, topic: &str, wait: Duration) -> Result<i32, TopicError> {
+pub(crate) fn partitions(
+    consumer: &BaseConsumer,
+    topic: &str,
+    wait: Duration,
+) -> Result<i32, TopicError> {
     let metadata =
         consumer.fetch_metadata(Some(topic), wait).map_err(|error| topic_error(topic, &error))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
@@ -72,7 +76,7 @@ pub fn partitions(consumer: &BaseConsumer, topic: &str, wait: Duration) -> Resul
 }
 
 /// What an error of librdkafka says about a topic.
-pub fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
+pub(crate) fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
     match error.rdkafka_error_code() {
         Some(
             RDKafkaErrorCode::UnknownTopicOrPartition
@@ -89,7 +93,7 @@ pub fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
 }
 
 /// Whether the offset to be read is no offset of the log.
-pub fn is_out_of_range(error: &KafkaError) -> bool {
+pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
     matches!(error.rdkafka_error_code(), Some(OffsetOutOfRange | AutoOffsetReset))
 }

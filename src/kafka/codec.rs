@@ -70,7 +70,7 @@ impl Decompressor {
     }
 
     /// The bound on a batch and on its decompressed size, in bytes.
-    pub fn batch_bytes_max(&self) -> usize {
+    pub(crate) fn batch_bytes_max(&self) -> usize {
         self.scratch.len()
     }
 

@@ -13,14 +13,8 @@ impl ErrorCode {
     pub const OFFSET_OUT_OF_RANGE: ErrorCode = ErrorCode(1);
     /// The topic or the partition is not known to this broker.
     pub const UNKNOWN_TOPIC_OR_PARTITION: ErrorCode = ErrorCode(3);
-    /// The partition has no leader at the moment.
-    pub const LEADER_NOT_AVAILABLE: ErrorCode = ErrorCode(5);
-    /// The client may not read the topic.
-    pub const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
     /// The broker does not speak the version of the request.
-    pub const UNSUPPORTED_VERSION: ErrorCode = ErrorCode(35);
-    /// The client's leader epoch is older than the broker's (KIP-320).
-    pub const FENCED_LEADER_EPOCH: ErrorCode = ErrorCode(74);
+    pub(crate) const UNSUPPORTED_VERSION: ErrorCode = ErrorCode(35);
 
     /// Whether this is [`ErrorCode::NONE`].
     pub fn is_none(self) -> bool {
@@ -28,12 +22,12 @@ impl ErrorCode {
     }
 
     /// Kafka's name of the code, or `UNLISTED` when it is not in the list here.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.listed().map_or("UNLISTED", |(_, name, _)| name)
     }
 
     /// What the code means for a reader of a topic, as one sentence.
-    pub fn sentence(self) -> &'static str {
+    pub(crate) fn sentence(self) -> &'static str {
         self.listed().map_or(
             "This version of huntd does not list the code: look it up in Kafka's protocol guide.",
             |(_, _, sentence)| sentence,

@@ -15,7 +15,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// Kafka's number of the Fetch request.
-pub const API_KEY: i16 = 1;
+const API_KEY: i16 = 1;
 
 /// The oldest version that is spoken: the first that returns record batches of format 2.
 pub const VERSION_MIN: i16 = 4;

@@ -21,10 +21,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Milliseconds of a group session that brokers accept by default, from and to.
-pub const SESSION_TIMEOUT_MS_MIN: u32 = 6_000;
+pub(crate) const SESSION_TIMEOUT_MS_MIN: u32 = 6_000;
 
 /// See [`SESSION_TIMEOUT_MS_MIN`].
-pub const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
+pub(crate) const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
 
 /// Milliseconds between two statistics of librdkafka.
 const STATISTICS_MS: u32 = 1_000;
@@ -110,7 +110,7 @@ impl Membership {
     }
 
     /// Asks a broker for the input topic.
-    pub fn check_topic(&self) -> Result<(), MembershipError> {
+    pub(crate) fn check_topic(&self) -> Result<(), MembershipError> {
         partitions(&self.consumer, &self.options).map(drop)
     }
 
@@ -186,7 +186,7 @@ impl Membership {
 
     /// Asks how many partitions the input topic has now, unless that was asked already: for a
     /// [`MembershipEvent::Counted`] to come, if brokers say.
-    pub fn count(&mut self) {
+    pub(crate) fn count(&mut self) {
         if !std::mem::replace(&mut self.is_counting, true) {
             self.put(Question::Partitions);
         }

@@ -126,7 +126,7 @@ pub struct Versions {
 
 /// The versions of one request that a broker speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApiRange {
+pub(crate) struct ApiRange {
     /// Kafka's number of the request.
     pub api_key: i16,
     /// Oldest version.
@@ -137,7 +137,7 @@ pub struct ApiRange {
 
 impl Versions {
     /// Chooses the newest version of each request that the broker's ranges allow.
-    pub fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
+    pub(crate) fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
             metadata: choose_version(&METADATA, ranges)?,
@@ -219,7 +219,7 @@ pub(super) fn parse<T>(
 }
 
 /// Reads an array's elements one by one, so that nothing is allocated for a length that lies.
-pub(super) fn read_array<T>(
+fn read_array<T>(
     reader: &mut WireReader<'_>,
     flexible: bool,
     mut read: impl FnMut(&mut WireReader<'_>) -> Result<T, WireError>,
@@ -235,7 +235,7 @@ pub(super) fn read_array<T>(
 }
 
 /// Passes over the tagged fields at a structure's end, in the versions that have them.
-pub(super) fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
+fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
     if flexible { reader.skip_tagged_fields() } else { Ok(()) }
 }
 

@@ -16,7 +16,7 @@ pub enum MetadataError {
     #[error("the input topic cannot be read: {0}")]
     Topic(ErrorCode),
     /// The topic was deleted and created again: offsets no longer mean what they meant.
-    #[error("the input topic was deleted and created again: begin anew with `huntd run --genesis`")]
+    #[error("the input topic was deleted and created again: start over with `huntd run --genesis`")]
     Recreated,
     /// The topic has another number of partitions: players would change their shards.
     #[error(
@@ -33,7 +33,7 @@ pub enum MetadataError {
 
 impl MetadataError {
     /// Whether asking again cannot help.
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         !matches!(self, MetadataError::Topic(_))
     }
 }
@@ -114,7 +114,7 @@ impl LeaderTable {
     }
 
     /// Takes over the leader that a Fetch response names beside an error; says whether it was news.
-    pub fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
+    pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();
         let Some(row) = self.row_mut(partition) else {
             return false;
@@ -129,14 +129,14 @@ impl LeaderTable {
     }
 
     /// Notes that a partition's leader must be asked for again.
-    pub fn mark_stale(&mut self, partition: i32) {
+    pub(crate) fn mark_stale(&mut self, partition: i32) {
         if let Some(row) = self.row_mut(partition) {
             row.stale = true;
         }
     }
 
     /// Notes that all partitions that this broker leads must be asked for again: it is gone.
-    pub fn mark_broker_stale(&mut self, node_id: i32) {
+    pub(crate) fn mark_broker_stale(&mut self, node_id: i32) {
         for row in self.rows.iter_mut().filter(|row| row.leader == Some(node_id)) {
             row.stale = true;
         }
@@ -150,12 +150,12 @@ impl LeaderTable {
     }
 
     /// Whether a broker leads a partition, be it one that must be asked for.
-    pub fn leads(&self, node_id: i32) -> bool {
+    pub(crate) fn leads(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| row.leader == Some(node_id))
     }
 
     /// A number that is another one whenever other brokers may lead.
-    pub fn edition(&self) -> u64 {
+    pub(crate) fn edition(&self) -> u64 {
         self.edition
     }
 
@@ -172,11 +172,6 @@ impl LeaderTable {
     /// Partitions of the topic; 0 until the first answer.
     pub fn partition_count(&self) -> usize {
         self.rows.len()
-    }
-
-    /// The topic's id; 0 while unknown.
-    pub fn topic_id(&self) -> u128 {
-        self.topic_id
     }
 
     /// The partitions whose leaders must be asked for.

@@ -16,7 +16,7 @@ pub mod record_batch;
 
 pub mod codec;
 
-pub mod record;
+pub(crate) mod record;
 
 pub mod aborted;
 
@@ -28,27 +28,29 @@ pub mod membership;
 
 pub mod group;
 
+pub mod group_lag;
+
 #[cfg(test)]
 mod tests;
 
 /// Milliseconds before a broker is tried again after the first failure; doubled with each further.
-pub const RECONNECT_MS_MIN: u64 = 50;
+pub(crate) const RECONNECT_MS_MIN: u64 = 50;
 
 /// Milliseconds before a broker is tried again, at most.
-pub const RECONNECT_MS_MAX: u64 = 1_000;
+pub(crate) const RECONNECT_MS_MAX: u64 = 1_000;
 
 /// Characters of a topic name, by Kafka's own rule.
-pub const TOPIC_NAME_CHARS_MAX: usize = 249;
+pub(crate) const TOPIC_NAME_CHARS_MAX: usize = 249;
 
 /// Characters of a group, instance or client name: more than any host name needs.
-pub const NAME_CHARS_MAX: usize = 255;
+pub(crate) const NAME_CHARS_MAX: usize = 255;
 
 /// Milliseconds that reading an output partition may go on without a single record.
-pub const READ_STALL_MS_MAX: u64 = 30_000;
+pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
 /// Milliseconds that a question about topics and partitions may take.
-pub const METADATA_MS_MAX: u64 = 2_000;
+pub(crate) const METADATA_MS_MAX: u64 = 2_000;
 
 /// Milliseconds after which librdkafka asks for a topic again. It sends nothing more to a topic
 /// that it was refused once, until it has asked.
-pub const METADATA_REFRESH_MS: u64 = 5_000;
+pub(crate) const METADATA_REFRESH_MS: u64 = 5_000;

@@ -14,7 +14,7 @@ use crate::kafka::record::Records;
 use crate::kafka::wire::WireError;
 
 /// The largest batch that a broker with default settings stores (`message.max.bytes`).
-pub const BROKER_BATCH_BYTES: usize = 1_048_588;
+pub(crate) const BROKER_BATCH_BYTES: usize = 1_048_588;
 
 /// Bytes of a batch's header; the records follow.
 pub const HEADER_BYTES: usize = 61;
@@ -184,17 +184,17 @@ impl BatchHeader {
     }
 
     /// The batch belongs to a transaction.
-    pub fn is_transactional(&self) -> bool {
+    pub(crate) fn is_transactional(&self) -> bool {
         self.attributes & 1 << 4 != 0
     }
 
     /// The batch holds a marker of Kafka's own, no records of a producer.
-    pub fn is_control(&self) -> bool {
+    pub(crate) fn is_control(&self) -> bool {
         self.attributes & 1 << 5 != 0
     }
 
     /// The timestamp of all records, if the broker set it on arrival (`LogAppendTime`).
-    pub fn append_time_ms(&self) -> Option<i64> {
+    pub(crate) fn append_time_ms(&self) -> Option<i64> {
         (self.attributes & 1 << 3 != 0).then_some(self.max_timestamp_ms)
     }
 }
@@ -255,7 +255,7 @@ fn follow(previous: &mut i64, header: &BatchHeader) -> Result<(), BatchError> {
 
 /// Hands out the whole batches of a partition's records, one by one.
 #[derive(Debug)]
-pub struct Batches<'a> {
+pub(crate) struct Batches<'a> {
     rest: &'a mut [u8],
     batch_bytes_max: usize,
     previous: i64,
@@ -263,7 +263,7 @@ pub struct Batches<'a> {
 
 impl<'a> Batches<'a> {
     /// The batches of `records`.
-    pub fn new(records: &'a mut [u8], batch_bytes_max: usize) -> Batches<'a> {
+    pub(crate) fn new(records: &'a mut [u8], batch_bytes_max: usize) -> Batches<'a> {
         Batches { rest: records, batch_bytes_max, previous: -1 }
     }
 

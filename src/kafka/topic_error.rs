@@ -31,7 +31,7 @@ pub enum TopicError {
 
 impl TopicError {
     /// Whether trying again can help.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         matches!(self, TopicError::Unreachable(_))
     }
 }

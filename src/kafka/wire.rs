@@ -66,7 +66,7 @@ impl<'a> WireReader<'a> {
 
     /// Bytes read so far: the place of the next value.
     #[inline]
-    pub fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
@@ -83,7 +83,7 @@ impl<'a> WireReader<'a> {
 
     /// The next `count` bytes.
     #[inline]
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
         let range = self.skip(count)?;
         Ok(&self.bytes[range])
     }
@@ -141,13 +141,13 @@ impl<'a> WireReader<'a> {
     }
 
     /// Sixteen bytes: a UUID.
-    pub fn u128(&mut self) -> Result<u128, WireError> {
+    pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
         self.fixed().map(u128::from_be_bytes)
     }
 
     /// A variable-length unsigned integer of at most 32 bits.
     #[inline(always)]
-    pub fn unsigned_varint(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn unsigned_varint(&mut self) -> Result<u32, WireError> {
         // One and two bytes are nearly all there is: the lengths and deltas of small records.
         match self.bytes[self.at..] {
             [first, ..] if first < 0x80 => {
@@ -189,14 +189,14 @@ impl<'a> WireReader<'a> {
 
     /// A variable-length signed integer of at most 32 bits.
     #[inline(always)]
-    pub fn varint(&mut self) -> Result<i32, WireError> {
+    pub(crate) fn varint(&mut self) -> Result<i32, WireError> {
         let value = self.unsigned_varint()?;
         Ok((value >> 1) as i32 ^ -((value & 1) as i32))
     }
 
     /// A variable-length signed integer of at most 64 bits.
     #[inline(always)]
-    pub fn varlong(&mut self) -> Result<i64, WireError> {
+    pub(crate) fn varlong(&mut self) -> Result<i64, WireError> {
         let value = match self.bytes[self.at..] {
             [first, ..] if first < 0x80 => {
                 self.at += 1;
@@ -247,7 +247,10 @@ impl<'a> WireReader<'a> {
 
     /// Where bytes that may be null lie.
     #[inline]
-    pub fn nullable_bytes(&mut self, compact: bool) -> Result<Option<Range<usize>>, WireError> {
+    pub(crate) fn nullable_bytes(
+        &mut self,
+        compact: bool,
+    ) -> Result<Option<Range<usize>>, WireError> {
         match self.length(compact, Width::Four)? {
             Some(length) => self.skip(length).map(Some),
             None => Ok(None),
@@ -256,7 +259,7 @@ impl<'a> WireReader<'a> {
 
     /// The number of elements of an array that may be null. The elements must be read one by one:
     /// a number that lies then ends in [`WireError::Truncated`], not in a huge allocation.
-    pub fn nullable_array(&mut self, compact: bool) -> Result<Option<usize>, WireError> {
+    pub(crate) fn nullable_array(&mut self, compact: bool) -> Result<Option<usize>, WireError> {
         self.length(compact, Width::Four)
     }
 
@@ -267,12 +270,12 @@ impl<'a> WireReader<'a> {
     }
 
     /// The number of tagged fields that follow; each is read by [`Reader::tagged_field`].
-    pub fn tagged_fields(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn tagged_fields(&mut self) -> Result<u32, WireError> {
         self.unsigned_varint()
     }
 
     /// One tagged field: its tag, and a reader limited to its value.
-    pub fn tagged_field(&mut self) -> Result<(u32, WireReader<'a>), WireError> {
+    pub(crate) fn tagged_field(&mut self) -> Result<(u32, WireReader<'a>), WireError> {
         let tag = self.unsigned_varint()?;
         let length = self.unsigned_varint()? as usize;
         let range = self.skip(length)?;

@@ -4,23 +4,23 @@
 //! that keeps one letter a key has each of them once.
 
 /// Header with the input topic.
-pub const HEADER_TOPIC: &str = "huntd.topic";
+const HEADER_TOPIC: &str = "huntd.topic";
 /// Header with the input partition, in decimal.
-pub const HEADER_PARTITION: &str = "huntd.partition";
+const HEADER_PARTITION: &str = "huntd.partition";
 /// Header with the record's offset, in decimal.
-pub const HEADER_OFFSET: &str = "huntd.offset";
+const HEADER_OFFSET: &str = "huntd.offset";
 /// Header with the record's timestamp in milliseconds, in decimal.
-pub const HEADER_TIMESTAMP_MS: &str = "huntd.timestamp_ms";
+const HEADER_TIMESTAMP_MS: &str = "huntd.timestamp_ms";
 /// Header with the name of the reason, as in metrics.
-pub const HEADER_REASON: &str = "huntd.reason";
+const HEADER_REASON: &str = "huntd.reason";
 /// Header with a sentence about what is wrong. Absent where the reason says it all.
-pub const HEADER_SENTENCE: &str = "huntd.sentence";
+const HEADER_SENTENCE: &str = "huntd.sentence";
 /// Header with the record's own key. Absent if it had none.
-pub const HEADER_KEY: &str = "huntd.key";
+const HEADER_KEY: &str = "huntd.key";
 
 /// Bytes that a letter takes at most beside its record's key and value: its own key, the headers
 /// with two names of the input, and what Kafka puts around them.
-pub const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
+pub(crate) const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
 
 /// A record that is no valid event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl DeadLetter {
     }
 
     /// All headers, by name, without those that are absent.
-    pub fn headers(&self, input_topic: &str) -> Vec<(&'static str, Vec<u8>)> {
+    pub(crate) fn headers(&self, input_topic: &str) -> Vec<(&'static str, Vec<u8>)> {
         let mut headers = vec![
             (HEADER_TOPIC, input_topic.as_bytes().to_vec()),
             (HEADER_PARTITION, self.partition.to_string().into_bytes()),

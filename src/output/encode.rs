@@ -11,13 +11,13 @@ use crate::output::update_json;
 use std::str::FromStr;
 
 /// First bytes of a binary frame.
-pub const MAGIC: [u8; 4] = *b"HNTF";
+pub(crate) const MAGIC: [u8; 4] = *b"HNTF";
 
 /// The binary layout's version.
-pub const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Bytes of a binary frame before its updates.
-pub const HEADER_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 64;
 
 /// Appends the encoded frame to `out`, which the caller has emptied.
 pub fn encode(format: Format, header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! Folding a stretch of one output partition, record by record: what an owner learns from it.
 //!
-//! Pure: whoever reads the log gives the records in their order.
+//! Pure: the caller reads the log and gives the records in their order.
 
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
@@ -21,7 +21,7 @@ pub struct Start {
 
 /// A stretch of the log that cannot be gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub(crate) enum Broken {
     /// The updates are not those that the chain was made of.
     Damaged {
         /// Output offset of the frame.
@@ -34,13 +34,13 @@ pub enum Broken {
         /// Version of its form.
         version: u8,
     },
-    /// The log does not hold what the mark was taken of: it was truncated, or created anew.
+    /// The log does not hold what the mark was taken of: it was truncated, or created again.
     OtherLog,
 }
 
 /// Folds records from one place on.
 #[derive(Clone, Debug)]
-pub struct Fold {
+pub(crate) struct Fold {
     next: i64,
     /// It has to join a log whose start is gone.
     reader: Reader,
@@ -48,7 +48,7 @@ pub struct Fold {
     anchor: Option<Position>,
     /// Input offsets that every replay passes over.
     skips: BTreeSet<i64>,
-    /// Where the world last began anew.
+    /// The last genesis.
     genesis: Option<Start>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
@@ -59,7 +59,7 @@ pub struct Fold {
 
 impl Fold {
     /// Begins at the first record that the log still has.
-    pub fn from_log_start(log_start: i64) -> Fold {
+    pub(crate) fn from_log_start(log_start: i64) -> Fold {
         // At the log's very start nothing was accepted yet; later, a reader has to join.
         let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
         Fold::new(log_start, reader, None)
@@ -67,7 +67,7 @@ impl Fold {
 
     /// Begins at a mark. The record before it, if the log still has it, must be the one that the
     /// mark was taken at.
-    pub fn from_mark(mark: Mark, log_start: i64) -> Fold {
+    pub(crate) fn from_mark(mark: Mark, log_start: i64) -> Fold {
         let reader = Reader::at(mark.position());
         match mark.output_offset > log_start {
             true => Fold::new(mark.output_offset - 1, reader, Some(mark.position())),
@@ -81,47 +81,47 @@ impl Fold {
     }
 
     /// Output offset of the next record.
-    pub fn next(&self) -> i64 {
+    pub(crate) fn next(&self) -> i64 {
         self.next
     }
 
     /// The reader, once it could join the log.
-    pub fn reader(&self) -> Option<&Reader> {
+    pub(crate) fn reader(&self) -> Option<&Reader> {
         Some(&self.reader).filter(|reader| reader.has_joined())
     }
 
-    /// Input offsets that every replay passes over, as far as this stretch tells.
-    pub fn skips(&self) -> &BTreeSet<i64> {
+    /// Input offsets that every replay passes over, as far as this stretch shows.
+    pub(crate) fn skips(&self) -> &BTreeSet<i64> {
         &self.skips
     }
 
-    /// Where the world last began anew in this stretch.
-    pub fn genesis(&self) -> Option<Start> {
+    /// The last genesis in this stretch.
+    pub(crate) fn genesis(&self) -> Option<Start> {
         self.genesis
     }
 
     /// The rules of the last frame that counted.
-    pub fn ruleset(&self) -> Option<u32> {
+    pub(crate) fn ruleset(&self) -> Option<u32> {
         self.ruleset
     }
 
-    /// The rules that the world began with, if this stretch tells.
-    pub fn begun_by(&self) -> Option<u32> {
+    /// The rules that the zone began with, if this stretch shows them.
+    pub(crate) fn begun_by(&self) -> Option<u32> {
         self.begun_by
     }
 
     /// The place after the last record. `None` as long as no reader could join.
-    pub fn mark(&self) -> Option<Mark> {
+    pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
     }
 
     /// Nothing before this offset is left to be read.
-    pub fn pass_to(&mut self, offset: i64) {
+    pub(crate) fn pass_to(&mut self, offset: i64) {
         self.next = self.next.max(offset);
     }
 
     /// Takes the next record of the log.
-    pub fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
         assert!(self.next <= offset, "records come in the order of the log");
         let is_anchor = self.next == offset;
         self.next = offset + 1;
@@ -151,13 +151,13 @@ impl Fold {
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
-            // What was told before was told to a reader at a place that does not count.
+            // What came before, a reader took at a place that does not count.
             Verdict::Joined => {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
             }
             Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
-            // One that tells of an earlier place came late, or twice.
+            // One of an earlier place came late, or twice.
             Verdict::Progress if header.first_update == reader.position().next_update => {
                 self.ruleset = Some(header.ruleset);
             }

@@ -7,10 +7,10 @@ const _: () =
     assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
 
 /// Bytes of one update in its JSON form; a test encodes the longest of each kind.
-pub const UPDATE_JSON_BYTES_MAX: usize = 220;
+pub(crate) const UPDATE_JSON_BYTES_MAX: usize = 220;
 
-/// Bytes of a record on its way beside its updates, or its key and value: headers, a departure.
-pub const RECORD_HEAD_BYTES_MAX: usize = 1024;
+/// Bytes of a record on its way beside its updates, or its key and value: headers, a handoff.
+pub(crate) const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
 /// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
 /// left for the batch header, the key and the record headers.
@@ -26,7 +26,7 @@ pub enum FrameKind {
     Fence = 2,
     /// An input record that every replay passes over, because it takes the engine down.
     Skip = 3,
-    /// The world begins anew: an operator's answer to a state that cannot be had any more.
+    /// The zone starts over: an operator's answer to a state that is lost for good.
     Genesis = 4,
 }
 
@@ -51,7 +51,7 @@ pub enum Compression {
 impl Compression {
     /// What costs the least CPU time in all: JSON becomes a fifth, and the brokers' work with it,
     /// while binary frames are mostly ids and times, and their brokers have little to do.
-    pub fn best_for(format: Format) -> Compression {
+    pub(crate) fn best_for(format: Format) -> Compression {
         match format {
             Format::Json => Compression::Lz4,
             Format::Binary => Compression::None,
@@ -59,7 +59,7 @@ impl Compression {
     }
 
     /// As librdkafka names it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
             Compression::Lz4 => "lz4",

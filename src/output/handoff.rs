@@ -1,8 +1,8 @@
 //! Players on their way to another zone: records that an owner appends to the input itself.
 //!
-//! A departure is delivered at least once, and accepted once: the zone that it goes to knows the
+//! A handoff is delivered at least once, and accepted once: the zone that it goes to knows the
 //! number of each player's last crossing. Every replay sends what it meets again, also where the
-//! updates are published, so a departure is lost only if its `leave` is.
+//! updates are published, so a handoff is lost only if its `leave` is.
 
 use crate::engine::change::Change;
 use crate::engine::event::Action;
@@ -29,7 +29,7 @@ pub struct HandoffRecord {
 }
 
 impl HandoffRecord {
-    /// The departures that an event's updates tell.
+    /// The handoffs in an event's updates.
     pub fn all(
         partition: i32,
         ownership_id: u32,
@@ -41,9 +41,9 @@ impl HandoffRecord {
         let starts = (0..updates.len()).filter(move |place| is_first(&updates[*place]));
         starts.map(move |start| {
             let parts: &[Update; HANDOFF_PARTS] =
-                updates[start..].first_chunk().expect("a hand-off is told as a whole");
+                updates[start..].first_chunk().expect("a handoff is published as a whole");
             let (player_id, crossing) = HandoffOut::from_updates(zone, parts)
-                .expect("the engine tells a hand-off in order");
+                .expect("the engine publishes a handoff in order");
             let ts_us = parts[0].ts_us();
             HandoffRecord { partition, ownership_id, offset, player_id, ts_us, crossing }
         })
@@ -62,8 +62,8 @@ impl HandoffRecord {
         write_event(out, self.player_id, seq, self.ts_us, &Action::Arrive { x, y, handoff });
     }
 
-    /// The same as a dead letter, for a zone that does not exist.
-    pub fn dead_letter(&self) -> DeadLetter {
+    /// As a dead letter, for a zone that does not exist.
+    pub(crate) fn dead_letter(&self) -> DeadLetter {
         let mut value = Vec::new();
         self.write(&mut value);
         DeadLetter {

@@ -13,14 +13,14 @@ const LINE_BYTES: usize = 1 + UPDATE_JSON_BYTES_MAX + TEXT_BYTES;
 
 /// A text that is copied whole, whatever its length.
 #[derive(Clone, Copy)]
-pub struct Text {
+pub(crate) struct Text {
     bytes: [u8; TEXT_BYTES],
     length: usize,
 }
 
 impl Text {
     /// The parts, one after the other; at most 40 bytes.
-    pub const fn new(parts: &[&str]) -> Text {
+    pub(crate) const fn new(parts: &[&str]) -> Text {
         let mut text = Text { bytes: [0; TEXT_BYTES], length: 0 };
         let mut part = 0;
         while part < parts.len() {
@@ -38,7 +38,7 @@ impl Text {
 }
 
 /// The object that is being written.
-pub struct Line {
+pub(crate) struct Line {
     bytes: [u8; LINE_BYTES],
     length: usize,
 }
@@ -51,22 +51,22 @@ impl Default for Line {
 
 impl Line {
     /// Nothing.
-    pub fn new() -> Line {
+    pub(crate) fn new() -> Line {
         Line { bytes: [0; LINE_BYTES], length: 0 }
     }
 
     /// Begins the next object.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.length = 0;
     }
 
     /// What was appended.
-    pub fn written(&self) -> &[u8] {
+    pub(crate) fn written(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
     /// A number in decimal, by groups of eight digits.
-    pub fn push_digits(&mut self, number: u64) {
+    pub(crate) fn push_digits(&mut self, number: u64) {
         const GROUP: u64 = 100_000_000;
         if number < GROUP {
             self.push_first_group(number);
@@ -92,7 +92,7 @@ impl Line {
     }
 
     /// Appends a text.
-    pub fn push_text(&mut self, text: &Text) {
+    pub(crate) fn push_text(&mut self, text: &Text) {
         self.copy(text.bytes, text.length);
     }
 
@@ -103,13 +103,13 @@ impl Line {
     }
 
     /// Appends these bytes.
-    pub fn push_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
     }
 
     /// Appends one byte.
-    pub fn push(&mut self, byte: u8) {
+    pub(crate) fn push(&mut self, byte: u8) {
         self.bytes[self.length] = byte;
         self.length += 1;
     }

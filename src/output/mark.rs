@@ -21,13 +21,13 @@ pub struct Mark {
 impl Mark {
     /// Where a reader with this position reads on.
     pub fn new(output_offset: i64, position: Position) -> Mark {
-        let Position { owner_epoch: epoch, next_update, next_offset, chain } = position;
-        Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain }
+        let Position { owner_epoch, next_update, next_offset, chain } = position;
+        Mark { output_offset, owner_epoch, next_update, next_offset, chain }
     }
 
     /// Where the reader stands.
-    pub fn position(&self) -> Position {
-        let Mark { owner_epoch: epoch, next_update, next_offset, chain, .. } = *self;
-        Position { owner_epoch: epoch, next_update, next_offset, chain }
+    pub(crate) fn position(&self) -> Position {
+        let Mark { output_offset: _, owner_epoch, next_update, next_offset, chain } = *self;
+        Position { owner_epoch, next_update, next_offset, chain }
     }
 }

@@ -5,9 +5,9 @@ pub mod frame;
 
 pub mod encode;
 
-pub mod line;
+pub(crate) mod line;
 
-pub mod update_json;
+pub(crate) mod update_json;
 
 pub mod event_json;
 
@@ -17,7 +17,7 @@ pub mod mark;
 
 pub mod fold;
 
-pub mod verified;
+pub(crate) mod verified;
 
 pub mod dead_letter;
 

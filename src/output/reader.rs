@@ -62,9 +62,9 @@ pub enum Verdict {
         /// The record's input offset.
         offset: i64,
     },
-    /// The world begins anew: nobody is there any more. Updates are numbered and chained on.
+    /// The zone starts over, empty. Updates are numbered and chained on.
     Genesis,
-    /// A repeated fence that tells where the shard stands: the reader goes on from there. If it has
+    /// A repeated fence that says where the shard stands: the reader goes on from there. If it has
     /// joined before, that was at a fence out of force, and updates since may come again.
     Joined,
     /// Dropped: the reader waits for a fence at which it can join.
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// A reader that goes on from where another one stood.
-    pub fn at(position: Position) -> Reader {
+    pub(crate) fn at(position: Position) -> Reader {
         Reader { position, ..Reader::default() }
     }
 
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     /// The random id of the fence that has set the epoch; 0 if no fence has.
-    pub fn fence_id(&self) -> u128 {
+    pub(crate) fn fence_id(&self) -> u128 {
         self.fence_id
     }
 
@@ -148,8 +148,8 @@ impl Reader {
         }
     }
 
-    /// The same for a frame of our own, whose chain was made from its updates when it was sealed.
-    pub fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
+    /// Takes a frame of our own, whose chain was made from its updates when it was sealed.
+    pub(crate) fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
         match header.kind {
             FrameKind::Updates if header.count > 0 && !self.halted => {
                 if header.owner_epoch < self.position.owner_epoch {
@@ -175,7 +175,7 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Whether a repeated fence tells of updates that were missed, and none was accepted so far:
+    /// Whether a repeated fence shows that updates were missed, and none was accepted so far:
     /// the fence that the reader has joined at may have been appended a second time.
     fn is_behind(&self, header: &FrameHeader) -> bool {
         self.has_accepted_nothing()
@@ -248,7 +248,7 @@ impl Reader {
         let chain = continued(self.position.chain, from);
         if chain != header.chain {
             if self.has_accepted_nothing() {
-                // The fence may have told of a frame that was never appended.
+                // The fence may have described a frame that was never appended.
                 self.footing = Footing::None;
                 return Verdict::Waiting;
             }

@@ -13,7 +13,7 @@ use crate::output::line::{Line, Text};
 const NUMBER_MAX: u64 = 1 << 53;
 
 /// Appends the updates' JSON objects, with commas between them.
-pub fn write(updates: &[Update], out: &mut Vec<u8>) {
+pub(crate) fn write(updates: &[Update], out: &mut Vec<u8>) {
     let mut line = Line::new();
     for (index, update) in updates.iter().enumerate() {
         line.clear();
@@ -174,7 +174,7 @@ impl Line {
 
 /// Reads the object that `input` begins with and moves `input` behind it. `None`: it is not one
 /// that [`write`] makes, and `input` is anywhere.
-pub fn read(input: &mut &[u8]) -> Option<Update> {
+pub(crate) fn read(input: &mut &[u8]) -> Option<Update> {
     skip(input, b"{\"kind\":\"")?;
     let name = until(input, b'"')?;
     let number = KINDS.iter().position(|kind| kind.name.as_bytes() == name)?;

@@ -1,8 +1,8 @@
-//! Verified acknowledgements: what a reader of the log makes of what we were told is in it.
+//! Verified acknowledgements: what a reader of the log makes of what was acknowledged.
 //!
 //! That the broker has a frame says little: another owner's fence may stand before it. So an
 //! acknowledgement counts only if its record stands right behind the last one that counted, from
-//! our fence on. At a jump somebody has to read what lies between.
+//! our fence on. At a gap the records between have to be read.
 
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
@@ -10,14 +10,14 @@ use crate::output::reader::{Reader, Verdict};
 
 /// One shard's acknowledged frames, in the order of the log.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub(crate) struct Verified {
     next: i64,
     reader: Reader,
 }
 
 /// What an acknowledgement is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ack {
+pub(crate) enum Ack {
     /// A reader has accepted the frame.
     Counts,
     /// Records that are not ours stand before it. They have to be folded first.
@@ -31,23 +31,23 @@ pub enum Ack {
 
 impl Verified {
     /// Nothing is acknowledged yet. The mark is behind our own fence.
-    pub fn new(mark: Mark) -> Verified {
+    pub(crate) fn new(mark: Mark) -> Verified {
         Verified { next: mark.output_offset, reader: Reader::at(mark.position()) }
     }
 
     /// Where a reader stands behind the last frame that counted.
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark::new(self.next, self.reader.position())
     }
 
     /// Somebody has folded the records before the next frame of ours.
-    pub fn pass_gap(&mut self, mark: Mark) {
+    pub(crate) fn pass_gap(&mut self, mark: Mark) {
         assert!(self.next < mark.output_offset, "a bridge leads forward");
         *self = Verified::new(mark);
     }
 
     /// Takes the acknowledgement of our next frame. Only if it counts has anything changed.
-    pub fn ack(&mut self, output_offset: i64, header: &FrameHeader) -> Ack {
+    pub(crate) fn ack(&mut self, output_offset: i64, header: &FrameHeader) -> Ack {
         if output_offset < self.next {
             return Ack::Misplaced;
         }

@@ -3,7 +3,7 @@
 
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
-use crate::ownership::action::{Action, Note, Opening, Waiting};
+use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
 use crate::ownership::event::Survey;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
@@ -78,7 +78,7 @@ impl Acquirer {
             table.step(*partition, ShardState::Surveyed { attempts });
         }
         if !due.is_empty() {
-            table.actions.push_back(Action::Survey(due));
+            table.actions.push_back(OwnershipAction::Survey(due));
         }
     }
 
@@ -164,7 +164,8 @@ impl Acquirer {
     /// For one shard at a time: where brokers do not answer it takes a while, and the group is
     /// heard between two of them.
     fn find_states(&mut self, table: &mut ShardTable) {
-        let is_asking = |action: &Action| matches!(action, Action::FindStates { .. });
+        let is_asking =
+            |action: &OwnershipAction| matches!(action, OwnershipAction::FindStates { .. });
         if table.actions.iter().any(is_asking) {
             return;
         }
@@ -173,7 +174,7 @@ impl Acquirer {
                 && task.need() == Need::States
                 && task.ask(Need::States)
             {
-                table.actions.push_back(Action::FindStates { partition });
+                table.actions.push_back(OwnershipAction::FindStates { partition });
                 return;
             }
         }
@@ -207,7 +208,7 @@ impl Acquirer {
         self.questions += 1;
         let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
         self.question = Some(Question { number: self.questions, partitions, asked_at: now });
-        table.actions.push_back(Action::Ask { question: self.questions, offsets });
+        table.actions.push_back(OwnershipAction::Ask { question: self.questions, offsets });
     }
 
     /// The group has answered. What it said before its answer came first: it may have given shards
@@ -264,7 +265,7 @@ impl Acquirer {
             unreachable!("only an acquisition ends so");
         };
         table.slots.free(partition);
-        table.actions.push_back(Action::Forget { partition });
+        table.actions.push_back(OwnershipAction::Forget { partition });
         let Purpose::Acquire(acquisition) = task.into_purpose() else {
             unreachable!("a gap is checked on the hot thread only");
         };
@@ -291,7 +292,7 @@ impl Acquirer {
         let attempts = table.attempts(partition);
         let acquired = Box::new(acquired);
         table.step(partition, ShardState::Loading { acquired, attempts });
-        table.actions.push_back(Action::Load { partition, candidate, begun_by });
+        table.actions.push_back(OwnershipAction::Load { partition, candidate, begun_by });
     }
 
     /// The state is loaded: publisher and hot thread take over.
@@ -403,7 +404,7 @@ impl Acquirer {
     ) -> u32 {
         let panics = self.panics.as_mut().expect("a shard was opened, so they are known");
         let times = panics.add(partition, offset);
-        table.actions.push_back(Action::KeepPanicCounts(panics.clone()));
+        table.actions.push_back(OwnershipAction::KeepPanicCounts(panics.clone()));
         times
     }
 
@@ -421,7 +422,7 @@ impl Acquirer {
             // It was to be passed over, but what it caused is published already.
             let sentence = format!(
                 "the engine fails at offset {offset}, whose updates are published: run the version \
-                 that published them, or `huntd run --genesis`"
+                 that published them, or start over with `huntd run --genesis`"
             );
             return self.diverged(table, partition, sentence, now);
         }

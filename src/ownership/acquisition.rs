@@ -1,6 +1,6 @@
 //! Acquiring a shard, as decisions alone: one path for start, restart and rebalance.
 //!
-//! An [`Acquisition`] says what it needs to know or to have written, is told what came of it, and
+//! An [`Acquisition`] says what it needs to know or to have written, hears what came of it, and
 //! ends with an [`Acquired`] shard or a refusal. It touches no broker, clock or file.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 /// Fences written for one acquisition. Each loss means that another instance raised the epoch in
 /// between; so many losses in a row mean that two instances fight over the shard.
-pub const FENCE_ATTEMPTS_MAX: usize = 8;
+const FENCE_ATTEMPTS_MAX: usize = 8;
 
 /// A state that a shard may start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,15 +64,15 @@ pub enum Remedy {
 pub struct Brief {
     /// Input and output partition.
     pub partition: i32,
-    /// Hashes of the rules at hand, that of a new world's first.
+    /// Hashes of the loaded rules; those of an empty zone come first.
     pub rulesets: Vec<u32>,
-    /// States at hand, newest first.
+    /// Available states, newest first.
     pub candidates: Vec<Candidate>,
     /// Input offsets that took the engine down too often.
     pub poison: Vec<i64>,
     /// What to do if nothing can be started from.
     pub remedy: Remedy,
-    /// Begin anew in any case: what can be started from does not lead to what is published.
+    /// Start over in any case: no available state leads to what is published.
     pub diverged: bool,
 }
 
@@ -86,7 +86,7 @@ pub enum Need {
         from: i64,
     },
     /// Further states to start from, if there are any elsewhere: [`Acquisition::offer`]. Somebody
-    /// else may have owned the shard since those at hand were taken.
+    /// else may have owned the shard since the available ones were taken.
     States,
     /// Whether the group still counts us in: [`Acquisition::confirm`].
     Confirm {
@@ -114,7 +114,7 @@ pub struct Acquired {
     pub start: Start,
     /// Which candidate has its state; `None` for the state before the first event.
     pub candidate: Option<usize>,
-    /// The rules of the state before the first event; at hand where a start needs it.
+    /// The rules of the state before the first event, where a start needs them.
     pub begun_by: u32,
     /// Input offsets to pass over.
     pub skips: BTreeSet<i64>,
@@ -124,7 +124,7 @@ pub struct Acquired {
 enum State {
     /// Reading up to the end that the log had, to learn the highest epoch.
     Head,
-    /// The same, and then no more states are asked for.
+    /// As before, and then no more states are asked for.
     Offered,
     Asking,
     Confirming,
@@ -312,7 +312,7 @@ impl Acquisition {
         }
     }
 
-    /// Whether nobody has owned the shard since the state at hand was taken.
+    /// Whether nobody has owned the shard since the newest state was taken.
     fn is_newest_here(&self) -> bool {
         let epoch = match self.brief.candidates.get(self.candidate) {
             Some(candidate) => candidate.mark.owner_epoch,
@@ -377,7 +377,7 @@ impl Acquisition {
         self.fold.begun_by().unwrap_or(self.brief.rulesets[0])
     }
 
-    /// The candidate that is tried, unless the world has begun anew since.
+    /// The candidate that is tried, unless a genesis has followed.
     fn kept(&self) -> Option<&Candidate> {
         self.brief.candidates.get(self.candidate).filter(|_| self.fold.genesis().is_none())
     }
@@ -441,7 +441,7 @@ impl Acquisition {
         self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
     }
 
-    /// The rules that a new world begins with: those of the hour, if they are at hand.
+    /// The rules that an empty zone begins with: the current ones, if they are loaded.
     fn rules_of_hour(&self) -> u32 {
         let is_at_hand = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
         self.fold.ruleset().filter(is_at_hand).unwrap_or(self.brief.rulesets[0])

@@ -1,5 +1,5 @@
 //! What [`Ownership`](crate::ownership::Ownership) wants done. Each action is executed once, in
-//! order; what comes of it is an [`Event`](crate::ownership::event::Event).
+//! order; what comes of it is an `OwnershipEvent`.
 
 use crate::kafka::membership::MembershipError;
 use crate::output::frame::FrameHeader;
@@ -10,18 +10,18 @@ use crate::ownership::start_error::StartError;
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum OwnershipAction {
     /// Find out where the logs of these partitions begin and end, and which snapshots this host
-    /// has: [`Event::Surveyed`](crate::ownership::event::Event::Surveyed) for each.
+    /// has: `OwnershipEvent::Surveyed` for each.
     Survey(Vec<i32>),
     /// Find states of a shard on other hosts, too:
-    /// [`Event::Found`](crate::ownership::event::Event::Found).
+    /// `OwnershipEvent::Found`.
     FindStates {
         /// The shard's partition.
         partition: i32,
     },
-    /// Read the output from here on until told otherwise:
-    /// [`OutputEvent`](crate::ownership::event::OutputEvent)s.
+    /// Read the output from here on, until `Forget`:
+    /// `OutputEvent`s.
     Read {
         /// Output partition.
         partition: i32,
@@ -29,7 +29,7 @@ pub enum Action {
         from: i64,
     },
     /// Append a frame without updates to the output:
-    /// [`OutputEvent`](crate::ownership::event::OutputEvent)s.
+    /// `OutputEvent`s.
     Append {
         /// Output partition.
         partition: i32,
@@ -49,7 +49,7 @@ pub enum Action {
         /// Partitions with their next input offsets.
         offsets: Vec<(i32, i64)>,
     },
-    /// Load the state to start from: [`Event::Loaded`](crate::ownership::event::Event::Loaded).
+    /// Load the state to start from: `OwnershipEvent::Loaded`.
     Load {
         /// The shard's partition.
         partition: i32,
@@ -101,10 +101,10 @@ pub enum Action {
     /// [`MembershipEvent::Counted`](crate::kafka::membership::MembershipEvent::Counted).
     CountPartitions,
     /// Ask whether the input topic exists:
-    /// [`Event::TopicChecked`](crate::ownership::event::Event::TopicChecked).
+    /// `OwnershipEvent::TopicChecked`.
     CheckTopic,
     /// Join the group as a new member:
-    /// [`Event::Rejoined`](crate::ownership::event::Event::Rejoined).
+    /// `OwnershipEvent::Rejoined`.
     Rejoin,
     /// Leave the group: everything is let go.
     Leave {
@@ -150,7 +150,7 @@ pub enum Note {
         /// In words.
         sentence: String,
     },
-    /// A shard begins anew, as the operator asked for.
+    /// A shard starts over, as the operator asked.
     BeginsAnew {
         /// The shard's partition.
         partition: i32,

@@ -11,14 +11,14 @@ use crate::ownership::start_error::StartError;
 
 /// Something that has happened.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum OwnershipEvent<'a> {
     /// It is known which topic the input is, and how often its records took the engine down.
     InputKnown(PanicCounts),
     /// The consumer group.
     Group(MembershipEvent),
-    /// What came of [`Action::Rejoin`](crate::ownership::action::Action::Rejoin).
+    /// What came of `OwnershipAction::Rejoin`.
     Rejoined(Result<(), MembershipError>),
-    /// What came of [`Action::CheckTopic`](crate::ownership::action::Action::CheckTopic).
+    /// What came of `OwnershipAction::CheckTopic`.
     TopicChecked(Result<(), MembershipError>),
     /// A shard on the hot thread.
     Shard(ShardNotice),
@@ -26,14 +26,14 @@ pub enum Event<'a> {
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.
     Gap(Gap),
-    /// What came of [`Action::Survey`](crate::ownership::action::Action::Survey).
+    /// What came of `OwnershipAction::Survey`.
     Surveyed {
         /// The shard's partition.
         partition: i32,
         /// What it may start from.
         survey: Result<Survey, TopicError>,
     },
-    /// What came of [`Action::FindStates`](crate::ownership::action::Action::FindStates).
+    /// What came of `OwnershipAction::FindStates`.
     Found {
         /// The shard's partition.
         partition: i32,
@@ -42,14 +42,14 @@ pub enum Event<'a> {
         /// Why nobody knows whether another host has a newer one.
         unanswered: Option<String>,
     },
-    /// The state of [`Action::Load`](crate::ownership::action::Action::Load) is loaded.
+    /// The state of `OwnershipAction::Load` is loaded.
     Loaded {
         /// The shard's partition.
         partition: i32,
         /// The rules that the state is at.
         ruleset: u32,
     },
-    /// The state of [`Action::Load`](crate::ownership::action::Action::Load) cannot be read, now or
+    /// The state of `OwnershipAction::Load` cannot be read, now or
     /// ever.
     NotLoaded {
         /// The shard's partition.
@@ -68,6 +68,21 @@ pub enum Event<'a> {
     Tick(&'a [ShardFacts]),
     /// The daemon has to end: everything is let go in order.
     Stop,
+}
+
+/// Events that changed nothing since the last report of a shard, some of them players'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoOps {
+    /// The shard's partition.
+    pub partition: i32,
+    /// How many there were.
+    pub count: u64,
+    /// The player of the last event of a player among them.
+    pub player_id: u64,
+    /// The `seq` of that one.
+    pub seq: u64,
+    /// The last `seq` of the player that counted.
+    pub last_seq: u64,
 }
 
 /// What a shard may start from, as far as this host knows.
@@ -120,7 +135,7 @@ pub enum ShardNotice {
 
 impl ShardNotice {
     /// The partition and the ownership that it is about.
-    pub fn ownership(&self) -> (i32, u32) {
+    pub(crate) fn ownership(&self) -> (i32, u32) {
         match self {
             ShardNotice::Closed { partition, ownership_id }
             | ShardNotice::Halted { partition, ownership_id, .. }
@@ -201,7 +216,7 @@ pub struct ShardFacts {
 impl ShardFacts {
     /// Whether the input ends before what the output covers of it: it was truncated, or its new
     /// leader does not know yet where it ends.
-    pub fn is_input_short(&self) -> bool {
+    pub(crate) fn is_input_short(&self) -> bool {
         (0..self.acked).contains(&self.input_end)
     }
 }
@@ -220,6 +235,8 @@ pub enum ToControl {
         /// TCP port.
         port: u16,
     },
+    /// The hot thread, once in a while, about events that changed nothing.
+    NoOps(NoOps),
     /// The publisher could not deliver.
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.

@@ -48,7 +48,7 @@ impl GapCheck {
     }
 
     /// Output offset of the next record to take.
-    pub fn next(&self) -> i64 {
+    pub(crate) fn next(&self) -> i64 {
         self.fold.next()
     }
 

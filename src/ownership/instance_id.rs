@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
 /// group has given it to another one, while no broker was away: two instances that share an id do
 /// so without end.
-pub const INSTANCE_ID_TAKEN_MAX: u32 = 3;
+const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 
 /// Seconds after which such an event is forgotten.
-pub const INSTANCE_ID_TAKEN_S: u64 = 300;
+const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
-pub struct InstanceIdLosses {
+pub(crate) struct InstanceIdLosses {
     /// Those that no broker's absence explains.
     unexplained: Vec<Instant>,
     was_broker_away: bool,
@@ -25,12 +25,12 @@ pub struct InstanceIdLosses {
 
 impl InstanceIdLosses {
     /// A broker does not answer: what it says once it is back may be a mistake.
-    pub fn broker_is_away(&mut self) {
+    pub(crate) fn broker_is_away(&mut self) {
         self.was_broker_away = true;
     }
 
     /// Our id was given away: whether to join again. One absence explains it once.
-    pub fn is_bearable(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_bearable(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.was_broker_away) {
             return true;
         }

@@ -1,7 +1,7 @@
 //! One output partition that is read: to acquire its shard, or to check a gap between its frames.
 
 use crate::ownership::acquisition::{Acquisition, Candidate, Need};
-use crate::ownership::action::Action;
+use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::OutputEvent;
 use crate::ownership::gap_check::GapCheck;
 
@@ -50,7 +50,7 @@ impl LogTask {
 
     /// What to do for it in the topic now, if that was not asked for before. Reading goes on until
     /// the end once it was asked for, unless it has to begin further back, or at the end again.
-    pub(super) fn next_action(&mut self, partition: i32) -> Option<Action> {
+    pub(super) fn next_action(&mut self, partition: i32) -> Option<OwnershipAction> {
         match self.need() {
             Need::Read { from } => {
                 let goes_on = self.next_record.is_some_and(|next| next <= from) && !self.is_at_end;
@@ -59,10 +59,10 @@ impl LogTask {
                 }
                 self.is_at_end = false;
                 self.next_record = Some(from);
-                Some(Action::Read { partition, from })
+                Some(OwnershipAction::Read { partition, from })
             }
             need @ Need::Append(header) => {
-                self.ask(need).then_some(Action::Append { partition, header })
+                self.ask(need).then_some(OwnershipAction::Append { partition, header })
             }
             Need::States | Need::Confirm { .. } | Need::End => None,
         }

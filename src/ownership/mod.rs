@@ -19,12 +19,12 @@ pub mod acquisition;
 pub mod action;
 pub mod event;
 pub mod gap_check;
-pub mod instance_id;
+pub(crate) mod instance_id;
 mod log_task;
 pub mod panic_counts;
-pub mod read_slots;
-pub mod release;
-pub mod session;
+pub(crate) mod read_slots;
+pub(crate) mod release;
+pub(crate) mod session;
 mod shard_state;
 mod shard_table;
 pub mod start_error;
@@ -37,8 +37,8 @@ use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
-use action::{Action, Note};
-use event::{DeliveryFailure, Event, OutputEvent, ShardFacts, ShardNotice};
+use action::{Note, OwnershipAction};
+use event::{DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice};
 use gap_check::{Gap, GapCheck, GapResult};
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
@@ -54,7 +54,7 @@ pub const ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds before a shard that another instance has fenced is taken back, if the group still
 /// gives it to us: it may not know yet.
-pub const YIELD_MS: u64 = 2_000;
+const YIELD_MS: u64 = 2_000;
 
 /// Milliseconds over which a shard cannot be started, where a change of leaders may be the cause,
 /// before it halts.
@@ -64,10 +64,10 @@ pub const START_ERROR_MS_MAX: u64 = 5_000;
 pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
-pub const REACQUIRE_MS: u64 = 500;
+pub(crate) const REACQUIRE_MS: u64 = 500;
 
 /// Milliseconds after which an output partition of which nothing comes is given up.
-pub const READ_STALL_MS_MAX: u64 = 30_000;
+pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
 /// What [`Ownership`] has to know from the start.
 #[derive(Clone, Debug)]
@@ -120,36 +120,40 @@ impl Ownership {
     }
 
     /// What is to be done next.
-    pub fn next_action(&mut self) -> Option<Action> {
+    pub fn next_action(&mut self) -> Option<OwnershipAction> {
         self.table.actions.pop_front()
     }
 
     /// Hears what has happened.
-    pub fn on(&mut self, event: Event<'_>, now: Instant) {
+    pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
         let Ownership { session, table, acquirer } = self;
         match event {
-            Event::InputKnown(panics) => acquirer.input_known(panics),
-            Event::Group(event) => self.hear(event, now),
-            Event::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
-            Event::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {
-                table.actions.push_back(Action::Fail(error));
+            OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
+            OwnershipEvent::Group(event) => self.hear(event, now),
+            OwnershipEvent::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
+            OwnershipEvent::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {
+                table.actions.push_back(OwnershipAction::Fail(error));
             }
-            Event::TopicChecked(_) => {}
-            Event::Shard(notice) => self.notice(notice, now),
-            Event::DeliveryFailed(failure) => self.delivery_failed(failure, now),
-            Event::Gap(gap) => self.check_gap(gap),
-            Event::Surveyed { partition, survey } => {
+            OwnershipEvent::TopicChecked(_) => {}
+            OwnershipEvent::Shard(notice) => self.notice(notice, now),
+            OwnershipEvent::DeliveryFailed(failure) => self.delivery_failed(failure, now),
+            OwnershipEvent::Gap(gap) => self.check_gap(gap),
+            OwnershipEvent::Surveyed { partition, survey } => {
                 acquirer.surveyed(table, partition, survey, now);
             }
-            Event::Found { partition, candidates, unanswered } => {
+            OwnershipEvent::Found { partition, candidates, unanswered } => {
                 acquirer.found(table, partition, candidates, unanswered, now);
             }
-            Event::Loaded { partition, ruleset } => acquirer.loaded(table, partition, ruleset),
-            Event::NotLoaded { partition } => acquirer.load_again(table, partition, now),
-            Event::Interrupted { partition } => acquirer.interrupted(table, partition, now),
-            Event::Output(event) => self.output(&event, now),
-            Event::Tick(facts) => self.tick(facts, now),
-            Event::Stop => {
+            OwnershipEvent::Loaded { partition, ruleset } => {
+                acquirer.loaded(table, partition, ruleset)
+            }
+            OwnershipEvent::NotLoaded { partition } => acquirer.load_again(table, partition, now),
+            OwnershipEvent::Interrupted { partition } => {
+                acquirer.interrupted(table, partition, now)
+            }
+            OwnershipEvent::Output(event) => self.output(&event, now),
+            OwnershipEvent::Tick(facts) => self.tick(facts, now),
+            OwnershipEvent::Stop => {
                 let owned = self.table.partitions();
                 self.begin_release(ReleaseReason::Stopping, &owned, now);
             }
@@ -229,7 +233,7 @@ impl Ownership {
         }
     }
 
-    /// Ends shards at once: they are somebody else's already.
+    /// Ends shards at once: they have another owner already.
     fn lose(&mut self, partitions: Vec<i32>, now: Instant) {
         self.forget(&partitions);
         if let Some(release) = &mut self.table.release {
@@ -250,7 +254,7 @@ impl Ownership {
 
     fn group_fails(&mut self, error: MembershipError, now: Instant) {
         let action = self.session.fails(error.clone(), now);
-        if action == Action::Rejoin {
+        if action == OwnershipAction::Rejoin {
             let mut owned = self.table.partitions();
             owned.extend(self.table.release.iter().flat_map(Release::partitions));
             self.acquirer.forget_question();
@@ -315,8 +319,8 @@ impl Ownership {
         let (offsets, halted) = (release.offsets(), self.summary().halted);
         self.forget(&release.partitions());
         self.table.actions.push_back(match release.reason {
-            ReleaseReason::Revoked => Action::Release(offsets),
-            ReleaseReason::Stopping => Action::Leave { offsets, halted },
+            ReleaseReason::Revoked => OwnershipAction::Release(offsets),
+            ReleaseReason::Stopping => OwnershipAction::Leave { offsets, halted },
         });
         for event in release.into_postponed() {
             self.hear(event, now);
@@ -335,7 +339,7 @@ impl Ownership {
                     table.open_mut(partition).expect("it is current").stage = Stage::Closed;
                 }
             }
-            // The record took the engine down, whoever owns the shard by now.
+            // The record panicked the engine, even if the shard has another owner by now.
             ShardNotice::Panicked { offset, .. } => {
                 let times = acquirer.count_panic(table, partition, offset);
                 if is_current {
@@ -432,7 +436,7 @@ impl Ownership {
         };
         match check.result().expect("it has ended") {
             GapResult::Bridged(mark) => {
-                table.actions.push_back(Action::PassGap { partition, ownership_id, mark });
+                table.actions.push_back(OwnershipAction::PassGap { partition, ownership_id, mark });
             }
             GapResult::Fenced { owner_epoch } => {
                 table.log(Note::Fenced { partition, owner_epoch });
@@ -466,11 +470,11 @@ impl Ownership {
                 .iter()
                 .filter_map(|(partition, shard)| shard.open().map(|open| (partition, open.acked)));
             let offsets = open.collect();
-            self.table.actions.push_back(Action::Commit(offsets));
+            self.table.actions.push_back(OwnershipAction::Commit(offsets));
         }
     }
 
-    /// This is where a shard is. The first Fetch of an ownership tells where its input ends: at or
+    /// This is where a shard is. The first Fetch of an ownership shows where its input ends: at or
     /// behind where it ended when the fence was written. From there on the shard is live.
     fn locate(&mut self, facts: &ShardFacts, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
@@ -487,7 +491,7 @@ impl Ownership {
         let is_there = facts.applied >= offset;
         open.stage = if is_there { Stage::Live } else { Stage::Restoring(known) };
         if goal.is_none() {
-            table.actions.push_back(Action::SetGoal { partition, offset });
+            table.actions.push_back(OwnershipAction::SetGoal { partition, offset });
         }
         if is_there {
             table.log(Note::Live { partition, offset });

@@ -15,25 +15,25 @@ impl PanicCounts {
     }
 
     /// The record has, once more: how often it has by now.
-    pub fn add(&mut self, partition: i32, offset: i64) -> u32 {
+    pub(crate) fn add(&mut self, partition: i32, offset: i64) -> u32 {
         let count = self.counts.entry((partition, offset)).or_default();
         *count += 1;
         *count
     }
 
     /// Sets a record's count.
-    pub fn set(&mut self, partition: i32, offset: i64, count: u32) {
+    pub(crate) fn set(&mut self, partition: i32, offset: i64, count: u32) {
         self.counts.insert((partition, offset), count);
     }
 
     /// The input offsets of a partition that did so at least so often, in ascending order.
-    pub fn offsets(&self, partition: i32, times: u32) -> Vec<i64> {
+    pub(crate) fn offsets(&self, partition: i32, times: u32) -> Vec<i64> {
         let all = self.counts.range((partition, i64::MIN)..=(partition, i64::MAX));
         all.filter(|(_, count)| **count >= times).map(|((_, offset), _)| *offset).collect()
     }
 
     /// Partition, input offset and count of every record that has.
-    pub fn iter(&self) -> impl Iterator<Item = (i32, i64, u32)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i32, i64, u32)> {
         self.counts.iter().map(|((partition, offset), count)| (*partition, *offset, *count))
     }
 }

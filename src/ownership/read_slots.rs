@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Output partitions that are read at once while something comes of each.
-pub const READ_SLOTS: usize = 4;
+pub(crate) const READ_SLOTS: usize = 4;
 
 /// Milliseconds without anything after which a partition gives its slot to the next one, and goes
 /// on beside it: what waits for a broker or for the group keeps nothing else waiting.
-pub const SLOT_MS_MAX: u64 = 100;
+const SLOT_MS_MAX: u64 = 100;
 
 /// The partitions that have had a slot, with the time at which something last came of each.
 #[derive(Clone, Debug)]
@@ -20,13 +20,13 @@ pub struct ReadSlots {
 
 impl ReadSlots {
     /// No slot is taken.
-    pub fn new(slots: usize) -> ReadSlots {
+    pub(crate) fn new(slots: usize) -> ReadSlots {
         assert!(slots > 0, "without a slot nothing is ever read");
         ReadSlots { slots, holders: BTreeMap::new() }
     }
 
     /// Whether a partition may go on; if it has no slot, it takes a free one.
-    pub fn take(&mut self, partition: i32, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, partition: i32, now: Instant) -> bool {
         if self.holders.contains_key(&partition) {
             return true;
         }
@@ -40,19 +40,19 @@ impl ReadSlots {
     }
 
     /// Something came of a partition.
-    pub fn moved(&mut self, partition: i32, now: Instant) {
+    pub(crate) fn moved(&mut self, partition: i32, now: Instant) {
         if let Some(at) = self.holders.get_mut(&partition) {
             *at = now;
         }
     }
 
     /// How long nothing has come of a partition that has a slot.
-    pub fn idle(&self, partition: i32, now: Instant) -> Option<Duration> {
+    pub(crate) fn idle(&self, partition: i32, now: Instant) -> Option<Duration> {
         self.holders.get(&partition).map(|at| now.saturating_duration_since(*at))
     }
 
     /// Nothing is read of a partition any more.
-    pub fn free(&mut self, partition: i32) {
+    pub(crate) fn free(&mut self, partition: i32) {
         self.holders.remove(&partition);
     }
 

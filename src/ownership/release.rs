@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
-pub const RELEASE_MS_MAX: u64 = 2_500;
+pub(crate) const RELEASE_MS_MAX: u64 = 2_500;
 
 /// Why shards are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Release {
         self.shards.insert(partition, Leaving { acked, is_busy: true });
     }
 
-    /// A shard is somebody else's already: there is nothing to let go.
+    /// A shard has another owner already: there is nothing to release.
     pub(super) fn remove(&mut self, partition: i32) {
         self.shards.remove(&partition);
         // The group took it back before it heard that we had it.

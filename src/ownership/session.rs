@@ -1,22 +1,22 @@
 //! Our place in the consumer group: whether we have one, and what to do about its errors.
 
 use crate::kafka::membership::MembershipError;
-use crate::ownership::action::{Action, Note, Waiting};
+use crate::ownership::action::{Note, OwnershipAction, Waiting};
 use crate::ownership::instance_id::InstanceIdLosses;
 use std::time::{Duration, Instant};
 
 /// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
 /// just started does not know its topics.
-pub const TOPIC_MISSING_MS_MAX: u64 = 5_000;
+pub(crate) const TOPIC_MISSING_MS_MAX: u64 = 5_000;
 
 /// Milliseconds between two attempts to join again.
-pub const REJOIN_MS: u64 = 1_000;
+const REJOIN_MS: u64 = 1_000;
 
 /// Milliseconds between two questions how many partitions the input has.
-pub const COUNT_EVERY_MS: u64 = 30_000;
+const COUNT_EVERY_MS: u64 = 30_000;
 
 /// Milliseconds between two commits of input offsets: lag tools look every few seconds.
-pub const COMMIT_EVERY_MS: u64 = 1_000;
+const COMMIT_EVERY_MS: u64 = 1_000;
 
 /// Our place in the group.
 #[derive(Debug)]
@@ -75,18 +75,18 @@ impl Session {
         self.counted_at = None;
     }
 
-    /// The group reports an error: what to do. [`Action::Rejoin`] means that nothing is ours.
-    pub(super) fn fails(&mut self, error: MembershipError, now: Instant) -> Action {
+    /// What to do about an error of the group. After [`OwnershipAction::Rejoin`] nothing is ours.
+    pub(super) fn fails(&mut self, error: MembershipError, now: Instant) -> OwnershipAction {
         match error {
             MembershipError::InstanceTaken(_) if self.losses.is_bearable(now) => {
                 self.state = State::Rejoining { since: now, retry_at: None };
-                Action::Rejoin
+                OwnershipAction::Rejoin
             }
             MembershipError::TopicMissing(_) => {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
             }
-            error if error.is_final() => Action::Fail(error),
+            error if error.is_final() => OwnershipAction::Fail(error),
             error => self.bear(&error),
         }
     }
@@ -96,7 +96,7 @@ impl Session {
         &mut self,
         result: Result<(), MembershipError>,
         now: Instant,
-    ) -> Option<Action> {
+    ) -> Option<OwnershipAction> {
         let State::Rejoining { since, .. } = self.state else { return None };
         let Err(error) = result else {
             self.state = State::Joining;
@@ -106,7 +106,7 @@ impl Session {
         let patience = Duration::from_millis(TOPIC_MISSING_MS_MAX);
         let may_pass = is_missing && now.saturating_duration_since(since) < patience;
         if error.is_final() && !may_pass {
-            return Some(Action::Fail(error));
+            return Some(OwnershipAction::Fail(error));
         }
         let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
         self.state = State::Rejoining { since, retry_at };
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Trouble that passes.
-    fn bear(&mut self, error: &MembershipError) -> Action {
+    fn bear(&mut self, error: &MembershipError) -> OwnershipAction {
         if let MembershipError::Unreachable(_) = error {
             self.losses.broker_is_away();
         }
@@ -122,24 +122,24 @@ impl Session {
     }
 
     /// What is to be done by now.
-    pub(super) fn next_action(&mut self, now: Instant) -> Option<Action> {
+    pub(super) fn next_action(&mut self, now: Instant) -> Option<OwnershipAction> {
         let has_passed = |since: Instant, wait_ms: u64| {
             now.saturating_duration_since(since) >= Duration::from_millis(wait_ms)
         };
         if let State::Rejoining { since, retry_at: Some(at) } = self.state {
             if at <= now {
                 self.state = State::Rejoining { since, retry_at: None };
-                return Some(Action::Rejoin);
+                return Some(OwnershipAction::Rejoin);
             }
             return None;
         }
         if self.topic_missing_since.is_some_and(|since| has_passed(since, TOPIC_MISSING_MS_MAX)) {
             self.topic_missing_since = None;
-            return Some(Action::CheckTopic);
+            return Some(OwnershipAction::CheckTopic);
         }
         if self.counted_at.is_none_or(|at| has_passed(at, COUNT_EVERY_MS)) {
             self.counted_at = Some(now);
-            return Some(Action::CountPartitions);
+            return Some(OwnershipAction::CountPartitions);
         }
         None
     }
@@ -155,6 +155,6 @@ impl Session {
     }
 }
 
-fn waiting(error: &MembershipError) -> Action {
-    Action::Log(Note::Waiting { kind: Waiting::Group, sentence: error.to_string() })
+fn waiting(error: &MembershipError) -> OwnershipAction {
+    OwnershipAction::Log(Note::Waiting { kind: Waiting::Group, sentence: error.to_string() })
 }

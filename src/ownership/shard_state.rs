@@ -46,7 +46,7 @@ pub(super) enum ShardState {
 pub(super) struct Attempts {
     /// Since when the shard cannot be started.
     pub(super) failing_since: Option<Instant>,
-    /// It begins anew, because nothing can be started from and the operator asked for that.
+    /// It starts over, because no state can be used and the operator asked for that.
     pub(super) begins_anew: bool,
     /// Its replay did not make what is published.
     pub(super) has_diverged: bool,

@@ -1,6 +1,6 @@
 //! All shards of a daemon, and the steps that they take from one state to the next.
 
-use crate::ownership::action::{Action, Note, Opening};
+use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
 use crate::ownership::release::Release;
@@ -18,7 +18,7 @@ pub(super) struct ShardTable {
     /// Those that are being let go.
     pub(super) release: Option<Release>,
     /// What has to be done.
-    pub(super) actions: VecDeque<Action>,
+    pub(super) actions: VecDeque<OwnershipAction>,
 }
 
 impl ShardTable {
@@ -84,7 +84,7 @@ impl ShardTable {
 
     /// Something is to be logged.
     pub(super) fn log(&mut self, note: Note) {
-        self.actions.push_back(Action::Log(note));
+        self.actions.push_back(OwnershipAction::Log(note));
     }
 
     /// A shard has to be acquired, not before this time. One that is being let go is not taken
@@ -112,7 +112,7 @@ impl ShardTable {
         let stage = Stage::Restoring(None);
         let open = OpenShard { ownership_id, stage, acked, gap: None };
         self.step(partition, ShardState::Open(open));
-        self.actions.push_back(Action::Open(Box::new(opening)));
+        self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }
 
     /// A shard on the hot thread ends in order.
@@ -121,14 +121,14 @@ impl ShardTable {
             && !matches!(open.stage, Stage::Closing | Stage::Closed)
         {
             open.stage = Stage::Closing;
-            self.actions.push_back(Action::Close { partition });
+            self.actions.push_back(OwnershipAction::Close { partition });
         }
     }
 
     /// Nothing is read of a shard's output any more.
     pub(super) fn stop_reading(&mut self, partition: i32) {
         if self.task(partition).is_some() {
-            self.actions.push_back(Action::Forget { partition });
+            self.actions.push_back(OwnershipAction::Forget { partition });
         }
         self.slots.free(partition);
     }
@@ -136,13 +136,13 @@ impl ShardTable {
     /// The hot thread has ended a shard.
     pub(super) fn leave_hot_thread(&mut self, partition: i32) {
         self.stop_reading(partition);
-        self.actions.push_back(Action::Disown { partition });
+        self.actions.push_back(OwnershipAction::Disown { partition });
     }
 
     /// Ends whatever is done with a shard at once.
     pub(super) fn drop_shard(&mut self, partition: i32) {
         if self.open_mut(partition).is_some_and(|open| open.stage != Stage::Closed) {
-            self.actions.push_back(Action::Drop { partition });
+            self.actions.push_back(OwnershipAction::Drop { partition });
         }
         self.leave_hot_thread(partition);
     }

@@ -6,7 +6,7 @@
 impl StartError {
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
     /// its logs end.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             StartError::StartGone
             | StartError::Truncated
@@ -64,8 +64,8 @@ pub enum StartError {
     Contended,
     /// The oldest state that could be used needs input that retention has deleted.
     #[error(
-        "the input begins at offset {input_start}, and the state at hand needs it from {wanted} \
-         on; restore a newer snapshot, or begin anew with `huntd run --genesis`"
+        "the input begins at offset {input_start}, and the newest state needs it from {wanted} \
+         on; restore a newer snapshot, or start over with `huntd run --genesis`"
     )]
     InputGone {
         /// The first offset to apply.
@@ -76,7 +76,7 @@ pub enum StartError {
     /// The input is shorter than what was applied of it.
     #[error(
         "the input ends at offset {input_end}, and its records up to {wanted} were applied \
-         before: it was truncated or created again; restore it, or begin anew with `huntd run \
+         before: it was truncated or created again; restore it, or start over with `huntd run \
          --genesis`"
     )]
     InputLost {
@@ -85,16 +85,16 @@ pub enum StartError {
         /// The offset after its last record.
         input_end: i64,
     },
-    /// The state at hand was made of a topic of the same name that is gone.
+    /// The newest state was made from a topic of the same name that is gone.
     #[error(
         "the input topic was deleted and created again since the newest snapshot: its offsets mean \
-         other records now; begin anew with `huntd run --genesis`"
+         other records now; start over with `huntd run --genesis`"
     )]
     InputRecreated,
     /// The output is shorter than what was acknowledged of it.
     #[error(
         "the output holds {held} updates, and {made} were acknowledged before: it has lost its \
-         end; restore the topic, or drop the snapshots (`huntd snapshot drop`) and begin anew \
+         end; restore the topic, or drop the snapshots (`huntd snapshot drop`) and start over \
          with `huntd run --genesis`"
     )]
     OutputLost {
@@ -106,7 +106,7 @@ pub enum StartError {
     /// The state was made by other rules, or another engine.
     #[error(
         "what is published was made by ruleset {published}, and rules.files have others, {ours} \
-         first: add the rules that published, run the version that did, or begin anew with `huntd \
+         first: add the rules that published, run the version that did, or start over with `huntd \
          run --genesis`"
     )]
     RulesetChanged {
@@ -115,9 +115,9 @@ pub enum StartError {
         /// Ours: that of a new world.
         ours: u32,
     },
-    /// The input asks for rules that are not at hand.
+    /// The input asks for rules that this daemon does not have.
     #[error(
-        "the input asks at offset {offset} for ruleset {ruleset}, which is not at hand: add its \
+        "the input asks at offset {offset} for ruleset {ruleset}, which is not loaded: add its \
          file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip`"
     )]
     RulesMissing {
@@ -129,7 +129,7 @@ pub enum StartError {
     /// The replay does not make what is published.
     #[error(
         "the replay differs from what is published, at update {update}: the version or the input \
-         has changed; run the version that published, or begin anew with `huntd run --genesis`"
+         has changed; run the version that published, or start over with `huntd run --genesis`"
     )]
     Diverged {
         /// Number of the first update that is known to differ.

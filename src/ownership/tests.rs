@@ -20,7 +20,7 @@ struct Log {
     records: Vec<(i64, Vec<u8>)>,
     end: i64,
     input: (i64, i64),
-    /// What is found when more states than those at hand are asked for.
+    /// What is found when more states are asked for.
     elsewhere: Vec<Candidate>,
 }
 
@@ -256,19 +256,19 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
 fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_not_whole() {
     let (log, shard) = owned_log(9);
     let kept = snapshot(&log, &shard);
-    let mut anew = Log::new();
-    assert_eq!(anew.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
-    let mut anew = Log::new();
-    anew.input.0 = 5;
+    let mut fresh = Log::new();
+    assert_eq!(fresh.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
+    let mut fresh = Log::new();
+    fresh.input.0 = 5;
     let lost = StartError::OutputLost { made: kept.start.next_update, held: 0 };
-    assert_eq!(anew.acquire(brief(vec![kept.clone()])), Err(lost));
+    assert_eq!(fresh.acquire(brief(vec![kept.clone()])), Err(lost));
     // A host without files asks others.
-    let mut asking = Log { input: anew.input, elsewhere: vec![kept.clone()], ..Log::default() };
+    let mut asking = Log { input: fresh.input, elsewhere: vec![kept.clone()], ..Log::default() };
     assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
     // Without them it is a topic that nobody has read before.
-    assert_eq!(anew.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
+    assert_eq!(fresh.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
     let allowed = Brief { remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
-    assert_eq!(anew.acquire(allowed).expect("acquired").start.next_offset, 5);
+    assert_eq!(fresh.acquire(allowed).expect("acquired").start.next_offset, 5);
 }
 
 #[test]
@@ -305,10 +305,10 @@ fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_aga
     let missing = StartError::RulesetChanged { published: RULESET, ours: 8 };
     assert_eq!(log.acquire(listed(&[8])), Err(missing), "a replay begins by them");
 
-    // A world that begins anew begins by the rules of the hour.
+    // A zone that starts over begins by the current rules.
     log.input = (1, 1_000);
-    let anew = Brief { remedy: Remedy::BeginAnew, ..listed(&[RULESET, 8]) };
-    assert_eq!(log.acquire(anew).expect("acquired").begun_by, 8);
+    let fresh = Brief { remedy: Remedy::BeginAnew, ..listed(&[RULESET, 8]) };
+    assert_eq!(log.acquire(fresh).expect("acquired").begun_by, 8);
     assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, 8);
 }
 
@@ -317,8 +317,8 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     let (mut log, mut shard) = owned_log(9);
     let kept = snapshot(&log, &shard);
     log.publish(&mut shard, 2);
-    let anew = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
-    let acquired = log.acquire(anew).expect("acquired");
+    let fresh = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
+    let acquired = log.acquire(fresh).expect("acquired");
     let start = Start {
         next_offset: shard.next_offset,
         next_update: shard.next_update,
@@ -335,7 +335,7 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     let acquired = log.acquire(next).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (start, None));
     assert_eq!(acquired.mark.next_update, shard.next_update);
-    // And a shard that can be had is not begun anew, even if that would be allowed.
+    // And a shard that can be started does not start over, even if that would be allowed.
     let allowed = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
     assert_eq!(log.acquire(allowed).expect("acquired").start, start);
     let geneses = log.records.iter().filter(|(_, bytes)| bytes[5] == FrameKind::Genesis as u8);
@@ -349,8 +349,8 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_an
     // By its offsets alone it could be the start.
     let old = Candidate { is_of_deleted_input: true, ..snapshot(&log, &shard) };
     assert_eq!(log.acquire(brief(vec![old.clone()])), Err(StartError::InputRecreated));
-    let anew = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
-    let acquired = log.acquire(anew).expect("acquired");
+    let fresh = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
+    let acquired = log.acquire(fresh).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
     assert_eq!(acquired.start.next_update, shard.next_update);
 
@@ -368,8 +368,8 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_an
 #[test]
 fn what_replays_differently_begins_anew_if_that_is_the_remedy() {
     let (mut log, shard) = owned_log(9);
-    let anew = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
-    let acquired = log.acquire(anew).expect("acquired");
+    let fresh = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
+    let acquired = log.acquire(fresh).expect("acquired");
     assert_eq!(acquired.start.next_offset, shard.next_offset);
     let again = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
     assert!(log.acquire(again).is_ok());

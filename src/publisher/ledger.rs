@@ -1,8 +1,8 @@
 //! What is on its way to the broker, shard by shard, and how far the verified part reaches.
 //!
 //! Each shard keeps a window of everything it sent, in order. Frames are verified in order, as the
-//! log has them; dead letters and departures go to other topics and are acknowledged when they
-//! are. What counts as acknowledged is a prefix of the window without a gap. A capture stands in
+//! log has them; dead letters and handoffs go to other topics and are acknowledged when they
+//! are. What counts as acknowledged is a prefix of the window without a gap. A checkpoint stands in
 //! the same window: it is gated when it comes to the front.
 
 use crate::output::frame::FrameHeader;
@@ -14,7 +14,7 @@ use crate::telemetry::progress::SHARDS_MAX;
 use std::collections::VecDeque;
 
 /// The windows of all shards, by partition number.
-pub struct Ledger {
+pub(crate) struct Ledger {
     shards: Vec<Window>,
     /// Captures that came to the front of their window.
     gates: VecDeque<Gate>,
@@ -30,7 +30,7 @@ impl Default for Ledger {
 
 /// Names one sent record until its delivery is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     /// The shard's partition.
     pub partition: i32,
     /// The ownership that sent it.
@@ -41,7 +41,7 @@ pub struct Receipt {
 
 /// What an acknowledgement has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub(crate) enum Settled {
     /// Nothing.
     Nothing,
     /// Everything of the shard before this input offset is acknowledged and verified.
@@ -84,7 +84,7 @@ enum Entry {
 
 impl Ledger {
     /// Nothing was sent.
-    pub fn new() -> Ledger {
+    pub(crate) fn new() -> Ledger {
         Ledger {
             shards: (0..SHARDS_MAX).map(|_| Window::default()).collect(),
             gates: VecDeque::new(),
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// A ownership begins: its frames will stand behind this mark.
-    pub fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
+    pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
         let window = self.window(partition);
         assert!(ownership_id > window.ownership_id, "ownership ids count up");
         window.clear();
@@ -105,13 +105,13 @@ impl Ledger {
 
     /// Whether something of this ownership may be sent: not before it has begun, not when a newer
     /// one has, and not after it failed.
-    pub fn admits(&mut self, partition: i32, ownership_id: u32) -> bool {
+    pub(crate) fn admits(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
         ownership_id == window.ownership_id && !window.failed
     }
 
     /// The receipt of what is sent next.
-    pub fn receipt(&mut self, partition: i32) -> Receipt {
+    pub(crate) fn receipt(&mut self, partition: i32) -> Receipt {
         let window = self.window(partition);
         let sequence = window.first + window.entries.len() as u64;
         Receipt { partition, ownership_id: window.ownership_id, sequence }
@@ -119,7 +119,7 @@ impl Ledger {
 
     /// The receipt's record is in the producer's hands. `header` is a frame's, `None` for what goes
     /// to another topic.
-    pub fn sent(&mut self, receipt: Receipt, header: Option<FrameHeader>) {
+    pub(crate) fn sent(&mut self, receipt: Receipt, header: Option<FrameHeader>) {
         assert_eq!(receipt, self.receipt(receipt.partition), "sent in another order");
         self.window(receipt.partition).entries.push_back(match header {
             Some(header) => Entry::Frame(header),
@@ -127,15 +127,15 @@ impl Ledger {
         });
     }
 
-    /// A capture was begun after all that was sent so far.
-    pub fn checkpoint(&mut self, id: CheckpointId) {
+    /// A checkpoint was begun after all that was sent so far.
+    pub(crate) fn checkpoint(&mut self, id: CheckpointId) {
         self.window(id.partition).entries.push_back(Entry::Checkpoint(id));
         let _moved = self.settle(id.partition);
     }
 
     /// The broker has acknowledged it, at this offset of its topic. Of an older or a failed
     /// ownership nothing counts.
-    pub fn acked(&mut self, receipt: Receipt, offset: i64) -> Settled {
+    pub(crate) fn acked(&mut self, receipt: Receipt, offset: i64) -> Settled {
         let window = self.window(receipt.partition);
         if receipt.ownership_id != window.ownership_id || window.failed {
             return Settled::Nothing;
@@ -150,7 +150,7 @@ impl Ledger {
     }
 
     /// Somebody has read what lies before our next frame, and it is nobody else's fence.
-    pub fn gap_checked(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Settled {
+    pub(crate) fn gap_checked(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Settled {
         let window = self.window(partition);
         if ownership_id != window.ownership_id || window.failed || !window.is_jumping {
             return Settled::Nothing;
@@ -160,13 +160,13 @@ impl Ledger {
         self.settle(partition)
     }
 
-    /// A capture before which everything is acknowledged.
-    pub fn next_gate(&mut self) -> Option<Gate> {
+    /// A checkpoint before which everything is acknowledged.
+    pub(crate) fn next_gate(&mut self) -> Option<Gate> {
         self.gates.pop_front()
     }
 
-    /// Records between frames of ours, to be read by somebody.
-    pub fn next_gap(&mut self) -> Option<Gap> {
+    /// Records between our frames, which ownership has to check.
+    pub(crate) fn next_gap(&mut self) -> Option<Gap> {
         self.gaps.pop_front()
     }
 
@@ -204,7 +204,7 @@ impl Ledger {
 
     /// A delivery failed, or is worth nothing: whether that is news, and not the consequence of an
     /// earlier failure or of a ownership that is over.
-    pub fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
+    pub(crate) fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
         let news = ownership_id == window.ownership_id && !window.failed;
         if news {
@@ -215,7 +215,7 @@ impl Ledger {
     }
 
     /// The shards that wait for acknowledgements, as partition and ownership.
-    pub fn waiting(&self) -> Vec<(i32, u32)> {
+    pub(crate) fn waiting(&self) -> Vec<(i32, u32)> {
         let windows = (0..).zip(&self.shards);
         let waiting = windows.filter(|(_, window)| !window.entries.is_empty());
         waiting.map(|(partition, window)| (partition, window.ownership_id)).collect()

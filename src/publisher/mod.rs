@@ -5,10 +5,10 @@
 //! [`DeliveryFailure`](crate::ownership::event::DeliveryFailure), after which the shard is acquired
 //! again: nothing is sent twice from memory.
 
-pub mod ledger;
+pub(crate) mod ledger;
 pub mod producer;
 pub mod publishing;
-pub mod ticker;
+pub(crate) mod ticker;
 
 use crate::kafka::client::ClientOptions;
 use crate::output::dead_letter::DeadLetter;
@@ -29,15 +29,15 @@ use std::sync::Arc;
 use std::{io, thread};
 
 /// Microseconds that a frame may wait for its batch; longer than this is no real time.
-pub const LINGER_US_MAX: u32 = 900_000;
+pub(crate) const LINGER_US_MAX: u32 = 900_000;
 
 /// Frames of one shard that may be unacknowledged, the upper bound of `publish.frames_per_shard`.
-pub const SHARD_FRAMES_MAX: usize = 1024;
+pub(crate) const SHARD_FRAMES_MAX: usize = 1024;
 
 /// What may wait for the publisher: every frame, and dead letters.
-pub const OUTBOX_ITEMS_MAX: usize = 2048;
+pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 
-/// What the publisher is told at start-up, checked already.
+/// The publisher's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherOptions {
     /// How the brokers are reached.
@@ -109,7 +109,7 @@ pub enum Outgoing {
 
 impl Outgoing {
     /// Bytes that it takes on its way at most.
-    pub fn bytes_max(&self) -> u64 {
+    pub(crate) fn bytes_max(&self) -> u64 {
         let bytes = match self {
             Outgoing::Frame(frame) => frame.updates.len() * UPDATE_JSON_BYTES_MAX,
             Outgoing::DeadLetter(letter) => {
@@ -122,7 +122,7 @@ impl Outgoing {
     }
 
     /// The partition and the ownership whose quota it counts against.
-    pub fn ownership(&self) -> (i32, u32) {
+    pub(crate) fn ownership(&self) -> (i32, u32) {
         match self {
             Outgoing::Frame(frame) => (frame.partition, frame.ownership_id),
             Outgoing::DeadLetter(letter) => (letter.partition, letter.ownership_id),

@@ -21,14 +21,14 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// KiB that librdkafka accepts as the bound of its producer queue.
-pub const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
+pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
 
 /// Milliseconds between two looks at acknowledgements while some are due.
-pub const PUBLISHER_BUSY_MS_MAX: u64 = 1;
+pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
 
 /// Milliseconds that the publisher waits at its end for the last acknowledgements. A stop must be
 /// over within five seconds.
-pub const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
+pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 
 /// The most that librdkafka takes for `message.max.bytes`.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
@@ -58,7 +58,7 @@ const PINNED: &[(&str, &str)] = &[
 ///
 /// What is given along stays here, and librdkafka carries its number only: so nothing of it is lost
 /// with a client that does not report any more.
-pub struct Producer<T> {
+pub(crate) struct Producer<T> {
     client: BaseProducer<Reports>,
     reported: mpsc::Receiver<Reported>,
     /// By the record's number: what was given along, until the delivery is reported.
@@ -132,13 +132,13 @@ pub trait Produce<T> {
     /// Why the producer is of no use any more, if it is: it must be replaced.
     fn fatal_error(&self) -> Option<String>;
 
-    /// Begins anew: everything that is not delivered yet is given up. What became of all of it.
+    /// Starts over: everything that is not delivered yet is given up. What became of all of it.
     fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
 impl<T> Producer<T> {
     /// Starts the producer. It connects by itself, and again whenever it has to.
-    pub fn new(options: &PublisherOptions) -> Result<Producer<T>, ProducerError> {
+    pub(crate) fn new(options: &PublisherOptions) -> Result<Producer<T>, ProducerError> {
         let config = config(options);
         check_pinned(&config)?;
         let (sender, reported) = mpsc::channel();
@@ -262,7 +262,7 @@ struct Reported {
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
 struct Reports {
     reported: mpsc::Sender<Reported>,
-    /// An error was reported since somebody asked; it may have been a fatal one.
+    /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
 }
 

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Frames and dead letters that the publisher takes from its inbox between two looks at what the
 /// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
-pub const PUBLISHER_BATCH_MAX: usize = 256;
+const PUBLISHER_BATCH_MAX: usize = 256;
 
 /// Milliseconds that the publisher may sleep while nothing is due.
-pub const PUBLISHER_IDLE_MS_MAX: u64 = 100;
+const PUBLISHER_IDLE_MS_MAX: u64 = 100;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug)]
@@ -363,7 +363,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// The queue has room for a gate of every capture; without its receiver nobody needs them.
+    /// The queue has room for a gate of every checkpoint; without its receiver nobody needs them.
     fn pass_gates(&mut self) {
         while let Some(gate) = self.ledger.next_gate() {
             let _nobody = self.ends.snapshots.try_send(ToSnapshots::Gate(gate));

@@ -7,10 +7,10 @@ use crate::telemetry::progress::SHARDS_MAX;
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two ticks of a zone: beyond this, its time would stand still.
-pub const TICK_EVERY_MS_MAX: u32 = 60_000;
+pub(crate) const TICK_EVERY_MS_MAX: u32 = 60_000;
 
 /// The ticks of all shards, by partition number.
-pub struct Ticker {
+pub(crate) struct Ticker {
     every: Option<Duration>,
     shards: Vec<Pending>,
 }
@@ -27,23 +27,23 @@ enum Pending {
 
 impl Ticker {
     /// A tick each so many milliseconds; 0: none at all.
-    pub fn new(every_ms: u32) -> Ticker {
+    pub(crate) fn new(every_ms: u32) -> Ticker {
         let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
         Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX] }
     }
 
     /// A partition is ours from now on.
-    pub fn begin(&mut self, partition: i32, now: Instant) {
+    pub(crate) fn begin(&mut self, partition: i32, now: Instant) {
         *self.shard(partition) = Pending::At(now);
     }
 
     /// A partition is not ours any more.
-    pub fn end(&mut self, partition: i32) {
+    pub(crate) fn end(&mut self, partition: i32) {
         *self.shard(partition) = Pending::Nothing;
     }
 
     /// The partitions that are due for a tick now.
-    pub fn due(&self, now: Instant) -> impl Iterator<Item = i32> {
+    pub(crate) fn due(&self, now: Instant) -> impl Iterator<Item = i32> {
         let is_due = move |pending: &Pending| matches!(pending, Pending::At(at) if *at <= now);
         let shards = self.shards.iter().filter(|_| self.every.is_some());
         (0..)
@@ -53,12 +53,12 @@ impl Ticker {
     }
 
     /// A partition's tick is on its way.
-    pub fn sent(&mut self, partition: i32, now: Instant) {
+    pub(crate) fn sent(&mut self, partition: i32, now: Instant) {
         *self.shard(partition) = Pending::Sent(now);
     }
 
     /// Its delivery was reported, one way or the other.
-    pub fn settled(&mut self, partition: i32) {
+    pub(crate) fn settled(&mut self, partition: i32) {
         let every = self.every.unwrap_or_default();
         let shard = self.shard(partition);
         if let Pending::Sent(at) = *shard {
@@ -71,9 +71,9 @@ impl Ticker {
     }
 }
 
-/// The id of the tick at this time: the same for all that are due within one interval, whoever
-/// sends them, so that a zone that two daemons believe to own takes one of them.
-pub fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
+/// The id of the tick at this time. All ticks of one interval have one id, no matter who sends
+/// them, so a zone that two daemons believe to own takes one of them.
+pub(crate) fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
     let now_ms = now_ms.max(1).cast_unsigned();
     (now_ms - now_ms % u64::from(every_ms.max(1))).max(1)
 }

@@ -68,12 +68,12 @@ impl Bell {
     }
 
     /// For the owner: keeps itself from the next sleep.
-    pub fn stay_awake(&self) {
+    pub(crate) fn stay_awake(&self) {
         self.rest.stay_awake();
     }
 
     /// For the owner: whether something keeps it from the next sleep.
-    pub fn is_called(&self) -> bool {
+    pub(crate) fn is_called(&self) -> bool {
         self.rest.is_called()
     }
 

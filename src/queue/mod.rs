@@ -71,7 +71,7 @@ impl<T> Sender<T> {
 
     /// Sends if fewer items than this wait now, so that the rest of the room is left for messages
     /// that must not be lost. `Err` gives the item back.
-    pub fn try_send_below(&self, items_max: usize, item: T) -> Result<(), T> {
+    pub(crate) fn try_send_below(&self, items_max: usize, item: T) -> Result<(), T> {
         match self.len() < items_max {
             true => self.try_send(item),
             false => Err(item),
@@ -79,7 +79,7 @@ impl<T> Sender<T> {
     }
 
     /// Whether sending has become pointless.
-    pub fn receiver_gone(&self) -> bool {
+    pub(crate) fn receiver_gone(&self) -> bool {
         self.shared.receiver_gone.load(Ordering::Acquire)
     }
 
@@ -143,12 +143,12 @@ impl<T> Receiver<T> {
     }
 
     /// Whether all senders are gone: what waits now is the last.
-    pub fn senders_gone(&self) -> bool {
+    pub(crate) fn senders_gone(&self) -> bool {
         self.shared.senders.load(Ordering::Acquire) == 0
     }
 
     /// Items that wait now.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shared.items.len()
     }
 

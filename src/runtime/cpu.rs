@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// Cores that the kernel's affinity calls know, as the C library sizes its sets.
-pub const CORES_MAX: usize = 1024;
+pub(crate) const CORES_MAX: usize = 1024;
 
 /// Who runs where.
 #[derive(Clone, Debug, PartialEq, Eq)]

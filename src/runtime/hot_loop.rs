@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds that the hot thread may sleep in `io_uring_enter`, so that the watchdog sees it
 /// turn even when no event comes.
-pub const PARK_MS_MAX: u64 = 100;
+pub(crate) const PARK_MS_MAX: u64 = 100;
 
 /// Runs one root future on the calling thread.
 pub struct HotLoop {

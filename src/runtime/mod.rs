@@ -6,9 +6,9 @@ pub mod hot_loop;
 pub mod ring;
 pub mod allocator;
 pub mod cpu;
-pub mod prefetch;
+pub(crate) mod prefetch;
 
-/// What the runtime is told at start-up, checked already.
+/// The runtime's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeOptions {
     /// The core for the hot thread; `None` lets the daemon choose.

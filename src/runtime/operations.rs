@@ -41,7 +41,7 @@ struct Slot {
 enum SlotState {
     Free,
     Busy,
-    /// The future was dropped; whoever carries the operation out has not let go yet.
+    /// The future was dropped; the operation has not ended yet.
     Abandoned,
     Done(Completed),
 }
@@ -126,7 +126,7 @@ impl Operations {
     }
 
     /// Reads an eventfd into `buffer`, 8 bytes, which resets it; the result is 8.
-    pub fn read_bell(self: &Rc<Operations>, bell: &Handle, buffer: Vec<u8>) -> Operation {
+    pub(crate) fn read_bell(self: &Rc<Operations>, bell: &Handle, buffer: Vec<u8>) -> Operation {
         assert!(buffer.len() == size_of::<u64>());
         self.start(Task::ReadBell { bell: bell.clone(), buffer })
     }
@@ -151,12 +151,12 @@ impl Operations {
         self.inner.borrow_mut().orders.pop_front()
     }
 
-    /// For the same: whether something is to be done.
-    pub fn has_orders(&self) -> bool {
+    /// Called by the ring: whether something is to be done.
+    pub(crate) fn has_orders(&self) -> bool {
         !self.inner.borrow().orders.is_empty()
     }
 
-    /// For the same: this operation has ended. Each is finished once, also a cancelled one.
+    /// Called by the ring: this operation has ended. Each is finished once, also a cancelled one.
     pub fn finish(&self, token: Token, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
         let slot = &mut inner.slots[token.slot as usize];
@@ -188,12 +188,12 @@ impl Inner {
 
 impl Token {
     /// The token as one number, never all ones.
-    pub fn to_bits(self) -> u64 {
+    pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
     /// The token of [`Token::to_bits`].
-    pub fn from_bits(bits: u64) -> Token {
+    pub(crate) fn from_bits(bits: u64) -> Token {
         Token { slot: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
@@ -207,7 +207,7 @@ impl Completed {
 
 /// One operation under way. Dropped early, it is cancelled.
 ///
-/// No waker is kept: whoever carries operations out polls the root future afterwards, and that
+/// No waker is kept: the hot loop polls the root future after each completion, and that
 /// polls its stages.
 pub struct Operation {
     operations: Rc<Operations>,

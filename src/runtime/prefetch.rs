@@ -10,7 +10,7 @@ const LINE_BYTES: usize = 64;
 
 /// Asks for a value and goes on at once. A hint: nothing but the time depends on it.
 #[inline(always)]
-pub fn prefetch<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..size_of::<T>()).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
-pub const RING_ENTRIES: u32 = 256;
+pub(crate) const RING_ENTRIES: u32 = 256;
 
 /// Why there is no ring. Each says what an operator can do.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ struct Inner {
     uring: IoUring,
     /// What the kernel has, by the operation's slot.
     carried: Vec<Option<Carried>>,
-    /// Operations that have ended, before somebody was told.
+    /// Operations that have ended and are not reported yet.
     ended: usize,
 }
 
@@ -95,7 +95,7 @@ union SocketAddress {
 /// The user data of operations that nobody waits for.
 const UNATTENDED: u64 = u64::MAX;
 
-/// What a bell's eventfd is told: one more.
+/// What is written to a bell's eventfd.
 static ONE: u64 = 1;
 
 impl Ring {
@@ -115,7 +115,7 @@ impl Ring {
     }
 
     /// Keeps the kernel's worker threads of this ring on these cores.
-    pub fn confine_workers(&self, cores: &[usize]) -> Result<(), RingError> {
+    pub(crate) fn confine_workers(&self, cores: &[usize]) -> Result<(), RingError> {
         // SAFETY: an all-zero cpu_set_t is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         for core in cores {
@@ -132,7 +132,7 @@ impl Ring {
     }
 
     /// Whether an enter has something to do: orders to carry out, or completions to fetch.
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let submission = inner.uring.submission();
         self.operations.has_orders() || submission.taskrun() || submission.cq_overflow()
@@ -140,7 +140,7 @@ impl Ring {
 
     /// Submits what was ordered, waits at most `wait` for a completion (`None`: not at all), and
     /// finishes all operations that have ended.
-    pub fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
+    pub(crate) fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
         let mut inner = self.inner.borrow_mut();
         while let Some(order) = self.operations.take_order() {
             self.carry_out(&mut inner, order);
@@ -248,7 +248,7 @@ impl Inner {
     }
 }
 
-/// What tells the kernel to do a task, with what it points to. An error: there is no socket.
+/// The submission entry of a task, with what it points to. An error: there is no socket.
 fn entry_of(task: Task) -> io::Result<(squeue::Entry, Payload, Handle)> {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     Ok(match task {

@@ -51,7 +51,7 @@ impl Turns {
     }
 
     /// Turns so far.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.turns.get()
     }
 
@@ -61,12 +61,12 @@ impl Turns {
     }
 
     /// Whether no stage that was polled before in this turn has more to do.
-    pub fn is_going_to_rest(&self) -> bool {
+    pub(crate) fn is_going_to_rest(&self) -> bool {
         !self.bell.is_called()
     }
 
     /// Sees to it that a turn begins at `deadline` or soon after.
-    pub fn turn_at(&self, deadline: Instant) {
+    pub(crate) fn turn_at(&self, deadline: Instant) {
         if self.deadline.get().is_none_or(|earliest| deadline < earliest) {
             self.deadline.set(Some(deadline));
         }
@@ -124,7 +124,7 @@ impl Turns {
 
 /// What every stage of the hot thread works with.
 #[derive(Clone)]
-pub struct HotContext {
+pub(crate) struct HotContext {
     /// Time and turns.
     pub turns: Rc<Turns>,
     /// How far each shard is.

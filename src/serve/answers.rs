@@ -12,7 +12,7 @@ use crate::view::world::View;
 use crate::view::zone::{Zone, ZonePosition};
 
 /// The document of all routes.
-pub const OPENAPI: &str = include_str!("openapi.json");
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// What is known of all zones, and how each is doing.
 pub struct Served {
@@ -38,7 +38,7 @@ pub enum ZoneState {
 
 /// A whole answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// JSON, about a zone at this position if it is about one.
     Json(Option<(u16, ZonePosition)>),
     /// Nothing changed since.
@@ -54,7 +54,7 @@ impl Served {
     }
 
     /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.
-    pub fn fold(&mut self, zone: u16, updates: &[Update]) {
+    pub(crate) fn fold(&mut self, zone: u16, updates: &[Update]) {
         if self.is_halted(zone) {
             return;
         }
@@ -65,7 +65,7 @@ impl Served {
     }
 
     /// A frame's updates were folded: the zone has come up to this input offset.
-    pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64) {
+    pub(crate) fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64) {
         self.view.seal(zone, next_offset);
         if matches!(self.zones[usize::from(zone)], ZoneState::Live { .. }) {
             self.live(zone, owner_epoch);
@@ -73,7 +73,7 @@ impl Served {
     }
 
     /// The zone's answers are of now.
-    pub fn live(&mut self, zone: u16, owner_epoch: u64) {
+    pub(crate) fn live(&mut self, zone: u16, owner_epoch: u64) {
         if !self.is_halted(zone) {
             self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch };
         }
@@ -84,7 +84,7 @@ impl Served {
     }
 
     /// Writes the answer to a route.
-    pub fn answer(&self, route: &Route, out: &mut Vec<u8>) -> Result<Answer, Problem> {
+    pub(crate) fn answer(&self, route: &Route, out: &mut Vec<u8>) -> Result<Answer, Problem> {
         match route {
             Route::Player(query) => self.player(query, card, out),
             Route::Poll(query) => self.player(query, poll, out),
@@ -102,13 +102,13 @@ impl Served {
     }
 
     /// Whether a zone has come to a position.
-    pub fn has_reached(&self, at: &At) -> Result<bool, Problem> {
+    pub(crate) fn has_reached(&self, at: &At) -> Result<bool, Problem> {
         let zone = self.zone(at.zone)?;
         Ok(zone.position().next_offset >= at.next_offset)
     }
 
     /// A zone that can answer, unless it is within a frame.
-    pub fn zone(&self, zone: u16) -> Result<&Zone, Problem> {
+    pub(crate) fn zone(&self, zone: u16) -> Result<&Zone, Problem> {
         match self.zones.get(usize::from(zone)) {
             None => Err(Problem::ZoneUnknown(zone)),
             Some(ZoneState::Loading) => Err(Problem::ZoneLoading(zone)),
@@ -157,7 +157,7 @@ impl Served {
     }
 
     /// The zone that a player is in.
-    pub fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
+    pub(crate) fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
         if let Some(zone) = self.view.zone_of(player_id) {
             return Ok(zone.partition());
         }

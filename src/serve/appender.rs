@@ -10,13 +10,13 @@ use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedPro
 use smol::channel::{Receiver, Sender, bounded};
 
 /// Commands on their way to the brokers at once.
-pub const COMMANDS_WAITING_MAX: usize = 16_384;
+pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
 
 /// Milliseconds in which the brokers must take a command.
-pub const APPEND_MS_MAX: u64 = 5_000;
+pub(crate) const APPEND_MS_MAX: u64 = 5_000;
 
 /// Appends events for clients.
-pub struct Appender {
+pub(crate) struct Appender {
     topic: String,
     producer: ThreadedProducer<Reports>,
 }
@@ -41,7 +41,7 @@ impl ProducerContext for Reports {
 
 impl Appender {
     /// Makes the producer, which connects by itself.
-    pub fn connect(client: &ClientOptions, topic: String) -> Result<Appender, TopicError> {
+    pub(crate) fn connect(client: &ClientOptions, topic: String) -> Result<Appender, TopicError> {
         let mut config = writer_config(client);
         config
             .set("enable.idempotence", "true")
@@ -53,7 +53,7 @@ impl Appender {
     }
 
     /// Sends a command; its one report comes through the receiver.
-    pub fn append(&self, command: &Command) -> Receiver<Appended> {
+    pub(crate) fn append(&self, command: &Command) -> Receiver<Appended> {
         let (sender, report) = bounded(1);
         let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(sender))
             .partition(command.zone.into())

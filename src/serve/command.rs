@@ -16,11 +16,11 @@ use crate::serve::problem::Problem;
 use crate::view::zone::Zone;
 
 /// Events of one request.
-pub const COMMANDS_MAX: usize = 64;
+pub(crate) const COMMANDS_MAX: usize = 64;
 
 /// One event on its way to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub(crate) struct Command {
     /// The zone, which is the partition.
     pub zone: u16,
     /// The player; 0 where it is the world's.
@@ -33,7 +33,7 @@ pub struct Command {
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
+pub(crate) enum Appended {
     /// The brokers have it at this offset.
     At(i64),
     /// It was not sent: as much is on its way as there may be.
@@ -44,7 +44,7 @@ pub enum Appended {
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandOutcome {
+pub(crate) enum CommandOutcome {
     /// It changed the state.
     Applied,
     /// The rules turned it down.
@@ -55,13 +55,13 @@ pub enum CommandOutcome {
 
 /// Gives events that have no `seq` of their own one: the time, later than every one before.
 #[derive(Debug, Default)]
-pub struct Stamps {
+pub(crate) struct Stamps {
     last_us: i64,
 }
 
 impl Stamps {
     /// A time in microseconds since the Unix epoch that was not given before.
-    pub fn next(&mut self, now_us: i64) -> i64 {
+    pub(crate) fn next(&mut self, now_us: i64) -> i64 {
         self.last_us = now_us.max(self.last_us + 1);
         self.last_us
     }
@@ -69,7 +69,7 @@ impl Stamps {
 
 /// The commands of a body: one event, or an array of some. A zone that the request does not name is
 /// the one that the player is in.
-pub fn commands(
+pub(crate) fn commands(
     body: &[u8],
     zone: Option<u16>,
     served: &Served,
@@ -142,7 +142,7 @@ fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, E
 }
 
 /// Whether it is known what became of a command.
-pub fn is_decided(served: &Served, command: &Command, offset: i64) -> bool {
+pub(crate) fn is_decided(served: &Served, command: &Command, offset: i64) -> bool {
     let zone = served.view.zone(command.zone);
     zone.is_some_and(|zone| !zone.is_within_frame() && zone.position().next_offset > offset)
 }
@@ -167,7 +167,7 @@ fn outcome<'a>(
 }
 
 /// Writes what became of a command that is in the log.
-pub fn write_outcome(json: &mut Json, served: &Served, command: &Command, offset: i64) {
+pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command, offset: i64) {
     json.number("zone", command.zone.into()).signed("offset", offset);
     let zone = served.view.zone(command.zone).filter(|_| is_decided(served, command, offset));
     let Some(zone) = zone else {

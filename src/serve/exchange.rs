@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     /// Whether the client has sent part of a request.
-    pub fn is_within_request(&self) -> bool {
+    pub(crate) fn is_within_request(&self) -> bool {
         !self.received.is_empty()
     }
 
@@ -85,7 +85,7 @@ impl Exchange {
     }
 
     /// So many bytes were sent. An idle exchange keeps no memory.
-    pub fn sent(&mut self, count: usize) {
+    pub(crate) fn sent(&mut self, count: usize) {
         self.unsent.drain(..count);
         if self.unsent.is_empty() && self.received.is_empty() {
             (self.unsent, self.received, self.body) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl Exchange {
     }
 
     /// The body that was posted, and the zone that the request names.
-    pub fn posted(&self) -> (&[u8], Option<u16>) {
+    pub(crate) fn posted(&self) -> (&[u8], Option<u16>) {
         match &self.post {
             Some(Post::Posted { body, zone, .. }) => (body, *zone),
             _ => (&[], None),
@@ -101,7 +101,7 @@ impl Exchange {
     }
 
     /// What became of the events that were posted: each with its append, or why there is none.
-    pub fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
+    pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
         let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
         let is_list = body.trim_ascii_start().first() == Some(&b'[');
         self.post = Some(match appended {
@@ -320,7 +320,6 @@ impl Exchange {
         });
         let more = match problem {
             Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
-            Problem::Unauthorized => "WWW-Authenticate: Bearer\r\n".to_owned(),
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),
         };

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
-pub const FEED_MESSAGES_MAX: usize = 64;
+pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 
 /// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
 /// that the state has not seen, as many as a shard has on their way, and their fences.
@@ -41,7 +41,7 @@ const POLL_WAIT: Duration = Duration::from_millis(100);
 
 /// What the feed needs to know.
 #[derive(Clone, Debug)]
-pub struct FeedOptions {
+pub(crate) struct FeedOptions {
     /// How the brokers are reached.
     pub client: ClientOptions,
     /// The topic with the events.
@@ -54,7 +54,7 @@ pub struct FeedOptions {
 
 /// What the serving thread is told of a zone.
 #[derive(Debug)]
-pub enum FeedMessage {
+pub(crate) enum FeedMessage {
     /// It begins, in place of what was known of it.
     Begun(Box<Zone>),
     /// A frame: its new updates, and up to which input offset the zone has come with them.
@@ -80,7 +80,7 @@ pub enum FeedMessage {
 }
 
 /// Reads the topic for the serving thread.
-pub struct Feed {
+pub(crate) struct Feed {
     options: FeedOptions,
     rulebook: Rulebook,
     consumer: BaseConsumer,
@@ -89,7 +89,7 @@ pub struct Feed {
 
 impl Feed {
     /// Connects, and learns how many zones there are.
-    pub fn connect(options: FeedOptions, rulebook: Rulebook) -> Result<Feed, TopicError> {
+    pub(crate) fn connect(options: FeedOptions, rulebook: Rulebook) -> Result<Feed, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
         config.set("isolation.level", "read_committed").set("fetch.error.backoff.ms", "10");
@@ -101,12 +101,12 @@ impl Feed {
     }
 
     /// Partitions of the output topic.
-    pub fn zones(&self) -> u16 {
+    pub(crate) fn zones(&self) -> u16 {
         self.zones
     }
 
     /// Reads until it is asked to stop, or until nobody receives.
-    pub fn run(self, sender: &Sender<FeedMessage>, stop: &Arc<AtomicBool>) {
+    pub(crate) fn run(self, sender: &Sender<FeedMessage>, stop: &Arc<AtomicBool>) {
         let mut followers: Vec<Option<Follower>> = Vec::new();
         let mut places = TopicPartitionList::new();
         for zone in 0..self.zones {

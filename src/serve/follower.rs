@@ -13,7 +13,7 @@ use crate::view::zone::{Zone, ZonePosition};
 
 /// What one record means to the view.
 #[derive(Debug)]
-pub enum Followed {
+pub(crate) enum Followed {
     /// The zone begins, in place of what was known of it.
     Begun(Box<Zone>),
     /// New updates, possibly none, up to this input offset.
@@ -23,7 +23,7 @@ pub enum Followed {
 }
 
 /// Where a zone stands, record by record.
-pub struct Follower {
+pub(crate) struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
@@ -34,13 +34,13 @@ pub struct Follower {
 
 impl Follower {
     /// A follower at the log's very start.
-    pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
+    pub(crate) fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
         let (reader, rulebook) = (Reader::new(), rulebook.clone());
         Follower { partition, rulebook, reader, has_begun: false, has_halted: false }
     }
 
     /// A follower behind a snapshot's state, with the zone that it is.
-    pub fn from_shard(
+    pub(crate) fn from_shard(
         shard: &Shard,
         rulebook: &Rulebook,
         position: Position,
@@ -58,12 +58,12 @@ impl Follower {
     }
 
     /// Number of the present owner's epoch.
-    pub fn owner_epoch(&self) -> u64 {
+    pub(crate) fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
     }
 
     /// The log has no further record at present: a zone without any begins by the first rules.
-    pub fn at_end(&mut self) -> Option<Followed> {
+    pub(crate) fn at_end(&mut self) -> Option<Followed> {
         if self.has_begun || self.has_halted {
             return None;
         }
@@ -72,7 +72,7 @@ impl Follower {
     }
 
     /// Takes the next record of the log, and gives what it means, in order.
-    pub fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
+    pub(crate) fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
         if self.has_halted {
             return;
         }

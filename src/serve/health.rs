@@ -5,10 +5,10 @@ use crate::view::zone::ZonePosition;
 use std::fmt::Write;
 
 /// The media type of all three.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a path of these answers: status and text. `None`: it is another one's.
-pub fn answer(path: &str, served: &Served) -> Option<(&'static str, String)> {
+pub(crate) fn answer(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
         "/metrics" => Some(("200 OK", metrics(served))),
         // It answers, so it lives.

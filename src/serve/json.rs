@@ -4,7 +4,7 @@
 const NUMBER_MAX: u64 = 1 << 53;
 
 /// An object or array that is being written.
-pub struct Json<'a> {
+pub(crate) struct Json<'a> {
     out: &'a mut Vec<u8>,
     /// Whether the next value needs a comma before it.
     follows: bool,
@@ -12,52 +12,45 @@ pub struct Json<'a> {
 
 impl<'a> Json<'a> {
     /// Writes one object.
-    pub fn object(out: &'a mut Vec<u8>, write: impl FnOnce(&mut Json)) {
+    pub(crate) fn object(out: &'a mut Vec<u8>, write: impl FnOnce(&mut Json)) {
         nest(out, b'{', b'}', write);
     }
 
     /// Writes a number of up to 64 bits.
-    pub fn number(&mut self, key: &str, number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, key: &str, number: u64) -> &mut Self {
         self.key(key);
         push_number(self.out, number);
         self
     }
 
     /// Writes a signed number.
-    pub fn signed(&mut self, key: &str, number: i64) -> &mut Self {
+    pub(crate) fn signed(&mut self, key: &str, number: i64) -> &mut Self {
         self.key(key);
         self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self
     }
 
     /// Writes a number as a text, as players are written.
-    pub fn id(&mut self, key: &str, id: u64) -> &mut Self {
+    pub(crate) fn id(&mut self, key: &str, id: u64) -> &mut Self {
         self.text(key, itoa::Buffer::new().format(id))
     }
 
     /// Writes a text.
-    pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, key: &str, text: &str) -> &mut Self {
         self.key(key);
         push_text(self.out, text);
         self
     }
 
-    /// Writes `true` or `false`.
-    pub fn flag(&mut self, key: &str, flag: bool) -> &mut Self {
-        self.key(key);
-        self.out.extend_from_slice(if flag { b"true" } else { b"false" });
-        self
-    }
-
     /// Writes an object within.
-    pub fn object_at(&mut self, key: &str, write: impl FnOnce(&mut Json)) -> &mut Self {
+    pub(crate) fn object_at(&mut self, key: &str, write: impl FnOnce(&mut Json)) -> &mut Self {
         self.key(key);
         nest(self.out, b'{', b'}', write);
         self
     }
 
     /// Writes a list of objects.
-    pub fn objects<T>(
+    pub(crate) fn objects<T>(
         &mut self,
         key: &str,
         items: impl Iterator<Item = T>,
@@ -67,7 +60,7 @@ impl<'a> Json<'a> {
     }
 
     /// Writes a list of lists of numbers.
-    pub fn rows<const COUNT: usize>(
+    pub(crate) fn rows<const COUNT: usize>(
         &mut self,
         key: &str,
         rows: impl Iterator<Item = [i64; COUNT]>,
@@ -85,7 +78,7 @@ impl<'a> Json<'a> {
     }
 
     /// Writes a list whose items are written as JSON already.
-    pub fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         key: &str,
         items: impl Iterator<Item = T>,
@@ -147,14 +140,14 @@ mod tests {
         let mut out = Vec::new();
         Json::object(&mut out, |json| {
             json.number("a", NUMBER_MAX).number("b", NUMBER_MAX + 1).signed("c", -4);
-            json.text("d", "say \"\\\n\u{e4}").flag("e", true).id("f", 7);
+            json.text("d", "say \"\\\n\u{e4}").id("f", 7);
             json.rows("g", [[1, -2], [3, 4]].into_iter());
             json.objects("h", 0..2, |json, at| {
                 json.number("at", at);
             });
         });
         let expected = "{\"a\":9007199254740992,\"b\":\"9007199254740993\",\"c\":-4,\
-                        \"d\":\"say \\\"\\\\\\u000a\u{e4}\",\"e\":true,\"f\":\"7\",\
+                        \"d\":\"say \\\"\\\\\\u000a\u{e4}\",\"f\":\"7\",\
                         \"g\":[[1,-2],[3,4]],\"h\":[{\"at\":0},{\"at\":1}]}";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

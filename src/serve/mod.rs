@@ -9,33 +9,33 @@
 //! It shares nothing with the daemons that decide but Kafka, and any number of its processes hold
 //! equal views.
 
-pub mod request;
+pub(crate) mod request;
 
-pub mod problem;
+pub(crate) mod problem;
 
-pub mod routes;
+pub(crate) mod routes;
 
-pub mod json;
+pub(crate) mod json;
 
 pub mod answers;
 
-pub mod command;
+pub(crate) mod command;
 
-pub mod stream;
+pub(crate) mod stream;
 
-pub mod page;
+pub(crate) mod page;
 
-pub mod health;
+pub(crate) mod health;
 
 pub mod exchange;
 
-pub mod follower;
+pub(crate) mod follower;
 
-pub mod feed;
+pub(crate) mod feed;
 
-pub mod appender;
+pub(crate) mod appender;
 
-pub mod sessions;
+pub(crate) mod sessions;
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why `serve` cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub(crate) enum ServeError {
     /// The topics.
     #[error(transparent)]
     Topic(#[from] TopicError),
@@ -75,7 +75,7 @@ pub enum ServeError {
 
 /// Whether clients may post events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commands {
+pub(crate) enum Commands {
     /// They are appended to the input.
     Taken,
     /// They are refused.
@@ -83,7 +83,7 @@ pub enum Commands {
 }
 
 /// A process's serving part, before it serves.
-pub struct Server {
+pub(crate) struct Server {
     served: Served,
     listener: Async<TcpListener>,
     address: SocketAddr,
@@ -93,7 +93,7 @@ pub struct Server {
 
 impl Server {
     /// Connects to the brokers and listens. Clients wait until [`Server::run`].
-    pub fn bind(
+    pub(crate) fn bind(
         options: ServeOptions,
         feed: FeedOptions,
         commands: Commands,
@@ -116,12 +116,12 @@ impl Server {
     }
 
     /// Where it listens, with the port that a configured port 0 became.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves on the calling thread until it is asked to stop. `beside` runs on it, too.
-    pub fn run(
+    pub(crate) fn run(
         self,
         stop: &Arc<AtomicBool>,
         beside: impl Future<Output = ()> + 'static,
@@ -140,7 +140,11 @@ impl Server {
 }
 
 /// Serves until a signal ends it.
-pub fn run(options: ServeOptions, feed: FeedOptions, rulebook: Rulebook) -> Result<(), ServeError> {
+pub(crate) fn run(
+    options: ServeOptions,
+    feed: FeedOptions,
+    rulebook: Rulebook,
+) -> Result<(), ServeError> {
     let signals = Signals::listen().map_err(ServeError::Resources)?;
     let server = Server::bind(options, feed, Commands::Taken, rulebook)?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -5,7 +5,7 @@ use crate::view::zone::ZonePosition;
 
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub(crate) enum Problem {
     /// It is no HTTP/1.1 request.
     Malformed,
     /// Its body comes in a transfer coding.
@@ -51,12 +51,8 @@ pub enum Problem {
     NoEvent(Reject),
     /// The body is no JSON object, and no array of a few.
     NoEvents,
-    /// No token, or one that is not known.
-    Unauthorized,
     /// Clients may not do this here.
     Forbidden,
-    /// More requests than the token may send.
-    TooMany,
     /// As many commands or streams are under way as there may be.
     Busy,
     /// Whether the event was appended is not known.
@@ -65,19 +61,17 @@ pub enum Problem {
 
 impl Problem {
     /// The status line's number and phrase.
-    pub fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> &'static str {
         match self {
             Problem::Malformed
             | Problem::Parameter { .. }
             | Problem::NoEvent(_)
             | Problem::NoEvents => "400 Bad Request",
-            Problem::Unauthorized => "401 Unauthorized",
             Problem::Forbidden => "403 Forbidden",
             Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet { .. } => "412 Precondition Failed",
             Problem::BodyTooLong => "413 Content Too Large",
-            Problem::TooMany => "429 Too Many Requests",
             Problem::HeadTooLong => "431 Request Header Fields Too Large",
             Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
             Problem::ZoneLoading(_) | Problem::ZoneHalted { .. } | Problem::Busy => {
@@ -87,25 +81,13 @@ impl Problem {
         }
     }
 
-    /// Whether the bytes behind the request may be another one.
-    pub fn closes(&self) -> bool {
-        matches!(
-            self,
-            Problem::Malformed
-                | Problem::TransferCoding
-                | Problem::HeadTooLong
-                | Problem::BodyTooLong
-                | Problem::MethodUnknown
-        )
-    }
-
     /// Whether the request may be sent again as it is, after a while.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany)
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Problem::ZoneLoading(_) | Problem::Busy)
     }
 
     /// What to do about it.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let sentence = match self {
             Problem::Malformed => "send a request of HTTP/1.1 with one Host and one Content-Length",
             Problem::TransferCoding => "send the body with a Content-Length instead of a coding",
@@ -128,9 +110,7 @@ impl Problem {
             }
             Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
             Problem::NoEvents => "send one event, or an array of at most 64",
-            Problem::Unauthorized => "send a token that is known here as `Authorization: Bearer`",
             Problem::Forbidden => "this process takes no events; post them to another one",
-            Problem::TooMany => "the token has used up its requests; try again in a second",
             Problem::Busy => "as much is under way as there may be; try again in a second",
             Problem::Unknown => {
                 "whether the event was appended is not known; send it again with the same seq"

@@ -6,20 +6,17 @@
 use crate::serve::problem::Problem;
 
 /// Bytes of a request line and its headers.
-pub const HEAD_BYTES_MAX: usize = 4096;
+pub(crate) const HEAD_BYTES_MAX: usize = 4096;
 
 /// Headers of one request.
-pub const HEADERS_MAX: usize = 64;
+pub(crate) const HEADERS_MAX: usize = 64;
 
 /// Bytes of a request's body: one record of the input topic at its longest, or some shorter ones.
-pub const BODY_BYTES_MAX: usize = 16 * 1024;
-
-/// Bytes of one request.
-pub const REQUEST_BYTES_MAX: usize = HEAD_BYTES_MAX + BODY_BYTES_MAX;
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Methods that some route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     /// Head and body.
     Get,
     /// The head alone.
@@ -30,7 +27,7 @@ pub enum Method {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// What is asked for.
     pub method: Method,
     /// The path, undecoded: no route has a character that would have to be.
@@ -51,7 +48,7 @@ pub struct Request<'a> {
 
 /// What the bytes so far are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed<'a> {
+pub(crate) enum Parsed<'a> {
     /// Not yet a whole request.
     More,
     /// A whole head, whose sender waits for `100 Continue` before it sends the body.
@@ -76,7 +73,7 @@ struct Headers<'a> {
 }
 
 /// Reads the first request of these bytes.
-pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let head = match parsed.parse(bytes) {
@@ -182,12 +179,12 @@ fn length(text: &str) -> Option<usize> {
 }
 
 /// The value of a key of a query; `None`: it is not there.
-pub fn parameter<'a>(query: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn parameter<'a>(query: &'a str, key: &str) -> Option<&'a str> {
     parameters(query).find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 /// All keys and values of a query, undecoded: no parameter has a character that would have to be.
-pub fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }

@@ -4,39 +4,26 @@ use crate::serve::problem::Problem;
 use crate::serve::request::{Method, Request, parameter};
 
 /// Places of a board in one answer.
-pub const BOARD_PLACES_MAX: u32 = 100;
+pub(crate) const BOARD_PLACES_MAX: u32 = 100;
 
 /// Places of a board in one answer where the request does not say.
 const BOARD_PLACES: u32 = 10;
 
 /// Milliseconds that a request may wait for a position or an outcome.
-pub const WAIT_MS_MAX: u64 = 10_000;
+pub(crate) const WAIT_MS_MAX: u64 = 10_000;
 
 /// Milliseconds that it waits where it does not say.
 const WAIT_MS: u64 = 1_000;
 
-/// Every route with its method, as the OpenAPI document has them.
-pub const ROUTES: &[(&str, &str)] = &[
-    ("get", "/v1/players/{id}"),
-    ("get", "/v1/players/{id}/poll"),
-    ("get", "/v1/boards/{board}"),
-    ("get", "/v1/zones"),
-    ("get", "/v1/zones/{zone}/hunts"),
-    ("get", "/v1/zones/{zone}/tiles"),
-    ("get", "/v1/openapi.json"),
-    ("post", EVENTS),
-    ("get", STREAM),
-];
-
 /// Where events are posted.
-pub const EVENTS: &str = "/v1/events";
+pub(crate) const EVENTS: &str = "/v1/events";
 
 /// Where streams are.
-pub const STREAM: &str = "/v1/stream";
+pub(crate) const STREAM: &str = "/v1/stream";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// A player's card.
     Player(PlayerQuery),
     /// A player's card in some fifty bytes.
@@ -60,7 +47,7 @@ pub enum Route {
 
 /// Which player's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlayerQuery {
+pub(crate) struct PlayerQuery {
     /// The player.
     pub player_id: u64,
     /// The zone; `None`: the one that it is in.
@@ -71,7 +58,7 @@ pub struct PlayerQuery {
 
 /// Which places of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BoardQuery {
+pub(crate) struct BoardQuery {
     /// The zone; `None`: the world.
     pub zone: Option<u16>,
     /// Where the places begin.
@@ -80,7 +67,7 @@ pub struct BoardQuery {
 
 /// Where the places of a board begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoardPlaces {
+pub(crate) enum BoardPlaces {
     /// At a rank, so many.
     From(u32, u32),
     /// Around a player, so many on each side.
@@ -89,7 +76,7 @@ pub enum BoardPlaces {
 
 /// A position that a zone must have reached before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub(crate) struct At {
     /// The zone.
     pub zone: u16,
     /// The input offset up to which (exclusive) it must have come.
@@ -99,7 +86,7 @@ pub struct At {
 }
 
 /// What a request asks for.
-pub fn route(request: &Request) -> Result<Route, Problem> {
+pub(crate) fn route(request: &Request) -> Result<Route, Problem> {
     let query = request.query;
     let mut parts = request.path.split('/').skip(1);
     let path: [&str; 4] = std::array::from_fn(|_| parts.next().unwrap_or_default());
@@ -127,7 +114,7 @@ pub fn route(request: &Request) -> Result<Route, Problem> {
 }
 
 /// The position that a request asks for: of its query, or echoed in its header.
-pub fn at(request: &Request) -> Result<Option<At>, Problem> {
+pub(crate) fn at(request: &Request) -> Result<Option<At>, Problem> {
     let wait_ms = number(request.query, "wait_ms", "milliseconds from 0 to 10000")?;
     let wait_ms = wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX);
     let written = parameter(request.query, "at").or(request.huntd_at);
@@ -149,7 +136,7 @@ pub fn at(request: &Request) -> Result<Option<At>, Problem> {
 }
 
 /// The zone that a post names, and how many milliseconds it waits for its outcome.
-pub fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
+pub(crate) fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
     let zone = match parameter(query, "zone") {
         Some(zone) => Some(zone_of(zone)?),
         None => None,

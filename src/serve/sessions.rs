@@ -22,19 +22,19 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Clients that are connected at once; further ones wait in the listen backlog.
-pub const SESSIONS_MAX: usize = 50_000;
+pub(crate) const SESSIONS_MAX: usize = 50_000;
 
 /// Milliseconds in which a request must have come whole, from its first byte on.
-pub const REQUEST_MS_MAX: u64 = 5_000;
+pub(crate) const REQUEST_MS_MAX: u64 = 5_000;
 
 /// Milliseconds without a request after which a session is closed.
-pub const IDLE_MS_MAX: u64 = 75_000;
+pub(crate) const IDLE_MS_MAX: u64 = 75_000;
 
 /// Milliseconds in which a client must take some bytes of its answer.
-pub const SEND_MS_MAX: u64 = 30_000;
+pub(crate) const SEND_MS_MAX: u64 = 30_000;
 
 /// Updates that are folded between two rounds of answers: some tens of microseconds.
-pub const FOLD_UPDATES_MAX: usize = 512;
+pub(crate) const FOLD_UPDATES_MAX: usize = 512;
 
 /// What all sessions share.
 struct Shared {
@@ -56,7 +56,7 @@ struct Desk {
 }
 
 /// Serves until the feed ends. `beside` runs beside everything else.
-pub fn run(
+pub(crate) fn run(
     served: Served,
     appender: Option<Appender>,
     listener: Async<TcpListener>,

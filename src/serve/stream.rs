@@ -14,13 +14,13 @@ use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::zone::Zone;
 
 /// Topics of one stream.
-pub const TOPICS_MAX: usize = 8;
+pub(crate) const TOPICS_MAX: usize = 8;
 
 /// Milliseconds from one event of a topic of state to its next.
-pub const STATE_EVERY_MS: u64 = 250;
+pub(crate) const STATE_EVERY_MS: u64 = 250;
 
 /// Milliseconds without an event after which a comment shows that the stream is alive.
-pub const ALIVE_EVERY_MS: u64 = 15_000;
+pub(crate) const ALIVE_EVERY_MS: u64 = 15_000;
 
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
@@ -47,7 +47,7 @@ enum Topic {
 
 /// A stream to one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stream {
+pub(crate) struct Stream {
     topics: Vec<Topic>,
     every_ms: u64,
     alive_ms: u64,
@@ -56,7 +56,11 @@ pub struct Stream {
 impl Stream {
     /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
     /// `last_event_id` is where the client's last stream ended.
-    pub fn open(query: &str, last_event_id: Option<&str>, now_ms: u64) -> Result<Stream, Problem> {
+    pub(crate) fn open(
+        query: &str,
+        last_event_id: Option<&str>,
+        now_ms: u64,
+    ) -> Result<Stream, Problem> {
         let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
         let resumed = last_event_id.and_then(|id| {
             let (zone, update) = id.split_once(':')?;
@@ -104,7 +108,7 @@ impl Stream {
     }
 
     /// Writes what has come since, a piece of it. Gives when it is to be asked again at the latest.
-    pub fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> u64 {
+    pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> u64 {
         let before = out.len();
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         for topic in &mut self.topics {

@@ -1,11 +1,13 @@
 //! What `check` finds out without the network, and says in a few lines.
 
 use super::config::Config;
+use crate::output::frame::Format;
 use crate::runtime::cpu::{self, CpuError, Plan};
+use std::collections::BTreeSet;
 
 /// What `huntd run` would do on this host with this configuration. An error says why it would not
 /// start.
-pub fn offline(config: &Config) -> Result<String, CpuError> {
+pub(crate) fn offline(config: &Config, rulesets: &BTreeSet<u32>) -> Result<String, CpuError> {
     let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
     let cores = match &plan {
         Plan::Pinned { hot_core, helper_cores } => {
@@ -13,17 +15,23 @@ pub fn offline(config: &Config) -> Result<String, CpuError> {
         }
         Plan::Shared { core } => format!("only core {core} is allowed: nothing is pinned"),
     };
+    let format = match config.publisher.format {
+        Format::Json => "json",
+        Format::Binary => "binary",
+    };
+    let rules: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     let group = &config.group;
     let publisher = &config.publisher;
     Ok(format!(
         "configuration: valid\n\
          cores: {cores}\n\
-         topics: {} -> {} ({:?}), dead letters to {}\n\
+         rulesets: {}\n\
+         topics: {} -> {} ({format}), dead letters to {}\n\
          group: {} through {}\n\
          monitoring: http://{}/metrics\n",
+        rules.join(", "),
         group.input_topic,
         publisher.output_topic,
-        publisher.format,
         publisher.dead_letter_topic,
         group.client.group,
         group.client.brokers.join(", "),

@@ -4,8 +4,12 @@ use super::help;
 use crate::service::config::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+/// The version, and the revision that the program was built from.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUNTD_REVISION"), ")");
 
 /// The start of 2026, for events whose time nobody says.
 const BASE_MS: i64 = 1_767_225_600_000;
@@ -24,7 +28,7 @@ const REPEATS_MAX: i64 = 1_000;
 #[derive(Debug, Parser)]
 #[command(
     name = "huntd",
-    version,
+    version = VERSION,
     about = "A single-core Kafka state engine for real-time games, on io_uring",
     long_about = "huntd drains player events from a Kafka topic on one pinned core, applies them \
                   to a deterministic game state, and publishes the updates to a second topic.\n\n\
@@ -71,15 +75,92 @@ pub enum Verb {
     /// Create the input, output and dead-letter topics, or check their settings.
     #[command(long_about = help::TOPICS)]
     Topics(TopicsArgs),
+    /// Print a configuration with every key and its default, or its JSON Schema.
+    #[command(long_about = help::CONFIG)]
+    Config(DefaultsArgs),
+    /// Print what a shell needs to complete huntd's command line.
+    #[command(long_about = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages.
+    #[command(long_about = help::MAN)]
+    Man(ManArgs),
+}
+
+impl Cli {
+    /// Reads the command line. One that is wrong, and one that asks for help, ends the process.
+    pub fn read() -> Cli {
+        Cli::try_parse().unwrap_or_else(|error| with_nearest_verb(error).exit())
+    }
+}
+
+/// Letters that a verb may differ in from what was meant.
+const VERB_TYPOS_MAX: usize = 2;
+
+/// Adds the verb that was most likely meant, where clap finds none: it takes swapped letters of
+/// short words for other words.
+fn with_nearest_verb(mut error: clap::Error) -> clap::Error {
+    let is_verb = error.kind() == ErrorKind::InvalidSubcommand;
+    let wrong = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(wrong)) if is_verb => wrong.clone(),
+        _ => return error,
+    };
+    let is_helped = error
+        .get(ContextKind::SuggestedSubcommand)
+        .is_some_and(|verbs| !matches!(verbs, ContextValue::Strings(verbs) if verbs.is_empty()));
+    let command = Cli::command();
+    let nearest = command
+        .get_subcommands()
+        .map(|verb| (strsim::damerau_levenshtein(&wrong, verb.get_name()), verb.get_name()))
+        .filter(|(typos, _)| *typos <= VERB_TYPOS_MAX)
+        .min();
+    if let Some((_, verb)) = nearest.filter(|_| !is_helped) {
+        let verbs = ContextValue::Strings(vec![verb.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, verbs);
+    }
+    error
+}
+
+/// The configuration of a verb that needs one.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    /// The configuration; `huntd config` prints one with every key.
+    #[arg(long = "config", value_name = "FILE")]
+    pub file: PathBuf,
+    /// Set one key, over the file and the environment; more than once if need be.
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Arguments of `config`.
+#[derive(Clone, Debug, Args)]
+pub struct DefaultsArgs {
+    /// Print a JSON Schema instead, for editors and checks.
+    #[arg(long)]
+    pub schema: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// Write one page for each verb into this folder; without it, the first page is printed.
+    #[arg(long, value_name = "FOLDER")]
+    pub directory: Option<PathBuf>,
 }
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// The configuration; config/huntd.toml has every key.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// Begin each shard anew, with an empty world, that would be refused otherwise.
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Start each shard over, with an empty zone, that cannot be started otherwise.
     #[arg(long)]
     pub genesis: bool,
     /// Pass over a record that keeps its shard from going on, for good; more than once if need be.
@@ -90,9 +171,9 @@ pub struct RunArgs {
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// The configuration to check.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Do not ask any broker.
     #[arg(long)]
     pub offline: bool,
@@ -236,9 +317,9 @@ pub struct ReplayArgs {
 /// Arguments of `rules`.
 #[derive(Clone, Debug, Args)]
 pub struct RulesArgs {
-    /// The configuration that names the files.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Append an event to each partition of the input, after which the game goes on by these rules.
     #[arg(long, value_name = "RULESET")]
     pub switch_to: Option<u32>,
@@ -247,9 +328,9 @@ pub struct RulesArgs {
 /// Arguments of `serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// The configuration of the daemons; config/huntd.toml has every key.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    /// The daemons' configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 /// Arguments of `snapshot`.
@@ -275,8 +356,8 @@ pub enum SnapshotVerb {
 #[derive(Clone, Debug, Args)]
 pub struct SnapshotChoice {
     /// The configuration.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Only this partition's.
     #[arg(long, value_name = "P")]
     pub partition: Option<u16>,
@@ -313,8 +394,8 @@ pub struct TapArgs {
 #[derive(Clone, Debug, Args)]
 pub struct TopicsArgs {
     /// The configuration.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Partitions of topics to create: zones of the world; 4 without it.
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,

@@ -3,7 +3,8 @@
 //! Everything that can be checked without the network is checked here, before the first socket.
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
-use super::settings::{ConfigError, Settings, Source};
+use super::schema::{Limit, Limits};
+use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings};
 use super::written::{
     Written, WrittenCpu, WrittenFetch, WrittenInput, WrittenKafka, WrittenPublish, WrittenServe,
     WrittenService, WrittenSnapshot,
@@ -16,13 +17,14 @@ use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Brokers in the list to ask first.
-pub const BOOTSTRAP_BROKERS_MAX: usize = 64;
+pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,15 +51,16 @@ pub struct Config {
     pub serve: super::ServeOptions,
 }
 
-/// Reads a file and the process's environment.
-pub fn load(file: &Path) -> Result<Config, ConfigError> {
-    let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
-        place: Source::File(file.display().to_string()),
-        sentence: format!("name a readable configuration file with --config: {error}"),
+/// Reads a file and the process's environment, and lays the settings of the command line over them.
+pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigErrors> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let place = SettingSource::File(file.display().to_string());
+        let sentence = format!("name a readable configuration file with --config: {error}");
+        ConfigErrors(vec![ConfigError::at(place, sentence)])
     })?;
     let variables = std::env::vars_os()
         .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
-    parse(&file.display().to_string(), &text, variables)
+    parse_layers(&file.display().to_string(), &text, variables, arguments)
 }
 
 /// The configuration that a text and some environment variables make. `file` names the text.
@@ -65,20 +68,56 @@ pub fn parse(
     file: &str,
     text: &str,
     variables: impl Iterator<Item = (String, String)>,
-) -> Result<Config, ConfigError> {
+) -> Result<Config, ConfigErrors> {
+    parse_layers(file, text, variables, &[])
+}
+
+fn parse_layers(
+    file: &str,
+    text: &str,
+    variables: impl Iterator<Item = (String, String)>,
+    arguments: &[String],
+) -> Result<Config, ConfigErrors> {
     let mut settings = Settings::defaults();
-    settings.lay_file(file, text)?;
+    let mut errors = settings.lay_file(file, text);
     let mut state_directory = None;
-    settings.lay_environment(variables.inspect(|(name, text)| {
+    errors.extend(settings.lay_environment(variables.inspect(|(name, text)| {
         if name == STATE_DIRECTORY {
             state_directory = first_directory(text);
         }
-    }))?;
-    let raw = Written::deserialize(settings.values().clone())
-        .expect("every layer has the keys and types of the defaults, which a test parses");
-    let mut config = Check { settings: &settings }.config(&raw)?;
+    })));
+    errors.extend(arguments.iter().filter_map(|argument| settings.lay_argument(argument).err()));
+    // A value that is refused gets its default, until nothing else is found.
+    let mut config = loop {
+        let error = match check(&settings) {
+            Ok(config) if errors.is_empty() => break config,
+            Ok(_) => return Err(ConfigErrors(errors)),
+            Err(error) => error,
+        };
+        let is_known = errors.iter().any(|known| known.value_of == error.value_of);
+        let Some((section, key)) = error.value_of.clone().filter(|_| !is_known) else {
+            return Err(ConfigErrors(errors));
+        };
+        settings.reset(&section, &key);
+        errors.push(error);
+    };
     config.snapshot.directory = config.snapshot.directory.or(state_directory);
     Ok(config)
+}
+
+fn check(settings: &Settings) -> Result<Config, ConfigError> {
+    let raw = Written::deserialize(settings.values().clone())
+        .expect("every layer has the keys and types of the defaults, which a test parses");
+    Check { settings, limits: RefCell::default() }.config(&raw)
+}
+
+/// The limits of all values that have any.
+pub(super) fn limits() -> Limits {
+    let settings = Settings::defaults();
+    let raw = Written::deserialize(settings.values().clone()).expect("a test parses the defaults");
+    let check = Check { settings: &settings, limits: RefCell::default() };
+    check.config(&raw).expect("the defaults are valid");
+    check.limits.into_inner()
 }
 
 /// What systemd tells of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
@@ -91,6 +130,8 @@ fn first_directory(text: &str) -> Option<PathBuf> {
 /// The checks, with what is needed to say where a refused value is written.
 struct Check<'a> {
     settings: &'a Settings,
+    /// The limits that were looked at so far.
+    limits: RefCell<Limits>,
 }
 
 impl Check<'_> {
@@ -363,6 +404,8 @@ impl Check<'_> {
     where
         T: TryFrom<i64> + PartialOrd + std::fmt::Display,
     {
+        let limit = Limit::Range(range.start().to_string(), range.end().to_string());
+        self.limits.borrow_mut().insert(path.to_owned(), limit);
         T::try_from(written).ok().filter(|number| range.contains(number)).ok_or_else(|| {
             let sentence = format!("= {written}: choose {} to {}", range.start(), range.end());
             self.error(path, sentence)
@@ -376,6 +419,8 @@ impl Check<'_> {
         written: &str,
         choices: &[(&str, T)],
     ) -> Result<T, ConfigError> {
+        let words = choices.iter().map(|(word, _)| (*word).to_owned()).collect();
+        self.limits.borrow_mut().insert(path.to_owned(), Limit::OneOf(words));
         match choices.iter().find(|(word, _)| *word == written) {
             Some((_, choice)) => Ok(*choice),
             None => {

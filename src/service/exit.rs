@@ -1,6 +1,6 @@
 //! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
 
-/// How the process ended, for whoever started it.
+/// How the process ended, for the program that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
@@ -22,7 +22,7 @@ pub enum ExitCode {
     CorePinning = 8,
     /// A verification failed.
     VerificationFailed = 9,
-    /// A shard halted and cannot go on.
+    /// A shard had halted when the process was stopped.
     ShardHalted = 10,
     /// The process has no file descriptor or thread left.
     OutOfResources = 11,
@@ -80,7 +80,7 @@ impl ExitCode {
                 "A verification failed: events were lost, doubled or changed. Please report it."
             }
             ExitCode::ShardHalted => {
-                "A shard halted and cannot go on: the log names partition, offset and reason."
+                "A shard had halted when huntd was stopped: the log names partition and reason."
             }
             ExitCode::OutOfResources => {
                 "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."

@@ -19,37 +19,37 @@ pub const HTTP_CONNECTIONS_MAX: usize = 16;
 pub const HTTP_HEAD_BYTES_MAX: usize = 4096;
 
 /// Headers of one request.
-pub const HTTP_HEADERS_MAX: usize = 64;
+const HTTP_HEADERS_MAX: usize = 64;
 
 /// Milliseconds that one HTTP exchange may take, a slow client included.
-pub const HTTP_EXCHANGE_MS_MAX: u64 = 5_000;
+const HTTP_EXCHANGE_MS_MAX: u64 = 5_000;
 
 /// Bytes of a request's body that are read, and thrown away, so that the client sees the answer
 /// before the close.
-pub const HTTP_DRAIN_BYTES_MAX: usize = 64 * 1024;
+const HTTP_DRAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// The listening socket.
-pub struct Exporter {
+pub(crate) struct Exporter {
     listener: Async<TcpListener>,
     address: SocketAddr,
 }
 
 impl Exporter {
     /// Listens from now on; requests wait until [`Exporter::serve`] runs.
-    pub fn bind(listen: SocketAddr) -> io::Result<Exporter> {
+    pub(crate) fn bind(listen: SocketAddr) -> io::Result<Exporter> {
         let listener = Async::<TcpListener>::bind(listen)?;
         let address = listener.get_ref().local_addr()?;
         Ok(Exporter { listener, address })
     }
 
     /// The address, with the port that a port 0 became.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves one connection after another, for ever. As many connections are served at once as
     /// this is called.
-    pub async fn serve(&self, observed: &Observed, live: &Cell<bool>) {
+    pub(crate) async fn serve(&self, observed: &Observed, live: &Cell<bool>) {
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
                 // Out of file descriptors, most likely: others must close some first.

@@ -3,8 +3,10 @@
 //! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
 
 use super::Observed;
-use crate::telemetry::metrics::{Counter, Gauge, Histogram, Reasons};
+use super::process::Process;
+use crate::telemetry::metrics::{Counter, Gauge, Histogram};
 use crate::telemetry::progress::{Progress, ShardProgress};
+use crate::telemetry::tally::Tally;
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -20,12 +22,34 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 21] = [
-    family("huntd_refusals_total", "counter", "Events that the rules refused, by reason."),
-    family("huntd_rejects_total", "counter", "Records that are no valid event, by reason."),
+pub const FAMILIES: [Family; 34] = [
+    family(
+        "huntd_events_applied_total",
+        "counter",
+        "Events that the engine applied, by partition and type.",
+    ),
+    family(
+        "huntd_events_refused_total",
+        "counter",
+        "Events that the rules refused, by partition and reason.",
+    ),
+    family(
+        "huntd_events_no_op_total",
+        "counter",
+        "Events that changed nothing, by partition: a repeated or older seq.",
+    ),
+    family(
+        "huntd_records_rejected_total",
+        "counter",
+        "Records that are no valid event, by partition and reason.",
+    ),
+    family("huntd_players", "gauge", "Players in a zone, by partition."),
+    family("huntd_hunts", "gauge", "Hunts that run in a zone, by partition."),
+    family("huntd_treasures", "gauge", "Treasures in a zone that nobody opened, by partition."),
     family("huntd_queue_blocks", "gauge", "Blocks that wait between decoder and engine."),
     family("huntd_queue_blocks_max", "gauge", "Blocks that the queue can hold."),
     family("huntd_connections", "gauge", "Connections to brokers that are open."),
+    family("huntd_partitions", "gauge", "Partitions of the input topic; absent while unknown."),
     family("huntd_shards_owned", "gauge", "Shards owned now."),
     family("huntd_shards_halted", "gauge", "Shards that cannot go on without an operator."),
     family(
@@ -63,18 +87,41 @@ pub const FAMILIES: [Family; 21] = [
         "Records in the input and in no acknowledged frame, by partition; absent while unknown.",
     ),
     family(
-        "huntd_snapshot_age_seconds",
+        "huntd_group_lag_records",
         "gauge",
-        "Age of the newest snapshot of this process, by partition; absent before the first.",
+        "Records that the group has not committed, by partition, of every partition.",
+    ),
+    family(
+        "huntd_lag_seconds",
+        "gauge",
+        "Age of the newest event that was applied, or 0 without lag, by partition.",
+    ),
+    family(
+        "huntd_snapshot_timestamp_seconds",
+        "gauge",
+        "When this process stored its newest snapshot, by partition; absent before the first.",
     ),
     family("huntd_ready", "gauge", "1 while the daemon should get work."),
-    family("huntd_resident_memory_bytes", "gauge", "Memory of the process that is in RAM."),
-    family("huntd_build_info", "gauge", "1, with the version as a label."),
+    family("huntd_build_info", "gauge", "1, with version and revision as labels."),
+    family("process_cpu_seconds_total", "counter", "Time that all threads had a core."),
+    family("process_resident_memory_bytes", "gauge", "Memory that is in RAM."),
+    family("process_virtual_memory_bytes", "gauge", "Addresses in use."),
+    family("process_start_time_seconds", "gauge", "When the process began."),
+    family("process_open_fds", "gauge", "Open file descriptors."),
+    family("process_max_fds", "gauge", "File descriptors that may be open."),
 ];
 
 const fn family(name: &'static str, kind: &'static str, help: &'static str) -> Family {
     Family { name, kind, help }
 }
+
+const BUILD_LABELS: &str = concat!(
+    "{version=\"",
+    env!("CARGO_PKG_VERSION"),
+    "\",revision=\"",
+    env!("HUNTD_REVISION"),
+    "\"}"
+);
 
 /// Renders the whole page.
 pub fn render(observed: &Observed) -> String {
@@ -84,9 +131,14 @@ pub fn render(observed: &Observed) -> String {
         head(&mut page, &name, "counter", counter.help());
         line(&mut page, &name, "", observed.metrics.get(counter));
     }
+    let process = Process::this();
     for family in FAMILIES {
         head(&mut page, family.name, family.kind, family.help);
-        values(&mut page, family.name, observed);
+        match (family.name.starts_with("process_"), &process) {
+            (true, Some(process)) => process_value(&mut page, family.name, process),
+            (true, None) => {}
+            (false, _) => values(&mut page, family.name, observed),
+        }
     }
     page
 }
@@ -94,11 +146,26 @@ pub fn render(observed: &Observed) -> String {
 fn values(page: &mut String, name: &str, observed: &Observed) {
     let Observed { metrics, progress, status } = observed;
     match name {
-        "huntd_refusals_total" => reasons(page, name, &metrics.refusals),
-        "huntd_rejects_total" => reasons(page, name, &metrics.rejects),
+        "huntd_events_applied_total" => counted(page, name, "type", &metrics.applied),
+        "huntd_events_refused_total" => counted(page, name, "reason", &metrics.refusals),
+        "huntd_events_no_op_total" => {
+            for (partition, _, count) in metrics.no_ops.counted() {
+                line(page, name, &format!("{{partition=\"{partition}\"}}"), count);
+            }
+        }
+        "huntd_records_rejected_total" => counted(page, name, "reason", &metrics.rejects),
+        "huntd_players" => by_partition(page, name, progress, |shard| Some(shard.players.get())),
+        "huntd_hunts" => by_partition(page, name, progress, |shard| Some(shard.hunts.get())),
+        "huntd_treasures" => {
+            by_partition(page, name, progress, |shard| Some(shard.treasures.get()));
+        }
         "huntd_queue_blocks" => line(page, name, "", metrics.gauge(Gauge::QueueBlocks)),
         "huntd_queue_blocks_max" => line(page, name, "", metrics.gauge(Gauge::QueueBlocksMax)),
         "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),
+        "huntd_partitions" => {
+            let known = Some(metrics.gauge(Gauge::Partitions)).filter(|count| *count > 0);
+            known.into_iter().for_each(|count| line(page, name, "", count));
+        }
         "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
         "huntd_shards_halted" => line(page, name, "", u64::from(status.halted_shards())),
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
@@ -117,22 +184,22 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_lag_records" => {
             by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));
         }
-        "huntd_snapshot_age_seconds" => {
-            let now_ms = unix_ms();
-            by_partition(page, name, progress, |shard| {
-                let at_ms = shard.snapshot_at_ms.get();
-                (at_ms > 0).then(|| (now_ms - at_ms).max(0).cast_unsigned() / 1000)
-            });
-        }
-        "huntd_ready" => line(page, name, "", u64::from(status.unready().is_none())),
-        "huntd_resident_memory_bytes" => {
-            if let Some(bytes) = resident_bytes() {
-                line(page, name, "", bytes);
+        "huntd_group_lag_records" => {
+            for partition in 0..progress.group_lag_partitions.get() as i32 {
+                let lag = progress.shard(partition).group_lag.get().max(0).cast_unsigned();
+                line(page, name, &format!("{{partition=\"{partition}\"}}"), lag);
             }
         }
-        "huntd_build_info" => {
-            line(page, name, concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        "huntd_lag_seconds" => {
+            let now_ms = unix_ms();
+            by_partition(page, name, progress, |shard| lag_seconds(shard, now_ms));
         }
+        "huntd_snapshot_timestamp_seconds" => by_partition(page, name, progress, |shard| {
+            let at_ms = shard.snapshot_at_ms.get();
+            (at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
+        }),
+        "huntd_ready" => line(page, name, "", u64::from(status.unready().is_none())),
+        "huntd_build_info" => line(page, name, BUILD_LABELS, 1),
         _ => unreachable!("the list of families is closed"),
     }
 }
@@ -145,10 +212,38 @@ fn line(page: &mut String, name: &str, labels: &str, value: u64) {
     writeln!(page, "{name}{labels} {value}").expect("a string takes it");
 }
 
-fn reasons(page: &mut String, name: &str, reasons: &Reasons) {
-    for (reason, count) in reasons.iter() {
-        line(page, name, &format!("{{reason=\"{reason}\"}}"), count);
+/// Counts since the process began, also of partitions that are not owned any more: a counter that
+/// came and went would lose what it counted.
+fn counted(page: &mut String, name: &str, label: &str, tally: &Tally) {
+    for (partition, of, count) in tally.counted() {
+        line(page, name, &format!("{{partition=\"{partition}\",{label}=\"{of}\"}}"), count);
     }
+}
+
+/// How long ago the newest event was made that was applied, while there are further ones.
+fn lag_seconds(shard: &ShardProgress, now_ms: i64) -> Option<u64> {
+    let applied_ms = shard.applied_time_ms.get();
+    match shard.lag()? {
+        0 => Some(0),
+        _ if applied_ms == 0 => None,
+        _ => Some((now_ms - applied_ms).max(0).cast_unsigned() / 1000),
+    }
+}
+
+fn process_value(page: &mut String, name: &str, process: &Process) {
+    let value = match name {
+        "process_cpu_seconds_total" => {
+            return writeln!(page, "{name} {}", seconds(process.cpu_ms * 1000))
+                .expect("a string takes it");
+        }
+        "process_resident_memory_bytes" => Some(process.resident_bytes),
+        "process_virtual_memory_bytes" => Some(process.virtual_bytes),
+        "process_start_time_seconds" => Some(process.start_time_s),
+        "process_open_fds" => process.open_fds,
+        "process_max_fds" => process.max_fds,
+        _ => unreachable!("the list of families is closed"),
+    };
+    value.into_iter().for_each(|value| line(page, name, "", value));
 }
 
 fn by_partition(
@@ -241,12 +336,4 @@ impl Schedule {
 fn unix_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64)
-}
-
-/// `VmRSS` of proc_pid_status(5).
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kbytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kbytes * 1024)
 }

@@ -3,14 +3,14 @@
 use crate::service::exit::ExitCode;
 
 /// The end of `huntd --help`: every exit code.
-pub fn exit_codes() -> String {
+pub(crate) fn exit_codes() -> String {
     let line =
         |code: ExitCode| format!("{:>5}  {}\n", code.number(), code.meaning().replace('`', ""));
     format!("Exit codes:\n{}", ExitCode::ALL.map(line).concat())
 }
 
 /// `huntd run --help`.
-pub const RUN: &str = "\
+pub(crate) const RUN: &str = "\
 Run the daemon until SIGTERM or SIGINT, which make it drain and exit 0.
 
 It joins the consumer group, takes the partitions that the group gives it, and reports to systemd \
@@ -21,17 +21,17 @@ Examples:
   huntd run --config huntd.toml --skip 3:4711";
 
 /// `huntd check --help`.
-pub const CHECK: &str = "\
-Check everything that would keep `huntd run` from starting, and say in one sentence what to do \
-about the first trouble.
+pub(crate) const CHECK: &str = "\
+Check everything that would keep `huntd run` from starting, and say about each trouble what to do.
 
-Offline: every key and the cores. Otherwise also the brokers and the topics.
+Offline: every key, the rules and the cores. Otherwise also the brokers, the topics, and whether \
+rules.files have the rules that each zone goes by.
 
 Example:
   huntd check --config huntd.toml --offline";
 
 /// `huntd demo --help`.
-pub const DEMO: &str = "\
+pub(crate) const DEMO: &str = "\
 Run load generator, daemon and verifying reader in this process, with librdkafka's mock cluster \
 between them, and end with a table of what happened. Exit 0 only if every event is accounted for.
 
@@ -43,7 +43,7 @@ Examples:
   huntd demo --events 1000000 --rate 200000 --json";
 
 /// `huntd load --help`.
-pub const LOAD: &str = "\
+pub(crate) const LOAD: &str = "\
 Produce player events to a topic: made-up ones, or a recorded match. With --rate the load is open \
 loop: events are due at their times, however slow the broker is. Players count their events from 1 \
 on, so a second load into one topic is mostly no-ops, as a producer's repeats are.
@@ -53,7 +53,7 @@ Examples:
   huntd load --topic hunt-events --match match.jsonl.zst --format prbf2 --rate 50000";
 
 /// `huntd replay --help`.
-pub const REPLAY: &str = "\
+pub(crate) const REPLAY: &str = "\
 Apply events with the daemon's own decoder and engine, without the daemon: what it prints is what \
 the daemon must publish. Take the events from a file (a recorded match, or one JSON event a line) \
 or from a topic, from its start to its present end.
@@ -63,7 +63,7 @@ Examples:
   huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
 
 /// `huntd rules --help`.
-pub const RULES: &str = "\
+pub(crate) const RULES: &str = "\
 List the rules that a configuration names, each with its ruleset: the number that stands in every \
 frame. With --switch-to, append an event to each partition of the input after which the game goes \
 on by other rules: every daemon must have them in rules.files by then, for a zone whose daemon has \
@@ -74,7 +74,7 @@ Examples:
   huntd rules --config huntd.toml --switch-to 1592430183";
 
 /// `huntd serve --help`.
-pub const SERVE: &str = "\
+pub(crate) const SERVE: &str = "\
 Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, hunts and \
 tiles, from what the daemons have published. It reads the output topic without joining the group, \
 so any number of these processes can run, anywhere, with the daemons' configuration.
@@ -83,7 +83,7 @@ Example:
   huntd serve --config huntd.toml";
 
 /// `huntd snapshot --help`.
-pub const SNAPSHOT: &str = "\
+pub(crate) const SNAPSHOT: &str = "\
 Look at the snapshots in the state directory that a configuration names, or remove them, so that \
 the next start takes an older state or replays the input from its start.
 
@@ -93,7 +93,7 @@ Examples:
   huntd snapshot drop --config huntd.toml --partition 3";
 
 /// `huntd tap --help`.
-pub const TAP: &str = "\
+pub(crate) const TAP: &str = "\
 Print the updates of an output topic as JSON lines, once each and in order: frames of former \
 owners and repeated frames are dropped, gaps and broken chains are reported on standard error.
 
@@ -101,10 +101,35 @@ Example:
   huntd tap --brokers 127.0.0.1:9092 --topic hunt-updates --from start";
 
 /// `huntd topics --help`.
-pub const TOPICS: &str = "\
+pub(crate) const TOPICS: &str = "\
 Create the input, output and dead-letter topics that a configuration names, with the settings that \
 huntd relies on; topics that exist are checked, and never changed.
 
 Examples:
   huntd topics --config huntd.toml --partitions 12 --replicas 3
   huntd topics --config huntd.toml --check";
+
+/// `huntd config --help`.
+pub(crate) const CONFIG: &str = "\
+Print a configuration with every key, what it means, and its default: a file of yours needs only \
+what differs. With --schema, print a JSON Schema of it.
+
+Examples:
+  huntd config > huntd.toml
+  huntd config --schema > huntd.schema.json";
+
+/// `huntd completions --help`.
+pub(crate) const COMPLETIONS: &str = "\
+Print what a shell needs to complete huntd's verbs, options and their values.
+
+Examples:
+  huntd completions bash > /usr/share/bash-completion/completions/huntd
+  huntd completions zsh > /usr/share/zsh/vendor-completions/_huntd";
+
+/// `huntd man --help`.
+pub(crate) const MAN: &str = "\
+Write the manual pages, as this command line's own help has them.
+
+Examples:
+  huntd man | man -l -
+  huntd man --directory /usr/local/share/man/man1";

@@ -25,7 +25,7 @@ pub enum LogFormat {
 }
 
 /// The words of `service.log_format`.
-pub const FORMATS: [(&str, LogFormat); 4] = [
+pub(crate) const FORMATS: [(&str, LogFormat); 4] = [
     ("auto", LogFormat::Auto),
     ("text", LogFormat::Text),
     ("json", LogFormat::Json),
@@ -33,7 +33,7 @@ pub const FORMATS: [(&str, LogFormat); 4] = [
 ];
 
 /// The words of `service.log_level`.
-pub const LEVELS: [(&str, Level); 5] = [
+pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("error", Level::ERROR),
     ("warn", Level::WARN),
     ("info", Level::INFO),
@@ -43,7 +43,7 @@ pub const LEVELS: [(&str, Level); 5] = [
 
 /// Sends log lines where the options say, for the rest of the process's life. Where the journal is
 /// asked for and absent, text takes its place, with a line that says so.
-pub fn start(options: &ServiceOptions) {
+pub(crate) fn start(options: &ServiceOptions) {
     let journal = match options.log_format {
         LogFormat::Journald => true,
         LogFormat::Auto => stderr_is_the_journal(),

@@ -6,27 +6,31 @@
 
 pub mod cli;
 
-pub mod help;
+pub(crate) mod help;
 
 pub mod config;
 
 mod written;
 
+pub(crate) mod schema;
+
 pub mod settings;
 
-pub mod check;
+pub(crate) mod check;
 
 pub mod status;
 
-pub mod restoring;
+pub(crate) mod restoring;
 
 pub mod exporter;
 
 pub mod exposition;
 
-pub mod notify;
+mod process;
 
-pub mod shutdown;
+pub(crate) mod notify;
+
+pub(crate) mod shutdown;
 
 pub mod log;
 

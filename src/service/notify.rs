@@ -5,7 +5,7 @@
 
 use super::Observed;
 use super::restoring::Restoring;
-use super::status::Phase;
+use super::status::{Phase, is_ready};
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -15,23 +15,23 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two looks of the service thread at the daemon.
-pub const SAMPLE_MS_MAX: u64 = 1_000;
+pub(crate) const SAMPLE_MS_MAX: u64 = 1_000;
 
 /// Milliseconds between two status lines for systemd.
-pub const STATUS_MS: u64 = 2_000;
+const STATUS_MS: u64 = 2_000;
 
 /// Milliseconds without a turn of the hot thread after which the daemon counts as stuck.
-pub const STUCK_MS: u64 = 5_000;
+pub(crate) const STUCK_MS: u64 = 5_000;
 
 /// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
-pub const PATIENCE_MS: u64 = 10_000;
+const PATIENCE_MS: u64 = 10_000;
 
 /// Milliseconds over which the daemon asks for more patience while it drains.
-pub const DRAIN_MS_MAX: u64 = 60_000;
+const DRAIN_MS_MAX: u64 = 60_000;
 
 /// What the daemon looks like at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// When.
     pub now: Instant,
     /// What it is doing.
@@ -52,7 +52,7 @@ pub struct Sample {
 
 /// What to tell systemd now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Notification {
+pub(crate) struct Notification {
     /// The daemon is ready: said once.
     pub ready: bool,
     /// It is stopping: said once.
@@ -67,7 +67,7 @@ pub struct Notification {
 
 /// Turns looks into reports: what must be remembered between two of them.
 #[derive(Debug)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     last: Sample,
     ready_said: bool,
     draining_since: Option<Instant>,
@@ -78,7 +78,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Begins with a first look, which is reported only as the start of what follows.
-    pub fn new(look: Sample) -> Reporter {
+    pub(crate) fn new(look: Sample) -> Reporter {
         Reporter {
             last: look,
             ready_said: false,
@@ -91,7 +91,7 @@ impl Reporter {
 
     /// Looks at the daemon and reports to systemd, for the daemon's life. `live` is false while the
     /// hot thread is stuck.
-    pub async fn run(observed: Observed, live: Rc<Cell<bool>>) {
+    pub(crate) async fn run(observed: Observed, live: Rc<Cell<bool>>) {
         let pause = sd_notify::watchdog_enabled()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
@@ -112,13 +112,13 @@ impl Reporter {
     }
 
     /// What to say after a look.
-    pub fn next(&mut self, look: Sample) -> Notification {
+    pub(crate) fn next(&mut self, look: Sample) -> Notification {
         let mut report = Notification::default();
         let turned = look.turns != self.last.turns;
         if turned {
             self.turned_at = look.now;
         }
-        if look.phase == Phase::Ready && !self.ready_said {
+        if is_ready(look.phase, look.halted_shards) && !self.ready_said {
             self.ready_said = true;
             report.ready = true;
         }
@@ -148,15 +148,15 @@ impl Reporter {
     }
 
     /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
-    /// move, or a drain beyond its bound, may not.
+    /// move, a start whose shards have all halted, or a drain beyond its bound, may not.
     fn patience(&self, look: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match look.phase {
-            Phase::Ready => false,
             Phase::Starting
             | Phase::Reaching
             | Phase::Joining
             | Phase::Connecting
             | Phase::Restoring => !self.ready_said,
+            Phase::Ready => !self.ready_said && look.shards > 0,
             Phase::Draining => self.draining_since.is_some_and(|since| {
                 let drained_for = look.now.saturating_duration_since(since);
                 drained_for < Duration::from_millis(DRAIN_MS_MAX)
@@ -194,7 +194,12 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
         let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = format!("huntd {}: {} shards", look.phase.words(), look.shards);
+    let mut line = match (look.phase, look.halted_shards) {
+        (Phase::Ready, halted) if halted > 0 => {
+            format!("huntd is not ready: {halted} shards HALTED, read the log; {} run", look.shards)
+        }
+        (phase, _) => format!("huntd {}: {} shards", phase.words(), look.shards),
+    };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
         line += &format!(", {rate} records/s");
@@ -202,9 +207,6 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
     match look.lag {
         Some(lag) => line += &format!(", {lag} records behind"),
         None => line += ", lag not known yet",
-    }
-    if look.halted_shards > 0 {
-        line += &format!(", {} shards HALTED: read the log", look.halted_shards);
     }
     line
 }
@@ -234,7 +236,7 @@ fn send(report: &Notification) {
 }
 
 /// The last line, when the service thread ends.
-pub fn stopped() {
+pub(crate) fn stopped() {
     notify(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
 }
 
@@ -276,6 +278,21 @@ mod tests {
         });
         let said = [(false, false), (true, false), (false, false), (false, true), (false, false)];
         assert_eq!(reports.collect::<Vec<_>>(), said);
+    }
+
+    #[test]
+    fn halted_shards_keep_a_start_from_being_ready_and_from_patience_once_none_runs() {
+        let start = Instant::now();
+        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
+        let mut look = at(start, 1, Phase::Ready, 1);
+        look.halted_shards = 1;
+        let report = reporter.next(look);
+        assert!(!report.ready && report.extend_us.is_some(), "others run: {report:?}");
+        (look.turns, look.shards) = (2, 0);
+        let report = reporter.next(look);
+        assert!(!report.ready && report.extend_us.is_none(), "all have halted: {report:?}");
+        (look.turns, look.halted_shards) = (3, 0);
+        assert!(reporter.next(look).ready);
     }
 
     #[test]
@@ -349,8 +366,8 @@ mod tests {
         assert_eq!(
             reporter.next(look).status.as_deref(),
             Some(
-                "huntd is ready: 2 shards, 3000 records/s, lag not known yet, 1 shards HALTED: \
-                 read the log"
+                "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
+                 not known yet"
             )
         );
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What shards have to apply before they are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restoring {
+pub(crate) struct Restoring {
     /// Shards that are behind the end that their input had when they were acquired.
     pub shards: usize,
     /// Shards owned.
@@ -17,7 +17,7 @@ pub struct Restoring {
 
 impl Restoring {
     /// As it is now.
-    pub fn of(progress: &Progress) -> Restoring {
+    pub(crate) fn of(progress: &Progress) -> Restoring {
         let mut restoring = Restoring::default();
         for (_, shard) in progress.owned() {
             restoring.owned += 1;
@@ -31,7 +31,7 @@ impl Restoring {
     }
 
     /// The same as a sentence's end, with how many records were applied in a time.
-    pub fn at_rate(self, records: u64, time: Duration) -> AtRate {
+    pub(crate) fn at_rate(self, records: u64, time: Duration) -> AtRate {
         let micros = time.as_micros().max(1);
         let per_second = u128::from(records) * 1_000_000 / micros;
         AtRate { restoring: self, per_second: u64::try_from(per_second).unwrap_or(u64::MAX) }
@@ -40,7 +40,7 @@ impl Restoring {
 
 /// What there is to restore, and how fast it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtRate {
+pub(crate) struct AtRate {
     restoring: Restoring,
     per_second: u64,
 }

@@ -74,7 +74,7 @@ fn load(path: &Path) -> Result<Rules, RulesFileError> {
 }
 
 /// The rules of a text; `folder` is where its map of walls would be.
-pub fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
+pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
     let raw: WrittenRules = toml::from_str(text).map_err(|error| {
         let before = &text.as_bytes()[..error.span().map_or(0, |span| span.start)];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();

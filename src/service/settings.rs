@@ -20,14 +20,28 @@ const VARIABLE_PREFIX: &str = "HUNTD_";
 #[error("{place}: {sentence}")]
 pub struct ConfigError {
     /// Where it is written: file and line, or environment variable.
-    pub place: Source,
+    pub place: SettingSource,
     /// What to do about it.
     pub sentence: String,
+    /// Section and key whose value is refused; `None`: it is no value that is wrong.
+    pub(crate) value_of: Option<(String, String)>,
 }
+
+impl ConfigError {
+    /// Something else than a value is wrong.
+    pub(crate) fn at(place: SettingSource, sentence: String) -> ConfigError {
+        ConfigError { place, sentence, value_of: None }
+    }
+}
+
+/// All that is wrong with a configuration, a line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ConfigErrors(pub Vec<ConfigError>);
 
 /// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// In the compiled-in defaults.
     Default,
     /// In a file, at a line counted from 1.
@@ -36,81 +50,126 @@ pub enum Source {
     File(String),
     /// In an environment variable.
     Variable(String),
+    /// On the command line, as a `--set`.
+    Argument(String),
 }
 
-impl Display for Source {
+impl Display for SettingSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Default => write!(out, "built-in defaults"),
-            Source::Line(file, line) => write!(out, "{file}:{line}"),
-            Source::File(file) => write!(out, "{file}"),
-            Source::Variable(name) => write!(out, "environment variable {name}"),
+            SettingSource::Default => write!(out, "built-in defaults"),
+            SettingSource::Line(file, line) => write!(out, "{file}:{line}"),
+            SettingSource::File(file) => write!(out, "{file}"),
+            SettingSource::Variable(name) => write!(out, "environment variable {name}"),
+            SettingSource::Argument(text) => write!(out, "--set {text}"),
         }
     }
 }
 
 /// The merged values of all layers.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     values: Table,
-    places: BTreeMap<(String, String), Source>,
+    places: BTreeMap<(String, String), SettingSource>,
 }
 
 impl Settings {
     /// The defaults alone.
-    pub fn defaults() -> Settings {
+    pub(crate) fn defaults() -> Settings {
         let values = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
         Settings { values, places: BTreeMap::new() }
     }
 
-    /// Lays a file over the values so far. `file` is its name in errors.
-    pub fn lay_file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
-        let document = DeTable::parse(text).map_err(|error| ConfigError {
-            place: line_place(file, text, error.span().map_or(0, |span| span.start)),
-            sentence: format!("write valid TOML here: {}", error.message()),
-        })?;
+    /// Lays a file over the values so far, and says what is wrong in it. `file` is its name in
+    /// errors.
+    pub(crate) fn lay_file(&mut self, file: &str, text: &str) -> Vec<ConfigError> {
+        let document = match DeTable::parse(text) {
+            Ok(document) => document,
+            Err(error) => {
+                let place = line_place(file, text, error.span().map_or(0, |span| span.start));
+                let sentence = format!("write valid TOML here: {}", error.message());
+                return vec![ConfigError::at(place, sentence)];
+            }
+        };
+        let mut errors = Vec::new();
         for (section, keys) in document.get_ref() {
             let place = line_place(file, text, section.span().start);
-            self.check_section(section.get_ref(), &place)?;
+            if let Err(error) = self.check_section(section.get_ref(), &place) {
+                errors.push(error);
+                continue;
+            }
             let DeValue::Table(keys) = keys.get_ref() else {
                 let sentence = format!("write [{}] as a section with keys", section.get_ref());
-                return Err(ConfigError { place, sentence });
+                errors.push(ConfigError::at(place, sentence));
+                continue;
             };
             for (key, value) in keys {
                 let place = line_place(file, text, key.span().start);
                 let value = plain(value);
-                self.lay(section.get_ref(), key.get_ref(), value, place)?;
+                errors.extend(self.lay(section.get_ref(), key.get_ref(), value, place).err());
             }
         }
-        Ok(())
+        errors
     }
 
     /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored.
-    pub fn lay_environment(
+    pub(crate) fn lay_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), ConfigError> {
+    ) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
         for (name, text) in variables {
             let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.split_once("__"));
             let Some((section, key)) = key else { continue };
             let (section, key) = (section.to_lowercase(), key.to_lowercase());
-            let place = Source::Variable(name.clone());
-            self.check_section(&section, &place)?;
-            let default = self.default_of(&section, &key, &place)?;
-            let value = parse_like(default, &text).unwrap_or(Value::String(text));
-            self.lay(&section, &key, value, place)?;
+            let place = SettingSource::Variable(name.clone());
+            errors.extend(self.lay_text(&section, &key, text, &place).err());
         }
-        Ok(())
+        errors
+    }
+
+    /// Lays one `SECTION.KEY=VALUE` of the command line over the values so far.
+    pub(crate) fn lay_argument(&mut self, argument: &str) -> Result<(), ConfigError> {
+        let place = SettingSource::Argument(argument.to_owned());
+        let parts = argument.split_once('=').and_then(|(path, text)| {
+            let (section, key) = path.trim().split_once('.')?;
+            Some((section, key, text))
+        });
+        let Some((section, key, text)) = parts else {
+            let sentence = "write section.key=value, as in snapshot.keep=5".to_owned();
+            return Err(ConfigError::at(place, sentence));
+        };
+        self.lay_text(section, key, text.to_owned(), &place)
+    }
+
+    /// Lays the text of one value, in the form of variables: lists are separated by commas.
+    fn lay_text(
+        &mut self,
+        section: &str,
+        key: &str,
+        text: String,
+        place: &SettingSource,
+    ) -> Result<(), ConfigError> {
+        self.check_section(section, place)?;
+        let default = self.default_of(section, key, place)?;
+        let value = parse_like(default, &text).unwrap_or(Value::String(text));
+        self.lay(section, key, value, place.clone())
+    }
+
+    /// Gives a key its default again: what else is wrong can be found out.
+    pub(crate) fn reset(&mut self, section: &str, key: &str) {
+        let defaults = Settings::defaults().values;
+        self.values[section][key] = defaults[section][key].clone();
     }
 
     /// All values, for the typed form.
-    pub fn values(&self) -> &Table {
+    pub(crate) fn values(&self) -> &Table {
         &self.values
     }
 
     /// An error about the value of a key, at the place where it is written; if it is not, at the
     /// place of a related key of the same section, which then disagrees with the default.
-    pub fn error(
+    pub(crate) fn error(
         &self,
         section: &str,
         key: &str,
@@ -120,8 +179,9 @@ impl Settings {
         let place = |key: &&str| self.places.get(&(section.to_owned(), (*key).to_owned()));
         let place = place(&key).or_else(|| related.iter().find_map(place));
         ConfigError {
-            place: place.cloned().unwrap_or(Source::Default),
+            place: place.cloned().unwrap_or(SettingSource::Default),
             sentence: format!("{section}.{key} {sentence}"),
+            value_of: Some((section.to_owned(), key.to_owned())),
         }
     }
 
@@ -130,43 +190,48 @@ impl Settings {
         section: &str,
         key: &str,
         value: Value,
-        place: Source,
+        place: SettingSource,
     ) -> Result<(), ConfigError> {
         let default = self.default_of(section, key, &place)?;
         if !same_shape(default, &value) {
             let sentence =
                 format!("write {section}.{key} as {}, as in: {key} = {default}", kind(default));
-            return Err(ConfigError { place, sentence });
+            return Err(ConfigError::at(place, sentence));
         }
         self.places.insert((section.to_owned(), key.to_owned()), place);
         self.values[section][key] = value;
         Ok(())
     }
 
-    fn check_section(&self, section: &str, place: &Source) -> Result<(), ConfigError> {
+    fn check_section(&self, section: &str, place: &SettingSource) -> Result<(), ConfigError> {
         if self.values.contains_key(section) {
             return Ok(());
         }
         let nearest = nearest(section, self.values.keys());
         let sentence = format!("there is no section [{section}]: did you mean [{nearest}]?");
-        Err(ConfigError { place: place.clone(), sentence })
+        Err(ConfigError::at(place.clone(), sentence))
     }
 
     /// The value so far of a key that must exist, which has the key's type.
-    fn default_of(&self, section: &str, key: &str, place: &Source) -> Result<&Value, ConfigError> {
+    fn default_of(
+        &self,
+        section: &str,
+        key: &str,
+        place: &SettingSource,
+    ) -> Result<&Value, ConfigError> {
         let keys = self.values[section].as_table().expect("the defaults hold sections only");
         keys.get(key).ok_or_else(|| {
             let nearest = nearest(key, keys.keys());
             let sentence = format!("there is no key {section}.{key}: did you mean {nearest}?");
-            ConfigError { place: place.clone(), sentence }
+            ConfigError::at(place.clone(), sentence)
         })
     }
 }
 
 /// The place of a byte of a file.
-fn line_place(file: &str, text: &str, offset: usize) -> Source {
+fn line_place(file: &str, text: &str, offset: usize) -> SettingSource {
     let before = &text.as_bytes()[..offset.min(text.len())];
-    Source::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
+    SettingSource::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
 }
 
 /// The existing name that a wrong one most resembles.

@@ -5,19 +5,19 @@ use futures_lite::StreamExt;
 use std::io;
 
 /// SIGTERM and SIGINT, caught from now on.
-pub struct Signals {
+pub(crate) struct Signals {
     caught: async_signal::Signals,
 }
 
 impl Signals {
     /// Begins to catch the signals: none of them ends the process by itself any more.
-    pub fn listen() -> io::Result<Signals> {
+    pub(crate) fn listen() -> io::Result<Signals> {
         use async_signal::Signal::{Int, Term};
         Ok(Signals { caught: async_signal::Signals::new([Term, Int])? })
     }
 
     /// Calls `stop` at the first signal, exits at the second.
-    pub async fn watch(mut self, stop: impl FnOnce()) {
+    pub(crate) async fn watch(mut self, stop: impl FnOnce()) {
         self.next().await;
         tracing::info!("asked to stop: draining; a second signal ends huntd at once");
         stop();
@@ -26,7 +26,7 @@ impl Signals {
     }
 
     /// Waits for the first signal.
-    pub async fn first(mut self) {
+    pub(crate) async fn first(mut self) {
         self.next().await;
     }
 

@@ -37,7 +37,7 @@ impl Phase {
     ];
 
     /// The phase in words, to end a sentence that begins with "huntd".
-    pub fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Phase::Starting => "is starting",
             Phase::Reaching => "waits for a broker that answers",
@@ -48,6 +48,11 @@ impl Phase {
             Phase::Draining => "is draining",
         }
     }
+}
+
+/// Whether a daemon in this phase, with so many halted shards, should get work.
+pub fn is_ready(phase: Phase, halted_shards: u32) -> bool {
+    phase == Phase::Ready && halted_shards == 0
 }
 
 /// The phase, written by the pipeline and read by the service thread.
@@ -65,7 +70,7 @@ impl Status {
     }
 
     /// The phase now.
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Ordering::Acquire))]
     }
 
@@ -79,7 +84,7 @@ impl Status {
     }
 
     /// Shards that cannot go on without an operator.
-    pub fn halted_shards(&self) -> u32 {
+    pub(crate) fn halted_shards(&self) -> u32 {
         self.halted_shards.load(Ordering::Acquire)
     }
 
@@ -90,16 +95,16 @@ impl Status {
     }
 
     /// Why the daemon should get no work, or nothing if it should.
-    pub fn unready(&self) -> Option<String> {
+    pub(crate) fn unready(&self) -> Option<String> {
         match (self.phase(), self.halted_shards()) {
-            (Phase::Ready, 0) => None,
+            (phase, halted) if is_ready(phase, halted) => None,
             (Phase::Ready, halted) => Some(format!("halted shards: {halted}; read the log")),
             (phase, _) => Some(format!("huntd {}", phase.words())),
         }
     }
 
     /// Waits until something is different from `seen`. One task may wait.
-    pub async fn changed_from(&self, seen: (Phase, u32)) {
+    pub(crate) async fn changed_from(&self, seen: (Phase, u32)) {
         poll_fn(|context| {
             self.changed.register(context.waker());
             match (self.phase(), self.halted_shards()) == seen {

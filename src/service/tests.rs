@@ -5,14 +5,14 @@
 use crate::kafka::group::GroupProtocol;
 use crate::output::frame::{Compression, Format};
 use crate::service::config::{Config, parse};
-use crate::service::settings::{ConfigError, DEFAULTS, Source};
+use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource};
 use std::collections::BTreeSet;
 
-fn from_text(text: &str) -> Result<Config, ConfigError> {
+fn from_text(text: &str) -> Result<Config, ConfigErrors> {
     parse("huntd.toml", text, std::iter::empty())
 }
 
-fn from_variable(name: &str, text: &str) -> Result<Config, ConfigError> {
+fn from_variable(name: &str, text: &str) -> Result<Config, ConfigErrors> {
     parse("huntd.toml", "", [(name.to_owned(), text.to_owned())].into_iter())
 }
 
@@ -160,6 +160,26 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
 }
 
 #[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text = "[kafka]\ngruop = \"a\"\ninput_topic = \"a b\"\n[snapshot]\nkeep = 0\nevery_ms = 1\n\
+                [publish]\nformat = \"jsno\"\n[fetch]\nbytes_max = 3000000\n[kafak]\n";
+    let sentences = refusal(text);
+    let lines: Vec<&str> = sentences.lines().collect();
+    assert_eq!(lines.len(), 7, "{sentences}");
+    for start in [
+        "huntd.toml:2: there is no key kafka.gruop",
+        "huntd.toml:3: kafka.input_topic = \"a b\"",
+        "huntd.toml:5: snapshot.keep = 0",
+        "huntd.toml:6: snapshot.every_ms = 1",
+        "huntd.toml:8: publish.format = \"jsno\"",
+        "huntd.toml:10: fetch.bytes_max = 3000000",
+        "huntd.toml:11: there is no section [kafak]",
+    ] {
+        assert!(lines.iter().any(|line| line.starts_with(start)), "{start} is not in {sentences}");
+    }
+}
+
+#[test]
 fn broken_toml_names_its_line() {
     let sentence = refusal("[snapshot]\nkeep = = 3\n");
     assert!(sentence.starts_with("huntd.toml:2: write valid TOML here: "), "{sentence}");
@@ -267,12 +287,12 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
 #[test]
 fn a_missing_file_is_named() {
     let file = std::path::Path::new("config/no-such-file.toml");
-    let error = crate::service::config::load(file).expect_err("there is none");
-    assert_eq!(error.place, Source::File("config/no-such-file.toml".to_owned()));
-    assert!(error.sentence.contains("--config"), "{error}");
+    let error = crate::service::config::load(file, &[]).expect_err("there is none");
+    assert_eq!(error.0[0].place, SettingSource::File("config/no-such-file.toml".to_owned()));
+    assert!(error.0[0].sentence.contains("--config"), "{error}");
 }
 
-/// Seeds a random test, anew for each run unless it is given. A failing test shows the line.
+/// Seeds a random test, new for each run unless it is given. A failing test shows the line.
 fn seed() -> u64 {
     let given = std::env::var("HUNTD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or(std::process::id().into());

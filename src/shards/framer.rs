@@ -9,10 +9,10 @@ use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
-pub const FRAME_SILENCE_MS_MAX: u64 = 100;
+pub(crate) const FRAME_SILENCE_MS_MAX: u64 = 100;
 
 /// Milliseconds between two fences of one owner: a reader that joins waits at most so long.
-pub const FENCE_EVERY_MS: u64 = 10_000;
+pub(crate) const FENCE_EVERY_MS: u64 = 10_000;
 
 const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
 
@@ -116,7 +116,7 @@ impl Framer {
         updates.has_room().then_some(updates)
     }
 
-    /// Whether a frame is at hand to put updates in.
+    /// Whether there is a frame to put updates in.
     pub fn has_frame(&self) -> bool {
         self.frame.is_some()
     }
@@ -129,14 +129,14 @@ impl Framer {
     }
 
     /// The input of the updates that come next began to arrive then.
-    pub fn received(&mut self, at: Option<Instant>) {
+    pub(crate) fn received(&mut self, at: Option<Instant>) {
         if let Some(frame) = self.frame.as_mut().filter(|frame| frame.updates.is_empty()) {
             frame.received_at = at;
         }
     }
 
     /// Takes the frame away, with what it holds: the shard is given up.
-    pub fn abandon(&mut self) -> Option<Box<Frame>> {
+    pub(crate) fn abandon(&mut self) -> Option<Box<Frame>> {
         self.frame.take()
     }
 
@@ -147,49 +147,49 @@ impl Framer {
     }
 
     /// The rules that the last update was made by.
-    pub fn set_ruleset(&mut self, ruleset: u32) {
+    pub(crate) fn set_ruleset(&mut self, ruleset: u32) {
         self.grant.ruleset = ruleset;
     }
 
-    /// What it was told of the output.
-    pub fn grant(&self) -> &Grant {
+    /// What it knows of the output.
+    pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
     /// The chain over all updates that were sealed.
-    pub fn chain(&self) -> Chain {
+    pub(crate) fn chain(&self) -> Chain {
         self.chain
     }
 
     /// Number of the next update to be made after those that were sealed.
-    pub fn next_update(&self) -> u64 {
+    pub(crate) fn next_update(&self) -> u64 {
         self.next_update
     }
 
     /// Input offset that is accounted for.
-    pub fn next_offset(&self) -> i64 {
+    pub(crate) fn next_offset(&self) -> i64 {
         self.next_offset
     }
 
     /// Whether the shard makes updates that are published already.
-    pub fn is_replaying(&self) -> bool {
+    pub(crate) fn is_replaying(&self) -> bool {
         self.next_update < self.grant.published
     }
 
     /// Whether the replay has passed all input that the published updates came from, and made
     /// fewer.
-    pub fn has_fallen_short(&self) -> bool {
+    pub(crate) fn has_fallen_short(&self) -> bool {
         let passed = self.grant.published_offset <= self.next_offset;
         self.is_replaying() && passed && !self.is_dirty()
     }
 
     /// Whether updates wait to be sent.
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.frame.as_ref().is_some_and(|frame| !frame.updates.is_empty())
     }
 
     /// When a frame without updates is due, if the input has moved since the last one.
-    pub fn silence_ends_at(&self) -> Option<Instant> {
+    pub(crate) fn silence_ends_at(&self) -> Option<Instant> {
         self.has_moved().then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
     }
 
@@ -208,8 +208,8 @@ impl Framer {
         }
     }
 
-    /// The same, but a frame without updates leaves, too, if it tells that the input has moved.
-    pub fn seal_position(&mut self, now: Instant) -> Sealed {
+    /// Like [`Framer::seal`], but a frame without updates leaves too if the input has moved.
+    pub(crate) fn seal_position(&mut self, now: Instant) -> Sealed {
         match self.number_updates() {
             Err(at) => Sealed::Diverged { at },
             Ok(first_update) if self.is_dirty() || self.has_moved() => {
@@ -246,12 +246,12 @@ impl Framer {
 
     /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
     /// it is not yet where it says that it is.
-    pub fn is_fence_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_fence_due(&self, now: Instant) -> bool {
         self.fence_at <= now && !self.is_replaying() && !self.is_dirty()
     }
 
     /// The fence again, with where the shard stands; `None` without a frame to write it to.
-    pub fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
+    pub(crate) fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
         assert!(!self.is_dirty());
         let fence = self.send(FrameKind::Fence, self.next_update, now)?;
         self.fence_at = now + FENCE_EVERY;

@@ -24,7 +24,7 @@ use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
 use crate::shards::framer::Grant;
 use crate::telemetry::metrics::Gauge;
-use crate::telemetry::progress::SHARDS_MAX;
+use crate::telemetry::progress::{SHARDS_MAX, ShardProgress};
 use checkpoints::{CheckpointEnds, CheckpointSchedule, Checkpoints};
 use shard::{OwnedShard, ShardEnd};
 use std::cell::Cell;
@@ -35,12 +35,12 @@ use std::time::Duration;
 
 /// Frames that exist at once: each shard may hold one that it fills, and some are being encoded.
 /// They are recycled, and one that was never used takes no memory.
-pub const FRAMES_MAX: usize = SHARDS_MAX + 64;
+pub(crate) const FRAMES_MAX: usize = SHARDS_MAX + 64;
 
 /// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
-/// What the control thread tells the hot thread.
+/// What the control thread sends to the hot thread.
 pub enum ToHot {
     /// Begin a shard where its state was taken.
     Open {
@@ -56,7 +56,7 @@ pub enum ToHot {
         /// The shard's partition.
         partition: i32,
     },
-    /// End a shard at once: its output belongs to somebody else, or failed.
+    /// End a shard at once: its output belongs to another owner, or failed.
     Drop {
         /// The shard's partition.
         partition: i32,
@@ -109,6 +109,14 @@ impl Workspace {
     }
 }
 
+/// Shows how much is going on in a zone.
+fn publish_population(progress: &ShardProgress, engine: &Shard) {
+    let population = engine.population();
+    progress.players.set(population.players.into());
+    progress.hunts.set(population.hunts.into());
+    progress.treasures.set(population.treasures.into());
+}
+
 thread_local! {
     static ENGINE_AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
@@ -127,7 +135,7 @@ fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// The shards that this daemon owns.
-pub struct Shards {
+pub(crate) struct Shards {
     workspace: Workspace,
     shards: Vec<Option<Box<OwnedShard>>>,
     /// Partitions of the shards that are there, in ascending order.
@@ -137,7 +145,7 @@ pub struct Shards {
 
 impl Shards {
     /// No shard is owned.
-    pub fn new(
+    pub(crate) fn new(
         context: HotContext,
         options: ShardOptions,
         ends: ShardEnds,
@@ -154,7 +162,7 @@ impl Shards {
 
     /// One turn: applies the blocks that are there, and lets every shard hand over what it has to.
     /// Ready once the queue has ended and every shard is closed.
-    pub fn turn(&mut self, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
+    pub(crate) fn turn(&mut self, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
         self.workspace.context.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
         // Not polled: the fetch path has its turn before, so to be woken for a block would only
         // cost one more turn, and keep this one from resting.
@@ -212,7 +220,7 @@ impl Shards {
     }
 
     /// Begins a shard where its state was taken.
-    pub fn open(&mut self, grant: Grant, engine: Box<Shard>, skips: Box<[i64]>) {
+    pub(crate) fn open(&mut self, grant: Grant, engine: Box<Shard>, skips: Box<[i64]>) {
         let partition = usize::try_from(grant.partition).expect("a partition number");
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
         let Workspace { context, cursors, pool, shards_max, ends, .. } = &mut self.workspace;
@@ -224,6 +232,8 @@ impl Shards {
         progress.published.set(start);
         progress.next_update.set(grant.start_update);
         progress.ruleset.set(engine.ruleset().into());
+        progress.applied_time_ms.set(0);
+        publish_population(progress, &engine);
         progress.digest.set(engine.digest());
         let cursor = Cursor::new(grant.partition, grant.ownership_id, start, skips);
         cursors.open(cursor.clone());
@@ -243,7 +253,7 @@ impl Shards {
 
     /// Ends a shard in order: its fetch stops, what is decoded is applied, its last frame is handed
     /// over, and its last state stored.
-    pub fn close(&mut self, partition: i32) {
+    pub(crate) fn close(&mut self, partition: i32) {
         self.workspace.cursors.close(partition);
         let index = usize::try_from(partition).expect("a partition number");
         if let Some(shard) = self.shards[index].as_deref_mut() {
@@ -252,14 +262,14 @@ impl Shards {
     }
 
     /// Ends a shard at once.
-    pub fn discard(&mut self, partition: i32) {
+    pub(crate) fn discard(&mut self, partition: i32) {
         if let Some(shard) = self.remove(partition) {
             self.abandon_checkpoint(&shard);
         }
     }
 
     /// Ends all shards at once: the control thread is gone, and none will come.
-    pub fn discard_all(&mut self) {
+    pub(crate) fn discard_all(&mut self) {
         for partition in 0..self.shards.len() {
             self.discard(partition as i32);
         }

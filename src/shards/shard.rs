@@ -1,20 +1,22 @@
 //! One owned shard: blocks in, dead letters and frames out.
 
 use super::checkpoints::CheckpointSchedule;
-use super::{Workspace, contained};
-use crate::engine::event::{Action, Event};
+use super::{Workspace, contained, publish_population};
+use crate::engine::event::{Action, ActionKind, Event, Subject};
 use crate::engine::update::Update;
 use crate::engine::{Outcome, Shard};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
+use crate::ownership::event::{NoOps, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing, ToPublisher};
 use crate::shards::framer::{Framer, Grant, Sealed};
 use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
 use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
-use crate::telemetry::metrics::Counter;
+use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::repeated::Repeated;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -49,8 +51,11 @@ pub(super) struct OwnedShard {
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
-    /// When its state is captured.
+    /// When its next checkpoint is due.
     pub(super) schedule: CheckpointSchedule,
+    /// Events that changed nothing and were not reported.
+    no_ops: u64,
+    no_op_reports: Repeated,
 }
 
 impl OwnedShard {
@@ -72,6 +77,8 @@ impl OwnedShard {
             dirty_since: None,
             closing: false,
             schedule,
+            no_ops: 0,
+            no_op_reports: Repeated::new(),
         }
     }
 
@@ -164,7 +171,8 @@ impl OwnedShard {
             }
             let block = self.pending.front_mut().expect("the caller looked");
             let rejected = block.rejects.remove(0);
-            workspace.context.metrics.rejects.count(rejected.reject as usize);
+            let rejects = &workspace.context.metrics.rejects;
+            rejects.add(block.partition, rejected.reject as usize, 1);
             let letter = DeadLetter {
                 partition: block.partition,
                 ownership_id: block.ownership_id,
@@ -219,17 +227,17 @@ impl OwnedShard {
         self.framer.received(block.received_at);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
-        let (mut applied, mut refused, mut no_ops) = (0, 0, 0);
+        let mut counts = OutcomeCounts::default();
         let mut missing = None;
+        let metrics = &workspace.context.metrics;
         let rest = &block.events[self.applied..];
         let tell_outcome = |event: &Event, outcome, told: &[Update]| {
             match outcome {
-                Outcome::Applied => applied += 1,
+                Outcome::Applied => counts.applied[event.action.kind() as usize] += 1,
                 Outcome::Refused(refusal) => {
-                    refused += 1;
-                    workspace.context.metrics.refusals.count(refusal as usize);
+                    metrics.refusals.add(block.partition, refusal as usize, 1);
                 }
-                Outcome::NoOp => no_ops += 1,
+                Outcome::NoOp => counts.no_op(event),
                 Outcome::RulesMissing { ruleset } => {
                     missing = Some(StartError::RulesMissing { offset: event.offset, ruleset });
                 }
@@ -253,10 +261,12 @@ impl OwnedShard {
         }
         let made = updates.len() - updates_before;
         self.framer.set_ruleset(self.engine.ruleset());
-        workspace.context.metrics.add(Counter::EventsApplied, applied);
-        workspace.context.metrics.add(Counter::EventsRefused, refused);
-        workspace.context.metrics.add(Counter::EventsNoOp, no_ops);
-        workspace.context.metrics.add(Counter::UpdatesMade, made as u64);
+        counts.add_to(metrics, block.partition);
+        metrics.add(Counter::UpdatesMade, made as u64);
+        let progress = workspace.context.progress.shard(self.cursor.partition);
+        if let Some(event) = block.events[..self.applied].last() {
+            progress.applied_time_ms.set(event.time_ms);
+        }
         if self.applied < block.events.len() {
             self.framer.advance(block.events[self.applied].offset);
         } else {
@@ -265,12 +275,30 @@ impl OwnedShard {
             let block = self.pending.pop_front().expect("the block at work");
             self.cursor.give_block(&workspace.pool, block);
         }
-        let progress = workspace.context.progress.shard(self.cursor.partition);
         progress.applied.set(self.framer.next_offset());
+        self.report_no_ops(workspace, &counts);
         if self.framer.is_dirty() && self.dirty_since.is_none() {
             self.dirty_since = Some(workspace.context.turns.now());
         }
         Ok(())
+    }
+
+    /// A producer whose players begin to count anew is ignored: the operator has to hear of it.
+    fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
+        let Some((player_id, seq)) = counts.repeated else { return };
+        self.no_ops += counts.no_ops;
+        if self.no_op_reports.notice(workspace.context.turns.now()).is_none() {
+            return;
+        }
+        let report = NoOps {
+            partition: self.cursor.partition,
+            count: std::mem::take(&mut self.no_ops),
+            player_id,
+            seq,
+            last_seq: self.engine.last_seq(player_id),
+        };
+        // The queue has room for several messages a shard, and only a log line depends on this one.
+        let _full = workspace.ends.control.try_send(ToControl::NoOps(report));
     }
 
     /// Hands the collected updates to the publisher.
@@ -280,7 +308,7 @@ impl OwnedShard {
         self.hand_over(workspace, first, sealed)
     }
 
-    /// The same; without updates, a frame that tells how far the input is, if there is one at hand.
+    /// Like [`OwnedShard::flush`]; without updates, an empty frame says how far the input is.
     pub(super) fn flush_position(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
         if !self.framer.has_frame() {
             self.obtain_frame(workspace)?;
@@ -312,11 +340,12 @@ impl OwnedShard {
         progress.published.set(self.framer.next_offset());
         progress.next_update.set(self.framer.next_update());
         progress.ruleset.set(self.engine.ruleset().into());
+        publish_population(progress, &self.engine);
         progress.digest.set(self.engine.digest());
         Ok(())
     }
 
-    /// Repeats the fence when it is time, and a frame is at hand.
+    /// Repeats the fence when it is time, and a frame is free.
     pub(super) fn repeat_fence(&mut self, workspace: &mut Workspace) {
         let now = workspace.context.turns.now();
         if !self.framer.is_fence_due(now) {
@@ -364,6 +393,32 @@ impl OwnedShard {
             // A frame that is overdue waits for the publisher: looking again at once would not
             // help.
             driver.turn_at(at.max(driver.now() + Duration::from_millis(STALL_RETRY_MS)));
+        }
+    }
+}
+
+/// What became of the events of a block, as far as it is counted by event.
+#[derive(Default)]
+struct OutcomeCounts {
+    /// Applied events by kind.
+    applied: [u64; ActionKind::ALL.len()],
+    no_ops: u64,
+    /// Player and `seq` of the last event of a player that changed nothing.
+    repeated: Option<(u64, u64)>,
+}
+
+impl OutcomeCounts {
+    fn no_op(&mut self, event: &Event) {
+        self.no_ops += 1;
+        if event.action.kind().subject() == Subject::Player {
+            self.repeated = Some((event.player_id, event.seq));
+        }
+    }
+
+    fn add_to(&self, metrics: &Metrics, partition: i32) {
+        metrics.no_ops.add(partition, 0, self.no_ops);
+        for (kind, count) in self.applied.iter().enumerate().filter(|(_, count)| **count > 0) {
+            metrics.applied.add(partition, kind, *count);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A shard's state on its way from the hot thread to the keeper: what is said of it, then its bytes
+//! A shard's state on its way from the hot thread to the writer: its header, then its bytes
 //! in buffers that go round.
 
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
 use crate::snapshot::format::{BLOCK_HEAD_BYTES, SNAPSHOT_BLOCK_BYTES};
 
-/// Buffers of state from the hot thread to the keeper, 2 MiB: behind a slow disk captures wait.
-pub const CHECKPOINT_BUFFERS: usize = 32;
+/// Buffers of state from the hot thread to the writer, 2 MiB: checkpoints wait for a slow disk.
+pub(crate) const CHECKPOINT_BUFFERS: usize = 32;
 
-/// Where a shard stood when its state was captured.
+/// Where a shard stood at its checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
     /// Which one.
@@ -69,7 +69,7 @@ pub enum ToSnapshots {
     Gate(Gate),
 }
 
-/// Room for one block of a snapshot: its head, which the keeper writes, then state.
+/// Room for one block of a snapshot: its head, which the writer fills in, then state.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -84,7 +84,7 @@ impl Buffer {
     }
 
     /// Forgets the state in it.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.truncate(BLOCK_HEAD_BYTES);
     }
 
@@ -93,13 +93,8 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// The state in it.
-    pub fn state(&self) -> &[u8] {
-        &self.bytes[BLOCK_HEAD_BYTES..]
-    }
-
     /// The whole block, with the head that it is given.
-    pub fn with_head(&mut self, head: [u8; BLOCK_HEAD_BYTES]) -> &[u8] {
+    pub(crate) fn with_head(&mut self, head: [u8; BLOCK_HEAD_BYTES]) -> &[u8] {
         self.bytes[..BLOCK_HEAD_BYTES].copy_from_slice(&head);
         &self.bytes
     }

@@ -64,7 +64,7 @@ const LOCK_NAME: &str = "lock";
 
 /// A directory on this host that no other process uses.
 #[derive(Clone, Debug)]
-pub struct StateDirectory {
+pub(crate) struct StateDirectory {
     directory: PathBuf,
     /// Locked as long as it is open.
     lock: Arc<File>,
@@ -72,7 +72,7 @@ pub struct StateDirectory {
 
 impl StateDirectory {
     /// Makes the directory if it is not there, and takes it for this process.
-    pub fn take(directory: &Path) -> Result<StateDirectory, DirectoryError> {
+    pub(crate) fn take(directory: &Path) -> Result<StateDirectory, DirectoryError> {
         let unusable = |error| DirectoryError::Unusable { directory: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(unusable)?;
         let mut options = OpenOptions::new();
@@ -86,7 +86,7 @@ impl StateDirectory {
     }
 
     /// Its files. As long as they are used, the directory is this process's.
-    pub fn files(&self) -> Files {
+    pub(crate) fn files(&self) -> Files {
         Files { _lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
     }
 }
@@ -101,7 +101,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files of a directory, which somebody else may use too: to look at them.
+    /// The files of a directory, which another process may use too, for reading.
     pub fn of(directory: &Path) -> Files {
         Files { directory: directory.to_owned(), open: None, _lock: None }
     }

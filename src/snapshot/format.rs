@@ -19,16 +19,16 @@ use std::sync::OnceLock;
 pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
-pub const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Input offsets that a replay of one snapshot passes over: each took the engine down thrice.
-pub const SKIPS_MAX: usize = 1024;
+const SKIPS_MAX: usize = 1024;
 
 /// Bytes before the first block, of which the header takes some.
-pub const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
+pub(crate) const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
 
 /// Bytes of a block before its state.
-pub const BLOCK_HEAD_BYTES: usize = 16;
+pub(crate) const BLOCK_HEAD_BYTES: usize = 16;
 
 /// Bytes of state in every block but the last.
 pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
@@ -53,7 +53,7 @@ pub struct Origin {
     pub cluster_id: String,
     /// Name of the input topic.
     pub input_topic: String,
-    /// Id of the input topic: not yet known in a daemon that no broker has told it.
+    /// Id of the input topic; not known before a broker has answered.
     pub input_topic_id: TopicId,
     /// Name of the output topic.
     pub output_topic: String,
@@ -61,7 +61,7 @@ pub struct Origin {
 
 impl Origin {
     /// Whether both name the same topics: what one of them does not know, it does not contradict.
-    pub fn names_same(&self, other: &Origin) -> bool {
+    pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
             || other.cluster_id.is_empty();
@@ -71,7 +71,7 @@ impl Origin {
     }
 
     /// Whether both may also be about the same offsets: the input was not created again in between.
-    pub fn agrees(&self, other: &Origin) -> bool {
+    pub(crate) fn agrees(&self, other: &Origin) -> bool {
         let (ours, theirs) = (self.input_id(), other.input_id());
         let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
         same_input && self.names_same(other)
@@ -145,9 +145,9 @@ pub enum SnapshotError {
 }
 
 impl Header {
-    /// What is known of a capture before its bytes are stored, under the number that its storage
+    /// What is known of a checkpoint before its bytes are stored, under the number that its storage
     /// gives it.
-    pub fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
+    pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
             origin,
             partition: checkpoint.id.partition,
@@ -213,7 +213,11 @@ impl Header {
     }
 
     /// The shard whose state the blocks hold, put together.
-    pub fn restore(&self, state: &[u8], rulebook: &Rulebook) -> Result<Box<Shard>, SnapshotError> {
+    pub(crate) fn restore(
+        &self,
+        state: &[u8],
+        rulebook: &Rulebook,
+    ) -> Result<Box<Shard>, SnapshotError> {
         let shard = Shard::decode_state(state, rulebook)?;
         if i32::from(shard.partition()) != self.partition || shard.digest() != self.digest {
             return Err(SnapshotError::Header("it is about another state"));
@@ -224,27 +228,44 @@ impl Header {
     /// The header as bytes, at most [`HEADER_BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.skips.len() <= SKIPS_MAX && self.block_crcs.len() == self.blocks() as usize);
-        let Origin { cluster_id, input_topic, output_topic, .. } = &self.origin;
+        let Header {
+            origin,
+            partition,
+            ruleset,
+            engine_version,
+            skips,
+            block_crcs,
+            // What `words` gives.
+            sequence: _,
+            next_offset: _,
+            next_update: _,
+            chain: _,
+            digest: _,
+            mark: _,
+            taken_at_ms: _,
+            state_bytes: _,
+        } = self;
+        let Origin { cluster_id, input_topic, input_topic_id: _, output_topic } = origin;
         let mut out = Vec::with_capacity(HEADER_BYTES_MAX);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([0; 4]);
-        let numbers = [0, self.ruleset, self.engine_version, self.partition.cast_unsigned()];
+        let numbers = [0, *ruleset, *engine_version, partition.cast_unsigned()];
         numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
         for word in self.words() {
             out.extend(word.to_le_bytes());
         }
-        out.extend(self.origin.input_id());
+        out.extend(origin.input_id());
         for name in [cluster_id, input_topic, output_topic] {
             out.extend((name.len() as u16).to_le_bytes());
         }
-        out.extend((self.skips.len() as u16).to_le_bytes());
+        out.extend((skips.len() as u16).to_le_bytes());
         debug_assert_eq!(out.len(), FIXED_BYTES);
         for name in [cluster_id, input_topic, output_topic] {
             out.extend(name.as_bytes());
         }
-        self.skips.iter().for_each(|offset| out.extend(offset.to_le_bytes()));
-        self.block_crcs.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
+        skips.iter().for_each(|offset| out.extend(offset.to_le_bytes()));
+        block_crcs.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
         let length = out.len() as u32;
         out[16..20].copy_from_slice(&length.to_le_bytes());
         let crc = header_crc(&out);
@@ -253,7 +274,7 @@ impl Header {
     }
 
     fn words(&self) -> [u64; 13] {
-        let Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain } = self.mark;
+        let Mark { output_offset, owner_epoch, next_update, next_offset, chain } = self.mark;
         [
             self.id(),
             self.sequence,
@@ -262,7 +283,7 @@ impl Header {
             self.chain.0,
             self.digest,
             output_offset.cast_unsigned(),
-            epoch,
+            owner_epoch,
             next_update,
             next_offset.cast_unsigned(),
             chain.0,

@@ -4,7 +4,7 @@ pub mod checkpoint;
 pub mod disk;
 pub mod format;
 pub mod replicas;
-pub mod replicator;
+pub(crate) mod replicator;
 pub mod slots;
 pub mod writer;
 
@@ -15,17 +15,17 @@ use std::path::PathBuf;
 
 /// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that
 /// the disk does.
-pub const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
+pub(crate) const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
 
 /// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
-pub const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
+pub(crate) const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
 
 /// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged,
 /// and another one may be damaged.
-pub const SNAPSHOTS_KEPT_MIN: usize = 3;
+pub(crate) const SNAPSHOTS_KEPT_MIN: usize = 3;
 
 /// Snapshots of a shard that are kept at most: a start looks at all of them.
-pub const SNAPSHOTS_KEPT_MAX: usize = 64;
+pub(crate) const SNAPSHOTS_KEPT_MAX: usize = 64;
 
 /// What the operator chose for snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,13 +33,13 @@ pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
 /// Records from the end of a partition of copies in which the newest manifest is looked for first:
 /// the records that the last copy has let go follow it.
-pub const MANIFEST_SEARCH_RECORDS: i64 = 128;
+const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
 /// Milliseconds that one record of a copy may take to be acknowledged.
-pub const REPLICA_MS_MAX: u64 = 30_000;
+const REPLICA_MS_MAX: u64 = 30_000;
 
 /// KiB of copies that may wait for the brokers.
-pub const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
+const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
 /// What copying needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,14 +130,14 @@ impl Replicas {
             value.clear();
             for index in blocks_of(header, record) {
                 let block = read_block(index)?;
-                // The file may be damaged, or be written anew already.
+                // The file may be damaged, or be overwritten already.
                 header.open_block(index, &block)?;
                 value.extend(block);
             }
             let key = record_key(partition, header.id(), record);
             self.append(partition, &key, Some(&value))?;
             if record == 0 {
-                // The manifest tells where to begin to read.
+                // The manifest says where to begin to read.
                 first_offset = self.wait(1, watch)?;
             }
         }
@@ -208,7 +208,7 @@ impl Replicas {
         Ok(self.find(partition, is_wanted, watch)?.0)
     }
 
-    /// The same, and the keys of all records of copies that were met on the way, or belong to it.
+    /// Also gives the keys of all records of replicas that were met on the way, or belong to it.
     fn find(
         &self,
         partition: i32,
@@ -394,7 +394,7 @@ fn record_key(partition: i32, id: u64, record: u32) -> String {
     format!("{partition}/{id:016x}/{record}")
 }
 
-/// The copy that a manifest tells of.
+/// The replica that a manifest describes.
 fn manifest(value: &[u8], partition: i32) -> Option<Replica> {
     let (first_offset, header) = value.split_first_chunk()?;
     let header = Header::decode(header).ok()?;

@@ -1,4 +1,4 @@
-//! The copier: takes what the keeper has stored to the topic, on a thread of its own, because
+//! The replicator: copies stored snapshots to the topic, on a thread of its own, because
 //! brokers may be slow and the next snapshot must not wait for them.
 
 use crate::snapshot::disk::Disk;
@@ -16,14 +16,14 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
 /// Milliseconds that copying may go on when the daemon has to end.
-pub const REPLICATOR_END_MS_MAX: u64 = 3_000;
+const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
-/// Snapshots that may wait for the copier; what does not fit is copied the next time.
-pub const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
+/// Snapshots that may wait for the replicator; what does not fit is copied the next time.
+pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
-/// The copier thread's ends of all that it shares with other threads.
-pub struct ReplicatorEnds {
-    /// What the keeper has stored. Its end is the copier's end.
+/// The replicator's ends of all that it shares with other threads.
+pub(crate) struct ReplicatorEnds {
+    /// Stored snapshots. When the channel ends, the replicator ends.
     pub stored: Receiver<Header>,
     /// Raised when the daemon has to end: then copying has little time left.
     pub stop: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub struct ReplicatorEnds {
 }
 
 /// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
-pub fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
+pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut copies: Option<Replicas> = None;
     let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();

@@ -26,20 +26,20 @@ pub struct Store<D> {
 
 /// A snapshot that is being written.
 #[derive(Debug)]
-pub struct SnapshotDraft {
+pub(crate) struct SnapshotDraft {
     header: Header,
 }
 
 impl SnapshotDraft {
     /// Whether all its state is written.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.header.block_crcs.len() == self.header.blocks() as usize
     }
 }
 
 /// A file that is, or should be, a snapshot.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// The file's name.
     pub name: String,
     /// The snapshot's number, as the name says it.
@@ -54,9 +54,9 @@ impl<D: Disk> Store<D> {
         Store { disk, origin, keep, verified: BTreeSet::new() }
     }
 
-    /// Begins to write a captured state. What was written of an earlier one of this shard and not
+    /// Begins to write a checkpoint. What was written of an earlier one of this shard and not
     /// committed is gone.
-    pub fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
+    pub(crate) fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
         let slots = slots(&self.disk.list()?, checkpoint.id.partition);
         let sequence = slots.first().map_or(1, |sequence| sequence + 1);
         let header = Header::new(self.origin.clone(), checkpoint, sequence);
@@ -67,7 +67,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Writes the next block of a draft.
-    pub fn write_block(
+    pub(crate) fn write_block(
         &mut self,
         draft: &mut SnapshotDraft,
         buffer: &mut Buffer,
@@ -76,7 +76,7 @@ impl<D: Disk> Store<D> {
         let bytes = buffer.with_head(draft.header.block_head(index));
         assert!(
             index < draft.header.blocks() && bytes.len() == draft.header.block_bytes(index),
-            "a capture gives as many bytes as it said"
+            "a checkpoint gives as many bytes as it announced"
         );
         draft.header.block_crcs.push(crc32c::crc32c(bytes));
         let name = writing(draft.header.partition);
@@ -85,7 +85,7 @@ impl<D: Disk> Store<D> {
 
     /// Makes a draft the newest snapshot: everything before it is acknowledged, and a reader stands
     /// at this mark. The oldest one goes once the newest was read back.
-    pub fn commit(
+    pub(crate) fn commit(
         &mut self,
         draft: SnapshotDraft,
         mark: Mark,
@@ -161,7 +161,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// All files of a shard that should be snapshots, the newest first.
-    pub fn found(&mut self, partition: i32) -> io::Result<Vec<Found>> {
+    pub(crate) fn found(&mut self, partition: i32) -> io::Result<Vec<Found>> {
         let slots = slots(&self.disk.list()?, partition);
         Ok(slots.into_iter().map(|sequence| self.inspect(partition, sequence)).collect())
     }
@@ -191,7 +191,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Reads a whole snapshot and checks that each block is what it was.
-    pub fn verify(&mut self, header: &Header) -> Result<(), SnapshotError> {
+    pub(crate) fn verify(&mut self, header: &Header) -> Result<(), SnapshotError> {
         self.blocks(header, |_| {})?;
         self.verified.insert((header.partition, header.sequence));
         Ok(())
@@ -209,7 +209,11 @@ impl<D: Disk> Store<D> {
     }
 
     /// One block of a snapshot, its head included. Whether it is what it was is not looked at.
-    pub fn read_block(&mut self, header: &Header, index: u32) -> Result<Vec<u8>, SnapshotError> {
+    pub(crate) fn read_block(
+        &mut self,
+        header: &Header,
+        index: u32,
+    ) -> Result<Vec<u8>, SnapshotError> {
         let name = snapshot(header.partition, header.sequence);
         let mut bytes = vec![0; header.block_bytes(index)];
         let read = self.disk.read_at(&name, block_offset(index), &mut bytes);
@@ -218,13 +222,13 @@ impl<D: Disk> Store<D> {
     }
 
     /// The partitions that have files, in ascending order.
-    pub fn partitions(&mut self) -> io::Result<BTreeSet<i32>> {
+    pub(crate) fn partitions(&mut self) -> io::Result<BTreeSet<i32>> {
         let names = self.disk.list()?;
         Ok(names.iter().filter_map(|name| Some(parse(name)?.0)).collect())
     }
 
     /// Removes all snapshots of a shard: how many there were.
-    pub fn remove_all(&mut self, partition: i32) -> io::Result<usize> {
+    pub(crate) fn remove_all(&mut self, partition: i32) -> io::Result<usize> {
         let names = self.disk.list()?;
         let ours = names.iter().filter(|name| parse(name).is_some_and(|(of, _)| of == partition));
         let mut removed = 0;

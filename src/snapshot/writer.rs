@@ -1,7 +1,7 @@
-//! The keeper: writes captured states to slots, and makes snapshots of them once they are gated.
+//! The snapshot writer: writes checkpoints to slots, and makes them snapshots once they are gated.
 //!
 //! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: a
-//! snapshot that could not be stored is counted and told, and the next one is tried.
+//! snapshot that could not be stored is counted and logged, and the next one is tried.
 
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
@@ -22,21 +22,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
 /// shard, twice.
-pub const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
+pub(crate) const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
 
-/// Messages that the keeper takes between two looks at what is gated.
-pub const WRITER_BATCH_MAX: usize = 64;
+/// Messages that the writer takes before it checks again what is gated.
+const WRITER_BATCH_MAX: usize = 64;
 
-/// Milliseconds that the keeper may sleep when nobody wakes it.
-pub const WRITER_IDLE_MS_MAX: u64 = 100;
+/// Milliseconds that the writer may sleep when nobody wakes it.
+const WRITER_IDLE_MS_MAX: u64 = 100;
 
-/// Milliseconds that the end of the daemon waits for the keeper, and for the copier: shards that
+/// Milliseconds that the end of the daemon waits for the writer and the replicator: shards that
 /// were released have their snapshots by then, or a disk does not answer.
-pub const WRITER_END_MS_MAX: u64 = 500;
+pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
-/// What became of a capture.
+/// What became of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum SnapshotOutcome {
     /// It is the shard's newest snapshot.
     Stored(Box<Header>),
     /// It could not be stored: the sentence says why, and what to do.
@@ -46,21 +46,21 @@ pub enum Written {
         /// In words.
         sentence: String,
     },
-    /// Its shard has ended, or a newer capture has taken its place.
+    /// Its shard has ended, or a newer checkpoint has taken its place.
     Dropped {
         /// The shard's partition.
         partition: i32,
     },
 }
 
-/// Puts states and gates together. Neither threads nor clocks: whoever has those calls this.
+/// Puts states and gates together, without threads and clocks of its own.
 pub struct SnapshotWriter<D> {
     store: Store<D>,
-    /// By partition: the capture that is written or waits for its gate.
+    /// By partition: the checkpoint that is written or waits for its gate.
     waiting: BTreeMap<i32, Waiting>,
     /// The partition whose state comes now.
     writing: Option<i32>,
-    outcomes: VecDeque<Written>,
+    outcomes: VecDeque<SnapshotOutcome>,
 }
 
 struct Waiting {
@@ -70,7 +70,7 @@ struct Waiting {
 }
 
 impl<D: Disk> SnapshotWriter<D> {
-    /// A keeper with nothing to do.
+    /// A writer with nothing to do.
     pub fn new(store: Store<D>) -> SnapshotWriter<D> {
         SnapshotWriter { store, waiting: BTreeMap::new(), writing: None, outcomes: VecDeque::new() }
     }
@@ -87,7 +87,7 @@ impl<D: Disk> SnapshotWriter<D> {
                 let waiting = self.waiting.get(&partition);
                 if waiting.is_some_and(|waiting| waiting.id.ownership_id == ownership_id) {
                     self.forget(partition);
-                    self.outcomes.push_back(Written::Dropped { partition });
+                    self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
                 }
                 None
             }
@@ -102,9 +102,9 @@ impl<D: Disk> SnapshotWriter<D> {
         let id = header.id;
         let partition = id.partition;
         if self.forget(partition) {
-            self.outcomes.push_back(Written::Dropped { partition });
+            self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
         }
-        // If it cannot begin, its state must not be taken for that of the capture before it.
+        // If it cannot begin, its state must not be taken for that of the checkpoint before it.
         self.writing = None;
         match self.store.begin(header) {
             Ok(draft) => {
@@ -117,7 +117,7 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 
     fn write(&mut self, mut buffer: Buffer) -> Buffer {
-        // A capture that has failed may still send state: it comes to nothing.
+        // A checkpoint that has failed may still send state: it comes to nothing.
         if let Some(partition) = self.writing
             && let Some(waiting) = self.waiting.get_mut(&partition)
             && let Err(error) = self.store.write_block(&mut waiting.draft, &mut buffer)
@@ -137,7 +137,7 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// Makes snapshots of all captures that are whole and gated.
+    /// Makes snapshots of all checkpoints that are whole and gated.
     pub fn settle(&mut self, now_ms: i64) {
         let is_ready = |waiting: &Waiting| waiting.gate.is_some() && waiting.draft.is_complete();
         while let Some((&partition, _)) = self.waiting.iter().find(|(_, waiting)| is_ready(waiting))
@@ -145,14 +145,14 @@ impl<D: Disk> SnapshotWriter<D> {
             let Waiting { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
             self.writing = self.writing.filter(|writing| *writing != partition);
             match self.store.commit(draft, gate.expect("it is ready"), now_ms) {
-                Ok(header) => self.outcomes.push_back(Written::Stored(Box::new(header))),
+                Ok(header) => self.outcomes.push_back(SnapshotOutcome::Stored(Box::new(header))),
                 Err(error) => self.fail(partition, &error),
             }
         }
     }
 
-    /// What has become of a capture since the last question.
-    pub fn next_outcome(&mut self) -> Option<Written> {
+    /// The next outcome of a checkpoint.
+    pub fn next_outcome(&mut self) -> Option<SnapshotOutcome> {
         self.outcomes.pop_front()
     }
 
@@ -162,7 +162,7 @@ impl<D: Disk> SnapshotWriter<D> {
             "a snapshot of partition {partition} was not stored: {error}; give the state directory \
              room and make it writable: until then a restart replays from an older one"
         );
-        self.outcomes.push_back(Written::Failed { partition, sentence });
+        self.outcomes.push_back(SnapshotOutcome::Failed { partition, sentence });
     }
 
     fn forget(&mut self, partition: i32) -> bool {
@@ -172,7 +172,7 @@ impl<D: Disk> SnapshotWriter<D> {
 }
 
 /// The snapshot writer's ends of all that it shares with other threads.
-pub struct WriterEnds {
+pub(crate) struct WriterEnds {
     /// From the hot thread and the publisher. Its end is the writer's end.
     pub messages: Receiver<ToSnapshots>,
     /// Rung after that was filled.
@@ -188,7 +188,7 @@ pub struct WriterEnds {
 }
 
 /// Writes snapshots until nobody takes checkpoints any more.
-pub fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
+pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
     let mut failures = Repeated::new();
     loop {
         let inbox = take_messages(&mut writer, &mut ends);
@@ -234,9 +234,9 @@ fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds)
     Inbox::Full
 }
 
-fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {
+fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) {
     let partition = match outcome {
-        Written::Stored(header) => {
+        SnapshotOutcome::Stored(header) => {
             let progress = ends.progress.shard(header.partition);
             progress.snapshot_at_ms.set(header.taken_at_ms);
             ends.metrics.add(Counter::SnapshotsStored, 1);
@@ -244,19 +244,19 @@ fn report(outcome: &Written, ends: &WriterEnds, trouble: &mut Repeated) {
             let Header { partition, next_offset, next_update, .. } = **header;
             tracing::debug!(partition, next_offset, next_update, "snapshot stored");
             if let Some(stored) = &ends.stored {
-                // A copier that is far behind takes the next one.
+                // A replicator that is far behind takes the next one.
                 let _full = stored.try_send(Header::clone(header));
             }
             partition
         }
-        Written::Failed { partition, sentence } => {
+        SnapshotOutcome::Failed { partition, sentence } => {
             ends.metrics.add(Counter::SnapshotsFailed, 1);
             if let Some(withheld) = trouble.notice(Instant::now()) {
                 tracing::warn!(withheld, "{sentence}");
             }
             *partition
         }
-        Written::Dropped { partition } => *partition,
+        SnapshotOutcome::Dropped { partition } => *partition,
     };
     let settled = &ends.progress.shard(partition).checkpoints_settled;
     settled.set(settled.get() + 1);

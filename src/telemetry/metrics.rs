@@ -1,10 +1,8 @@
 //! Closed list of what is counted, and the values. Each has one writing thread, so counting is a
 //! load and a store.
 
+use super::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Distinct reasons for a refusal, or for a reject.
-pub const REASONS_MAX: usize = 64;
 
 /// Makes the enum, its names and its sentences out of one table.
 macro_rules! counters {
@@ -32,7 +30,7 @@ macro_rules! counters {
         }
 
         /// Counters in all, for the table of values.
-        pub const COUNTERS: usize = [$($name),*].len();
+        const COUNTERS: usize = [$($name),*].len();
     };
 }
 
@@ -43,14 +41,6 @@ counters! {
         "Records read from record batches.";
     RecordsOfKnownLayout, "records_of_known_layout", "hot thread",
         "Records read without parsing, because they are laid out as earlier ones.";
-    EventsApplied, "events_applied", "hot thread",
-        "Events that the engine applied.";
-    EventsRefused, "events_refused", "hot thread",
-        "Events that the rules refused.";
-    EventsNoOp, "events_no_op", "hot thread",
-        "Events that changed nothing: a repeated or older seq.";
-    RecordsRejected, "records_rejected", "hot thread",
-        "Records that are no valid event.";
     UpdatesMade, "updates_made", "hot thread",
         "Updates that the engine made, suppressed ones included.";
     UpdatesSuppressed, "updates_suppressed", "hot thread",
@@ -62,7 +52,7 @@ counters! {
     DeadLettersAcked, "dead_letters_acked", "publisher",
         "Dead letters that the broker has acknowledged.";
     OwnRecordsAcked, "own_records_acked", "publisher",
-        "Ticks and departures that the broker has acknowledged.";
+        "Ticks and handoffs that the broker has acknowledged.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
     SnapshotsStored, "snapshots_stored", "snapshots",
@@ -97,19 +87,28 @@ pub enum Gauge {
     Connections,
     /// Bytes of encoded frames that wait for their acknowledgement. Publisher.
     InFlightBytes,
+    /// Partitions of the input topic; 0 while unknown. Control thread.
+    Partitions,
 }
 
 /// Gauges in all.
-const GAUGES: usize = Gauge::InFlightBytes as usize + 1;
+const GAUGES: usize = Gauge::Partitions as usize + 1;
+
+/// The one name in the tally of events that changed nothing.
+const NO_OP: &str = "no_op";
 
 /// The values of everything that is measured.
 pub struct Metrics {
     counters: [AtomicU64; COUNTERS],
     gauges: [AtomicU64; GAUGES],
-    /// Refused events by reason. Hot thread.
-    pub refusals: Reasons,
-    /// Rejected records by reason. Hot thread.
-    pub rejects: Reasons,
+    /// Events that the engine applied, by type. Hot thread.
+    pub applied: Tally,
+    /// Events that the rules refused, by reason. Hot thread.
+    pub refusals: Tally,
+    /// Events that changed nothing, under one name. Hot thread.
+    pub no_ops: Tally,
+    /// Records that are no valid event, by reason. Hot thread.
+    pub rejects: Tally,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
     /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
@@ -118,18 +117,25 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All zero, and no reasons: what a test of one stage needs.
+    /// All zero, and no names: what a test of one stage needs.
     pub fn new() -> Metrics {
-        Metrics::with_reasons(&[], &[])
+        Metrics::with_names(&[], &[], &[])
     }
 
-    /// All zero. The names are the reasons in the order of their codes.
-    pub fn with_reasons(refusals: &[&'static str], rejects: &[&'static str]) -> Metrics {
+    /// All zero. The names are types of events, reasons to refuse an event and reasons to reject a
+    /// record, each in the order of their codes.
+    pub fn with_names(
+        types: &[&'static str],
+        refusals: &[&'static str],
+        rejects: &[&'static str],
+    ) -> Metrics {
         Metrics {
             counters: [const { AtomicU64::new(0) }; COUNTERS],
             gauges: [const { AtomicU64::new(0) }; GAUGES],
-            refusals: Reasons::new(refusals),
-            rejects: Reasons::new(rejects),
+            applied: Tally::new(types),
+            refusals: Tally::new(refusals),
+            no_ops: Tally::new(&[NO_OP]),
+            rejects: Tally::new(rejects),
             end_to_end: Histogram::new(),
             inside: Histogram::new(),
         }
@@ -141,7 +147,7 @@ impl Metrics {
     }
 
     /// Takes over the value of a counter that is kept elsewhere. It never falls.
-    pub fn take_over(&self, counter: Counter, value: u64) {
+    pub(crate) fn take_over(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].store(value, Ordering::Relaxed);
     }
 
@@ -173,31 +179,6 @@ impl Default for Metrics {
     }
 }
 
-/// One count for each reason of a closed list that another module owns.
-pub struct Reasons {
-    counts: Box<[(&'static str, AtomicU64)]>,
-}
-
-impl Reasons {
-    fn new(names: &[&'static str]) -> Reasons {
-        assert!(names.len() <= REASONS_MAX);
-        Reasons { counts: names.iter().map(|name| (*name, AtomicU64::new(0))).collect() }
-    }
-
-    /// Counts one more of the reason with this code. Without names nothing is counted.
-    pub fn count(&self, code: usize) {
-        if self.counts.is_empty() {
-            return;
-        }
-        add(&self.counts[code].1, 1);
-    }
-
-    /// The reasons with their counts now.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.counts.iter().map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
-    }
-}
-
 /// Times in microseconds, four buckets to each doubling: a bucket is at most a quarter wide.
 ///
 /// One thread writes. A reader may see a bucket before the sum, or the other way round.
@@ -212,7 +193,7 @@ impl Histogram {
     /// Doublings after the first bucket: up to 67 s.
     const DOUBLINGS: usize = 20;
     /// Buckets in all; the last has no upper bound.
-    pub const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
+    const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
 
     fn new() -> Histogram {
         Histogram {
@@ -222,14 +203,14 @@ impl Histogram {
     }
 
     /// Counts `n` events that took `us` microseconds each.
-    pub fn record(&self, us: u64, n: u64) {
+    pub(crate) fn record(&self, us: u64, n: u64) {
         add(&self.buckets[Histogram::bucket(us)], n);
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
     }
 
     /// The largest time that belongs to a bucket; `None` for the last one.
-    pub fn upper_us(bucket: usize) -> Option<u64> {
+    pub(crate) fn upper_us(bucket: usize) -> Option<u64> {
         if bucket + 1 >= Histogram::BUCKETS {
             return None;
         }
@@ -245,7 +226,7 @@ impl Histogram {
     }
 
     /// The sum of all times now, in microseconds.
-    pub fn sum_us(&self) -> u64 {
+    pub(crate) fn sum_us(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 
@@ -297,18 +278,5 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), COUNTERS);
         assert!(names.iter().all(|name| !name.starts_with("huntd") && !name.ends_with("total")));
-    }
-
-    #[test]
-    fn reasons_are_counted_by_code() {
-        let metrics = Metrics::with_reasons(&["too_far", "no_treasure"], &["not_json"]);
-        metrics.refusals.count(1);
-        metrics.refusals.count(1);
-        metrics.rejects.count(0);
-        assert_eq!(
-            metrics.refusals.iter().collect::<Vec<_>>(),
-            [("too_far", 0), ("no_treasure", 2)]
-        );
-        assert_eq!(metrics.rejects.iter().collect::<Vec<_>>(), [("not_json", 1)]);
     }
 }

@@ -4,4 +4,6 @@ pub mod metrics;
 
 pub mod progress;
 
-pub mod repeated;
+pub mod tally;
+
+pub(crate) mod repeated;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 pub const SHARDS_MAX: usize = 1024;
 
 /// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
-/// once, when a broker has told it; zeros: brokers give none.
+/// once, when a broker has answered; zeros: brokers give none.
 pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
 /// The progress of all shards, by partition number.
@@ -19,13 +19,19 @@ pub struct Progress {
     shards: Box<[ShardProgress]>,
     /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
     pub input_topic_id: TopicId,
+    /// Partitions, from 0 on, of which `group_lag` is known now.
+    pub group_lag_partitions: Count,
 }
 
 impl Progress {
     /// Nothing has happened yet.
     pub fn new() -> Progress {
         let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
-        Progress { shards, input_topic_id: TopicId::default() }
+        Progress {
+            shards,
+            input_topic_id: TopicId::default(),
+            group_lag_partitions: Count::default(),
+        }
     }
 
     /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when
@@ -35,7 +41,7 @@ impl Progress {
     }
 
     /// All shards that are owned now, with their partitions.
-    pub fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
         (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.ownership_id.get() != 0)
     }
 }
@@ -79,11 +85,23 @@ pub struct ShardProgress {
     pub settled_bytes: Count,
     /// Captures of the state that were begun since the process began. Hot thread.
     pub checkpoints: Count,
-    /// Of these, how many are stored, failed or dropped. The difference is what the keeper has to
+    /// Of these, how many are stored, failed or dropped. The difference is what the writer has to
     /// do, whatever the ownership. Keeper.
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
     pub snapshot_at_ms: Offset,
+    /// Records of the input that the group has not committed, whoever owns the shard. Group lag
+    /// thread.
+    pub group_lag: Offset,
+    /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
+    /// before the first. Hot thread.
+    pub applied_time_ms: Offset,
+    /// Players in the zone. Hot thread.
+    pub players: Count,
+    /// Hunts that run in the zone. Hot thread.
+    pub hunts: Count,
+    /// Treasures of these that nobody has opened. Hot thread.
+    pub treasures: Count,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
     /// The rules that the last update was made by. Hot thread.
@@ -93,15 +111,9 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
-    /// Whether the input ends before what the output covers of it: it was truncated, or its new
-    /// leader does not know yet where it ends.
-    pub fn is_input_short(&self) -> bool {
-        (0..self.acked.get()).contains(&self.high_watermark.get())
-    }
-
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
     /// the log is unknown.
-    pub fn lag(&self) -> Option<i64> {
+    pub(crate) fn lag(&self) -> Option<i64> {
         let end = self.high_watermark.get();
         (end >= 0).then(|| (end - self.acked.get()).max(0))
     }

@@ -3,23 +3,23 @@
 use std::time::{Duration, Instant};
 
 /// Seconds between two log lines about the same repeated trouble.
-pub const REPEATED_NOTICE_S: u64 = 10;
+const REPEATED_NOTICE_S: u64 = 10;
 
 /// Lets one of many equal notices through in a while, and counts the others.
 #[derive(Debug, Default)]
-pub struct Repeated {
+pub(crate) struct Repeated {
     last: Option<Instant>,
     withheld: u64,
 }
 
 impl Repeated {
     /// No notice so far.
-    pub const fn new() -> Repeated {
+    pub(crate) const fn new() -> Repeated {
         Repeated { last: None, withheld: 0 }
     }
 
     /// Whether to log now; if so, how many notices were withheld since the last one.
-    pub fn notice(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn notice(&mut self, now: Instant) -> Option<u64> {
         let pause = Duration::from_secs(REPEATED_NOTICE_S);
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
             self.withheld += 1;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of one shard's records: events = applied + refusals + no-ops + rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Account {
+pub(crate) struct Account {
     /// Records in all.
     pub events: u64,
     /// Events that changed something.
@@ -53,7 +53,7 @@ fn as_hex<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S:
 impl Account {
     /// Counts another shard's records as well. Hashes of several shards are folded, in the order of
     /// the shards.
-    pub fn add(&mut self, other: &Account) {
+    pub(crate) fn add(&mut self, other: &Account) {
         self.events += other.events;
         self.applied += other.applied;
         self.refusals += other.refusals;
@@ -75,13 +75,13 @@ impl Account {
 }
 
 /// One hash from many, which depends on their order.
-pub fn fold(hash: u64, next: u64) -> u64 {
+pub(crate) fn fold(hash: u64, next: u64) -> u64 {
     let product = u128::from(hash ^ next ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
     product as u64 ^ (product >> 64) as u64
 }
 
 /// The shards of all partitions, without the daemon around them.
-pub struct OfflineShards {
+pub(crate) struct OfflineShards {
     rulebook: Rulebook,
     /// Records that no replay applies, by partition and offset.
     skips: BTreeSet<(i32, i64)>,
@@ -98,12 +98,12 @@ struct Played {
 
 impl OfflineShards {
     /// No shard has seen anything yet.
-    pub fn new(rulebook: Rulebook) -> OfflineShards {
+    pub(crate) fn new(rulebook: Rulebook) -> OfflineShards {
         OfflineShards::passing_over(rulebook, &[])
     }
 
     /// The same, which will pass over the records at these partitions and offsets.
-    pub fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
+    pub(crate) fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
         OfflineShards {
             rulebook,
             skips: skips.iter().copied().collect(),
@@ -114,8 +114,11 @@ impl OfflineShards {
     }
 
     /// Applies the next record of its partition: the number of the first update that it caused, and
-    /// the updates. The error tells that it asks for rules that are not at hand.
-    pub fn apply(&mut self, record: &SourceRecord<'_>) -> Result<(u64, &[Update]), StartError> {
+    /// the updates. The error tells that it asks for rules that are not loaded.
+    pub(crate) fn apply(
+        &mut self,
+        record: &SourceRecord<'_>,
+    ) -> Result<(u64, &[Update]), StartError> {
         let SourceRecord { partition, offset, time_ms, value } = *record;
         let rulebook = &self.rulebook;
         let shard = self.shards.entry(partition);
@@ -149,18 +152,18 @@ impl OfflineShards {
     }
 
     /// The account of every shard that had a record.
-    pub fn accounts(&self) -> BTreeMap<u16, Account> {
+    pub(crate) fn accounts(&self) -> BTreeMap<u16, Account> {
         self.shards.iter().map(|(partition, played)| (*partition, played.account())).collect()
     }
 
     /// The account of one shard; that of a new one if it had no record.
-    pub fn account(&self, partition: u16) -> Account {
+    pub(crate) fn account(&self, partition: u16) -> Account {
         let new = || Played::new(partition, &self.rulebook).account();
         self.shards.get(&partition).map_or_else(new, Played::account)
     }
 
     /// The account of all shards together.
-    pub fn total(&self) -> Account {
+    pub(crate) fn total(&self) -> Account {
         let mut total = Account::default();
         for account in self.accounts().values() {
             total.add(account);

@@ -4,7 +4,7 @@ use super::source::SourceError;
 use crate::daemon::failure::Failure;
 use crate::ownership::start_error::StartError;
 use crate::service::exit::ExitCode;
-use crate::service::settings::ConfigError;
+use crate::service::settings::ConfigErrors;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::io;
 
@@ -43,13 +43,16 @@ pub enum ToolError {
         /// The daemon's own exit code.
         code: ExitCode,
     },
+    /// Several things are wrong, a line each.
+    #[error("{}", .0.iter().map(ToolError::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ToolError>),
     /// Standard output takes no more.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
-impl From<ConfigError> for ToolError {
-    fn from(error: ConfigError) -> ToolError {
+impl From<ConfigErrors> for ToolError {
+    fn from(error: ConfigErrors) -> ToolError {
         ToolError::Config(error.to_string())
     }
 }
@@ -77,6 +80,7 @@ impl ToolError {
             ToolError::NotAuthorised(_) => ExitCode::NotAuthorised,
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
+            ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
             // Whoever closes the pipe, as `head` does, has seen enough.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
             ToolError::Output(_) => ExitCode::Usage,
@@ -84,7 +88,7 @@ impl ToolError {
     }
 
     /// What librdkafka says about a topic, as something to do.
-    pub fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
+    pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 ToolError::TopicMissing(topic.to_owned())

@@ -15,7 +15,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const PARTITIONS_MAX: usize = crate::telemetry::progress::SHARDS_MAX;
 
 /// A client of these brokers, named after the verb.
-pub fn client_config(brokers: &[String], verb: &str) -> ClientConfig {
+pub(crate) fn client_config(brokers: &[String], verb: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers.join(","));
     config.set("client.id", format!("huntd-{verb}"));
@@ -23,7 +23,8 @@ pub fn client_config(brokers: &[String], verb: &str) -> ClientConfig {
 }
 
 /// How many partitions a topic has. It is never created by asking.
-pub fn topic_partitions(brokers: &[String], topic: &str) -> Result<u16, ToolError> {
+pub(crate) fn topic_partitions(brokers: &[String], topic: &str) -> Result<u16, ToolError> {
+    super::brokers::reach(brokers)?;
     let config = client_config(brokers, "metadata");
     let consumer: BaseConsumer =
         config.create().map_err(|error| ToolError::of_topic(topic, &error))?;
@@ -47,13 +48,13 @@ pub fn topic_partitions(brokers: &[String], topic: &str) -> Result<u16, ToolErro
 }
 
 /// Reads a topic without a group, partition by partition in order.
-pub struct TopicReader {
+pub(crate) struct TopicReader {
     consumer: BaseConsumer,
     topic: String,
 }
 
 /// What a topic's reader gives.
-pub enum Read<'a> {
+pub(crate) enum Read<'a> {
     /// The next record of some partition.
     Message(BorrowedMessage<'a>),
     /// This partition has no further record at present.
@@ -64,7 +65,7 @@ pub enum Read<'a> {
 
 impl TopicReader {
     /// A reader that waits up to `wait_ms` for new records within one request.
-    pub fn connect(
+    pub(crate) fn connect(
         brokers: &[String],
         verb: &str,
         topic: &str,
@@ -86,14 +87,14 @@ impl TopicReader {
     }
 
     /// First offset that is still there, and the offset of the next record.
-    pub fn bounds(&self, partition: u16) -> Result<(i64, i64), ToolError> {
+    pub(crate) fn bounds(&self, partition: u16) -> Result<(i64, i64), ToolError> {
         self.consumer
             .fetch_watermarks(&self.topic, i32::from(partition), ANSWER_WAIT)
             .map_err(|error| ToolError::of_topic(&self.topic, &error))
     }
 
     /// Begins to read these partitions at these offsets.
-    pub fn start(&self, places: &[(u16, i64)]) -> Result<(), ToolError> {
+    pub(crate) fn start(&self, places: &[(u16, i64)]) -> Result<(), ToolError> {
         let mut list = TopicPartitionList::new();
         for &(partition, offset) in places {
             list.add_partition_offset(&self.topic, partition.into(), Offset::Offset(offset))
@@ -104,7 +105,7 @@ impl TopicReader {
 
     /// The next thing that happens. Brokers that are away come back or do not: librdkafka tries
     /// again, so only errors about the topic itself end the reading.
-    pub fn next(&self, wait: Duration) -> Result<Read<'_>, ToolError> {
+    pub(crate) fn next(&self, wait: Duration) -> Result<Read<'_>, ToolError> {
         match self.consumer.poll(wait) {
             None => Ok(Read::Nothing),
             Some(Ok(message)) => Ok(Read::Message(message)),

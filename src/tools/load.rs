@@ -113,13 +113,13 @@ fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, Tool
 }
 
 /// Microseconds since the Unix epoch, now.
-pub fn now_us() -> i64 {
+pub(crate) fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("the clock is past 1970").as_micros() as i64
 }
 
 /// Sends records to one topic: idempotent, in order, acknowledged by all in-sync replicas.
-pub struct EventSender {
+pub(crate) struct EventSender {
     producer: BaseProducer<Reports>,
     topic: String,
     /// Records that librdkafka has taken.
@@ -149,7 +149,7 @@ impl ProducerContext for Reports {
 
 impl EventSender {
     /// Connects. An event may wait `linger_ms` for others to share its batch.
-    pub fn connect(
+    pub(crate) fn connect(
         brokers: &[String],
         topic: &str,
         compression: LoadCodec,
@@ -167,7 +167,7 @@ impl EventSender {
     }
 
     /// Hands one record over, waiting while the buffer is full.
-    pub fn send(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
+    pub(crate) fn send(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         loop {
             let mut message: BaseRecord<'_, (), [u8]> = BaseRecord::to(&self.topic)
                 .partition(record.partition.into())
@@ -191,12 +191,12 @@ impl EventSender {
     }
 
     /// Takes the brokers' reports.
-    pub fn serve(&self) {
+    pub(crate) fn serve(&self) {
         self.producer.poll(Duration::ZERO);
     }
 
     /// Waits until every record is acknowledged.
-    pub fn flush(&self) -> Result<(), ToolError> {
+    pub(crate) fn flush(&self) -> Result<(), ToolError> {
         let flushed = self.producer.flush(FLUSH_WAIT);
         self.check()?;
         flushed.map_err(|error| ToolError::of_topic(&self.topic, &error))

@@ -2,6 +2,12 @@
 
 pub mod run;
 
+pub mod check;
+
+pub mod reference;
+
+mod brokers;
+
 pub mod demo;
 
 pub mod load;
@@ -24,27 +30,33 @@ pub mod matches;
 
 pub mod rules;
 
-pub mod accounts;
+pub(crate) mod accounts;
 
-pub mod pace;
+pub(crate) mod pace;
 
-pub mod progress_bar;
+pub(crate) mod progress_bar;
 
-pub mod kafka;
+pub(crate) mod kafka;
 
-pub mod failure;
+pub(crate) mod failure;
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::service::rules::{RulesFileError, load_all};
 use failure::ToolError;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// The first player id that the tools give out: ids are as large as Steam's, so that a reader which
 /// loses digits of 64-bit numbers is found out.
-pub const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
+pub(crate) const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
 
 /// Weapons that the tools' players carry, numbered from 0: those of the built-in rules.
 const WEAPONS: u8 = 3;
+
+/// Says something on standard error that is no reason to end.
+fn warn(sentence: &str) -> Result<(), ToolError> {
+    Ok(writeln!(std::io::stderr(), "huntd: {sentence}")?)
+}
 
 /// The rules in these files, or the built-in ones where there is none.
 fn rulebook(files: &[PathBuf]) -> Result<Rulebook, ToolError> {

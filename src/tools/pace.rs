@@ -4,24 +4,24 @@ use std::time::{Duration, Instant};
 
 /// An open loop: event n is due n/rate after the start, however late the ones before it were, so
 /// that a slow broker shows as latency and not as fewer events.
-pub struct Pace {
+pub(crate) struct Pace {
     start: Instant,
     rate: Option<u64>,
 }
 
 impl Pace {
     /// Starts now. Without a rate everything is due at once.
-    pub fn start(rate: Option<u64>) -> Pace {
+    pub(crate) fn start(rate: Option<u64>) -> Pace {
         Pace { start: Instant::now(), rate }
     }
 
     /// How long to wait for event `number`, counted from 0; nothing if it is due.
-    pub fn wait(&self, number: u64) -> Option<Duration> {
+    pub(crate) fn wait(&self, number: u64) -> Option<Duration> {
         self.due(number)?.checked_sub(self.start.elapsed()).filter(|wait| !wait.is_zero())
     }
 
     /// When event `number` is due, in microseconds since the start: now, without a rate.
-    pub fn due_us(&self, number: u64) -> u64 {
+    pub(crate) fn due_us(&self, number: u64) -> u64 {
         self.due(number).unwrap_or_else(|| self.start.elapsed()).as_micros() as u64
     }
 
@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// Time since the start.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 }

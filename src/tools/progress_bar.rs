@@ -1,40 +1,51 @@
 //! A bar on standard error while a tool works; nothing where that is no terminal.
 
-use indicatif::{ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
 
 /// Events between two looks at the bar: drawing costs more than an event.
 const EVENTS_BETWEEN: u64 = 4096;
 
 /// The bar, with the rate.
-pub struct ProgressBar(indicatif::ProgressBar);
+pub(crate) struct ProgressBar(indicatif::ProgressBar);
 
 impl ProgressBar {
     /// A bar for so many events, or one without an end if nobody knows.
-    pub fn start(events: Option<u64>) -> ProgressBar {
+    pub(crate) fn start(events: Option<u64>) -> ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);
         let template = match events {
-            Some(_) => "{wide_bar} {human_pos}/{human_len} events {per_sec} {eta} left {msg}",
-            None => "{spinner} {human_pos} events {per_sec} {msg}",
+            Some(_) => "{wide_bar} {human_pos}/{human_len} events {rate} {eta} left",
+            None => "{spinner} {human_pos} events {rate}",
         };
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        let style = ProgressStyle::with_template(template).expect("the template is right");
+        let rate = |state: &ProgressState, out: &mut dyn Write| {
+            // Nobody is told if the terminal takes nothing.
+            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+        };
+        bar.set_style(style.with_key("rate", rate));
         ProgressBar(bar)
     }
 
     /// Shows how many there were.
-    pub fn show(&self, events: u64) {
+    pub(crate) fn show(&self, events: u64) {
         if events.is_multiple_of(EVENTS_BETWEEN) {
             self.0.set_position(events);
         }
     }
 
     /// Shows how many there were, right now.
-    pub fn set(&self, events: u64) {
+    pub(crate) fn set(&self, events: u64) {
         self.0.set_position(events);
     }
 
+    /// Prints a line above the bar; nothing where there is no bar.
+    pub(crate) fn say(&self, line: &str) {
+        self.0.println(line);
+    }
+
     /// Removes the bar.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

@@ -213,7 +213,7 @@ fn record_of<'a>(partition: u16, message: &'a impl Message) -> SourceRecord<'a> 
 }
 
 /// Prints one account, a line a number.
-pub fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io::Result<()> {
+fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io::Result<()> {
     writeln!(out, "{name}")?;
     for (what, count) in [
         ("events", account.events),

@@ -12,7 +12,7 @@ use std::io::Write;
 
 /// Lists the rules, and tells the running game to go on by some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config)?;
+    let config = config::load(&args.config.file, &args.config.set)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
     let Some(ruleset) = args.switch_to else {
         return list(&config, &rulesets);

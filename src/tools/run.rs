@@ -1,17 +1,15 @@
-//! `run` and `check`: the daemon itself, and whether it would start.
+//! `huntd run`: the daemon itself.
 
 use super::failure::ToolError;
-use super::{rulebook, topics};
+use super::rulebook;
 use crate::daemon;
-use crate::daemon::failure::Failure;
 use crate::ownership::acquisition::Remedy;
-use crate::service::cli::{CheckArgs, RunArgs, TopicsArgs};
-use crate::service::{check, config, log};
-use std::io::Write;
+use crate::service::cli::RunArgs;
+use crate::service::{config, log};
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
-    let mut config = config::load(&args.config)?;
+    let mut config = config::load(&args.config.file, &args.config.set)?;
     if args.genesis {
         config.remedy = Remedy::BeginAnew;
     }
@@ -19,17 +17,4 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
     Ok(daemon::run(config, rulebook)?)
-}
-
-/// Says what `run` would do, or why it would not start.
-pub fn check(args: &CheckArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config)?;
-    rulebook(&config.rules_files)?;
-    let summary = check::offline(&config).map_err(Failure::Cpu)?;
-    std::io::stdout().write_all(summary.as_bytes())?;
-    if args.offline {
-        return Ok(());
-    }
-    let config = args.config.clone();
-    topics::run(&TopicsArgs { config, partitions: None, replicas: None, check: true })
 }

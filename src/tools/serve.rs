@@ -11,7 +11,7 @@ use crate::service::{config, log};
 
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config)?;
+    let config = config::load(&args.config.file, &args.config.set)?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
     serve::run(config.serve, feed_options(&config), rulebook).map_err(failure)

@@ -16,7 +16,7 @@ use std::path::Path;
 pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
     let (SnapshotVerb::List(chosen) | SnapshotVerb::Verify(chosen) | SnapshotVerb::Drop(chosen)) =
         &args.verb;
-    let config = config::load(&chosen.config)?;
+    let config = config::load(&chosen.config.file, &chosen.config.set)?;
     let Some(directory) = &config.snapshot.directory else {
         return Err(ToolError::Config(
             "no snapshots are kept: set snapshot.directory, or $STATE_DIRECTORY as systemd does"

@@ -43,7 +43,7 @@ impl Source {
     }
 
     /// A recorded match, or its first `events_max` events.
-    pub fn open_match(
+    pub(crate) fn open_match(
         options: MatchOptions,
         events_max: Option<u64>,
     ) -> Result<Source, SourceError> {
@@ -52,13 +52,13 @@ impl Source {
     }
 
     /// A file of events.
-    pub fn open_lines(file: &Path) -> Result<Source, SourceError> {
+    pub(crate) fn open_lines(file: &Path) -> Result<Source, SourceError> {
         let kind = Kind::Lines(Box::new(EventLines::open(file)?));
         Ok(Source { kind, left: u64::MAX, events_expected: None })
     }
 
     /// How many records there will be, if that is known.
-    pub fn events_expected(&self) -> Option<u64> {
+    pub(crate) fn events_expected(&self) -> Option<u64> {
         self.events_expected
     }
 
@@ -134,7 +134,7 @@ pub enum SourceError {
 
 impl SourceError {
     /// The file cannot be opened or read.
-    pub fn read(file: &Path, source: std::io::Error) -> SourceError {
+    pub(crate) fn read(file: &Path, source: std::io::Error) -> SourceError {
         let file = file.to_owned();
         match source.kind() {
             // What the system cannot give has kinds of its own: these are the content's.
@@ -148,7 +148,7 @@ impl SourceError {
 
 /// A file of events, one a line: either the event's JSON, which goes to partition 0 with `ts_us`
 /// as its timestamp, or `partition<TAB>time_ms<TAB>value`, which `kcat -f '%p\t%T\t%s\n'` writes.
-pub struct EventLines {
+pub(crate) struct EventLines {
     file: PathBuf,
     lines: BufReader<File>,
     line: Vec<u8>,
@@ -159,7 +159,7 @@ pub struct EventLines {
 
 impl EventLines {
     /// Opens a file of events.
-    pub fn open(file: &Path) -> Result<EventLines, SourceError> {
+    pub(crate) fn open(file: &Path) -> Result<EventLines, SourceError> {
         let lines = File::open(file).map_err(|source| SourceError::read(file, source))?;
         Ok(EventLines {
             file: file.to_owned(),

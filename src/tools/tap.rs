@@ -223,7 +223,7 @@ fn warn(partition: u16, offset: i64, sentence: &str) -> Result<(), ToolError> {
 }
 
 /// Appends one line: the update's JSON object, with its partition and number in front.
-pub fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Update) {
+pub(crate) fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Update) {
     line.extend_from_slice(b"{\"partition\":");
     line.extend_from_slice(itoa::Buffer::new().format(partition).as_bytes());
     line.extend_from_slice(b",\"number\":");

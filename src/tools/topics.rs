@@ -1,7 +1,7 @@
 //! `huntd topics`: creates the topics, or checks that they are what huntd relies on.
 
 use super::failure::ToolError;
-use super::kafka;
+use super::{brokers, kafka};
 use crate::engine::event::RECORD_BYTES_MAX;
 use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
 use crate::output::frame::FRAME_BYTES_MAX;
@@ -78,14 +78,16 @@ struct Found {
 /// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
 /// sentence.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config)?;
+    let config = config::load(&args.config.file, &args.config.set)?;
+    brokers::reach(&config.group.client.brokers)?;
     let client_config = kafka::client_config(&config.group.client.brokers, "topics");
     let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
     let broker = Broker {
         admin: client_config.create().map_err(unreachable)?,
         consumer: client_config.create().map_err(unreachable)?,
     };
-    let file = args.config.display();
+    broker.has_room_for(args.replicas)?;
+    let file = args.config.file.display();
     let input = &config.fetch.input_topic;
     let (partitions, batch_bytes_max) = match broker.topic(input)? {
         Some(found) => (found.partitions as u16, broker.batch_bytes_max(input)?),
@@ -226,6 +228,22 @@ struct Broker {
 }
 
 impl Broker {
+    /// Each copy of a partition is on a broker of its own.
+    fn has_room_for(&self, replicas: Option<u16>) -> Result<(), ToolError> {
+        let metadata = self
+            .consumer
+            .fetch_metadata(None, ANSWER_WAIT)
+            .map_err(|error| ToolError::Unreachable(error.to_string()))?;
+        let (brokers, replicas) = (metadata.brokers().len(), replicas.unwrap_or(REPLICAS));
+        match usize::from(replicas) <= brokers {
+            true => Ok(()),
+            false => Err(ToolError::Usage(format!(
+                "--replicas {replicas} needs as many brokers, and the cluster has {brokers}: ask \
+                 for {brokers} at most, or start the others"
+            ))),
+        }
+    }
+
     /// What the cluster knows of a topic, without creating it.
     fn topic(&self, name: &str) -> Result<Option<Found>, ToolError> {
         let metadata = self

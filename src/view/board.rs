@@ -8,7 +8,7 @@ use crate::view::card::{Card, Details};
 
 /// A place on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// 1 is first.
     pub rank: u32,
     /// The player.
@@ -22,7 +22,7 @@ pub struct Place {
 }
 
 /// The ranks around a player's, so many on each side: the first, and how many.
-pub fn ranks_around(rank: u32, each_side: u32) -> (u32, u32) {
+pub(crate) fn ranks_around(rank: u32, each_side: u32) -> (u32, u32) {
     let first = rank.saturating_sub(each_side).max(1);
     (first, (rank - first).saturating_add(each_side).saturating_add(1))
 }

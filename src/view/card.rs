@@ -8,7 +8,7 @@ use crate::engine::refusal::Effect;
 
 /// The row that most updates change: one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Card {
+pub(crate) struct Card {
     /// The player; 0 in a row that is free.
     pub player_id: u64,
     /// Its points.
@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<Card>() == 64);
 /// The row that few updates change. Times are in milliseconds since the Unix epoch, by the zone's
 /// clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Details {
+pub(crate) struct Details {
     /// Number of the update after the one that last changed the player.
     pub changed: u64,
     /// When its score became what it is.
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Details>() == 88);
 
 impl Card {
     /// What it holds: item and count, by item.
-    pub fn items(&self) -> impl Iterator<Item = (u8, u16)> + use<> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = (u8, u16)> + use<> {
         let mut items: [(u8, u16); INVENTORY_SLOTS] =
             std::array::from_fn(|at| (self.items[at], self.held[at]));
         items.sort_unstable();
@@ -85,19 +85,19 @@ impl Card {
     }
 
     /// Whether an effect runs.
-    pub fn has(&self, effect: Effect) -> bool {
+    pub(crate) fn has(&self, effect: Effect) -> bool {
         self.effects & 1 << effect as u8 != 0
     }
 }
 
 impl Details {
     /// When an effect ends, while it runs.
-    pub fn until_ms(&self, effect: Effect) -> i64 {
+    pub(crate) fn until_ms(&self, effect: Effect) -> i64 {
         self.effects_until_ms[effect as usize]
     }
 
     /// Treasures that the player found in a hunt without leaving the zone.
-    pub fn found(&self, hunt: u32) -> u16 {
+    pub(crate) fn found(&self, hunt: u32) -> u16 {
         (0..HUNTS_MAX).find(|at| self.hunts[*at] == hunt).map_or(0, |at| self.found[at])
     }
 
@@ -124,7 +124,7 @@ impl Details {
     }
 
     /// The last path hint.
-    pub fn compass(&self) -> Compass {
+    pub(crate) fn compass(&self) -> Compass {
         let Details { hint_hunt: hunt, hint, hint_distance: distance, .. } = *self;
         Compass { hunt, hint, distance }
     }

@@ -4,7 +4,7 @@ use crate::engine::rules::Map;
 
 /// Players by tile.
 #[derive(Clone, Debug)]
-pub struct Crowd {
+pub(crate) struct Crowd {
     tile_cm: u32,
     tiles_per_side: u32,
     players: Vec<u16>,
@@ -14,7 +14,7 @@ pub struct Crowd {
 
 impl Crowd {
     /// Nobody on any tile of this map.
-    pub fn new(map: &Map) -> Crowd {
+    pub(crate) fn new(map: &Map) -> Crowd {
         let tiles = map.tiles() as usize;
         Crowd {
             tile_cm: map.tile_cm,
@@ -25,7 +25,7 @@ impl Crowd {
     }
 
     /// The tile at a place, in cm; `None`: it is not on the map.
-    pub fn tile(&self, x: i32, y: i32) -> Option<u32> {
+    pub(crate) fn tile(&self, x: i32, y: i32) -> Option<u32> {
         let along = |cm: i32| {
             let tile = u32::try_from(cm).ok()? / self.tile_cm;
             (tile < self.tiles_per_side).then_some(tile)
@@ -33,13 +33,8 @@ impl Crowd {
         Some(along(y)? * self.tiles_per_side + along(x)?)
     }
 
-    /// Players on a tile.
-    pub fn on(&self, tile: u32) -> u16 {
-        self.players[tile as usize]
-    }
-
     /// Tiles whose players changed at or after an update: number and players.
-    pub fn changed_since(&self, update: u64) -> impl Iterator<Item = (u32, u16)> + '_ {
+    pub(crate) fn changed_since(&self, update: u64) -> impl Iterator<Item = (u32, u16)> + '_ {
         let tiles = (0..).zip(self.players.iter().zip(&self.changed));
         tiles
             .filter(move |(_, (_, changed))| **changed > update)

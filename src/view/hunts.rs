@@ -6,14 +6,14 @@ use crate::engine::refusal::HuntEndCause;
 use std::collections::VecDeque;
 
 /// Hunts that are remembered after their end.
-pub const PAST_HUNTS_MAX: usize = 16;
+pub(crate) const PAST_HUNTS_MAX: usize = 16;
 
 /// Finishers of a past hunt that are remembered, the first ones.
-pub const FINISHERS_MAX: usize = 100;
+pub(crate) const FINISHERS_MAX: usize = 100;
 
 /// A hunt that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunningHunt {
+pub(crate) struct RunningHunt {
     /// The hunt.
     pub hunt: u32,
     /// Treasures that it began with; some may find no tile.
@@ -32,7 +32,7 @@ pub struct RunningHunt {
 
 /// A hunt that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastHunt {
+pub(crate) struct PastHunt {
     /// The hunt.
     pub hunt: u32,
     /// Why it is over.
@@ -49,7 +49,7 @@ pub struct PastHunt {
 
 /// A finisher of a hunt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// 1 is first.
     pub rank: u32,
     /// The player.
@@ -62,14 +62,14 @@ pub struct Finished {
 
 /// The hunts of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hunts {
+pub(crate) struct Hunts {
     running: Vec<RunningHunt>,
     past: VecDeque<PastHunt>,
 }
 
 impl RunningHunt {
     /// Treasures that lie: number, and where, in cm.
-    pub fn lying(&self) -> impl Iterator<Item = (u16, i32, i32)> + '_ {
+    pub(crate) fn lying(&self) -> impl Iterator<Item = (u16, i32, i32)> + '_ {
         let numbered = (0..).zip(&self.lying);
         numbered.filter_map(|(number, place)| place.map(|(x, y)| (number, x, y)))
     }
@@ -77,17 +77,17 @@ impl RunningHunt {
 
 impl Hunts {
     /// The hunts that run, by number.
-    pub fn running(&self) -> &[RunningHunt] {
+    pub(crate) fn running(&self) -> &[RunningHunt] {
         &self.running
     }
 
     /// The last hunts, the one that ended last first.
-    pub fn past(&self) -> impl Iterator<Item = &PastHunt> {
+    pub(crate) fn past(&self) -> impl Iterator<Item = &PastHunt> {
         self.past.iter().rev()
     }
 
     /// Whether a hunt runs.
-    pub fn is_running(&self, hunt: u32) -> bool {
+    pub(crate) fn is_running(&self, hunt: u32) -> bool {
         self.running.iter().any(|running| running.hunt == hunt)
     }
 

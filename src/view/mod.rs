@@ -7,17 +7,17 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
-pub mod card;
+pub(crate) mod card;
 
 pub mod zone;
 
-pub mod board;
+pub(crate) mod board;
 
-pub mod hunts;
+pub(crate) mod hunts;
 
-pub mod crowd;
+pub(crate) mod crowd;
 
-pub mod recent;
+pub(crate) mod recent;
 
 pub mod world;
 

@@ -4,11 +4,11 @@ use crate::engine::update::Update;
 use std::collections::VecDeque;
 
 /// Updates of a zone that are kept: 2 MiB, some seconds of a busy zone.
-pub const RECENT_UPDATES_MAX: usize = 65_536;
+pub(crate) const RECENT_UPDATES_MAX: usize = 65_536;
 
 /// The last updates of a zone.
 #[derive(Clone, Debug, Default)]
-pub struct Recent {
+pub(crate) struct Recent {
     updates: VecDeque<Update>,
     /// Number of the update that comes next.
     next: u64,
@@ -19,36 +19,29 @@ pub struct Recent {
 
 impl Recent {
     /// None yet; the first will have this number.
-    pub fn new(next: u64) -> Recent {
+    pub(crate) fn new(next: u64) -> Recent {
         Recent { updates: VecDeque::new(), next, frames: VecDeque::new() }
     }
 
     /// Number of the update that comes next.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Number of the oldest update that is kept.
-    pub fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> u64 {
         self.next - self.updates.len() as u64
     }
 
     /// An update; `None`: it is not kept any more, or has not come.
-    pub fn get(&self, number: u64) -> Option<&Update> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Update> {
         let at = number.checked_sub(self.first())?;
         self.updates.get(usize::try_from(at).ok()?)
     }
 
-    /// The input offset up to which the frame of an update has come.
-    pub fn next_offset(&self, number: u64) -> Option<i64> {
-        self.get(number)?;
-        let at = self.frames.partition_point(|(end, _)| *end <= number);
-        self.frames.get(at).map(|(_, next_offset)| *next_offset)
-    }
-
     /// The updates of the first frame that has come beyond an input offset, as far as they are
     /// kept: those of the event at that offset are among them.
-    pub fn frame_at(&self, offset: i64) -> impl Iterator<Item = &Update> {
+    pub(crate) fn frame_at(&self, offset: i64) -> impl Iterator<Item = &Update> {
         let at = self.frames.partition_point(|(_, next_offset)| *next_offset <= offset);
         let end = self.frames.get(at).map_or(self.next, |(end, _)| *end);
         let before = at.checked_sub(1).and_then(|before| self.frames.get(before));

@@ -11,7 +11,7 @@ use crate::view::card::{Card, Standing};
 use crate::view::zone::{FoldError, Moved, Zone};
 
 /// Zones of a view: their number and a player's row make one word of the world's board.
-pub const ZONES_MAX: usize = 4096;
+pub(crate) const ZONES_MAX: usize = 4096;
 const _: () = assert!(ZONES_MAX * ACTORS_MAX <= 1 << 32 && ACTORS_MAX.is_power_of_two());
 
 /// What is known of the world.
@@ -28,28 +28,23 @@ fn entry(partition: u16, row: u32) -> u32 {
 
 impl View {
     /// No zone yet, and at most so many later, with so many players in all.
-    pub fn new(zones: usize, players_max: usize) -> View {
+    pub(crate) fn new(zones: usize, players_max: usize) -> View {
         assert!(zones <= ZONES_MAX);
         View { zones: (0..zones).map(|_| None).collect(), board: RankTree::new(players_max) }
     }
 
-    /// How many zones there may be.
-    pub fn zones(&self) -> usize {
-        self.zones.len()
-    }
-
     /// A zone; `None`: it is not known.
-    pub fn zone(&self, partition: u16) -> Option<&Zone> {
+    pub(crate) fn zone(&self, partition: u16) -> Option<&Zone> {
         self.zones.get(usize::from(partition))?.as_deref()
     }
 
     /// Players on the world's board.
-    pub fn players(&self) -> u32 {
+    pub(crate) fn players(&self) -> u32 {
         self.board.count()
     }
 
     /// The zone in which a player is, the one of its best place if there are two.
-    pub fn zone_of(&self, player_id: u64) -> Option<&Zone> {
+    pub(crate) fn zone_of(&self, player_id: u64) -> Option<&Zone> {
         self.zones.iter().flatten().map(|zone| &**zone).find(|zone| {
             let card = zone.card(player_id).map(|(card, _)| card);
             card.is_some_and(|card| card.standing != Standing::Hidden)
@@ -57,14 +52,14 @@ impl View {
     }
 
     /// A player's place in the world.
-    pub fn place(&self, player_id: u64) -> Option<Place> {
+    pub(crate) fn place(&self, player_id: u64) -> Option<Place> {
         let zone = self.zone_of(player_id)?;
         let row = zone.find(player_id)?;
         Some(zone.place_of(row, self.board.rank(zone.world_key(row)) + 1))
     }
 
     /// The places from `rank` on, `count` of them or what there is.
-    pub fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
+    pub(crate) fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
         let first = rank.max(1);
         (first..first.saturating_add(count)).map_while(|rank| {
             let entry = self.board.at(rank - 1)?;
@@ -74,7 +69,7 @@ impl View {
     }
 
     /// The places around a player's.
-    pub fn places_around(
+    pub(crate) fn places_around(
         &self,
         player_id: u64,
         each_side: u32,
@@ -100,7 +95,7 @@ impl View {
     }
 
     /// A zone is not known any more.
-    pub fn take(&mut self, partition: u16) {
+    pub(crate) fn take(&mut self, partition: u16) {
         let Some(zone) = self.zones[usize::from(partition)].take() else { return };
         for (card, _) in zone.cards() {
             let row = zone.find(card.player_id).expect("a player of the zone");
@@ -114,7 +109,7 @@ impl View {
     }
 
     /// Folds the next updates of a zone. No answer may be made of it until its frame is sealed.
-    pub fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
+    pub(crate) fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
         for update in updates {
             let zone = self.zones[usize::from(partition)].as_deref_mut();
             let zone = zone.expect("updates are folded into a zone that is known");
@@ -152,7 +147,7 @@ impl View {
     }
 
     /// The frame whose updates were folded last ends: the zone has come up to this input offset.
-    pub fn seal(&mut self, partition: u16, next_offset: i64) {
+    pub(crate) fn seal(&mut self, partition: u16, next_offset: i64) {
         if let Some(zone) = self.zones[usize::from(partition)].as_deref_mut() {
             zone.seal(next_offset);
         }

@@ -28,7 +28,7 @@ pub struct ZonePosition {
 
 /// Why a zone's updates cannot be gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FoldError {
+pub(crate) enum FoldError {
     /// The zone goes on by rules that this process was not given.
     #[error("it goes on by ruleset {ruleset}: name that file in rules.files, and restart")]
     RulesMissing {
@@ -83,7 +83,7 @@ pub struct Zone {
 
 impl Zone {
     /// A zone before its first event, by the first rules of the book.
-    pub fn new(partition: u16, rulebook: &Rulebook) -> Zone {
+    pub(crate) fn new(partition: u16, rulebook: &Rulebook) -> Zone {
         let Edition { ruleset, rules } = rulebook.first().clone();
         let players_max = rules.actors.count_max as usize;
         Zone {
@@ -129,32 +129,32 @@ impl Zone {
     }
 
     /// The input partition.
-    pub fn partition(&self) -> u16 {
+    pub(crate) fn partition(&self) -> u16 {
         self.partition
     }
 
     /// The rules that it plays by.
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// Their hash.
-    pub fn ruleset(&self) -> u32 {
+    pub(crate) fn ruleset(&self) -> u32 {
         self.ruleset
     }
 
     /// Where it stands.
-    pub fn position(&self) -> ZonePosition {
+    pub(crate) fn position(&self) -> ZonePosition {
         ZonePosition { update: self.recent.next(), next_offset: self.next_offset }
     }
 
     /// Whether it is between two states, and no answer may be made of it.
-    pub fn is_within_frame(&self) -> bool {
+    pub(crate) fn is_within_frame(&self) -> bool {
         self.is_within_frame
     }
 
     /// The zone's clock as it was published last: milliseconds since the Unix epoch; 0 before.
-    pub fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
@@ -164,32 +164,32 @@ impl Zone {
     }
 
     /// What is known of a player; `None`: it is not here.
-    pub fn card(&self, player_id: u64) -> Option<(&Card, &Details)> {
+    pub(crate) fn card(&self, player_id: u64) -> Option<(&Card, &Details)> {
         let row = self.find(player_id)?;
         Some((&self.cards[row], &self.details[row]))
     }
 
     /// All players, in no order that means anything.
-    pub fn cards(&self) -> impl Iterator<Item = (&Card, &Details)> {
+    pub(crate) fn cards(&self) -> impl Iterator<Item = (&Card, &Details)> {
         let rows = (0..self.used).map(|row| (&self.cards[row], &self.details[row]));
         rows.filter(|(card, _)| card.player_id != 0)
     }
 
     /// A player's place on the zone's board.
-    pub fn place(&self, player_id: u64) -> Option<Place> {
+    pub(crate) fn place(&self, player_id: u64) -> Option<Place> {
         let row = self.find(player_id)?;
         Some(self.place_of(row, self.board.rank(zone_key(&self.cards[row])) + 1))
     }
 
     /// The places from `rank` on, `count` of them or what there is.
-    pub fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
+    pub(crate) fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
         let first = rank.max(1);
         (first..first.saturating_add(count))
             .map_while(|rank| Some(self.place_of(self.board.at(rank - 1)?, rank)))
     }
 
     /// The places around a player's.
-    pub fn places_around(
+    pub(crate) fn places_around(
         &self,
         player_id: u64,
         each_side: u32,
@@ -205,17 +205,17 @@ impl Zone {
     }
 
     /// Its hunts.
-    pub fn hunts(&self) -> &Hunts {
+    pub(crate) fn hunts(&self) -> &Hunts {
         &self.hunts
     }
 
     /// Its tiles.
-    pub fn crowd(&self) -> &Crowd {
+    pub(crate) fn crowd(&self) -> &Crowd {
         &self.crowd
     }
 
     /// Its last updates.
-    pub fn recent(&self) -> &Recent {
+    pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
 

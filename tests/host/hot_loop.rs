@@ -201,7 +201,7 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
             }
             drop(early);
             // Handle and buffer are kept together, so the one tells of the other.
-            assert_eq!(Rc::strong_count(&socket), 2, "whoever carries it out may still write");
+            assert_eq!(Rc::strong_count(&socket), 2, "the ring may still write");
             driver
                 .until(|| {
                     driver.turn_again();

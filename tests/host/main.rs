@@ -1,9 +1,12 @@
 //! Tests that need nothing but this host: the source, cores and ring, the program as a child,
 //! systemd.
 
+mod clients;
 mod cores;
 mod decoder_allocations;
 mod hot_loop;
+mod monitoring;
+mod readme;
 mod replay;
 mod service;
 mod systemd;

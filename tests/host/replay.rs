@@ -55,5 +55,5 @@ fn every_recorded_match_comes_out_as_the_document_says() {
         std::fs::write(DOCUMENT, format!("{before}{RULE}{rows}{after}")).expect("it is written");
         return;
     }
-    assert_eq!(table, rows, "left: docs/MATCHES.md; see there how to write the table anew");
+    assert_eq!(table, rows, "left: docs/MATCHES.md; it says how to write the table again");
 }

@@ -157,6 +157,26 @@ fn a_file_that_holds_no_match_is_a_sentence_that_says_what_to_do() {
 }
 
 #[test]
+fn a_replay_of_a_file_rejects_a_first_line_that_is_not_utf8_as_any_other() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("events.txt");
+    for first in [&b"{\"type\":\"\xff\"}"[..], b"0\t1\t{\"type\":\"\xff\"}", b"0\t1\t\xfe\xff"] {
+        let lines = [first, b"{\"type\":\"tick\",\"seq\":1,\"ts_us\":1000}", first, b""];
+        std::fs::write(&file, lines.join(&b'\n')).expect("the file can be written");
+        let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["replay", "--json", "--file"])
+            .arg(&file)
+            .output()
+            .expect("the binary runs");
+        assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+        let total = &report["total"];
+        assert_eq!((&total["events"], &total["applied"]), (&3.into(), &1.into()), "{total}");
+        assert_eq!(total["rejects_by_reason"]["not_utf8"], 2, "{total}");
+    }
+}
+
+#[test]
 fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("events.txt");
@@ -222,7 +242,7 @@ fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
     let text = play("1");
     let report = report_of(&text);
     let winner = text.lines().find(|line| line.starts_with("1. player "));
-    assert!(winner.is_some_and(|line| line.contains(" points after ")), "{text}");
+    assert!(winner.is_some_and(|line| line.contains(" points in zone ")), "{text}");
     let number = |key: &str| report[key].as_u64().expect("the key is there");
     assert_eq!(number("events"), 20_000);
     assert_eq!((number("lost"), number("duplicated"), number("rejects")), (0, 0, 0));

@@ -75,11 +75,9 @@ fn every_record_that_is_no_event_becomes_a_dead_letter_and_the_accounts_close() 
     let records = 200 + bad.len() as u64;
     assert_eq!(counted("records_received"), records);
     assert_eq!(counted("records_rejected"), bad.len() as u64);
-    assert_eq!(counted("rejects"), bad.len() as u64);
     let events =
         ["events_applied", "events_refused", "events_no_op"].map(counted).iter().sum::<u64>();
     assert_eq!(events, 200);
-    assert_eq!(counted("refusals"), counted("events_refused"));
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);

@@ -32,7 +32,7 @@ fn every_event_becomes_the_updates_of_a_replay_and_sigterm_ends_the_daemon_clean
 /// The same records with the same times, under a codec of the producer or of the topic.
 fn input(codec: &str, time_ms: i64) -> Topics {
     let mut topics = Topics::create(kafka::shared(), codec, 2);
-    // One codec is the broker's doing: it compresses anew what it gets.
+    // One codec is the broker's doing: it compresses again what it gets.
     let by_broker = codec == "zstd";
     if by_broker {
         topics.input.push_str("-by-broker");

@@ -120,7 +120,7 @@ fn the_hot_thread_does_not_allocate_while_events_pass() {
 fn a_daemon_that_thousands_have_played_in_takes_less_than_128_mib() {
     let mut warm = Warm::with(3_000, "memory", &[]);
     warm.drain(100_000);
-    let mib = warm.page().value("huntd_resident_memory_bytes") >> 20;
+    let mib = warm.page().value("process_resident_memory_bytes") >> 20;
     assert!(8 < mib && mib < 128, "{mib} MiB");
 }
 

@@ -6,6 +6,7 @@
 mod bad_input;
 mod brokers;
 mod campaign;
+mod clients;
 mod crossings;
 mod damage;
 mod data_plane;
@@ -15,6 +16,8 @@ mod failover;
 mod group;
 mod hot_thread;
 mod matches;
+mod monitoring;
+mod operators;
 mod outages;
 mod players;
 mod recreated;

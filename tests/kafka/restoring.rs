@@ -25,7 +25,7 @@ fn produce_in_small_batches(cluster: &Cluster, topics: &Topics, events: &[(i32, 
 const FEW_AT_ONCE: [(&str, &str); 1] =
     [("fetch", "bytes_max = 1024\npartition_bytes_max = 1024\nconnections_per_broker = 1")];
 
-/// The numbers of `restoring 2 of 2 shards, 7000 records to go at 9000/s, about 1 s`, but for how
+/// The numbers of `restoring 2 of 2 shards, 7000 records to go at 9000/s, about 1 s`, except how
 /// many shards there are: a shard may begin before the next one.
 fn told(line: &str) -> Option<[u64; 4]> {
     let (_, rest) = line.split_once("restoring ")?;

@@ -43,8 +43,8 @@ pub(crate) fn start_offsets(log: &str) -> Vec<i64> {
 pub(crate) fn wait_for_snapshots(huntd: &mut Huntd, shards: usize) {
     huntd.wait_until("a snapshot of each shard", |huntd| {
         let page = huntd.get("/metrics");
-        let ages = page.lines().filter(|line| line.starts_with("huntd_snapshot_age_seconds{"));
-        ages.count() == shards
+        let stored = "huntd_snapshot_timestamp_seconds{";
+        page.lines().filter(|line| line.starts_with(stored)).count() == shards
     });
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn huntd(arguments: &[&str]) -> Ended {
     }
 }
 
-fn bootstrap() -> String {
+pub(crate) fn bootstrap() -> String {
     kafka::shared().bootstrap()
 }
 

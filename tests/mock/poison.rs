@@ -13,7 +13,7 @@ use huntd::output::reader::{Reader, Verdict};
 use huntd::ownership::PANICS_MAX;
 use huntd::service::config::{self, Config};
 use huntd::service::rules::built_in;
-use huntd::telemetry::metrics::{Counter, Metrics};
+use huntd::telemetry::metrics::Metrics;
 use rdkafka::message::Message;
 use std::path::Path;
 use support::mock::{self, Cluster, append_all, header, read_partition, wait_for};
@@ -35,7 +35,7 @@ fn config(cluster: &Cluster, directory: &Path) -> Config {
 /// Counters that know of fewer refusals than there are, so that the engine's stage fails at a
 /// player that leaves for the zone where it is.
 fn narrow_metrics() -> Metrics {
-    Metrics::with_reasons(&Refusal::NAMES[..Refusal::SameZone as usize], &[])
+    Metrics::with_names(&[], &Refusal::NAMES[..Refusal::SameZone as usize], &[])
 }
 
 /// Players that join and turn, from this offset on; at [`POISON`] one leaves for where it is.
@@ -117,7 +117,7 @@ fn a_record_that_takes_the_engine_down_thrice_is_passed_over_by_this_daemon_and_
     let letters_before = letters(&cluster);
     run(daemon, 30, |_| letters(&cluster) > letters_before);
     assert_eq!(progress.shard(0).digest.get(), digest(&cluster));
-    assert_eq!(metrics.get(Counter::EventsRefused), 0);
+    assert_eq!(metrics.refusals.total(), 0);
 
     let (mut reader, mut skips) = (Reader::new(), Vec::new());
     for record in read_partition(&cluster, "updates", 0) {

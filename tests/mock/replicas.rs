@@ -93,7 +93,7 @@ fn the_next_copy_that_is_finished_lets_go_what_unfinished_ones_have_left() {
     put(&mut first, 3, BLOCKS).expect("a copy");
     assert_eq!(kept(&cluster), copy(3));
 
-    // The same if whoever left them is gone, be it on another host.
+    // Also if their writer is gone, even on another host.
     put(&mut first, 4, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
     put(&mut copies(&cluster), 5, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
     assert_eq!(kept(&cluster).len(), 5);
@@ -109,7 +109,7 @@ fn copying_the_same_snapshot_again_lets_nothing_of_it_go() {
     assert_eq!(kept(&cluster), copy(1));
 }
 
-/// A file may be written anew, for a later snapshot, while it is copied.
+/// A file may be overwritten, for a later snapshot, while it is copied.
 #[test]
 fn a_block_that_is_not_the_snapshots_own_makes_no_copy() {
     let cluster = mock::cluster(&[("copies", 1)]);

@@ -10,8 +10,8 @@ use crate::surroundings::Surroundings;
 use huntd::kafka::membership::MembershipEvent;
 use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::ownership::ANSWER_MS_MAX;
-use huntd::ownership::action::{Action, Note, Opening};
-use huntd::ownership::event::Event;
+use huntd::ownership::action::{Note, Opening, OwnershipAction};
+use huntd::ownership::event::OwnershipEvent;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
 use huntd::shards::framer::Grant;
@@ -22,70 +22,72 @@ use std::time::Duration;
 const QUIET_US: u64 = 1_000_000;
 
 impl Control {
-    pub(crate) fn execute(&mut self, around: &mut Surroundings<'_>, action: Action) {
-        if !matches!(action, Action::Read { .. } | Action::Commit(_)) {
+    pub(crate) fn execute(&mut self, around: &mut Surroundings<'_>, action: OwnershipAction) {
+        if !matches!(action, OwnershipAction::Read { .. } | OwnershipAction::Commit(_)) {
             around.trace(|| format!("member {} does {action:?}", self.member));
         }
         let at = around.now + around.chance.delay_us();
         match action {
-            Action::Survey(partitions) => {
+            OwnershipAction::Survey(partitions) => {
                 self.blocked_until = at;
                 partitions.into_iter().for_each(|partition| self.survey(around, partition));
             }
-            Action::FindStates { partition } => {
+            OwnershipAction::FindStates { partition } => {
                 self.blocked_until = at;
                 self.find(around, partition);
             }
-            Action::Load { partition, candidate, begun_by } => {
+            OwnershipAction::Load { partition, candidate, begun_by } => {
                 self.blocked_until = at;
                 self.load(around, partition, candidate, begun_by);
             }
-            Action::CountPartitions => self.coming.push((at, Coming::Counted)),
-            Action::Rejoin => self.coming.push((at, Coming::Rejoined)),
-            Action::Ask { question, offsets } => self.ask(around, at, question, &offsets),
-            Action::Read { partition, from } => {
+            OwnershipAction::CountPartitions => self.coming.push((at, Coming::Counted)),
+            OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
+            OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
+            OwnershipAction::Read { partition, from } => {
                 let is_forgotten = self.mutation == Mutation::GapCheckForgotten
                     && self.closing.contains(&partition);
                 if !is_forgotten {
                     self.output.read(partition, from);
                 }
             }
-            Action::Append { partition, header } => self.append(around, partition, &header),
-            Action::Forget { partition } => self.forget(around, partition),
-            Action::Open(opening) => self.open(around, *opening),
-            Action::Close { partition } => {
+            OwnershipAction::Append { partition, header } => {
+                self.append(around, partition, &header)
+            }
+            OwnershipAction::Forget { partition } => self.forget(around, partition),
+            OwnershipAction::Open(opening) => self.open(around, *opening),
+            OwnershipAction::Close { partition } => {
                 self.closing.insert(partition);
                 if self.mutation == Mutation::GapCheckForgotten {
                     self.output.forget(partition);
                 }
                 self.tell_hot(ToHot::Close { partition });
             }
-            Action::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
-            Action::Disown { partition } => {
+            OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
+            OwnershipAction::Disown { partition } => {
                 self.closing.remove(&partition);
                 self.loaded.remove(&partition);
                 self.ends.progress.shard(partition).ownership_id.set(0);
             }
-            Action::SetGoal { partition, offset } => {
+            OwnershipAction::SetGoal { partition, offset } => {
                 self.ends.progress.shard(partition).goal.set(offset);
             }
-            Action::PassGap { partition, ownership_id, mark } => {
+            OwnershipAction::PassGap { partition, ownership_id, mark } => {
                 around.chance.see(Sight::GapPassed);
                 self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
             }
-            Action::KeepPanicCounts(counts) => {
+            OwnershipAction::KeepPanicCounts(counts) => {
                 if self.mutation != Mutation::PanicsForgotten {
                     *around.panics = counts;
                 }
             }
-            Action::Commit(_) | Action::CheckTopic => {}
-            Action::Release(_) => self.release(around),
-            Action::Leave { .. } => {
+            OwnershipAction::Commit(_) | OwnershipAction::CheckTopic => {}
+            OwnershipAction::Release(_) => self.release(around),
+            OwnershipAction::Leave { .. } => {
                 around.group.leave(self.member);
                 self.has_left = true;
             }
-            Action::Fail(_) => self.has_left = true,
-            Action::Log(note) => self.look_at_note(around, &note),
+            OwnershipAction::Fail(_) => self.has_left = true,
+            OwnershipAction::Log(note) => self.look_at_note(around, &note),
         }
     }
 
@@ -116,7 +118,7 @@ impl Control {
         let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
         if self.mutation == Mutation::OpenedUnanswered {
             let event = MembershipEvent::Answered { question, is_member: true };
-            return self.on(around, Event::Group(event));
+            return self.on(around, OwnershipEvent::Group(event));
         }
         if around.chance.strikes_of(Fault::AnswerLost, 5) {
             // The machine waits for its answer as long as it does.

@@ -87,7 +87,7 @@ impl Sim {
         let follower = &self.followers[partition as usize];
         let input = &self.broker.inputs[partition as usize];
         if !follower.past.is_empty() && !self.is_genesis_asked {
-            return Err("the world begins anew, and nobody has asked for that".to_owned());
+            return Err("the zone starts over, and nobody has asked for that".to_owned());
         }
         let kept = input.truncated_to.unwrap_or(i64::MAX);
         for era in follower.past.iter().chain([&follower.era]) {

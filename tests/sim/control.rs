@@ -13,7 +13,7 @@ use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::frame::Chain;
 use huntd::output::mark::Mark;
-use huntd::ownership::event::{Event, ShardFacts, ShardNotice, Survey, ToControl};
+use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
@@ -131,7 +131,7 @@ impl Control {
         if !self.is_stopping {
             self.is_stopping = true;
             self.unquiet_at = around.now;
-            self.on(around, Event::Stop);
+            self.on(around, OwnershipEvent::Stop);
         }
     }
 
@@ -166,14 +166,14 @@ impl Control {
         self.hear_output(around);
         let facts: Vec<ShardFacts> =
             self.ownership.watched().iter().map(|partition| self.facts(*partition)).collect();
-        self.on(around, Event::Tick(&facts));
+        self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
             self.execute(around, action);
         }
     }
 
-    pub(crate) fn on(&mut self, around: &Surroundings<'_>, event: Event<'_>) {
-        if !matches!(event, Event::Tick(_) | Event::Output(_)) {
+    pub(crate) fn on(&mut self, around: &Surroundings<'_>, event: OwnershipEvent<'_>) {
+        if !matches!(event, OwnershipEvent::Tick(_) | OwnershipEvent::Output(_)) {
             around.trace(|| format!("member {} hears {event:?}", self.member));
         }
         self.ownership.on(event, around.instant());
@@ -227,24 +227,24 @@ impl Control {
                 MembershipEvent::Error(MembershipError::InstanceTaken("host".to_owned()))
             }
         };
-        self.on(around, Event::Group(event));
+        self.on(around, OwnershipEvent::Group(event));
     }
 
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) => {}
+                ToControl::Trouble(_) | ToControl::NoOps(_) => {}
                 ToControl::Resolve { host, port } => self.resolve(around, host, port),
-                ToControl::Gap(gap) => self.on(around, Event::Gap(gap)),
+                ToControl::Gap(gap) => self.on(around, OwnershipEvent::Gap(gap)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);
                     if self.mutation != Mutation::FailureIgnored {
-                        self.on(around, Event::DeliveryFailed(failure));
+                        self.on(around, OwnershipEvent::DeliveryFailed(failure));
                     }
                 }
                 ToControl::Shard(notice) => {
                     self.look_at(around, &notice);
-                    self.on(around, Event::Shard(notice));
+                    self.on(around, OwnershipEvent::Shard(notice));
                 }
             }
         }
@@ -292,14 +292,14 @@ impl Control {
             match self.coming.remove(at).1 {
                 Coming::InputKnown => {
                     let panics = around.panics.clone();
-                    self.on(around, Event::InputKnown(panics));
+                    self.on(around, OwnershipEvent::InputKnown(panics));
                 }
                 Coming::Answered { question, partitions, is_lost } => {
                     self.answered(around, question, &partitions, is_lost);
                 }
                 Coming::Counted => {
                     let partitions = around.broker.inputs.len() as i32;
-                    self.on(around, Event::Group(MembershipEvent::Counted(partitions)));
+                    self.on(around, OwnershipEvent::Group(MembershipEvent::Counted(partitions)));
                 }
                 Coming::Rejoined => self.rejoined(around),
             }
@@ -316,12 +316,12 @@ impl Control {
             true => Err(TopicError::Unreachable("no leader now".to_owned())),
             false => Ok(Survey { bounds: around.bounds(partition), candidates }),
         };
-        self.on(around, Event::Surveyed { partition, survey });
+        self.on(around, OwnershipEvent::Surveyed { partition, survey });
     }
 
     pub(crate) fn find(&mut self, around: &mut Surroundings<'_>, partition: i32) {
         if around.chance.strikes_of(Fault::SearchInterrupted, 20) {
-            return self.on(around, Event::Interrupted { partition });
+            return self.on(around, OwnershipEvent::Interrupted { partition });
         }
         let is_unanswered = around.chance.strikes_of(Fault::ReplicasUnanswered, 20);
         let places = match is_unanswered {
@@ -331,7 +331,7 @@ impl Control {
         let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
         self.places.insert(partition, places);
         let unanswered = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
-        self.on(around, Event::Found { partition, candidates, unanswered });
+        self.on(around, OwnershipEvent::Found { partition, candidates, unanswered });
     }
 
     pub(crate) fn load(
@@ -349,7 +349,7 @@ impl Control {
             let Some(loaded) = around.load(place) else {
                 around.chance.see(Sight::SnapshotUnreadable);
                 self.damaged.insert(place.header().id());
-                return self.on(around, Event::NotLoaded { partition });
+                return self.on(around, OwnershipEvent::NotLoaded { partition });
             };
             around.chance.see(match place {
                 Place::Here(_) => Sight::AcquiredFromSnapshot,
@@ -360,7 +360,7 @@ impl Control {
         }
         let ruleset = engine.ruleset();
         self.loaded.insert(partition, Loaded { engine, place: state_place });
-        self.on(around, Event::Loaded { partition, ruleset });
+        self.on(around, OwnershipEvent::Loaded { partition, ruleset });
     }
 
     fn answered(
@@ -375,23 +375,23 @@ impl Control {
         if is_member {
             self.confirmed.extend(partitions);
         }
-        self.on(around, Event::Group(MembershipEvent::Answered { question, is_member }));
+        self.on(around, OwnershipEvent::Group(MembershipEvent::Answered { question, is_member }));
     }
 
     fn rejoined(&mut self, around: &mut Surroundings<'_>) {
         if around.chance.strikes_of(Fault::RejoinFails, 20) {
             let error = MembershipError::Unreachable("kafka1".to_owned());
-            return self.on(around, Event::Rejoined(Err(error)));
+            return self.on(around, OwnershipEvent::Rejoined(Err(error)));
         }
         around.chance.see(Sight::Rejoined);
         around.group.leave(self.member);
         self.member = around.group.next_name();
-        self.on(around, Event::Rejoined(Ok(())));
+        self.on(around, OwnershipEvent::Rejoined(Ok(())));
     }
 
     fn hear_output(&mut self, around: &mut Surroundings<'_>) {
         for happened in self.output.turn(around) {
-            self.on(around, Event::Output(happened.event()));
+            self.on(around, OwnershipEvent::Output(happened.event()));
         }
     }
 }

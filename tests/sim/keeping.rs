@@ -11,7 +11,7 @@ use huntd::queue::{Receiver, Sender, bounded};
 use huntd::shards::checkpoints::CheckpointEnds;
 use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
 use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
-use huntd::snapshot::writer::{SnapshotWriter, Written};
+use huntd::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use huntd::telemetry::progress::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,10 +128,10 @@ impl Keeping {
         }
     }
 
-    fn tell(&mut self, around: &mut Surroundings<'_>, outcome: Written) {
+    fn tell(&mut self, around: &mut Surroundings<'_>, outcome: SnapshotOutcome) {
         self.is_writing = false;
         let partition = match outcome {
-            Written::Stored(header) => {
+            SnapshotOutcome::Stored(header) => {
                 around.trace(|| format!("stored: {header:?}"));
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
@@ -143,12 +143,12 @@ impl Keeping {
                 self.stored.push(*header);
                 partition
             }
-            Written::Failed { partition, sentence } => {
+            SnapshotOutcome::Failed { partition, sentence } => {
                 around.trace(|| sentence);
                 around.chance.see(Sight::SnapshotFailed);
                 partition
             }
-            Written::Dropped { partition } => {
+            SnapshotOutcome::Dropped { partition } => {
                 around.chance.see(Sight::SnapshotDropped);
                 partition
             }

@@ -369,7 +369,7 @@ fn recycled_frames(count: usize) -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
 fn metrics(chance: &mut Chance) -> Metrics {
     let is_poisoned = chance.is_on(Fault::Poison) && !chance.one_in(8);
     let known = if is_poisoned { Refusal::SameZone as usize } else { Refusal::NAMES.len() };
-    Metrics::with_reasons(&Refusal::NAMES[..known], &[])
+    Metrics::with_names(&[], &Refusal::NAMES[..known], &[])
 }
 
 fn fetch_options(chance: &mut Chance) -> FetchOptions {

@@ -64,7 +64,7 @@ pub(crate) struct Sim {
     pub(crate) mutation: Mutation,
     /// Records that operators have asked to pass over, by partition and offset.
     pub(crate) asked_skips: BTreeSet<(i32, i64)>,
-    /// An operator has asked that what cannot be started begins anew.
+    /// An operator has asked that what cannot be started starts over.
     pub(crate) is_genesis_asked: bool,
 }
 
@@ -292,7 +292,7 @@ impl Sim {
     }
 
     /// What a daemon is told at its start. An operator may ask to pass over a record, or that what
-    /// cannot be started begins anew.
+    /// cannot be started starts over.
     fn options(&mut self, host: usize) -> OwnershipOptions {
         let mut skips = Vec::new();
         if self.chance.strikes_of(Fault::SkipAsked, 10) {
@@ -304,7 +304,7 @@ impl Sim {
         }
         let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
         if remedy == Remedy::BeginAnew {
-            // What was refused can be begun anew.
+            // What could not be started can start over.
             self.refusals.clear();
         }
         OwnershipOptions {

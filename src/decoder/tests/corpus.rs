@@ -90,11 +90,11 @@ fn the_corpus_holds_every_kind_of_action() {
         .filter_map(&mut decode);
     let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
     for kind in ActionKind::ALL {
-        assert!(held.contains(kind), "corpus/accepted.txt has no {}", kind.name());
+        assert!(held.contains(kind), "tests/data/corpus/accepted.txt has no {}", kind.name());
     }
 }
 
-/// A record with these fields: whole numbers, but for the type.
+/// A record with these fields: whole numbers, except the type.
 fn record_of(type_name: &str, fields: &[(&str, i128)]) -> Vec<u8> {
     let fields = fields.iter().map(|(key, number)| format!(",\"{key}\":{number}"));
     format!("{{\"type\":\"{type_name}\"{}}}", fields.collect::<String>()).into_bytes()

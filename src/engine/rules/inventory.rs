@@ -3,17 +3,17 @@
 use crate::engine::event::{INVENTORY_SLOTS, ItemStack};
 
 /// An actor's slots.
-pub type Inventory = [ItemStack; INVENTORY_SLOTS];
+pub(crate) type Inventory = [ItemStack; INVENTORY_SLOTS];
 
 /// How many of an item there are.
-pub fn held(items: &Inventory, item: u8) -> u32 {
+pub(crate) fn held(items: &Inventory, item: u8) -> u32 {
     let stacks = items.iter().filter(|stack| stack.item == item);
     stacks.map(|stack| u32::from(stack.count)).sum()
 }
 
 /// Adds items: to slots that hold some already, then to empty ones. Tells how many there are now
 /// and how many found no room.
-pub fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u32, u8) {
+pub(crate) fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u32, u8) {
     let mut left = added.count;
     for empty in [false, true] {
         for stack in items.iter_mut() {
@@ -29,7 +29,7 @@ pub fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u32, u8) 
 }
 
 /// Takes one item and tells how many are left; `None`: there is none.
-pub fn take(items: &mut Inventory, item: u8) -> Option<u32> {
+pub(crate) fn take(items: &mut Inventory, item: u8) -> Option<u32> {
     let stack = items.iter_mut().rev().find(|stack| stack.item == item && stack.count > 0)?;
     stack.count -= 1;
     if stack.count == 0 {

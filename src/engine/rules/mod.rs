@@ -2,7 +2,7 @@
 //!
 //! The engine never reads a file: the service reads `config/rules.toml` and hands the values in.
 
-pub mod inventory;
+pub(crate) mod inventory;
 
 pub mod rulebook;
 
@@ -40,11 +40,12 @@ use crate::engine::tiles::TILES_PER_SIDE_MAX;
 use crate::engine::update::EVENT_UPDATES_MAX;
 
 /// Health that rules may give an actor.
-pub const HEALTH_MAX: u16 = 10_000;
+pub(crate) const HEALTH_MAX: u16 = 10_000;
 
 /// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
 /// an i64 with room to spare.
-pub const ZONE_CM_MAX: u32 = 1 << 24;
+const ZONE_CM_MAX: u32 = 1 << 24;
+
 /// Updates of one event that have the zone's clock.
 const CLOCK_UPDATES_MAX: usize = 1;
 const _: () = assert!(
@@ -59,7 +60,7 @@ const _: () = assert!(
 /// Everything here that decides what becomes of an event: part of the ruleset hash, so that two
 /// versions with other bounds are told apart. A limit that only says how fast something goes, or
 /// what is refused at the start, is left out.
-pub const DECIDING: [u64; 17] = [
+const DECIDING: [u64; 17] = [
     DECODER_VERSION,
     RECORD_BYTES_MAX as u64,
     JSON_DEPTH_MAX as u64,
@@ -80,7 +81,7 @@ pub const DECIDING: [u64; 17] = [
 ];
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
-pub const ENGINE_VERSION: u64 = 5;
+pub(crate) const ENGINE_VERSION: u64 = 5;
 
 /// Everything that decides what an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ fn require(holds: bool, key: &'static str, must_be: &'static str) -> Result<(), 
 
 impl Rules {
     /// Whether a game can be played by these rules.
-    pub fn check(&self) -> Result<(), RulesError> {
+    pub(crate) fn check(&self) -> Result<(), RulesError> {
         self.world.check()?;
         self.actors.check()?;
         self.hunts.check(&self.world)?;
@@ -277,7 +278,7 @@ impl Rules {
 
     /// Hash of all that decides what becomes of an event: every rule, the limits, and the versions
     /// of decoder and engine.
-    pub fn hash(&self) -> u32 {
+    pub(crate) fn hash(&self) -> u32 {
         let mut hash = ENGINE_VERSION;
         let mut add = |value: u64| hash = mix::hash(&[hash, value], 0);
         DECIDING.iter().for_each(|limit| add(*limit));
@@ -312,7 +313,7 @@ impl Rules {
     }
 
     /// An item's rules; `None`: there is no such item.
-    pub fn item(&self, number: u8) -> Option<&Item> {
+    pub(crate) fn item(&self, number: u8) -> Option<&Item> {
         self.items.get(usize::from(number).checked_sub(1)?)
     }
 }
@@ -349,13 +350,13 @@ impl Map {
 
     /// The most that an actor's allowance grows to, in thousandths of a cm, at this much of the
     /// normal speed.
-    pub fn allowance_max(&self, percent: u32) -> u32 {
+    pub(crate) fn allowance_max(&self, percent: u32) -> u32 {
         let full = u64::from(self.speed_cm_per_s_max) * u64::from(self.speed_burst_ms);
         u32::try_from(full * u64::from(percent) / 100).unwrap_or(u32::MAX)
     }
 
     /// Tiles of the zone.
-    pub fn tiles(&self) -> u32 {
+    pub(crate) fn tiles(&self) -> u32 {
         self.tiles_per_side * self.tiles_per_side
     }
 

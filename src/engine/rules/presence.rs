@@ -169,7 +169,7 @@ impl Shard {
             accepted,
         };
         match (here, self.arrival_tile(at)) {
-            // It joined before its luggage came.
+            // It joined before its handoff came.
             (Some(row), _) => self.unpack(row, known, handoff, tell),
             (None, Some((tile, x, y))) => {
                 self.tombstones.take(player_id);

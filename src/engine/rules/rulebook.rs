@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Files of rules that a daemon knows: what it was begun with, and what the input changed to since
 /// the oldest snapshot.
-pub const RULES_FILES_MAX: usize = 16;
+pub(crate) const RULES_FILES_MAX: usize = 16;
 
 /// Rules that a shard can go from one to another of.
 #[derive(Clone, Debug)]

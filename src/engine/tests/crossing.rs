@@ -123,7 +123,7 @@ fn luggage_is_accepted_whatever_number_an_earlier_crossing_had() {
          > 7 item_gained item=1 gained=1 held=1
          7 leave seq=3000000002
          > 7 left seq=3000000002
-         # From a zone where it joined anew it comes back ahead of its luggage.
+         # From a zone where it joined again it comes back ahead of its handoff.
          7 join x=0 y=0 seq=3000000011
          > 7 joined health=100 x=0 y=0
          7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000010 item=2 count=3

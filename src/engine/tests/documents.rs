@@ -4,7 +4,7 @@ use crate::engine::change::{KINDS, PayloadPart};
 use crate::engine::event::{ActionKind, EventField, Subject};
 use crate::engine::field::{FieldForm, FieldSpec};
 use crate::engine::refusal::Refusal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: &str = include_str!("../../../docs/RULES.md");
 const EVENTS: &str = include_str!("../../../docs/EVENTS.md");
@@ -15,7 +15,7 @@ fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
     for (number, kind) in (1..).zip(KINDS) {
         let head = format!("| {number} | `{}` | ", kind.name);
         let row = RULES.lines().find(|line| line.starts_with(&head));
-        let row = row.unwrap_or_else(|| panic!("no row begins with {head}"));
+        let row = row.unwrap_or_else(|| panic!("docs/RULES.md has no row that begins with {head}"));
         let fields = row.rsplit(" | ").next().unwrap();
         let wanted = kind.fields.iter().map(|field| {
             let place = match field.place {
@@ -31,21 +31,29 @@ fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
         let mut from = 0;
         for field in wanted {
             let at = fields[from..].find(&field);
-            from += at.unwrap_or_else(|| panic!("{} has no {field}", kind.name)) + field.len();
+            let at = at.unwrap_or_else(|| panic!("docs/RULES.md: {} has no {field}", kind.name));
+            from += at + field.len();
         }
-        assert_eq!(fields.matches(": ").count(), kind.fields.len(), "{row}");
+        let documented = fields.matches(": ").count();
+        assert_eq!(
+            documented,
+            kind.fields.len(),
+            "fields in docs/RULES.md, and in the code: {row}"
+        );
     }
 }
 
 #[test]
 fn every_refusal_is_documented() {
     for name in Refusal::NAMES {
-        assert!(RULES.contains(&format!("| `{name}` | ")), "{name}");
+        let head = format!("| `{name}` | ");
+        assert!(RULES.contains(&head), "docs/RULES.md has no row that begins with {head}");
     }
     let all: Vec<String> = Refusal::NAMES.iter().map(|name| format!("`{name}`")).collect();
     let all = all.join(", ");
     let protocol: Vec<&str> = PROTOCOL.split_whitespace().collect();
-    assert!(protocol.join(" ").contains(&format!(": {all}.")), "{all}");
+    let is_listed = protocol.join(" ").contains(&format!(": {all}."));
+    assert!(is_listed, "docs/PROTOCOL.md lists other reasons of a refusal than {all}");
 }
 
 #[test]
@@ -54,8 +62,23 @@ fn every_name_is_documented_in_the_order_of_its_numbers() {
         for field in kind.fields.iter().filter(|field| !field.names.is_empty()) {
             let names: Vec<String> = field.names.iter().map(|name| format!("`{name}`")).collect();
             let row = format!("| `{}` of `{}` | {} |", field.name, kind.name, names.join(", "));
-            assert!(RULES.lines().any(|line| line == row), "{row}");
+            assert!(RULES.lines().any(|line| line == row), "docs/RULES.md has no row {row}");
         }
+    }
+}
+
+/// The scripts name each update that they expect, and each refusal by its reason.
+#[test]
+fn every_kind_of_update_and_every_refusal_has_a_script() {
+    let files = std::fs::read_dir("src/engine/tests").expect("the scripts are there");
+    let files = files.map(|file| file.expect("a file").path());
+    let scripts: String =
+        files.map(|file| std::fs::read_to_string(file).expect("a file of text")).collect();
+    let words: BTreeSet<&str> =
+        scripts.split(|c: char| c.is_whitespace() || "\"`".contains(c)).collect();
+    let reasons = Refusal::NAMES.iter().map(|name| format!("reason={name}"));
+    for word in KINDS.iter().map(|kind| kind.name.to_owned()).chain(reasons) {
+        assert!(words.contains(word.as_str()), "no script in src/engine/tests has `{word}`");
     }
 }
 
@@ -127,7 +150,10 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
         .iter()
         .map(|row| (quoted(row[0])[0], [quoted(row[1]), quoted(row[2])]))
         .collect();
-    assert_eq!(documented, wanted, "the types in docs/EVENTS.md, and in the code");
+    for name in documented.keys().chain(wanted.keys()) {
+        let (documented, wanted) = (documented.get(name), wanted.get(name));
+        assert_eq!(documented, wanted, "what {name} has in docs/EVENTS.md, and in the code");
+    }
     let is_world =
         |kind: &ActionKind| matches!(kind.subject(), Subject::World | Subject::WorldCounted);
     let world = ActionKind::ALL.iter().copied().filter(is_world).map(ActionKind::name);

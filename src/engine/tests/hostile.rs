@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 
 const ZONES: usize = 3;
 
-/// Events of a zone after which it starts anew, so that a hostile time ends only one game.
+/// Events of a zone after which it starts over, so that a hostile time ends only one game.
 const GAME_EVENTS: usize = 5_000;
 
 /// Events between two checks of the whole zone.

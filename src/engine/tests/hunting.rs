@@ -248,8 +248,8 @@ fn a_compass_that_comes_again_tells_the_way_again() {
     let arrival = "1 arrive x=1500 y=3584 crossing=1 effect=3 left_ms=400";
     assert_eq!(hints(&mut game, arrival), way);
     game.wait(400);
-    let luggage = "1 arrive x=0 y=0 crossing=2 effect=3 left_ms=400";
-    assert_eq!(hints(&mut game, luggage), way);
+    let carried = "1 arrive x=0 y=0 crossing=2 effect=3 left_ms=400";
+    assert_eq!(hints(&mut game, carried), way);
 }
 
 #[test]

@@ -165,3 +165,15 @@ fn a_charm_doubles_points() {
     assert!(told[0].starts_with("1 looted doubled=true"), "{told:?}");
     assert_eq!(told[1], "1 scored cause=loot points=200 score=200");
 }
+
+#[test]
+fn items_without_room_are_lost() {
+    // A slot holds three charms.
+    check(
+        "7 join x=0 y=0
+         > 7 joined health=100 x=0 y=0
+         7 arrive x=0 y=0 crossing=1 item=4 count=25
+         > 7 item_gained item=4 gained=24 held=24
+         > 7 item_lost item=4 lost=1",
+    );
+}

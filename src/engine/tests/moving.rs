@@ -1,6 +1,6 @@
 //! Moving and looking.
 
-use super::script::{Game, check, sentence};
+use super::script::{Game, check, rules, sentence};
 
 #[test]
 fn a_move_tells_the_new_place_and_its_tile() {
@@ -41,6 +41,71 @@ fn a_burst_is_allowed_once_and_comes_back_with_time() {
          > 7 moved tile=48 x=498 y=4002
          7 move x=499 y=4002
          > 7 refused reason=too_fast action=move seq=10",
+    );
+}
+
+#[test]
+fn a_join_comes_with_the_whole_allowance_however_late_it_is() {
+    for wait in ["wait 0", "wait 60000"] {
+        check(&format!(
+            "{wait}
+             7 join x=0 y=0
+             > 7 joined health=100 x=0 y=0
+             7 move x=5000 y=0
+             > 7 moved tile=4 x=5000 y=0
+             7 move x=5001 y=0
+             > 7 refused reason=too_fast action=move seq=3"
+        ));
+    }
+}
+
+#[test]
+fn a_move_costs_its_length_rounded_up_and_less_than_a_centimetre_is_kept() {
+    // 2.5 cm each millisecond.
+    check(
+        "7 join x=0 y=0
+         > 7 joined health=100 x=0 y=0
+         7 move x=5000 y=0
+         > 7 moved tile=4 x=5000 y=0
+         wait 1
+         7 move x=5003 y=0
+         > 7 refused reason=too_fast action=move seq=3
+         7 move x=5001 y=1
+         > 7 moved tile=4 x=5001 y=1
+         7 move x=5002 y=1
+         > 7 refused reason=too_fast action=move seq=5
+         wait 1
+         7 move x=5004 y=1
+         > 7 moved tile=4 x=5004 y=1",
+    );
+}
+
+#[test]
+fn a_move_is_refused_for_the_map_then_the_speed_then_a_wall_then_a_full_tile() {
+    let mut rules = rules();
+    rules.actors.per_tile_max = 1;
+    // Row 0: .#..
+    rules.world.walls = vec![0b10, 0, 0, 0];
+    Game::new(rules).check(
+        "7 join x=500 y=500
+         > 7 joined health=100 x=500 y=500
+         8 join x=2500 y=500
+         > 8 joined health=100 x=2500 y=500
+         9 join x=3500 y=500
+         > 9 joined health=100 x=3500 y=500
+         10 join x=9000 y=500
+         > 10 joined health=100 x=9000 y=500
+         # Off the map, and too far.
+         7 move x=16384 y=500
+         > 7 refused reason=off_map action=move seq=2
+         # Too far, behind a wall, and on a full tile.
+         7 move x=9000 y=500
+         > 7 refused reason=too_fast action=move seq=3
+         # Behind a wall, and on a full tile.
+         7 move x=2500 y=500
+         > 7 refused reason=wall action=move seq=4
+         9 move x=2500 y=500
+         > 9 refused reason=tile_full action=move seq=2",
     );
 }
 

@@ -1,6 +1,8 @@
 //! Entering and leaving.
 
 use super::script::{Game, check, rules};
+use crate::decoder::reject::Reject;
+use crate::decoder::{Decoder, RecordPosition};
 
 #[test]
 fn a_player_joins_and_leaves() {
@@ -68,6 +70,31 @@ fn a_refused_event_uses_up_its_seq() {
          > 7 refused reason=off_map action=move seq=2
          7 move x=100 y=201 seq=2",
     );
+}
+
+#[test]
+fn a_refused_event_of_a_player_who_is_not_here_leaves_no_trace() {
+    check(
+        "7 move x=1 y=1 seq=9
+         > 7 refused reason=not_joined action=move seq=9
+         7 join x=-1 y=0 seq=5
+         > 7 refused reason=off_map action=join seq=5
+         7 join x=0 y=0 seq=5
+         > 7 joined health=100 x=0 y=0",
+    );
+}
+
+/// `no_player` and `heading_out_of_range` are refusals that other callers of the engine meet.
+#[test]
+fn no_record_has_player_0_or_a_heading_of_a_full_turn() {
+    let decode = |fields: &str| {
+        let record = format!("{{\"type\":\"shoot\",\"seq\":1,\"ts_us\":1,{fields}}}");
+        let position = RecordPosition { offset: 0, time_ms: 0 };
+        Decoder::new().decode(position, Some(record.as_bytes())).map(|event| event.player_id)
+    };
+    assert_eq!(decode("\"player_id\":1,\"heading\":35999"), Ok(1));
+    assert_eq!(decode("\"player_id\":0,\"heading\":35999"), Err(Reject::OutOfRange));
+    assert_eq!(decode("\"player_id\":1,\"heading\":36000"), Err(Reject::OutOfRange));
 }
 
 #[test]

@@ -217,7 +217,7 @@ proptest! {
         }
     }
 
-    /// Reading a state back computes every hash anew, so this also shows that the digest that is
+    /// Reading a state back computes every hash again, so this also shows that the digest that is
     /// kept from event to event is the digest of what is there.
     #[test]
     fn a_run_that_is_split_by_its_encoded_state_goes_on_the_same(

@@ -152,12 +152,7 @@ fn metadata_is_read_in_every_version() {
                     leader_epoch,
                     error: ErrorCode::NONE,
                 },
-                PartitionLeader {
-                    partition: 0,
-                    leader: None,
-                    leader_epoch,
-                    error: ErrorCode::LEADER_NOT_AVAILABLE,
-                },
+                PartitionLeader { partition: 0, leader: None, leader_epoch, error: ErrorCode(5) },
             ],
         };
         assert_eq!(parse_metadata(&bytes, version, ID, "zones"), Ok(expected));

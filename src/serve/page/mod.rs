@@ -2,7 +2,7 @@
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
-pub struct Asset {
+pub(crate) struct Asset {
     /// Where it is.
     path: &'static str,
     /// What it is.
@@ -12,7 +12,7 @@ pub struct Asset {
 }
 
 /// Headers of every file of the page.
-pub const HEADERS: &str = "Content-Security-Policy: default-src 'self'; frame-ancestors 'none'; \
+pub(crate) const HEADERS: &str = "Content-Security-Policy: default-src 'self'; frame-ancestors 'none'; \
                            base-uri 'none'; form-action 'none'\r\n\
                            X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
 
@@ -36,6 +36,6 @@ const ASSETS: [Asset; 4] = [
 ];
 
 /// The file at a path, if the page has it.
-pub fn asset(path: &str) -> Option<&'static Asset> {
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }

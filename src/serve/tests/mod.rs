@@ -9,11 +9,24 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, Need};
-use crate::serve::routes::{ROUTES, STREAM};
+use crate::serve::routes::{EVENTS, STREAM};
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::view::zone::Zone;
 use simd_json::prelude::*;
+
+/// Every route with its method: what the server answers and the OpenAPI document has.
+const ROUTES: &[(&str, &str)] = &[
+    ("get", "/v1/players/{id}"),
+    ("get", "/v1/players/{id}/poll"),
+    ("get", "/v1/boards/{board}"),
+    ("get", "/v1/zones"),
+    ("get", "/v1/zones/{zone}/hunts"),
+    ("get", "/v1/zones/{zone}/tiles"),
+    ("get", "/v1/openapi.json"),
+    ("post", EVENTS),
+    ("get", STREAM),
+];
 
 /// A world of two zones, the first of which has players.
 struct World {

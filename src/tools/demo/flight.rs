@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Events of one partition that may be on their way. The mock cluster drops what is more than 5 MiB
 /// behind, in the events topic and, as updates, in the output topic.
-pub(super) const UNREAD_EVENTS_MAX: i64 = 8192;
+const UNREAD_EVENTS_MAX: i64 = 8192;
 
 /// Bytes that the longest event of a generator takes in a batch.
 const EVENT_BYTES_MAX: i64 = 256;

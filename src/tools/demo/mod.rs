@@ -15,6 +15,7 @@ mod flight;
 mod generator;
 mod page;
 mod report;
+mod story;
 mod verifier;
 mod winners;
 
@@ -34,6 +35,8 @@ use page::Page;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use report::DemoReport;
+use std::io::{IsTerminal, Write};
+use std::time::Instant;
 use verifier::Verifier;
 use winners::Winners;
 
@@ -60,9 +63,11 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let config = demo_config(&brokers)?;
     let rulebook = super::rulebook(&config.rules_files)?;
 
+    say("starting a broker, the daemon and a reader that checks it, all in this process")?;
+    let begun = Instant::now();
     let page = args.page.then(|| Page::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let mut measured = measure(args, &brokers, &daemon);
+    let mut measured = measure(args, &brokers, &daemon, begun);
     if let Some(page) = page {
         measured = page.end(args.stay).and(measured);
     }
@@ -78,8 +83,17 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
         let (_, updates) = offline.apply(&record)?;
         winners.add(record.partition, updates);
     }
-    winners.write(&mut std::io::stdout().lock(), BASE_MS * 1000)?;
+    winners.write(&mut std::io::stdout().lock())?;
     DemoReport::new(&measured, &daemon, &offline).print(args.json)
+}
+
+/// Tells somebody who watches what goes on.
+fn say(sentence: &str) -> std::io::Result<()> {
+    let mut out = std::io::stderr();
+    match out.is_terminal() {
+        true => writeln!(out, "{sentence}"),
+        false => Ok(()),
+    }
 }
 
 /// What the run itself showed.
@@ -92,6 +106,7 @@ fn measure(
     args: &DemoArgs,
     brokers: &[String],
     daemon: &DemoDaemon,
+    begun: Instant,
 ) -> Result<Measured, ToolError> {
     let flight = Flight::new(args.partitions);
     // The sender has its connections by the time the daemon is ready: start-up is no latency.
@@ -100,6 +115,8 @@ fn measure(
     verifier.wait_for_owner(daemon)?;
     let source = open_source(args)?;
     let expected = source.events_expected();
+    let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
+    say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
     let pace = Pace::start(paced(args));
     std::thread::scope(|scope| {

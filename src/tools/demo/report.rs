@@ -2,7 +2,7 @@
 
 use super::Measured;
 use super::daemon::DemoDaemon;
-use crate::telemetry::metrics::Counter;
+use crate::telemetry::metrics::{Counter, Metrics};
 use crate::tools::accounts::{Account, OfflineShards, fold};
 use crate::tools::failure::ToolError;
 use std::collections::BTreeMap;
@@ -39,16 +39,14 @@ impl DemoReport {
         offline: &OfflineShards,
     ) -> DemoReport {
         let Measured { flight, verifier } = measured;
-        let counter = |counter| daemon.metrics.get(counter);
+        let Metrics { applied, refusals, no_ops, rejects, .. } = &*daemon.metrics;
+        let (refusals, no_ops, rejects) = (refusals.total(), no_ops.total(), rejects.total());
         let counted = Counted {
-            events: counter(Counter::EventsApplied)
-                + counter(Counter::EventsRefused)
-                + counter(Counter::EventsNoOp)
-                + counter(Counter::RecordsRejected),
+            events: applied.total() + refusals + no_ops + rejects,
             updates: verifier.positions().map(|(_, position)| position.next_update).sum(),
-            refusals: counter(Counter::EventsRefused),
-            no_ops: counter(Counter::EventsNoOp),
-            rejects: counter(Counter::RecordsRejected),
+            refusals,
+            no_ops,
+            rejects,
         };
         let mut problems = Vec::new();
         let total = offline.total();
@@ -87,7 +85,7 @@ impl DemoReport {
                 ("p999", at(0.999)),
                 ("max", histogram.max()),
             ]),
-            hot_allocations: counter(Counter::HotAllocations),
+            hot_allocations: daemon.metrics.get(Counter::HotAllocations),
             digest,
             counted,
             problems,

@@ -2,6 +2,8 @@
 
 use super::daemon::DemoDaemon;
 use super::flight::Flight;
+use super::story::Story;
+use crate::engine::update::Update;
 use crate::output::encode::decode_frame;
 use crate::output::frame::FrameKind;
 use crate::output::reader::{Position, Reader, Verdict};
@@ -74,7 +76,7 @@ impl Verifier {
                     OWNER_WAIT.as_secs()
                 )));
             }
-            self.read(&nothing, &pace)?;
+            self.read(&nothing, &pace, |_, _| ())?;
         }
         Ok(())
     }
@@ -87,9 +89,14 @@ impl Verifier {
         daemon: &DemoDaemon,
         bar: &ProgressBar,
     ) -> Result<(), ToolError> {
-        let mut heard = Instant::now();
+        let (mut heard, mut story) = (Instant::now(), Story::default());
+        let mut tell = |zone, updates: &[Update]| {
+            if let Some(line) = story.line(zone, updates, Instant::now()) {
+                bar.say(&line);
+            }
+        };
         while !flight.is_complete() && !flight.is_stopped() {
-            if self.read(flight, pace)? {
+            if self.read(flight, pace, &mut tell)? {
                 heard = Instant::now();
                 self.elapsed = pace.elapsed();
                 bar.set(self.latency_us.len());
@@ -103,8 +110,13 @@ impl Verifier {
         Ok(())
     }
 
-    /// Takes one frame, if one comes: whether it covered anything new.
-    fn read(&mut self, flight: &Flight, pace: &Pace) -> Result<bool, ToolError> {
+    /// Takes one frame, if one comes, and tells its new updates: whether it covered anything new.
+    fn read(
+        &mut self,
+        flight: &Flight,
+        pace: &Pace,
+        mut tell: impl FnMut(u16, &[Update]),
+    ) -> Result<bool, ToolError> {
         let Read::Message(message) = self.topic.next(Duration::from_millis(10))? else {
             return Ok(false);
         };
@@ -119,7 +131,10 @@ impl Verifier {
             .map_err(|error| wrong(&error.to_string()))?;
         let reader = &mut self.readers[usize::from(partition)];
         match reader.fold(&header, &updates) {
-            Verdict::Accepted { from } => self.duplicated += from as u64,
+            Verdict::Accepted { from } => {
+                self.duplicated += from as u64;
+                tell(partition, &updates[from..]);
+            }
             Verdict::Duplicate => self.duplicated += updates.len() as u64,
             Verdict::Gap { missing } => return Err(wrong(&format!("{missing} updates miss"))),
             Verdict::Halt => return Err(wrong("the chain does not match the updates")),

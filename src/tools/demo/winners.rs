@@ -1,4 +1,4 @@
-//! Who won: the players with the highest scores, and when they had them.
+//! Who won: the players with the highest scores, and where.
 
 use crate::engine::change::Change;
 use crate::engine::update::Update;
@@ -41,14 +41,15 @@ impl Winners {
         }
     }
 
-    /// Prints the best, with the time since `start_us`. Who had a score first comes first.
-    pub(super) fn write(&self, out: &mut impl Write, start_us: i64) -> std::io::Result<()> {
-        let mut best: Vec<(u64, Standing)> =
-            self.players.iter().map(|((_, player), standing)| (*player, *standing)).collect();
-        best.sort_by_key(|(player, standing)| (Reverse(standing.score), standing.ts_us, *player));
-        for (rank, (player, Standing { score, ts_us })) in (1..).zip(best.iter().take(SHOWN)) {
-            let seconds = (ts_us - start_us) as f64 / 1e6;
-            writeln!(out, "{rank}. player {player}   {score:>8} points after {seconds:.1} s")?;
+    /// Prints the best. Who had a score first comes first.
+    pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let mut best: Vec<_> = self.players.iter().collect();
+        best.sort_by_key(|((_, player), standing)| {
+            (Reverse(standing.score), standing.ts_us, *player)
+        });
+        for (rank, ((zone, player), standing)) in (1..).zip(best.iter().take(SHOWN)) {
+            let score = standing.score;
+            writeln!(out, "{rank}. player {player}   {score:>8} points in zone {zone}")?;
         }
         Ok(())
     }
@@ -73,11 +74,11 @@ mod tests {
         winners.add(1, &[scored(10, 1_000_000, 900)]);
         winners.add(1, &[Update::new(10, 3_000_000, Change::Left { to_zone: Some(2), seq: 4 })]);
         let mut text = Vec::new();
-        winners.write(&mut text, 500_000).expect("memory takes what is written");
+        winners.write(&mut text).expect("memory takes what is written");
         let text = String::from_utf8(text).expect("the table is text");
         let players: Vec<&str> =
             text.lines().map(|line| line.split_whitespace().nth(2).unwrap_or_default()).collect();
         assert_eq!(players, ["8", "7", "9"]);
-        assert!(text.contains("350 points after 1.0 s"), "{text}");
+        assert!(text.contains("350 points in zone 0"), "{text}");
     }
 }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The maps reach 4,096 units from their middle.
-pub const MAP_HALF_CM: i64 = 7_804;
+pub(crate) const MAP_HALF_CM: i64 = 7_804;
 
 /// Centimetres of a unit: 3/4 of an inch.
 const UNIT_CM: f64 = 1.905;
@@ -36,13 +36,13 @@ struct Line<'a> {
 
 /// Who has been seen since the round began.
 #[derive(Default)]
-pub struct Adapter {
+pub(crate) struct CsgoAdapter {
     seen_this_round: BTreeSet<u64>,
 }
 
-impl Adapter {
+impl CsgoAdapter {
     /// Reads one record of the recording.
-    pub fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
         stage.set_time(line.ts_ms);
         if line.event.as_deref() == Some("Round_Start") {

@@ -2,7 +2,7 @@
 
 /// A square map around the origin, cut into equal cells, one zone each.
 #[derive(Clone, Copy, Debug)]
-pub struct Grid {
+pub(crate) struct Grid {
     half_cm: i64,
     columns: i64,
     rows: i64,
@@ -11,7 +11,7 @@ pub struct Grid {
 impl Grid {
     /// A map that reaches `half_cm` from its middle to each side, cut into `zones` cells that are
     /// as square as the number allows: 8 zones are 2 columns of 4.
-    pub fn new(half_cm: i64, zones: u16) -> Grid {
+    pub(crate) fn new(half_cm: i64, zones: u16) -> Grid {
         assert!(half_cm > 0 && zones > 0);
         let zones = i64::from(zones);
         let columns = (1..=zones)
@@ -23,13 +23,13 @@ impl Grid {
     }
 
     /// How many cells there are.
-    pub fn zones(&self) -> u16 {
+    pub(crate) fn zones(&self) -> u16 {
         (self.columns * self.rows) as u16
     }
 
     /// A position given from the map's middle: the same from the map's corner, with its zone, or
     /// nothing if it is off the map.
-    pub fn place(&self, x: i64, y: i64) -> Option<(i64, i64, u16)> {
+    pub(crate) fn place(&self, x: i64, y: i64) -> Option<(i64, i64, u16)> {
         let side = 2 * self.half_cm;
         let (x, y) = (x + self.half_cm, y + self.half_cm);
         let on_map = (0..side).contains(&x) && (0..side).contains(&y);
@@ -41,7 +41,7 @@ impl Grid {
     }
 
     /// A position given from the map's corner: the same from the corner of its zone.
-    pub fn within_zone(&self, zone: u16, x: i64, y: i64) -> (i32, i32) {
+    pub(crate) fn within_zone(&self, zone: u16, x: i64, y: i64) -> (i32, i32) {
         let side = 2 * self.half_cm;
         let (column, row) = (i64::from(zone) % self.columns, i64::from(zone) / self.columns);
         let left = (column * side + self.columns - 1) / self.columns;

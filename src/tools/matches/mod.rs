@@ -4,13 +4,13 @@
 //! compressed with zstd. Reading is a stream: a match may be longer than memory, and may be played
 //! many times over.
 
-pub mod csgo;
-pub mod grid;
-pub mod prbf2;
-pub mod pubg;
-pub mod records;
-pub mod rocket_league;
-pub mod stage;
+pub(crate) mod csgo;
+pub(crate) mod grid;
+pub(crate) mod prbf2;
+pub(crate) mod pubg;
+pub(crate) mod records;
+pub(crate) mod rocket_league;
+pub(crate) mod stage;
 
 use super::source::{SourceError, SourceRecord};
 use crate::engine::event::Action;
@@ -44,7 +44,7 @@ pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat,
 }
 
 /// The fewest zones that hold a map of the game, under the built-in rules.
-pub fn zones_of(format: MatchFormat) -> u16 {
+pub(crate) fn zones_of(format: MatchFormat) -> u16 {
     match format {
         MatchFormat::Pubg => 16,
         MatchFormat::Prbf2 => 4,
@@ -92,7 +92,7 @@ pub struct MatchOptions {
 impl MatchOptions {
     /// A start so long ago that the last repetition has ended by `now_ms`: brokers refuse records
     /// from the future.
-    pub fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
+    pub(crate) fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
         (now_ms - i64::from(repeat) * REPETITION_MS) / 1000 * 1000
     }
 }
@@ -109,10 +109,10 @@ pub struct MatchEvents {
 }
 
 enum Adapter {
-    Prbf2(prbf2::Adapter),
-    Csgo(csgo::Adapter),
-    RocketLeague(rocket_league::Adapter),
-    Pubg(pubg::Adapter),
+    Prbf2(prbf2::Prbf2Adapter),
+    Csgo(csgo::CsgoAdapter),
+    RocketLeague(rocket_league::RocketLeagueAdapter),
+    Pubg(pubg::PubgAdapter),
 }
 
 impl MatchEvents {
@@ -178,10 +178,12 @@ impl MatchEvents {
 impl Adapter {
     fn new(format: MatchFormat) -> Adapter {
         match format {
-            MatchFormat::Prbf2 => Adapter::Prbf2(prbf2::Adapter::default()),
-            MatchFormat::Csgo => Adapter::Csgo(csgo::Adapter::default()),
-            MatchFormat::RocketLeague => Adapter::RocketLeague(rocket_league::Adapter::default()),
-            MatchFormat::Pubg => Adapter::Pubg(pubg::Adapter::default()),
+            MatchFormat::Prbf2 => Adapter::Prbf2(prbf2::Prbf2Adapter::default()),
+            MatchFormat::Csgo => Adapter::Csgo(csgo::CsgoAdapter::default()),
+            MatchFormat::RocketLeague => {
+                Adapter::RocketLeague(rocket_league::RocketLeagueAdapter::default())
+            }
+            MatchFormat::Pubg => Adapter::Pubg(pubg::PubgAdapter::default()),
         }
     }
 

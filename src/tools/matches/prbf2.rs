@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The maps are 4 km wide at most.
-pub const MAP_HALF_CM: i64 = 204_800;
+pub(crate) const MAP_HALF_CM: i64 = 204_800;
 
 /// Heights that mean that the player is not on the map: before the first spawn, and while waiting
 /// for the next one.
@@ -37,7 +37,7 @@ struct Line<'a> {
 
 /// What the differences are differences to.
 #[derive(Default)]
-pub struct Adapter {
+pub(crate) struct Prbf2Adapter {
     players: BTreeMap<u64, Known>,
 }
 
@@ -51,9 +51,9 @@ struct Known {
     position: Option<(i64, i64)>,
 }
 
-impl Adapter {
+impl Prbf2Adapter {
     /// Reads one record of the recording.
-    pub fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
         stage.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {

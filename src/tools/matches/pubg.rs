@@ -1,7 +1,7 @@
 //! PUBG: Battlegrounds. Positions are centimetres from the map's corner, times a clock's.
 //!
-//! Telemetry names whoever did something, or had it done, with a position; nothing tells where
-//! anybody looks.
+//! Telemetry names the player who did something, or had it done, with a position. It does not say
+//! where a player looks.
 
 use super::shot;
 use super::stage::{REPETITION_MS, Stage};
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest maps are 8,160 m wide.
-pub const MAP_HALF_CM: i64 = 408_000;
+pub(crate) const MAP_HALF_CM: i64 = 408_000;
 
 /// At this height players are still in the plane, or have just left it.
 const PLANE_CM: f64 = 100_000.0;
@@ -68,15 +68,19 @@ struct Item<'a> {
 
 /// When the match began, its players in the order in which they are seen, and who is dead.
 #[derive(Default)]
-pub struct Adapter {
+pub(crate) struct PubgAdapter {
     began: Option<Timestamp>,
     players: BTreeMap<String, u64>,
     killed: BTreeSet<u64>,
 }
 
-impl Adapter {
+impl PubgAdapter {
     /// Reads one record of the recording.
-    pub fn read(&mut self, record: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(
+        &mut self,
+        record: &str,
+        stage: &mut Stage,
+    ) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(record)?;
         let began = *self.began.get_or_insert(line.time);
         let ts_ms = line.time.as_millisecond() - began.as_millisecond();

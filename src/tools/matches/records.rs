@@ -7,19 +7,22 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
 /// Records, one after the other: a recording may be longer than memory.
-pub struct MatchRecords {
+pub(crate) struct MatchRecords {
     input: Box<dyn BufRead + Send>,
     is_array: bool,
 }
 
 impl MatchRecords {
     /// Opens a recording, which is compressed if its name says so.
-    pub fn open(path: &Path) -> std::result::Result<MatchRecords, SourceError> {
+    pub(crate) fn open(path: &Path) -> std::result::Result<MatchRecords, SourceError> {
         MatchRecords::of(open(path)?).map_err(|source| SourceError::read(path, source))
     }
 
     /// As [`Records::open`], but the recording ends after so many bytes.
-    pub fn open_start(path: &Path, bytes: u64) -> std::result::Result<MatchRecords, SourceError> {
+    pub(crate) fn open_start(
+        path: &Path,
+        bytes: u64,
+    ) -> std::result::Result<MatchRecords, SourceError> {
         let start = Box::new(open(path)?.take(bytes));
         MatchRecords::of(start).map_err(|source| SourceError::read(path, source))
     }
@@ -34,7 +37,7 @@ impl MatchRecords {
     }
 
     /// Reads the next record into an empty buffer, which stays empty after the last one.
-    pub fn next(&mut self, record: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn next(&mut self, record: &mut Vec<u8>) -> Result<()> {
         match self.is_array {
             true => self.next_element(record),
             false => self.input.read_until(b'\n', record).map(|_| ()),

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The field is 8,192 by 10,240 units, and the goals are behind it.
-pub const MAP_HALF_CM: i64 = 8_192;
+pub(crate) const MAP_HALF_CM: i64 = 8_192;
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -26,13 +26,13 @@ struct Line<'a> {
 
 /// Where each car was last, for the direction of a demolition.
 #[derive(Default)]
-pub struct Adapter {
+pub(crate) struct RocketLeagueAdapter {
     cars: BTreeMap<u64, (f64, f64)>,
 }
 
-impl Adapter {
+impl RocketLeagueAdapter {
     /// Reads one record of the recording.
-    pub fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
         stage.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {

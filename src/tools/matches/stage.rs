@@ -17,7 +17,7 @@ use std::ops::Range;
 const PLAYER_IDS_PER_REPETITION: u64 = 1_000_000;
 
 /// Milliseconds of record time between the starts of two repetitions; longer than any match.
-pub const REPETITION_MS: i64 = 2 * 3600 * 1000;
+pub(crate) const REPETITION_MS: i64 = 2 * 3600 * 1000;
 
 /// Milliseconds between two ticks of a zone.
 const TICK_MS: i64 = 1000;
@@ -39,7 +39,7 @@ const HUNTS_PER_REPETITION: u32 = 100;
 /// records behind.
 const WALK_CM_PER_S: i64 = 2_000;
 
-/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, but for
+/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, with
 /// the same margin.
 const WALK_BURST_MS: i64 = 1_800;
 
@@ -47,7 +47,7 @@ const WALK_BURST_MS: i64 = 1_800;
 const WALK_ALLOWANCE_MAX: i64 = WALK_CM_PER_S * WALK_BURST_MS;
 
 /// The events of a match, made from what its adapter sees.
-pub struct Stage {
+pub(crate) struct Stage {
     grid: Grid,
     base_ms: i64,
     repetition: u32,
@@ -102,7 +102,7 @@ struct Waiting {
 
 impl Stage {
     /// An empty stage. Records begin at `base_ms`, milliseconds since the Unix epoch.
-    pub fn new(grid: Grid, base_ms: i64) -> Stage {
+    pub(crate) fn new(grid: Grid, base_ms: i64) -> Stage {
         let zones = usize::from(grid.zones());
         Stage {
             grid,
@@ -121,7 +121,7 @@ impl Stage {
 
     /// Sets the time of what comes next, in milliseconds since the recording began, and emits the
     /// world's events that are due before it. Time never runs backwards.
-    pub fn set_time(&mut self, ts_ms: i64) {
+    pub(crate) fn set_time(&mut self, ts_ms: i64) {
         let start_ms = self.start_ms();
         let time_ms = start_ms + ts_ms.clamp(0, REPETITION_MS - 1);
         while self.tick_ms_next <= time_ms {
@@ -156,8 +156,8 @@ impl Stage {
     }
 
     /// The player is seen at a position of the map, in centimetres from its middle. It joins if it
-    /// was away, moves if it can have walked there, else leaves and joins anew.
-    pub fn see(&mut self, player: u64, x: i64, y: i64) {
+    /// was away, moves if it can have walked there, else leaves and joins again.
+    pub(crate) fn see(&mut self, player: u64, x: i64, y: i64) {
         let Some((x, y, zone)) = self.grid.place(x, y) else {
             self.leave(player);
             return;
@@ -183,8 +183,8 @@ impl Stage {
         }
     }
 
-    /// The player starts anew at a position, wherever it was before.
-    pub fn respawn(&mut self, player: u64, x: i64, y: i64) {
+    /// The player starts over at a position, wherever it was before.
+    pub(crate) fn respawn(&mut self, player: u64, x: i64, y: i64) {
         self.leave(player);
         self.see(player, x, y);
     }
@@ -200,7 +200,7 @@ impl Stage {
     }
 
     /// The player is gone, for good or until it is seen again.
-    pub fn leave(&mut self, player: u64) {
+    pub(crate) fn leave(&mut self, player: u64) {
         let place = self.players.get_mut(&player).and_then(|known| known.place.take());
         if let Some(place) = place {
             self.emit_player(player, place.zone, Action::Leave { to_zone: None });
@@ -208,19 +208,19 @@ impl Stage {
     }
 
     /// The player does something where it stands. Who stands nowhere makes no event.
-    pub fn act(&mut self, player: u64, action: Action) {
+    pub(crate) fn act(&mut self, player: u64, action: Action) {
         if let Some(place) = self.players.get(&player).and_then(|known| known.place) {
             self.emit_player(player, place.zone, action);
         }
     }
 
     /// Whether the player stands somewhere now.
-    pub fn is_present(&self, player: u64) -> bool {
+    pub(crate) fn is_present(&self, player: u64) -> bool {
         self.players.get(&player).is_some_and(|known| known.place.is_some())
     }
 
     /// Everybody leaves, and the next repetition begins, with other players at a later time.
-    pub fn end_match(&mut self) {
+    pub(crate) fn end_match(&mut self) {
         let present: Vec<u64> = self.players.keys().copied().collect();
         for player in present {
             self.leave(player);
@@ -253,7 +253,7 @@ impl Stage {
     }
 
     /// The next event, in the order they were made.
-    pub fn take(&mut self) -> Option<SourceRecord<'_>> {
+    pub(crate) fn take(&mut self) -> Option<SourceRecord<'_>> {
         let next = self.waiting.get(self.taken)?;
         self.taken += 1;
         Some(SourceRecord {
@@ -265,7 +265,7 @@ impl Stage {
     }
 
     /// Makes room for further events, once all have been taken.
-    pub fn forget_taken(&mut self) {
+    pub(crate) fn forget_taken(&mut self) {
         assert!(!self.has_waiting());
         self.waiting.clear();
         self.text.clear();
@@ -273,7 +273,7 @@ impl Stage {
     }
 
     /// Whether [`Stage::take`] would give an event.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.taken < self.waiting.len()
     }
 }

@@ -58,7 +58,7 @@ const HUNT_MS: u32 = 8_000;
 const HUNT_TREASURES: u16 = 2048;
 
 /// The generator.
-pub struct Synthetic {
+pub(crate) struct Synthetic {
     options: SyntheticOptions,
     chance: SplitMix64,
     players: Vec<Player>,
@@ -92,7 +92,7 @@ struct WorldEvents {
 
 impl Synthetic {
     /// A load that has not begun.
-    pub fn new(options: SyntheticOptions) -> Synthetic {
+    pub(crate) fn new(options: SyntheticOptions) -> Synthetic {
         assert!(options.zones > 0 && options.rate > 0);
         let mut chance = SplitMix64(options.seed);
         let players = (0..options.players.max(u32::from(options.zones)))
@@ -122,7 +122,7 @@ impl Synthetic {
     }
 
     /// The next event. Its `ts_us` is the time at which it is meant to be sent.
-    pub fn next_record(&mut self) -> SourceRecord<'_> {
+    pub(crate) fn next_record(&mut self) -> SourceRecord<'_> {
         self.text.clear();
         let zone = match self.next_world_event() {
             Some(zone) => zone,
@@ -135,11 +135,6 @@ impl Synthetic {
         let offset = *offset_next;
         *offset_next += 1;
         SourceRecord { partition: zone, offset, time_ms, value: Some(&self.text) }
-    }
-
-    /// The intended time of the next event, in microseconds since the Unix epoch.
-    pub fn time_us(&self) -> i64 {
-        self.time_us
     }
 
     fn advance(&mut self) {
@@ -172,7 +167,7 @@ impl Synthetic {
         Some(zone)
     }
 
-    /// Every second is a tick, but for those at which a hunt begins or is ended.
+    /// Every second is a tick, except those at which a hunt begins or is ended.
     fn world_action(&mut self) -> Action {
         let hunt = (self.tick / HUNT_EVERY_TICKS) as u32 + 1;
         match (self.tick - 1) % HUNT_EVERY_TICKS {

@@ -21,7 +21,7 @@ fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let all = ["run", "check", "demo", "load", "replay", "rules", "snapshot", "tap", "topics"];
-    assert_eq!(verbs, all);
+    assert_eq!(verbs, [&all[..], &["config", "completions", "man"]].concat());
     cli.debug_assert();
     for verb in verbs {
         let (code, help, _) = huntd(&[&verb, "--help"], &[]);
@@ -44,6 +44,91 @@ fn a_wrong_command_line_ends_with_the_usage_code() {
         let (code, _, error) = huntd(arguments, &[]);
         assert_eq!(code, Some(2), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_mistyped_verb_is_answered_with_the_one_that_was_meant() {
+    for (wrong, meant) in [("rnu", "run"), ("chekc", "check"), ("topcis", "topics"), ("mna", "man")]
+    {
+        let (code, _, error) = huntd(&[wrong], &[]);
+        assert_eq!(code, Some(2));
+        assert!(error.contains(&format!("a similar subcommand exists: '{meant}'")), "{error}");
+    }
+    let (_, _, error) = huntd(&["fly"], &[]);
+    assert!(!error.contains("similar"), "{error}");
+}
+
+#[test]
+fn the_version_names_the_revision() {
+    let (code, version, _) = huntd(&["--version"], &[]);
+    let start = concat!("huntd ", env!("CARGO_PKG_VERSION"), " (");
+    assert_eq!(code, Some(0));
+    assert!(version.starts_with(start) && version.ends_with(")\n"), "{version}");
+}
+
+#[test]
+fn a_key_can_be_set_on_the_command_line() {
+    let arguments = ["check", "--offline", "--config", "config/huntd.toml", "--set"];
+    // The argument wins over the variable.
+    let variable = ("HUNTD_KAFKA__GROUP", "theirs");
+    let (code, summary, error) =
+        huntd(&[&arguments[..], &["kafka.group=mine"]].concat(), &[variable]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(summary.contains("group: mine through"), "{summary}");
+    for (wrong, sentence) in [
+        ("snapshot.keep=0", "--set snapshot.keep=0: snapshot.keep = 0: choose 3 to 64"),
+        ("snapshot.kep=5", "there is no key snapshot.kep: did you mean keep?"),
+        ("keep", "write section.key=value, as in snapshot.keep=5"),
+    ] {
+        let (code, _, error) = huntd(&[&arguments[..], &[wrong]].concat(), &[]);
+        assert_eq!(code, Some(3), "{error}");
+        assert!(error.contains(sentence), "{error}");
+    }
+}
+
+#[test]
+fn what_is_generated_knows_every_verb_and_key() {
+    let cli = Cli::command();
+    let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name()).collect();
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, script, error) = huntd(&["completions", shell], &[]);
+        assert_eq!(code, Some(0), "{error}");
+        for word in verbs.iter().chain(&["until-end"]) {
+            assert!(script.contains(word), "{shell} does not complete {word}");
+        }
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().to_str().expect("text");
+    assert_eq!(huntd(&["man", "--directory", path], &[]).0, Some(0));
+    for verb in verbs {
+        let page = std::fs::read_to_string(folder.path().join(format!("huntd-{verb}.1")));
+        assert!(page.expect("a page for each verb").contains(".TH"), "{verb}");
+    }
+    let (_, page, _) = huntd(&["man"], &[]);
+    assert!(page.contains("huntd\\-topics(1)"), "{page}");
+    let (_, defaults, _) = huntd(&["config"], &[]);
+    assert_eq!(defaults, huntd::service::settings::DEFAULTS);
+    let (_, schema, _) = huntd(&["config", "--schema"], &[]);
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    assert_eq!(schema["properties"]["snapshot"]["properties"]["keep"]["minimum"], 3);
+}
+
+#[test]
+fn bash_accepts_its_completions() {
+    if !support::needs::has_program("bash", "--version") {
+        return;
+    }
+    let (_, script, _) = huntd(&["completions", "bash"], &[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("huntd");
+    std::fs::write(&file, script).expect("a file");
+    let command = format!(
+        "source {}; COMP_WORDS=(huntd to); COMP_CWORD=1; _huntd huntd to huntd; \
+         echo ${{COMPREPLY[@]}}",
+        file.display()
+    );
+    let output = Command::new("bash").args(["-c", &command]).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "topics");
 }
 
 #[test]

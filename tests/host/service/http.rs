@@ -16,7 +16,11 @@ use std::time::Duration;
 
 fn observed() -> Observed {
     Observed {
-        metrics: Arc::new(Metrics::with_reasons(&["too_far", "no_treasure"], &["not_json"])),
+        metrics: Arc::new(Metrics::with_names(
+            &["join", "move"],
+            &["too_far", "no_treasure"],
+            &["not_json"],
+        )),
         progress: Arc::new(Progress::new()),
         status: Arc::new(Status::new()),
     }
@@ -121,7 +125,7 @@ fn idle_clients_hold_their_connections_for_a_while_and_no_more_than_theirs() {
     service.finish();
 }
 
-/// Seeds a random test, anew for each run unless it is given. A failing test shows the line.
+/// Seeds a random test, new for each run unless it is given. A failing test shows the line.
 fn seed() -> u64 {
     let given = std::env::var("HUNTD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or(std::process::id().into());
@@ -209,9 +213,12 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 #[test]
 fn the_metrics_page_has_every_value_under_its_name() {
     let observed = observed();
-    observed.metrics.add(Counter::EventsApplied, 41);
-    observed.metrics.add(Counter::EventsApplied, 1);
-    observed.metrics.refusals.count(1);
+    observed.metrics.add(Counter::UpdatesMade, 41);
+    observed.metrics.add(Counter::UpdatesMade, 1);
+    observed.metrics.applied.add(7, 1, 5);
+    observed.metrics.refusals.add(3, 1, 1);
+    observed.metrics.no_ops.add(7, 0, 2);
+    observed.metrics.set_gauge(Gauge::Partitions, 8);
     observed.metrics.set_gauge(Gauge::QueueBlocks, 3);
     observed.metrics.end_to_end_us(1_000);
     observed.metrics.end_to_end_us(70_000_000);
@@ -220,15 +227,20 @@ fn the_metrics_page_has_every_value_under_its_name() {
     shard.ownership_id.set(1);
     shard.fetched.set(20);
     shard.acked.set(12);
+    shard.players.set(20);
+    shard.snapshot_at_ms.set(1_767_225_600_999);
     let service = start(&observed);
     let (status, page) = get(&service, "/metrics");
     assert_eq!(status, 200);
     let values = samples(&page);
     for (sample, value) in [
-        ("huntd_events_applied_total", 42.0),
-        ("huntd_refusals_total{reason=\"too_far\"}", 0.0),
-        ("huntd_refusals_total{reason=\"no_treasure\"}", 1.0),
-        ("huntd_rejects_total{reason=\"not_json\"}", 0.0),
+        ("huntd_updates_made_total", 42.0),
+        ("huntd_events_applied_total{partition=\"7\",type=\"move\"}", 5.0),
+        ("huntd_events_refused_total{partition=\"3\",reason=\"no_treasure\"}", 1.0),
+        ("huntd_events_no_op_total{partition=\"7\"}", 2.0),
+        ("huntd_players{partition=\"7\"}", 20.0),
+        ("huntd_snapshot_timestamp_seconds{partition=\"7\"}", 1_767_225_600.0),
+        ("huntd_partitions", 8.0),
         ("huntd_queue_blocks", 3.0),
         ("huntd_shards_owned", 1.0),
         ("huntd_progress_offset{partition=\"7\",stage=\"fetched\"}", 20.0),
@@ -242,11 +254,29 @@ fn the_metrics_page_has_every_value_under_its_name() {
     ] {
         assert_eq!(values.get(sample), Some(&value), "{sample}");
     }
-    assert!(values["huntd_resident_memory_bytes"] > 1e6);
+    assert!(values["process_resident_memory_bytes"] > 1e6);
+    assert!(values["process_start_time_seconds"] > 1.7e9);
+    assert!(page.contains(concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\",revision=\"")));
     for name in FAMILIES.iter().map(|family| family.name) {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
     }
     service.finish();
+}
+
+#[test]
+fn lag_in_seconds_is_the_age_of_the_newest_event_that_was_applied() {
+    let observed = observed();
+    let seconds = || samples(&render(&observed)).remove("huntd_lag_seconds{partition=\"3\"}");
+    let shard = observed.progress.shard(3);
+    shard.ownership_id.set(2);
+    shard.acked.set(10);
+    shard.high_watermark.set(10);
+    assert_eq!(seconds(), Some(0.0), "there is nothing to apply");
+    shard.high_watermark.set(25);
+    assert_eq!(seconds(), None, "nothing was applied");
+    let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("it is later");
+    shard.applied_time_ms.set(since_epoch.as_millis() as i64 - 60_000);
+    assert!(seconds().is_some_and(|seconds| seconds >= 60.0), "{:?}", seconds());
 }
 
 #[test]

@@ -86,6 +86,50 @@ fn produce_joins(brokers: &str) {
     producer.flush(Duration::from_secs(30)).expect("the mock takes them");
 }
 
+/// Makes the folder of a session's units, and a configuration beside it.
+fn units_and_config(folder: &Path, brokers: &str, port: u16) -> (PathBuf, PathBuf) {
+    let units = folder.join("config/systemd/user");
+    std::fs::create_dir_all(&units).expect("a folder");
+    let config = folder.join("huntd.toml");
+    let text = format!(
+        "[kafka]\nbrokers = [\"{brokers}\"]\n[input]\ntick_every_ms = 0\n[service]\n\
+         listen = \"127.0.0.1:{port}\"\n"
+    );
+    std::fs::write(&config, text).expect("a file");
+    (units, config)
+}
+
+#[test]
+fn what_a_restart_does_not_cure_is_not_restarted() {
+    if !is_possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (units, config) = units_and_config(folder.path(), "127.0.0.1:1", 0);
+    let wrong = folder.path().join("wrong.toml");
+    std::fs::write(&wrong, "[kafka]\ntypo = 1\n").expect("a file");
+    let good = unit(&config);
+    let no_core = "[Service]\nEnvironment=HUNTD_CPU__HOT_CORE=1023\n";
+    let bad = [
+        ("2", good.replace("huntd run --config", "huntd run --confg")),
+        ("3", good.replace("huntd.toml", "wrong.toml")),
+        ("8", good.replacen("[Service]\n", no_core, 1)),
+    ];
+    for (code, text) in &bad {
+        std::fs::write(units.join(format!("huntd-{code}.service")), text).expect("a file");
+    }
+    let mut session = Session::start(folder.path());
+    for (code, _) in bad {
+        let name = format!("huntd-{code}");
+        let (start, printed) = session.run(&format!("systemctl --user start {name}"));
+        assert_ne!(start, 0, "{printed}");
+        // A restart that waits for its time is `activating`.
+        session.property_until(&name, "ActiveState", |state| state == "failed");
+        assert_eq!(session.property(&name, "ExecMainStatus"), code);
+        assert_eq!(session.property(&name, "NRestarts"), "0");
+    }
+}
+
 #[test]
 fn systemd_starts_watches_and_stops_huntd() {
     if !is_possible() {
@@ -94,16 +138,9 @@ fn systemd_starts_watches_and_stops_huntd() {
     let cluster = cluster();
     let port = free_port();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let units = folder.path().join("config/systemd/user");
-    std::fs::create_dir_all(&units).expect("a folder");
-    let config = folder.path().join("huntd.toml");
     let brokers = cluster.bootstrap_servers();
     produce_joins(&brokers);
-    let text = format!(
-        "[kafka]\nbrokers = [\"{brokers}\"]\n[input]\ntick_every_ms = 0\n[service]\n\
-         listen = \"127.0.0.1:{port}\"\n"
-    );
-    std::fs::write(&config, text).expect("a file");
+    let (units, config) = units_and_config(folder.path(), &brokers, port);
     std::fs::write(units.join("huntd.service"), unit(&config)).expect("a file");
 
     let mut session = Session::start(folder.path());

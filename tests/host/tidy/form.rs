@@ -338,3 +338,36 @@ fn each_line<'a>(
     }
     findings
 }
+
+/// Phrases that a reader has to read twice, and what to write instead.
+const PHRASES: &[(&str, &str)] = &[
+    ("anew", "again"),
+    ("at hand", "available, or loaded"),
+    ("whoever", "the one who"),
+    ("but for", "except"),
+    ("luggage", "handoff"),
+    ("keeper", "snapshot writer"),
+    ("copier", "snapshot replicator"),
+    ("For the same", "the sentence itself"),
+];
+
+/// Prose is plain English. Decisions and the list of changes are history.
+pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {
+    let is_history = |path: &str| path.starts_with("docs/decisions/") || path == "CHANGELOG.md";
+    let is_rule = |path: &str| path.starts_with("tests/host/tidy/");
+    let sources = tree.rust().chain(tree.documents());
+    let sources = sources.filter(|source| !is_history(&source.path) && !is_rule(&source.path));
+    each_line(sources, |line| {
+        let found = PHRASES.iter().find(|(phrase, _)| has_words(line, phrase));
+        found.map(|(phrase, better)| format!("{phrase:?}: write {better:?}"))
+    })
+}
+
+/// Whether a line has these words, with nothing of a word before and after them.
+fn has_words(line: &str, words: &str) -> bool {
+    let is_inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(words).any(|(at, _)| {
+        let after = &line[at + words.len()..];
+        !is_inside(line[..at].chars().next_back()) && !is_inside(after.chars().next())
+    })
+}

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod form;
+mod names;
 mod source;
 
 use form::Finding;
@@ -183,6 +184,39 @@ fn only_the_crate_root_re_exports() {
 }
 
 #[test]
+fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_not_public() {
+    check(
+        names::visibility,
+        &[
+            &[("src/engine/a.rs", "pub fn f() {} fn g() { f() }")],
+            &[("src/engine/a.rs", "pub(crate) fn f() {}")],
+            &[("src/engine/a.rs", "pub const F: u8 = 1;"), ("src/engine/b.rs", "use super::F;")],
+            &[("src/engine/a.rs", "impl A { pub async fn f() {} }"), ("src/b.rs", "A::f();")],
+        ],
+        &[
+            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/engine/b.rs", "a::f();")],
+            &[("src/engine/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
+            &[("src/engine/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
+            &[("src/engine/a.rs", "pub struct A { pub f: u8 } fn f() {}")],
+            &[("src/testing/a.rs", "pub fn f() {}")],
+        ],
+    );
+}
+
+#[test]
+fn a_public_type_has_a_name_of_its_own() {
+    let one = ("src/engine/event.rs", "pub struct Event;");
+    check(
+        names::one_meaning,
+        &[
+            &[one, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
+            &[one, ("src/tools/a.rs", "pub type Event = u8;")],
+        ],
+        &[&[one, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")]],
+    );
+}
+
+#[test]
 fn every_source_file_is_a_module_of_the_one_above_it() {
     check(
         architecture::modules,
@@ -277,6 +311,19 @@ fn nothing_half_done_is_left() {
             &[("tests/a.rs", "#[test] #[should_panic(expected = \"x\")] fn f() {}")],
         ],
         &[&[("src/a.rs", "fn f() { unreachable!(\"todo!\") } // the fixmes")]],
+    );
+}
+
+#[test]
+fn prose_has_no_phrase_that_is_read_twice() {
+    check(
+        form::plain_english,
+        &[
+            &[("src/a.rs", "// Begins anew.\n")],
+            &[("docs/A.md", "whoever reads\n")],
+            &[("README.md", "all but for one\n")],
+        ],
+        &[&[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")]],
     );
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Token {
 }
 
 impl Tree {
-    /// All files under a folder, but for hidden version control and what builds leave behind.
+    /// All files under a folder, except hidden version control and what builds leave behind.
     pub(super) fn read(root: &Path) -> Tree {
         let mut sources = Vec::new();
         let mut folders = vec![root.to_owned()];

@@ -138,13 +138,13 @@ impl Seen {
             Verdict::Accepted { .. } => self.moved_at = Instant::now(),
             Verdict::Duplicate => self.repeated += 1,
             Verdict::Stale => self.stale += 1,
-            // What follows a failed delivery; its owner begins anew from where readers are.
+            // What follows a failed delivery; its owner starts again from where readers are.
             Verdict::Gap { .. } => self.gaps += 1,
             Verdict::Halt => {
                 let offset = record.offset();
                 self.wrong = Some(format!("another chain at output offset {offset}: {header:?}"));
             }
-            Verdict::Genesis => self.wrong = Some("the shard was begun anew".to_owned()),
+            Verdict::Genesis => self.wrong = Some("the shard has started over".to_owned()),
             Verdict::Skip { offset } => {
                 self.wrong = Some(format!("the input record at {offset} was given up"));
             }

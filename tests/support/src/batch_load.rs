@@ -2,7 +2,7 @@
 //!
 //! Every player joins, then 60 % of the events are moves, 20 % turns, 10 % shots, 10 % loots, and a
 //! hunt begins in each zone as soon as the one before is over. A cycle of batches repeats; players
-//! walk in closed paths, and `seq`, `ts_us`, a hunt's id and the record times are patched anew, so
+//! walk in closed paths, and `seq`, `ts_us`, a hunt's id and the record times are patched again, so
 //! that every event does real work however often its batch comes.
 
 use huntd::kafka::wire::WireWriter;

@@ -140,7 +140,7 @@ impl Huntd {
         let config = folder.path().join("huntd.toml");
         let mut text = format!(
             "[kafka]\nbrokers = {:?}\ngroup = \"{}\"\ninput_topic = \"{}\"\noutput_topic = \"{}\"\n\
-             dead_letter_topic = \"{}\"\nsession_timeout_ms = 6000\n[service]\n\
+             dead_letter_topic = \"{}\"\n[service]\n\
              listen = \"127.0.0.1:0\"\nlog_format = \"json\"\n",
             brokers,
             topics.group(),
@@ -151,7 +151,11 @@ impl Huntd {
         // Most tests compare with a replay of the events that they have produced, and no others.
         let ticks = ("input", "tick_every_ms = 0");
         let has_own = settings.iter().any(|(section, _)| *section == ticks.0);
-        let settings = settings.iter().copied().chain((!has_own).then_some(ticks));
+        let is_timeout =
+            |(section, lines): &(&str, &str)| *section == "kafka" && lines.contains("session_");
+        let timeout = ("kafka", "session_timeout_ms = 6000");
+        let timeout = (!settings.iter().any(is_timeout)).then_some(timeout);
+        let settings = settings.iter().copied().chain((!has_own).then_some(ticks)).chain(timeout);
         for (section, lines) in settings {
             let header = format!("[{section}]\n");
             match text.find(&header) {

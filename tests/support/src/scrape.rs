@@ -50,10 +50,11 @@ impl Page {
         self.samples(&bucket).filter_map(of_sample).collect()
     }
 
-    /// The value of a family without labels.
+    /// The value of a family, summed up over its labels.
     pub fn value(&self, family: &str) -> u64 {
-        let (_, value) = self.samples(family).next().unwrap_or_else(|| panic!("no {family}"));
-        value
+        let is_there = |line: &str| line.trim_start_matches("# TYPE ").starts_with(family);
+        assert!(self.0.lines().any(is_there), "no {family}");
+        self.samples(family).map(|(_, value)| value).sum()
     }
 
     /// Events that the engine has dealt with, and records that were rejected.

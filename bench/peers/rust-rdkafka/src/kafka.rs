@@ -38,7 +38,7 @@ impl Arguments {
             .set("fetch.min.bytes", "1")
             .set("fetch.wait.max.ms", "100")
             .set("fetch.message.max.bytes", "1048576")
-            // Keeps enough at hand that the application never waits, within 64 MiB.
+            // Prefetches so much that the application never waits, within 64 MiB.
             .set("queued.min.messages", "100000")
             .set("queued.max.messages.kbytes", "65536")
             // Its default of a second shows as a stall whenever the queue was full.
@@ -100,7 +100,7 @@ impl Publisher {
     }
 }
 
-/// Waits until standard input is closed: whoever started the program wants it to end.
+/// Waits until standard input is closed: its parent wants it to end.
 pub fn wait_for_the_end() {
     let mut scrap = [0; 64];
     while std::io::stdin().read(&mut scrap).is_ok_and(|read| read > 0) {}

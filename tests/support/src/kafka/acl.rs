@@ -19,7 +19,7 @@ pub fn properties() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Denies everything on one resource to whoever has not said who they are.
+/// Denies everything on one resource to clients that have not said who they are.
 pub fn deny(address: &str, resource: Resource, name: &str) {
     const CREATE_ACLS: i16 = 30;
     const VERSION: i16 = 1;

@@ -109,6 +109,11 @@ pub fn shared() -> &'static Cluster {
     SHARED.get_or_init(|| Cluster::start(1, &Options::for_tests()))
 }
 
+/// The class path of the brokers' jars, which hold Kafka's own client.
+pub fn class_path() -> String {
+    jars::class_path()
+}
+
 /// A name that no other test on the shared broker uses, for a topic or a group.
 pub fn unique_name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -106,7 +106,7 @@ async fn run(arguments: &Arguments, executor: &smol::Executor<'static>) -> Vec<Z
     zones
 }
 
-/// Applies the records of one partition; sends a frame when it is full or nothing more is at hand.
+/// Applies the records of one partition; sends a frame when it is full or nothing more waits.
 async fn play(
     partition: i32,
     zone: &mut Zone,

@@ -77,7 +77,7 @@ type Queue = rdkafka::consumer::stream_consumer::StreamPartitionQueue<
     rdkafka::consumer::DefaultConsumerContext,
 >;
 
-/// Applies the records of one partition; sends a frame when it is full or nothing more is at hand.
+/// Applies the records of one partition; sends a frame when it is full or nothing more waits.
 async fn play(
     partition: i32,
     zone: &mut Zone,

@@ -1,0 +1,338 @@
+// Reads huntd's updates and writes events, in one file. Copy it, and change what you need.
+//
+//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java read  BROKERS TOPIC
+//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java write BROKERS TOPIC PARTITION
+//     java -cp 'kafka-clients.jar'                            Huntd.java verify
+//
+// `read` prints the updates that are there, once each; `write` sends a join and some moves of one
+// player; `verify` is for docs/vectors: frames in, verdicts out. It reads the binary form,
+// publish.format = "binary"; huntd.py and huntd.mjs show the JSON form too.
+// docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+public final class Huntd {
+    // ---- frames --------------------------------------------------------------------------------
+
+    static final int UPDATES = 1, FENCE = 2, SKIP = 3, GENESIS = 4;
+
+    /** The highest number of an update's kind. */
+    static final int UPDATE_KIND_MAX = 29;
+
+    /** Four words, laid out as docs/RULES.md has it: what the chain is made of. Unsigned. */
+    record Update(long playerId, long tsUs, long third, long fourth) {
+        int kind() { return (int) (third & 0xff); }
+        int code() { return (int) (third >>> 8 & 0xff); }
+        int shortField() { return (int) (third >>> 16 & 0xffff); }
+        long word() { return third >>> 32; }
+        int low() { return (int) fourth; }
+        int high() { return (int) (fourth >>> 32); }
+        long longField() { return fourth; }
+    }
+
+    /** A fence's random id. */
+    record FenceId(long low, long high) {
+        static final FenceId NONE = new FenceId(0, 0);
+    }
+
+    /** One record of the output topic. Epochs, numbers and chains are unsigned. */
+    record Frame(int kind, long epoch, long firstUpdate, long nextOffset, int ruleset, long chain,
+                 FenceId fenceId, List<Update> updates) {
+        /** A binary frame; empty: the record is none, or one of another version or form. */
+        static Optional<Frame> parse(byte[] record) {
+            if (record == null || record.length < 64) return Optional.empty();
+            ByteBuffer in = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN);
+            int kind = record[5];
+            long count = Integer.toUnsignedLong(in.getInt(24));
+            if (in.getInt(0) != 0x46544e48 || record[4] != 1 || in.getShort(6) != 0
+                    || kind < UPDATES || kind > GENESIS || record.length != 64 + 32 * count) {
+                return Optional.empty();
+            }
+            List<Update> updates = new ArrayList<>((int) count);
+            for (int at = 64; at < record.length; at += 32) {
+                Update update = new Update(in.getLong(at), in.getLong(at + 8), in.getLong(at + 16),
+                        in.getLong(at + 24));
+                if (update.kind() < 1 || update.kind() > UPDATE_KIND_MAX) return Optional.empty();
+                updates.add(update);
+            }
+            FenceId fence = new FenceId(in.getLong(48), in.getLong(56));
+            long first = in.getLong(16), nextOffset = in.getLong(32);
+            if (count > 0 && kind != UPDATES || !fence.equals(FenceId.NONE) && kind != FENCE
+                    || nextOffset < (kind == FENCE ? -1 : 0)
+                    || Long.compareUnsigned(first + count, first) < 0) {
+                return Optional.empty();
+            }
+            return Optional.of(new Frame(kind, in.getLong(8), first, nextOffset, in.getInt(28),
+                    in.getLong(40), fence, updates));
+        }
+
+        boolean isPlaced() { return kind == FENCE && nextOffset >= 0; }
+    }
+
+    /** The chain after one more update. */
+    static long chained(long chain, Update update) {
+        long[] words = {update.playerId, update.tsUs, update.third, update.fourth};
+        for (long word : words) {
+            long a = chain ^ word ^ 0x9e3779b97f4a7c15L, b = 0xd6e8feb86659fd93L;
+            // The high half of an unsigned product, out of that of a signed one.
+            long high = Math.multiplyHigh(a, b) + (a >> 63 & b) + (b >> 63 & a);
+            chain = a * b ^ high;
+        }
+        return chain;
+    }
+
+    // ---- the reader rule -----------------------------------------------------------------------
+
+    /** What a frame means, and its new updates. */
+    record Verdict(String words, List<Update> updates) {
+        Verdict(String words) { this(words, List.of()); }
+    }
+
+    /** Folds the frames of one output partition, in the order of the log. */
+    static final class Reader {
+        /** Where it stands: store these four with the output offset, in one step with what you
+         * make of the updates, and set them to go on from there. */
+        long epoch, nextUpdate, nextOffset, chain;
+        long gaps;
+        private FenceId fenceId = FenceId.NONE;
+        private boolean isHalted, hasJoined = true, isAtFence;
+        /** The number of the first update after the fence at which it has joined. */
+        private long joinedAt;
+
+        /** At the start of the log; or anywhere, where it waits for a fence to join at. */
+        static Reader start() { return new Reader(); }
+
+        static Reader joining() {
+            Reader reader = new Reader();
+            reader.hasJoined = false;
+            return reader;
+        }
+
+        Verdict fold(Frame frame) {
+            if (isHalted) return new Verdict("halt");
+            if (isAtFence && (isOvertaken(frame) || isBehind(frame))) leaveFence();
+            if (!hasJoined) return join(frame);
+            if (frame.kind == FENCE) {
+                raise(frame.epoch, frame.fenceId);
+                return new Verdict("fence");
+            }
+            if (Long.compareUnsigned(frame.epoch, epoch) < 0) return new Verdict("stale");
+            raise(frame.epoch, FenceId.NONE);
+            if (frame.kind == SKIP) return new Verdict("skip " + (frame.nextOffset - 1));
+            if (frame.kind == GENESIS) return genesis(frame);
+            if (frame.updates.isEmpty()) {
+                if (frame.firstUpdate == nextUpdate) {
+                    nextOffset = Math.max(nextOffset, frame.nextOffset);
+                }
+                return new Verdict("progress");
+            }
+            return accept(frame);
+        }
+
+        private Verdict accept(Frame frame) {
+            long end = frame.firstUpdate + frame.updates.size();
+            if (Long.compareUnsigned(end, nextUpdate) <= 0) return new Verdict("duplicate");
+            if (Long.compareUnsigned(frame.firstUpdate, nextUpdate) > 0) {
+                gaps++;
+                long missing = frame.firstUpdate - nextUpdate;
+                return new Verdict("gap of " + Long.toUnsignedString(missing));
+            }
+            int from = (int) (nextUpdate - frame.firstUpdate);
+            List<Update> added = frame.updates.subList(from, frame.updates.size());
+            long continued = chain;
+            for (Update update : added) continued = chained(continued, update);
+            if (continued != frame.chain) {
+                if (hasAcceptedNothing()) {
+                    leaveFence();
+                    return new Verdict("waiting");
+                }
+                isHalted = true;
+                return new Verdict("halt");
+            }
+            chain = continued;
+            nextUpdate = end;
+            nextOffset = Math.max(nextOffset, frame.nextOffset);
+            return new Verdict("accepted from " + from, added);
+        }
+
+        private Verdict genesis(Frame frame) {
+            if (frame.firstUpdate != nextUpdate) return new Verdict("duplicate");
+            if (frame.chain != chain) {
+                isHalted = true;
+                return new Verdict("halt");
+            }
+            nextOffset = frame.nextOffset;
+            return new Verdict("genesis");
+        }
+
+        private Verdict join(Frame frame) {
+            raise(frame.epoch, frame.fenceId);
+            if (!frame.isPlaced() || Long.compareUnsigned(frame.epoch, epoch) < 0) {
+                return new Verdict("waiting");
+            }
+            epoch = frame.epoch;
+            nextUpdate = frame.firstUpdate;
+            nextOffset = frame.nextOffset;
+            chain = frame.chain;
+            fenceId = frame.fenceId;
+            joinedAt = frame.firstUpdate;
+            hasJoined = isAtFence = true;
+            return new Verdict("joined");
+        }
+
+        private void leaveFence() { hasJoined = isAtFence = false; }
+
+        private void raise(long higher, FenceId id) {
+            if (Long.compareUnsigned(higher, epoch) > 0) {
+                epoch = higher;
+                fenceId = id;
+            }
+        }
+
+        private boolean isOvertaken(Frame frame) {
+            boolean takesOver = frame.kind == FENCE && frame.nextOffset < 0;
+            boolean isAnother =
+                    frame.isPlaced() && frame.epoch == epoch && !frame.fenceId.equals(fenceId);
+            boolean isNewer = Long.compareUnsigned(frame.epoch, epoch) > 0;
+            return isAnother || isNewer && !(takesOver && frame.epoch == epoch + 1);
+        }
+
+        private boolean isBehind(Frame frame) {
+            return hasAcceptedNothing() && frame.isPlaced() && frame.epoch == epoch
+                    && Long.compareUnsigned(nextUpdate, frame.firstUpdate) < 0;
+        }
+
+        private boolean hasAcceptedNothing() { return isAtFence && joinedAt == nextUpdate; }
+    }
+
+    // ---- events --------------------------------------------------------------------------------
+
+    /** A {@code seq} for each event of a player that survives restarts: the time, or one more. */
+    static final class Seqs {
+        private final Map<Long, Long> last = new HashMap<>();
+
+        long next(long player, long nowUs) {
+            return last.merge(player, nowUs, (before, now) -> Math.max(before + 1, now));
+        }
+
+        /** One event as a record's value; {@code fields} are further members of the object. */
+        byte[] event(String type, long player, String fields) {
+            long now = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+            String event = "{\"type\":\"%s\",\"player_id\":%s,\"seq\":%d,\"ts_us\":%d%s}".formatted(
+                    type, Long.toUnsignedString(player), next(player, now), now, fields);
+            return event.getBytes(StandardCharsets.UTF_8);
+        }
+    }
+
+    // ---- Kafka ---------------------------------------------------------------------------------
+
+    static void read(String brokers, String topic) {
+        Map<String, Object> config = Map.of("bootstrap.servers", brokers,
+                "enable.auto.commit", false, "isolation.level", "read_committed",
+                "key.deserializer", ByteArrayDeserializer.class,
+                "value.deserializer", ByteArrayDeserializer.class);
+        try (var consumer = new KafkaConsumer<byte[], byte[]>(config)) {
+            List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
+                    .map(info -> new TopicPartition(topic, info.partition())).toList();
+            consumer.assign(partitions);
+            // From the start. To resume, store the reader's position and seek to the offset.
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            Map<Integer, Reader> readers = new HashMap<>();
+            while (partitions.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
+                for (var message : consumer.poll(Duration.ofSeconds(1))) {
+                    int partition = message.partition();
+                    Reader reader = readers.computeIfAbsent(partition, p -> Reader.start());
+                    Optional<Frame> frame = Frame.parse(message.value());
+                    if (frame.isEmpty()) continue; // What is no frame is passed over.
+                    Verdict verdict = reader.fold(frame.get());
+                    if (verdict.words.equals("halt")) {
+                        throw new IllegalStateException(
+                                "partition " + partition + ": the chain does not match");
+                    }
+                    long number = reader.nextUpdate - verdict.updates.size();
+                    for (Update update : verdict.updates) {
+                        System.out.printf("%d %d kind %d player %s%n", partition, number++,
+                                update.kind(), Long.toUnsignedString(update.playerId()));
+                    }
+                }
+            }
+        }
+    }
+
+    static void write(String brokers, String topic, int partition) throws Exception {
+        Map<String, Object> config = Map.of("bootstrap.servers", brokers, "acks", "all",
+                "enable.idempotence", true, "key.serializer", ByteArraySerializer.class,
+                "value.serializer", ByteArraySerializer.class);
+        Seqs seqs = new Seqs();
+        long player = 76561198000000042L;
+        try (var producer = new KafkaProducer<byte[], byte[]>(config)) {
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (int step = 0; step < 5; step++) {
+                String fields = ",\"x\":%d,\"y\":2000".formatted(1000 + 10 * step);
+                byte[] value = seqs.event(step == 0 ? "join" : "move", player, fields);
+                // The partition is the zone: always name it, and never let a partitioner choose.
+                sent.add(producer.send(new ProducerRecord<>(topic, partition, null, value)));
+            }
+            for (Future<RecordMetadata> done : sent) done.get();
+        }
+    }
+
+    /** {@code start} or {@code join} begins a reader, {@code position} tells where it is; any other
+     * line is a frame in hexadecimal. */
+    static void verify() throws IOException {
+        Reader reader = Reader.start();
+        var lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            switch (line) {
+                case "start" -> reader = Reader.start();
+                case "join" -> reader = Reader.joining();
+                case "position" -> System.out.printf("%s %s %d %016x %d%n",
+                        Long.toUnsignedString(reader.epoch),
+                        Long.toUnsignedString(reader.nextUpdate), reader.nextOffset, reader.chain,
+                        reader.gaps);
+                case "seqs" -> {
+                    Seqs seqs = new Seqs();
+                    System.out.printf("%d %d %d %d%n", seqs.next(1, 5), seqs.next(1, 5),
+                            seqs.next(1, 4), seqs.next(1, 9));
+                }
+                default -> {
+                    Optional<Frame> frame = Frame.parse(HexFormat.of().parseHex(line));
+                    System.out.println(
+                            frame.isPresent() ? reader.fold(frame.get()).words : "error");
+                }
+            }
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        switch (arguments.length == 0 ? "" : arguments[0]) {
+            case "read" -> read(arguments[1], arguments[2]);
+            case "write" -> write(arguments[1], arguments[2], Integer.parseInt(arguments[3]));
+            case "verify" -> verify();
+            default -> System.exit(2);
+        }
+    }
+}

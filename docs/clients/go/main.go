@@ -1,0 +1,401 @@
+// Reads huntd's updates and writes events, in one file. Copy it, and change what you need.
+//
+//	go run . read  BROKERS TOPIC            print the updates that come, once each
+//	go run . write BROKERS TOPIC PARTITION  send a join and some moves of one player
+//	go run . verify                         for docs/vectors: frames in, verdicts out
+//
+// It reads the binary form, publish.format = "binary", which is the quicker one by far; huntd.py
+// and huntd.mjs show the JSON form too. docs/PROTOCOL.md has the reader rule, docs/RULES.md the
+// updates, docs/EVENTS.md the events.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ---- frames ------------------------------------------------------------------------------------
+
+// Kinds of frames.
+const (
+	Updates = 1 + iota
+	Fence
+	Skip
+	Genesis
+)
+
+// UpdateKindMax is the highest number of an update's kind.
+const UpdateKindMax = 29
+
+// Update is four words, laid out as docs/RULES.md has it. They are what the chain is made of.
+type Update [4]uint64
+
+func (u Update) PlayerID() uint64 { return u[0] }
+func (u Update) TsUs() int64      { return int64(u[1]) }
+func (u Update) Kind() uint8      { return uint8(u[2]) }
+func (u Update) Code() uint8      { return uint8(u[2] >> 8) }
+func (u Update) Short() uint16    { return uint16(u[2] >> 16) }
+func (u Update) Word() uint32     { return uint32(u[2] >> 32) }
+func (u Update) Low() uint32      { return uint32(u[3]) }
+func (u Update) High() uint32     { return uint32(u[3] >> 32) }
+func (u Update) Long() uint64     { return u[3] }
+
+// FrameID is a fence's random id.
+type FrameID [16]byte
+
+// Frame is one record of the output topic.
+type Frame struct {
+	Kind        uint8
+	Epoch       uint64
+	FirstUpdate uint64
+	NextOffset  int64
+	Ruleset     uint32
+	Chain       uint64
+	FenceID     FrameID
+	Updates     []Update
+}
+
+// ErrNoFrame says that a record is no frame, or one of another version or form.
+var ErrNoFrame = errors.New("no binary frame of version 1")
+
+// ParseFrame reads a binary frame.
+func ParseFrame(record []byte) (Frame, error) {
+	var frame Frame
+	if len(record) < 64 || string(record[:4]) != "HNTF" || record[4] != 1 ||
+		record[5] < Updates || record[5] > Genesis || record[6]|record[7] != 0 {
+		return frame, ErrNoFrame
+	}
+	word := binary.LittleEndian
+	count := int(word.Uint32(record[24:]))
+	if len(record) != 64+32*count {
+		return frame, ErrNoFrame
+	}
+	frame.Kind = record[5]
+	frame.Epoch = word.Uint64(record[8:])
+	frame.FirstUpdate = word.Uint64(record[16:])
+	frame.Ruleset = word.Uint32(record[28:])
+	frame.NextOffset = int64(word.Uint64(record[32:]))
+	frame.Chain = word.Uint64(record[40:])
+	copy(frame.FenceID[:], record[48:64])
+	offsetMin := int64(0)
+	if frame.Kind == Fence {
+		offsetMin = -1
+	}
+	if (count > 0 && frame.Kind != Updates) || (frame.FenceID != FrameID{} && frame.Kind != Fence) ||
+		frame.NextOffset < offsetMin || frame.FirstUpdate+uint64(count) < frame.FirstUpdate {
+		return frame, ErrNoFrame
+	}
+	frame.Updates = make([]Update, count)
+	for at := range frame.Updates {
+		for part := range 4 {
+			frame.Updates[at][part] = word.Uint64(record[64+32*at+8*part:])
+		}
+		if kind := frame.Updates[at].Kind(); kind < 1 || kind > UpdateKindMax {
+			return frame, ErrNoFrame
+		}
+	}
+	return frame, nil
+}
+
+// Chained is the chain after one more update.
+func Chained(chain uint64, update Update) uint64 {
+	for _, word := range update {
+		high, low := bits.Mul64(chain^word^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+		chain = low ^ high
+	}
+	return chain
+}
+
+// ---- the reader rule ---------------------------------------------------------------------------
+
+// Position is where a reader stands. Store it with the output offset, in one step with what you
+// make of the updates.
+type Position struct {
+	Epoch, NextUpdate uint64
+	NextOffset        int64
+	Chain             uint64
+}
+
+type footing int
+
+const (
+	sure footing = iota
+	atFence
+	none
+)
+
+// Reader folds the frames of one output partition, in the order of the log. Its zero value begins
+// at the log's start, one with a stored Position there.
+type Reader struct {
+	Position
+	Gaps    uint64
+	fenceID FrameID
+	halted  bool
+	footing footing
+	// The number of the first update after the fence at which it has joined.
+	joinedAt uint64
+}
+
+// Joining is a reader that begins anywhere, and waits for a fence that says where the shard stands.
+func Joining() *Reader { return &Reader{footing: none} }
+
+// Fold gives the verdict on the next frame, and its new updates.
+func (r *Reader) Fold(frame *Frame) (string, []Update) {
+	if r.halted {
+		return "halt", nil
+	}
+	if r.footing == atFence && (r.overtaken(frame) || r.behind(frame)) {
+		r.footing = none
+	}
+	if r.footing == none {
+		return r.join(frame), nil
+	}
+	if frame.Kind == Fence {
+		r.raise(frame.Epoch, frame.FenceID)
+		return "fence", nil
+	}
+	if frame.Epoch < r.Epoch {
+		return "stale", nil
+	}
+	r.raise(frame.Epoch, FrameID{})
+	switch {
+	case frame.Kind == Skip:
+		return fmt.Sprintf("skip %d", frame.NextOffset-1), nil
+	case frame.Kind == Genesis:
+		return r.genesis(frame), nil
+	case len(frame.Updates) == 0:
+		if frame.FirstUpdate == r.NextUpdate {
+			r.NextOffset = max(r.NextOffset, frame.NextOffset)
+		}
+		return "progress", nil
+	}
+	return r.accept(frame)
+}
+
+func (r *Reader) accept(frame *Frame) (string, []Update) {
+	end := frame.FirstUpdate + uint64(len(frame.Updates))
+	if end <= r.NextUpdate {
+		return "duplicate", nil
+	}
+	if frame.FirstUpdate > r.NextUpdate {
+		r.Gaps++
+		return fmt.Sprintf("gap of %d", frame.FirstUpdate-r.NextUpdate), nil
+	}
+	from := r.NextUpdate - frame.FirstUpdate
+	chain := r.Chain
+	for _, update := range frame.Updates[from:] {
+		chain = Chained(chain, update)
+	}
+	if chain != frame.Chain {
+		if r.acceptedNothing() {
+			r.footing = none
+			return "waiting", nil
+		}
+		r.halted = true
+		return "halt", nil
+	}
+	r.Chain, r.NextUpdate = chain, end
+	r.NextOffset = max(r.NextOffset, frame.NextOffset)
+	return fmt.Sprintf("accepted from %d", from), frame.Updates[from:]
+}
+
+func (r *Reader) genesis(frame *Frame) string {
+	if frame.FirstUpdate != r.NextUpdate {
+		return "duplicate"
+	}
+	if frame.Chain != r.Chain {
+		r.halted = true
+		return "halt"
+	}
+	r.NextOffset = frame.NextOffset
+	return "genesis"
+}
+
+func (r *Reader) join(frame *Frame) string {
+	r.raise(frame.Epoch, frame.FenceID)
+	if !placed(frame) || frame.Epoch < r.Epoch {
+		return "waiting"
+	}
+	r.Position = Position{frame.Epoch, frame.FirstUpdate, frame.NextOffset, frame.Chain}
+	r.fenceID, r.footing, r.joinedAt = frame.FenceID, atFence, frame.FirstUpdate
+	return "joined"
+}
+
+func (r *Reader) raise(epoch uint64, id FrameID) {
+	if epoch > r.Epoch {
+		r.Epoch, r.fenceID = epoch, id
+	}
+}
+
+func (r *Reader) overtaken(frame *Frame) bool {
+	takesOver := frame.Kind == Fence && frame.NextOffset < 0
+	another := placed(frame) && frame.Epoch == r.Epoch && frame.FenceID != r.fenceID
+	return another || (frame.Epoch > r.Epoch && !(takesOver && frame.Epoch == r.Epoch+1))
+}
+
+func (r *Reader) behind(frame *Frame) bool {
+	return r.acceptedNothing() && placed(frame) && frame.Epoch == r.Epoch &&
+		r.NextUpdate < frame.FirstUpdate
+}
+
+func (r *Reader) acceptedNothing() bool {
+	return r.footing == atFence && r.joinedAt == r.NextUpdate
+}
+
+func placed(frame *Frame) bool { return frame.Kind == Fence && frame.NextOffset >= 0 }
+
+// ---- events ------------------------------------------------------------------------------------
+
+// Seqs gives each event of a player a seq that survives restarts: the time, or one more.
+type Seqs map[uint64]uint64
+
+func (s Seqs) Next(player, nowUs uint64) uint64 {
+	s[player] = max(s[player]+1, nowUs)
+	return s[player]
+}
+
+// Event is one event as a record's value.
+func (s Seqs) Event(kind string, player uint64, fields map[string]any) []byte {
+	now := time.Now().UnixMicro()
+	event := map[string]any{
+		"type": kind, "player_id": player, "seq": s.Next(player, uint64(now)), "ts_us": now,
+	}
+	for name, value := range fields {
+		event[name] = value
+	}
+	value, err := json.Marshal(event)
+	if err != nil {
+		panic(err) // Numbers and texts always have a JSON form.
+	}
+	return value
+}
+
+// ---- Kafka -------------------------------------------------------------------------------------
+
+func read(brokers, topic string) error {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(brokers, ",")...),
+		// From the start. To resume, store (output offset, Position) and use ConsumePartitions.
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	readers := map[int32]*Reader{}
+	for {
+		fetches := client.PollFetches(context.Background())
+		if errs := fetches.Errors(); len(errs) > 0 {
+			return errs[0].Err
+		}
+		for _, record := range fetches.Records() {
+			reader := readers[record.Partition]
+			if reader == nil {
+				reader = &Reader{}
+				readers[record.Partition] = reader
+			}
+			frame, err := ParseFrame(record.Value)
+			if err != nil {
+				continue // What is no frame is passed over.
+			}
+			verdict, updates := reader.Fold(&frame)
+			if verdict == "halt" {
+				return fmt.Errorf("partition %d: the chain does not match", record.Partition)
+			}
+			first := reader.NextUpdate - uint64(len(updates))
+			for at, update := range updates {
+				fmt.Printf("%d %d kind %d player %d\n",
+					record.Partition, first+uint64(at), update.Kind(), update.PlayerID())
+			}
+		}
+	}
+}
+
+func write(brokers, topic string, partition int32) error {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(brokers, ",")...),
+		// The partition is the zone: always name it, and never let a partitioner choose.
+		// Acks from all replicas and idempotence are what this client does by itself.
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	seqs, player := Seqs{}, uint64(76561198000000042)
+	values := [][]byte{seqs.Event("join", player, map[string]any{"x": 1000, "y": 2000})}
+	for step := 1; step < 5; step++ {
+		where := map[string]any{"x": 1000 + 10*step, "y": 2000}
+		values = append(values, seqs.Event("move", player, where))
+	}
+	for _, value := range values {
+		record := &kgo.Record{Topic: topic, Partition: partition, Value: value}
+		if err := client.ProduceSync(context.Background(), record).FirstErr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify: `start` or `join` begins a reader, `position` tells where it is; else a frame in hex.
+func verify() {
+	reader := &Reader{}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		switch line := lines.Text(); line {
+		case "start":
+			reader = &Reader{}
+		case "join":
+			reader = Joining()
+		case "position":
+			at := reader.Position
+			fmt.Printf("%d %d %d %016x %d\n", at.Epoch, at.NextUpdate, at.NextOffset, at.Chain, reader.Gaps)
+		case "seqs":
+			seqs := Seqs{}
+			fmt.Println(seqs.Next(1, 5), seqs.Next(1, 5), seqs.Next(1, 4), seqs.Next(1, 9))
+		default:
+			record, _ := hex.DecodeString(line)
+			frame, err := ParseFrame(record)
+			if err != nil {
+				fmt.Println("error")
+				continue
+			}
+			verdict, _ := reader.Fold(&frame)
+			fmt.Println(verdict)
+		}
+	}
+}
+
+func main() {
+	arguments := append(os.Args[1:], "", "", "", "")
+	var err error
+	switch arguments[0] {
+	case "read":
+		err = read(arguments[1], arguments[2])
+	case "write":
+		partition, _ := strconv.ParseInt(arguments[3], 10, 32)
+		err = write(arguments[1], arguments[2], int32(partition))
+	case "verify":
+		verify()
+	default:
+		err = errors.New("read, write or verify")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

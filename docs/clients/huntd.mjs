@@ -1,0 +1,397 @@
+// Read huntd's updates and write events, in one file. Copy it, and change what you need.
+//
+//     node huntd.mjs read  BROKERS TOPIC            print the updates that come, once each
+//     node huntd.mjs write BROKERS TOPIC PARTITION  send a join and some moves of one player
+//     node huntd.mjs verify                         for docs/vectors: frames in, verdicts out
+//
+// `read` and `write` need kafkajs (npm install kafkajs), and kafkajs-lz4 for JSON frames, which
+// travel as LZ4 unless publish.compression says otherwise. Types are in the comments, so that
+// TypeScript checks this file with `tsc --allowJs --checkJs --noEmit`.
+// docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
+
+import { argv, exit, stdin, stdout } from "node:process";
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+
+// ---- updates -----------------------------------------------------------------------------------
+
+const list = (/** @type {string} */ text) => text.trim().split(/\s+/);
+const EFFECTS = list("haste shield compass double_loot");
+/** @type {Record<string, string[]>} */
+const NAMES = {
+  "refused.reason": list(`not_joined already_joined zone_full tile_full off_map wall too_fast
+    downed heading_out_of_range unknown_weapon reloading nothing_in_reach unknown_hunt hunts_full
+    treasures_out_of_range duration_out_of_range unknown_item item_not_held item_useless same_zone
+    no_player`),
+  "refused.action": list(`join arrive leave move rotate shoot loot use tick hunt_start hunt_end
+    rules_change`),
+  "scored.cause": list("loot downed prize arrival"),
+  "hunt_ended.cause": list("all_found time_up called_off"),
+  "effect_started.effect": EFFECTS,
+  "effect_ended.effect": EFFECTS,
+  "path_hint.hint": list("stale here east north west south"),
+};
+
+// Kinds in the order of their numbers, from 1. A field is name:place[:form], as docs/RULES.md has it.
+const KINDS = `
+refused reason:code:name action:short:name seq:long
+joined health:short x:low:signed y:high:signed
+arrived from_zone:short crossing:word x:low:signed y:high:signed
+left to_zone:word:zone seq:long
+moved tile:word x:low:signed y:high:signed
+rotated heading:short
+shot weapon:code heading:short distance_cm:word target:long:player
+damaged weapon:code damage:short health:word by:long:player
+downed weapon:code respawn_ms:word by:long:player
+respawned health:short tile:word x:low:signed y:high:signed
+healed gained:short health:word
+scored cause:code:name points:word score:long
+hunt_started treasures:short hunt:word duration_ms:low
+treasure_laid treasure:short hunt:word x:low:signed y:high:signed
+looted doubled:code:flag treasure:short hunt:word points:low elapsed_ms:high
+finished found:short hunt:word rank:low elapsed_ms:high
+hunt_ended cause:code:name opened:short hunt:word finishers:low elapsed_ms:high
+item_gained item:code gained:short held:word
+item_lost item:code lost:short
+item_used item:code held:word
+effect_started effect:code:name lasts_ms:word
+effect_ended effect:code:name
+path_hint hint:code:name hunt:word distance_tiles:low
+handoff to_zone:short crossing:word last_seq:long
+handoff_place x:low:signed y:high:signed
+handoff_score score:long
+handoff_items first_slot:code items:long:items
+handoff_effect slot:code effect:short left_ms:word
+rules_changed ruleset:word
+`.trim().split("\n").map((line) => {
+  const [kind, ...fields] = line.split(" ");
+  return { kind, fields: fields.map((field) => field.split(":")) };
+});
+// Where a field stands in the third and fourth word: word, shift, bits.
+/** @type {Record<string, [number, bigint, number]>} */
+const PLACES = {
+  code: [2, 8n, 8], short: [2, 16n, 16], word: [2, 32n, 32],
+  low: [3, 0n, 32], high: [3, 32n, 32], long: [3, 0n, 64],
+};
+
+// Numbers beyond 2^53 are text, as in huntd's own JSON.
+const number = (/** @type {bigint} */ value) =>
+  BigInt(Number(value)) === value && value <= 2n ** 53n ? Number(value) : String(value);
+
+/** The update that four words stand for, as docs/RULES.md writes it in JSON.
+ * @param {bigint[]} words */
+export function updateOf(words) {
+  const { kind, fields } = KINDS[Number(words[2] & 0xffn) - 1];
+  /** @type {Record<string, any>} */
+  const update = { kind, player_id: String(words[0]), ts_us: number(BigInt.asIntN(64, words[1])) };
+  for (const [name, place, form] of fields) {
+    const [word, shift, bits] = PLACES[place];
+    const value = BigInt.asUintN(bits, words[word] >> shift);
+    if (value === 0n && (form === "zone" || form === "player")) continue;
+    if (form === "signed") update[name] = Number(BigInt.asIntN(32, value));
+    else if (form === "name") update[name] = NAMES[`${kind}.${name}`][Number(value)];
+    else if (form === "flag") update[name] = value !== 0n;
+    else if (form === "zone") update[name] = Number(value) - 1;
+    else if (form === "player") update[name] = String(value);
+    else if (form === "items") {
+      const byte = (/** @type {number} */ at) => Number((value >> BigInt(8 * at)) & 0xffn);
+      update[name] = [0, 2, 4, 6].map((at) => [byte(at), byte(at + 1)]);
+    } else update[name] = number(value);
+  }
+  return update;
+}
+
+/** The four words of an update: what the chain is made of.
+ * @param {Record<string, any>} update */
+export function wordsOf(update) {
+  const index = KINDS.findIndex((entry) => entry.kind === update.kind);
+  if (index < 0) throw new Error(`an update of an unknown kind: ${update.kind}`);
+  const { kind, fields } = KINDS[index];
+  const time = BigInt.asUintN(64, BigInt(update.ts_us));
+  const words = [BigInt(update.player_id), time, BigInt(index + 1), 0n];
+  for (const [name, place, form] of fields) {
+    const [word, shift, bits] = PLACES[place];
+    let value = update[name] ?? 0;
+    if (form === "name") value = NAMES[`${kind}.${name}`].indexOf(value);
+    if (form === "zone" && name in update) value = value + 1;
+    if (form === "items") {
+      value = value.flat().reduceRight((/** @type {bigint} */ all, /** @type {number} */ part) =>
+        (all << 8n) | BigInt(part), 0n);
+    }
+    words[word] |= BigInt.asUintN(bits, BigInt(value)) << shift;
+  }
+  return words;
+}
+
+// ---- frames ------------------------------------------------------------------------------------
+
+const FRAME_KINDS = ["", "updates", "fence", "skip", "genesis"];
+
+// JSON.parse rounds numbers of 64 bits: those of the frame's head are read as text first.
+const exact = (/** @type {string} */ text) =>
+  text.replace(/"(epoch|first_update|next_offset|ts_us)":(-?\d+)/g, '"$1":"$2"');
+
+/** A frame of either form. It throws if the record is none, or one of another version.
+ * @param {Buffer} record */
+export function parseFrame(record) {
+  const frame = parseFields(record);
+  const isFence = frame.kind === "fence";
+  if ((frame.words.length > 0 && frame.kind !== "updates") || (frame.fenceId !== 0n && !isFence) ||
+      frame.nextOffset < (isFence ? -1n : 0n) ||
+      frame.firstUpdate + BigInt(frame.words.length) >= 2n ** 64n) {
+    throw new Error("no valid frame");
+  }
+  return frame;
+}
+
+/** @param {Buffer} record */
+function parseFields(record) {
+  if (record.subarray(0, 4).toString("latin1") === "HNTF") {
+    const count = record.readUInt32LE(24);
+    if (record[4] !== 1 || record.readUInt16LE(6) !== 0 || record.length !== 64 + 32 * count ||
+        !FRAME_KINDS[record[5]]) {
+      throw new Error("no frame of version 1");
+    }
+    const words = Array.from({ length: count }, (_, update) =>
+      [0, 8, 16, 24].map((at) => record.readBigUInt64LE(64 + 32 * update + at)));
+    if (words.some((word) => !KINDS[Number(word[2] & 0xffn) - 1])) {
+      throw new Error("an update of an unknown kind");
+    }
+    return {
+      kind: FRAME_KINDS[record[5]], epoch: record.readBigUInt64LE(8),
+      firstUpdate: record.readBigUInt64LE(16), ruleset: record.readUInt32LE(28),
+      nextOffset: record.readBigInt64LE(32), chain: record.readBigUInt64LE(40),
+      fenceId: record.readBigUInt64LE(48) | (record.readBigUInt64LE(56) << 64n), words,
+    };
+  }
+  const raw = JSON.parse(exact(record.toString("utf8")));
+  if (raw.updates.length !== raw.count || !FRAME_KINDS.includes(raw.kind)) {
+    throw new Error("no frame");
+  }
+  return {
+    kind: raw.kind, epoch: BigInt(raw.epoch), firstUpdate: BigInt(raw.first_update),
+    ruleset: raw.ruleset, nextOffset: BigInt(raw.next_offset), chain: BigInt(`0x${raw.chain}`),
+    fenceId: BigInt(`0x${raw.fence_id ?? "0"}`), words: raw.updates.map(wordsOf),
+  };
+}
+
+/** The chain after one more update.
+ * @param {bigint} chain @param {bigint[]} words */
+export function chained(chain, words) {
+  for (const word of words) {
+    const product = (chain ^ word ^ 0x9e3779b97f4a7c15n) * 0xd6e8feb86659fd93n;
+    chain = BigInt.asUintN(64, product) ^ (product >> 64n);
+  }
+  return chain;
+}
+
+// ---- the reader rule ---------------------------------------------------------------------------
+
+const max = (/** @type {bigint} */ a, /** @type {bigint} */ b) => (a > b ? a : b);
+
+/** Folds the frames of one output partition, in the order of the log. It begins at the log's start,
+ * at a position that was stored, or anywhere with `joining`. */
+export class Reader {
+  constructor({ joining = false, position = { epoch: 0n, nextUpdate: 0n, nextOffset: 0n, chain: 0n } } = {}) {
+    /** Store it with the output offset, in one step with what you make of the updates. */
+    this.position = { ...position };
+    this.fenceId = 0n;
+    this.gaps = 0;
+    this.halted = false;
+    /** "sure"; null before it has joined; or the number of the first update after a fence.
+     * @type {"sure" | null | bigint} */
+    this.footing = joining ? null : "sure";
+  }
+
+  /** The verdict on the next frame, and its new updates as words.
+   * @param {ReturnType<typeof parseFrame>} frame @returns {{verdict: string, words: bigint[][]}} */
+  fold(frame) {
+    const at = this.position;
+    const said = (/** @type {string} */ verdict) => ({ verdict, words: [] });
+    if (this.halted) return said("halt");
+    if (typeof this.footing === "bigint" && (this.#overtaken(frame) || this.#behind(frame))) {
+      this.footing = null;
+    }
+    if (this.footing === null) return said(this.#join(frame));
+    if (frame.kind === "fence") {
+      this.#raise(frame.epoch, frame.fenceId);
+      return said("fence");
+    }
+    if (frame.epoch < at.epoch) return said("stale");
+    this.#raise(frame.epoch, 0n);
+    if (frame.kind === "skip") return said(`skip ${frame.nextOffset - 1n}`);
+    if (frame.kind === "genesis") return said(this.#genesis(frame));
+    if (frame.words.length === 0) {
+      if (frame.firstUpdate === at.nextUpdate) at.nextOffset = max(at.nextOffset, frame.nextOffset);
+      return said("progress");
+    }
+    const end = frame.firstUpdate + BigInt(frame.words.length);
+    if (end <= at.nextUpdate) return said("duplicate");
+    if (frame.firstUpdate > at.nextUpdate) {
+      this.gaps += 1;
+      return said(`gap of ${frame.firstUpdate - at.nextUpdate}`);
+    }
+    const from = Number(at.nextUpdate - frame.firstUpdate);
+    const words = frame.words.slice(from);
+    const chain = words.reduce(chained, at.chain);
+    if (chain !== frame.chain) {
+      if (this.#acceptedNothing()) {
+        this.footing = null;
+        return said("waiting");
+      }
+      this.halted = true;
+      return said("halt");
+    }
+    [at.chain, at.nextUpdate] = [chain, end];
+    at.nextOffset = max(at.nextOffset, frame.nextOffset);
+    return { verdict: `accepted from ${from}`, words };
+  }
+
+  #genesis(/** @type {ReturnType<typeof parseFrame>} */ frame) {
+    if (frame.firstUpdate !== this.position.nextUpdate) return "duplicate";
+    if (frame.chain !== this.position.chain) {
+      this.halted = true;
+      return "halt";
+    }
+    this.position.nextOffset = frame.nextOffset;
+    return "genesis";
+  }
+
+  #join(/** @type {ReturnType<typeof parseFrame>} */ frame) {
+    this.#raise(frame.epoch, frame.fenceId);
+    if (!placed(frame) || frame.epoch < this.position.epoch) return "waiting";
+    const { epoch, firstUpdate, nextOffset, chain } = frame;
+    this.position = { epoch, nextUpdate: firstUpdate, nextOffset, chain };
+    [this.fenceId, this.footing] = [frame.fenceId, firstUpdate];
+    return "joined";
+  }
+
+  #raise(/** @type {bigint} */ epoch, /** @type {bigint} */ fenceId) {
+    if (epoch > this.position.epoch) [this.position.epoch, this.fenceId] = [epoch, fenceId];
+  }
+
+  #overtaken(/** @type {ReturnType<typeof parseFrame>} */ frame) {
+    const { epoch } = this.position;
+    const takesOver = frame.kind === "fence" && frame.nextOffset < 0n;
+    const another = placed(frame) && frame.epoch === epoch && frame.fenceId !== this.fenceId;
+    return another || (frame.epoch > epoch && !(takesOver && frame.epoch === epoch + 1n));
+  }
+
+  #behind(/** @type {ReturnType<typeof parseFrame>} */ frame) {
+    return this.#acceptedNothing() && placed(frame) && frame.epoch === this.position.epoch &&
+      this.position.nextUpdate < frame.firstUpdate;
+  }
+
+  #acceptedNothing() {
+    return this.footing === this.position.nextUpdate;
+  }
+}
+
+const placed = (/** @type {ReturnType<typeof parseFrame>} */ frame) =>
+  frame.kind === "fence" && frame.nextOffset >= 0n;
+
+// ---- events ------------------------------------------------------------------------------------
+
+/** A `seq` for each event of a player that survives restarts: the time, or one more. */
+export class Seqs {
+  #last = new Map();
+
+  next(/** @type {string} */ player, nowUs = Date.now() * 1000) {
+    const seq = Math.max((this.#last.get(player) ?? 0) + 1, nowUs);
+    this.#last.set(player, seq);
+    return seq;
+  }
+}
+
+/** One event as a record's value. A player's id is text: numbers of 64 bits would be rounded.
+ * @param {Seqs} seqs @param {string} type @param {string} player @param {object} fields */
+export function event(seqs, type, player, fields = {}) {
+  const head = { type, player_id: player, seq: seqs.next(player), ts_us: Date.now() * 1000 };
+  return JSON.stringify({ ...head, ...fields });
+}
+
+// ---- Kafka -------------------------------------------------------------------------------------
+
+async function read(/** @type {string} */ brokers, /** @type {string} */ topic) {
+  const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = (await import("kafkajs")).default;
+  const lz4 = await import("kafkajs-lz4").catch(() => null);
+  if (lz4) CompressionCodecs[CompressionTypes.LZ4] = new lz4.default().codec;
+  const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.ERROR });
+  // kafkajs reads in groups only. To resume, store offset and position, and seek to the offset.
+  const consumer = kafka.consumer({ groupId: `huntd-example-${Date.now()}` });
+  /** @type {Map<number, Reader>} */
+  const readers = new Map();
+  await consumer.connect();
+  await consumer.subscribe({ topic, fromBeginning: true });
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => {
+      if (!readers.has(partition)) readers.set(partition, new Reader());
+      const reader = /** @type {Reader} */ (readers.get(partition));
+      let frame;
+      try {
+        frame = parseFrame(message.value);
+      } catch {
+        return; // What is no frame is passed over.
+      }
+      const { verdict, words } = reader.fold(frame);
+      if (verdict === "halt") throw new Error(`partition ${partition}: the chain does not match`);
+      let next = reader.position.nextUpdate - BigInt(words.length);
+      for (const update of words) {
+        const line = { partition, number: number(next), ...updateOf(update) };
+        stdout.write(`${JSON.stringify(line)}\n`);
+        next += 1n;
+      }
+    },
+  });
+}
+
+async function write(/** @type {string} */ brokers, /** @type {string} */ topic, /** @type {number} */ partition) {
+  const { Kafka } = (await import("kafkajs")).default;
+  const producer = new Kafka({ brokers: brokers.split(",") })
+    .producer({ idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  const [seqs, player] = [new Seqs(), "76561198000000042"];
+  const steps = [1, 2, 3, 4].map((step) =>
+    event(seqs, "move", player, { x: 1000 + 10 * step, y: 2000 }));
+  const values = [event(seqs, "join", player, { x: 1000, y: 2000 }), ...steps];
+  // The partition is the zone: always name it, and never let a partitioner choose.
+  await producer.send({ topic, acks: -1, messages: values.map((value) => ({ value, partition })) });
+  await producer.disconnect();
+}
+
+/** `start` or `join` begins a reader, `position` tells where it is; else a frame in hex. */
+async function verify() {
+  let reader = new Reader();
+  for await (const line of createInterface({ input: stdin })) {
+    const { epoch, nextUpdate, nextOffset, chain } = reader.position;
+    let answer = "";
+    if (line === "start" || line === "join") {
+      reader = new Reader({ joining: line === "join" });
+      continue;
+    } else if (line === "position") {
+      const hex = chain.toString(16).padStart(16, "0");
+      answer = `${epoch} ${nextUpdate} ${nextOffset} ${hex} ${reader.gaps}`;
+    } else if (line === "seqs") {
+      const seqs = new Seqs();
+      answer = [5, 5, 4, 9].map((now) => seqs.next("1", now)).join(" ");
+    } else if (line.startsWith("update ")) {
+      answer = JSON.stringify(updateOf(parseFrame(Buffer.from(line.slice(7), "hex")).words[0]));
+    } else {
+      try {
+        answer = reader.fold(parseFrame(Buffer.from(line, "hex"))).verdict;
+      } catch {
+        answer = "error";
+      }
+    }
+    stdout.write(`${answer}\n`);
+  }
+}
+
+if (argv[1] && import.meta.url === pathToFileURL(argv[1]).href) {
+  const [verb, brokers, topic, partition] = argv.slice(2);
+  if (verb === "read") await read(brokers, topic);
+  else if (verb === "write") await write(brokers, topic, Number(partition));
+  else if (verb === "verify") await verify();
+  else exit(2);
+}

@@ -1,0 +1,62 @@
+//! What every Prometheus client tells of its process, under the names that all of them use.
+
+use std::fs;
+
+/// A process as the kernel sees it; `None`: it does not say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process {
+    /// CPU time of all threads, in milliseconds.
+    pub(super) cpu_ms: u64,
+    /// Memory that is in RAM, in bytes.
+    pub(super) resident_bytes: u64,
+    /// Addresses in use, in bytes.
+    pub(super) virtual_bytes: u64,
+    /// When it began, in seconds since the Unix epoch.
+    pub(super) start_time_s: u64,
+    /// Open file descriptors; `None`: they cannot be listed.
+    pub(super) open_fds: Option<u64>,
+    /// How many it may open; `None`: without a limit.
+    pub(super) max_fds: Option<u64>,
+}
+
+impl Process {
+    /// This process, now.
+    pub(super) fn this() -> Option<Process> {
+        // The name in brackets may hold blanks; proc_pid_stat(5) counts its fields from 1.
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        Some(Process {
+            cpu_ms: (field(14)? + field(15)?) * 1000 / ticks_per_s,
+            resident_bytes: field(24)? * rustix::param::page_size() as u64,
+            virtual_bytes: field(23)?,
+            start_time_s: boot_time_s()? + field(22)? / ticks_per_s,
+            open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64),
+            max_fds: descriptors.current,
+        })
+    }
+}
+
+/// When the host was started, in seconds since the Unix epoch.
+fn boot_time_s() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn this_process_has_begun_lately_and_has_memory_and_files() {
+        let process = Process::this().expect("the kernel says");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+        assert!(process.start_time_s <= now.as_secs() + 1);
+        assert!(process.start_time_s + 24 * 60 * 60 > now.as_secs());
+        assert!(process.virtual_bytes > process.resident_bytes && process.resident_bytes > 100_000);
+        assert!(process.open_fds.is_some_and(|open| open >= 3));
+    }
+}

@@ -1,0 +1,73 @@
+//! Counts by partition and by a name out of a closed list that another module owns.
+
+use super::progress::SHARDS_MAX;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names that one tally can have.
+const TALLY_NAMES_MAX: usize = 64;
+
+/// One count for each partition and name. One thread writes.
+pub struct Tally {
+    names: Box<[&'static str]>,
+    /// One row of names per partition.
+    counts: Box<[AtomicU64]>,
+}
+
+impl Tally {
+    /// All zero. The names are in the order of their codes; without names nothing is counted.
+    pub fn new(names: &[&'static str]) -> Tally {
+        assert!(names.len() <= TALLY_NAMES_MAX);
+        let counts = (0..names.len() * SHARDS_MAX).map(|_| AtomicU64::new(0)).collect();
+        Tally { names: names.into(), counts }
+    }
+
+    /// Counts `n` more of the name with this code. Only the tally's one writing thread may call
+    /// this.
+    pub fn add(&self, partition: i32, code: usize, n: u64) {
+        if self.names.is_empty() {
+            return;
+        }
+        assert!(code < self.names.len(), "the list of names is closed");
+        let partition = usize::try_from(partition).expect("partition numbers are not negative");
+        let count = &self.counts[partition * self.names.len() + code];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// What was counted so far: partition, name and count, in this order. Counts of 0 are left out.
+    pub fn counted(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
+        let rows = (0..).zip(self.counts.chunks(self.names.len().max(1)));
+        rows.flat_map(|(partition, row)| {
+            let row = row.iter().map(|count| count.load(Ordering::Relaxed));
+            self.names.iter().zip(row).map(move |(name, count)| (partition, *name, count))
+        })
+        .filter(|(_, _, count)| *count > 0)
+    }
+
+    /// The sum of all counts.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_kept_by_partition_and_name() {
+        let tally = Tally::new(&["too_far", "no_treasure"]);
+        tally.add(0, 1, 2);
+        tally.add(3, 0, 1);
+        tally.add(3, 0, 1);
+        let counted: Vec<_> = tally.counted().collect();
+        assert_eq!(counted, [(0, "no_treasure", 2), (3, "too_far", 2)]);
+        assert_eq!(tally.total(), 4);
+    }
+
+    #[test]
+    fn a_tally_without_names_counts_nothing() {
+        let tally = Tally::new(&[]);
+        tally.add(0, 5, 1);
+        assert_eq!((tally.counted().count(), tally.total()), (0, 0));
+    }
+}

@@ -1,0 +1,35 @@
+//! `config`, `completions` and `man`: what the program knows of itself, for editors and shells.
+
+use super::failure::ToolError;
+use crate::service::cli::{Cli, CompletionsArgs, DefaultsArgs, ManArgs};
+use crate::service::schema::json_schema;
+use crate::service::settings::DEFAULTS;
+use clap::CommandFactory;
+use std::io::Write;
+
+/// Prints the default configuration, or its schema.
+pub fn config(args: &DefaultsArgs) -> Result<(), ToolError> {
+    let text = match args.schema {
+        true => format!("{:#}\n", json_schema()),
+        false => DEFAULTS.to_owned(),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Prints a shell's completions.
+pub fn completions(args: &CompletionsArgs) -> Result<(), ToolError> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "huntd", &mut text);
+    Ok(std::io::stdout().write_all(&text)?)
+}
+
+/// Prints the first manual page, or writes all of them into a folder.
+pub fn man(args: &ManArgs) -> Result<(), ToolError> {
+    let Some(directory) = &args.directory else {
+        return Ok(clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?);
+    };
+    let cannot =
+        |error| ToolError::Usage(format!("cannot write to {}: {error}", directory.display()));
+    std::fs::create_dir_all(directory).map_err(cannot)?;
+    clap_mangen::generate_to(Cli::command(), directory).map_err(cannot)
+}

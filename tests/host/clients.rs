@@ -1,0 +1,201 @@
+//! The clients in other languages come to the verdicts of `docs/vectors`.
+
+use huntd::output::encode::{decode_frame, encode};
+use huntd::output::frame::Format;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::needs;
+
+/// Which form of the frames a client is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Binary,
+}
+
+/// What a client is told, and what it must answer, line by line.
+#[derive(Default)]
+struct Script {
+    lines: String,
+    answers: Vec<String>,
+}
+
+impl Script {
+    fn tell(&mut self, line: &str) {
+        writeln!(self.lines, "{line}").expect("a string takes it");
+    }
+
+    fn ask(&mut self, line: &str, answer: &str) {
+        self.tell(line);
+        self.answers.push(answer.to_owned());
+    }
+}
+
+fn vectors(file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(format!("docs/vectors/{file}"));
+    serde_json::from_str(&text.expect("the repository has it")).expect("JSON")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("a string takes it");
+        hex
+    })
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().expect("a text")
+}
+
+/// A frame of the vectors, which have it as JSON, in hexadecimal.
+fn frame(json: &str, form: Form) -> String {
+    if form == Form::Json {
+        return hex(json.as_bytes());
+    }
+    let (header, updates) = decode_frame(json.as_bytes()).expect("the vectors have frames");
+    let mut bytes = Vec::new();
+    encode(Format::Binary, &header, &updates, &mut bytes);
+    hex(&bytes)
+}
+
+fn script(form: Form) -> Script {
+    let mut script = Script::default();
+    for history in vectors("reader.json") {
+        let begins_at_the_start = text(&history, "begins") == "at the start";
+        script.tell(if begins_at_the_start { "start" } else { "join" });
+        for step in history["frames"].as_array().expect("frames") {
+            script.ask(&frame(text(step, "frame"), form), text(step, "verdict"));
+        }
+        let end = &history["end"];
+        let number = |key: &str| end[key].to_string();
+        let answer = format!(
+            "{} {} {} {} {}",
+            number("epoch"),
+            number("next_update"),
+            number("next_offset"),
+            text(end, "chain"),
+            number("gaps")
+        );
+        script.ask("position", &answer);
+    }
+    script.ask("seqs", "5 6 7 9");
+    script.tell("start");
+    for damaged in vectors("damaged.json") {
+        if let Some(binary) = damaged["binary"].as_str().filter(|binary| !binary.is_empty()) {
+            script.ask(binary, "error");
+        }
+    }
+    script
+}
+
+/// Lets a client verify the vectors. Its answers are compared one by one.
+fn assert_verifies(client: &mut Command, form: Form) {
+    let Script { lines, answers } = script(form);
+    let mut child = client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the client's program is there");
+    let mut stdin = child.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("no panic").expect("the client reads all lines");
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let printed: Vec<&str> = printed.lines().collect();
+    for (number, (printed, answer)) in printed.iter().zip(&answers).enumerate() {
+        assert_eq!(printed, answer, "answer {number}");
+    }
+    assert_eq!(printed.len(), answers.len());
+}
+
+#[test]
+fn the_python_client_agrees_with_the_vectors_in_both_forms() {
+    if !needs::has_program("python3", "--version") {
+        return;
+    }
+    for form in [Form::Json, Form::Binary] {
+        let mut client = Command::new("python3");
+        assert_verifies(client.args(["docs/clients/huntd.py", "verify"]), form);
+    }
+}
+
+#[test]
+fn the_javascript_client_agrees_with_the_vectors_in_both_forms() {
+    if !needs::has_program("node", "--version") {
+        return;
+    }
+    for form in [Form::Json, Form::Binary] {
+        let mut client = Command::new("node");
+        assert_verifies(client.args(["docs/clients/huntd.mjs", "verify"]), form);
+    }
+}
+
+#[test]
+fn the_python_and_javascript_clients_name_every_field_of_an_update_as_huntd_does() {
+    let programs = [("python3", "docs/clients/huntd.py"), ("node", "docs/clients/huntd.mjs")];
+    for (program, file) in programs {
+        if !needs::has_program(program, "--version") {
+            continue;
+        }
+        for vector in vectors("frames.json") {
+            let raw: Value = serde_json::from_str(text(&vector, "json")).expect("JSON");
+            let Some(first) = raw["updates"].get(0) else { continue };
+            let mut script = Script::default();
+            script.tell(&format!("update {}", text(&vector, "binary")));
+            let output = Command::new("sh")
+                .args(["-c", &format!("printf '%s' '{}' | {program} {file} verify", script.lines)])
+                .output()
+                .expect("a shell");
+            let printed: Value = serde_json::from_slice(&output.stdout).expect("one update");
+            assert_eq!(&printed, first, "{program}");
+        }
+    }
+}
+
+/// Says what a test is skipped for.
+fn skip(need: &str) {
+    writeln!(std::io::stderr(), "skipped: the Go client needs {need}").expect("it is open");
+}
+
+#[test]
+fn the_go_client_agrees_with_the_vectors() {
+    // Debian's Go is older than the Kafka client wants, so that also .ci/run may be without one.
+    let is_there = Command::new("go").arg("version").output().is_ok();
+    if !is_there {
+        return skip("go");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("client");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir("docs/clients/go")
+        .output()
+        .expect("go is there");
+    let is_built = built.status.success();
+    let trouble = String::from_utf8_lossy(&built.stderr);
+    // Its Kafka client comes from the network once.
+    if !is_built && trouble.contains("dial tcp") {
+        return skip("the Go module proxy");
+    }
+    assert!(is_built, "{trouble}");
+    assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+}
+
+#[test]
+fn the_cpp_client_agrees_with_the_vectors() {
+    if !needs::has_program("c++", "--version") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("client");
+    let flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "docs/clients/huntd.cpp", "-o"];
+    let built = Command::new("c++").args(flags).arg(&program).status().expect("it runs");
+    assert!(built.success() && Path::new(&program).exists());
+    assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+}

@@ -1,0 +1,95 @@
+//! What is ready-made for Prometheus and Grafana fits what the daemon shows.
+
+use huntd::service::exposition::FAMILIES;
+use huntd::telemetry::metrics::Counter;
+use std::collections::BTreeSet;
+use std::process::Command;
+use support::needs;
+
+const ALERTS: &str = "config/prometheus-alerts.yml";
+const ALERTS_TEST: &str = "tests/data/prometheus-alerts.test.yml";
+const DASHBOARD: &str = "config/grafana-dashboard.json";
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(file).expect("the repository has it")
+}
+
+/// Every name that a sample of `/metrics` can have.
+fn sample_names() -> BTreeSet<String> {
+    let counters = Counter::ALL.iter().map(|counter| format!("huntd_{}_total", counter.name()));
+    let families = FAMILIES.iter().flat_map(|family| {
+        let suffixes: &[&str] = match family.kind {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        suffixes.iter().map(|suffix| format!("{}{suffix}", family.name))
+    });
+    counters.chain(families).collect()
+}
+
+/// Words of an expression that look like metrics of huntd and are none.
+fn unknown_names(expression: &str) -> Vec<&str> {
+    let known = sample_names();
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let looks_like = |word: &&str| word.starts_with("huntd_") || word.starts_with("process_");
+    words.filter(looks_like).filter(|word| !known.contains(*word)).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
+    assert_eq!(
+        unknown_names("rate(huntd_nonsense_total[1m]) > huntd_ready"),
+        ["huntd_nonsense_total"]
+    );
+    let alerts = read(ALERTS);
+    let action = |line: &&str| !line.trim_start().starts_with("action:");
+    for line in alerts.lines().filter(action) {
+        assert!(unknown_names(line).is_empty(), "{line}");
+    }
+    let dashboard: serde_json::Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
+    let mut expressions = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expression = target["expr"].as_str().expect("an expression");
+            assert!(unknown_names(expression).is_empty(), "{expression}");
+            expressions += 1;
+        }
+    }
+    assert!(expressions > 20, "only {expressions} expressions were looked at");
+}
+
+fn promtool(arguments: &[&str]) -> Option<(bool, String)> {
+    if !needs::has_program("promtool", "--version") {
+        return None;
+    }
+    let output = Command::new("promtool").args(arguments).output().expect("it runs");
+    let printed = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
+}
+
+#[test]
+fn every_alert_fires_when_it_should_and_not_before() {
+    let Some((is_right, printed)) = promtool(&["test", "rules", ALERTS_TEST]) else { return };
+    assert!(is_right, "{printed}");
+    let (alerts, tests) = (read(ALERTS), read(ALERTS_TEST));
+    for alert in alerts.lines().filter_map(|line| line.split_once("- alert: ")) {
+        assert!(tests.contains(&format!("alertname: {}", alert.1)), "{} is not tested", alert.1);
+    }
+}
+
+#[test]
+fn every_expression_of_the_dashboard_can_be_parsed() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array()).flatten();
+    let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
+    for (number, target) in targets.enumerate() {
+        rules += &format!("      - record: panel:{number}\n        expr: {}\n", target["expr"]);
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("rules.yml");
+    std::fs::write(&file, rules).expect("a file");
+    let path = file.to_str().expect("text");
+    let Some((is_right, printed)) = promtool(&["check", "rules", path]) else { return };
+    assert!(is_right, "{printed}");
+}
