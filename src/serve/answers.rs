@@ -9,7 +9,7 @@ use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::board::Place;
 use crate::view::hunts::{PastHunt, RunningHunt};
 use crate::view::world::View;
-use crate::view::zone::{Zone, ZonePosition};
+use crate::view::zone::{ZonePosition, ZoneView};
 
 /// The document of all routes.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -108,7 +108,7 @@ impl Served {
     }
 
     /// A zone that can answer, unless it is within a frame.
-    pub(crate) fn zone(&self, zone: u16) -> Result<&Zone, Problem> {
+    pub(crate) fn zone(&self, zone: u16) -> Result<&ZoneView, Problem> {
         match self.zones.get(usize::from(zone)) {
             None => Err(Problem::ZoneUnknown(zone)),
             Some(ZoneState::Loading) => Err(Problem::ZoneLoading(zone)),
@@ -123,7 +123,7 @@ impl Served {
         &self,
         zone: u16,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&Zone, &mut Vec<u8>),
+        write: impl FnOnce(&ZoneView, &mut Vec<u8>),
     ) -> Result<Answer, Problem> {
         let known = self.zone(zone)?;
         if known.is_within_frame() {
@@ -136,7 +136,7 @@ impl Served {
     fn player(
         &self,
         query: &PlayerQuery,
-        write: fn(&Served, &Zone, u64, &mut Vec<u8>),
+        write: fn(&Served, &ZoneView, u64, &mut Vec<u8>),
         out: &mut Vec<u8>,
     ) -> Result<Answer, Problem> {
         let PlayerQuery { player_id, zone, after } = *query;
@@ -243,14 +243,14 @@ impl Served {
     }
 }
 
-fn at(json: &mut Json, zone: &Zone) {
+fn at(json: &mut Json, zone: &ZoneView) {
     let ZonePosition { update, next_offset } = zone.position();
     json.object_at("at", |json| {
         json.number("update", update).signed("offset", next_offset);
     });
 }
 
-fn card(served: &Served, zone: &Zone, player_id: u64, out: &mut Vec<u8>) {
+fn card(served: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
     let (card, details) = zone.card(player_id).expect("the caller has seen it");
     let rank = |place: Option<Place>| place.map_or(0, |place| place.rank.into());
     Json::object(out, |json| {
@@ -286,7 +286,7 @@ fn card(served: &Served, zone: &Zone, player_id: u64, out: &mut Vec<u8>) {
     });
 }
 
-fn poll(_: &Served, zone: &Zone, player_id: u64, out: &mut Vec<u8>) {
+fn poll(_: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
     let (card, _) = zone.card(player_id).expect("the caller has seen it");
     let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
     let effects = effects.fold(0, |bits, effect| bits | 1 << *effect as u8);
@@ -316,7 +316,7 @@ fn board(
     });
 }
 
-fn hunts(zone: &Zone, out: &mut Vec<u8>) {
+fn hunts(zone: &ZoneView, out: &mut Vec<u8>) {
     Json::object(out, |json| {
         at(json, zone);
         json.signed("now_ms", zone.now_ms());
@@ -340,7 +340,7 @@ fn hunts(zone: &Zone, out: &mut Vec<u8>) {
     });
 }
 
-fn tiles(zone: &Zone, since: u64, out: &mut Vec<u8>) {
+fn tiles(zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
     let map = &zone.rules().world;
     Json::object(out, |json| {
         at(json, zone);

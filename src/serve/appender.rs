@@ -10,10 +10,10 @@ use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedPro
 use smol::channel::{Receiver, Sender, bounded};
 
 /// Commands on their way to the brokers at once.
-pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
+const COMMANDS_WAITING_MAX: usize = 16_384;
 
 /// Milliseconds in which the brokers must take a command.
-pub(crate) const APPEND_MS_MAX: u64 = 5_000;
+const APPEND_MS_MAX: u64 = 5_000;
 
 /// Appends events for clients.
 pub(crate) struct Appender {

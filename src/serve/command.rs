@@ -13,7 +13,7 @@ use crate::output::update_json;
 use crate::serve::answers::Served;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
-use crate::view::zone::Zone;
+use crate::view::zone::ZoneView;
 
 /// Events of one request.
 pub(crate) const COMMANDS_MAX: usize = 64;
@@ -149,7 +149,7 @@ pub(crate) fn is_decided(served: &Served, command: &Command, offset: i64) -> boo
 
 /// What became of a command that is decided, with its updates.
 fn outcome<'a>(
-    zone: &'a Zone,
+    zone: &'a ZoneView,
     command: &Command,
     offset: i64,
 ) -> (CommandOutcome, Vec<&'a Update>) {

@@ -9,7 +9,7 @@ use crate::serve::health;
 use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
-use crate::serve::request::{Method, Parsed, Request, parse};
+use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
 use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
 use crate::serve::stream::Stream;
 use crate::view::zone::ZonePosition;
@@ -19,7 +19,7 @@ const UNSENT_BYTES_MAX: usize = 16 * 1024;
 
 /// What an exchange needs to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum ExchangeNeed {
     /// More bytes of the client.
     Bytes,
     /// What was answered has to be sent first.
@@ -111,30 +111,30 @@ impl Exchange {
     }
 
     /// Answers what can be answered. `now_ms` is the caller's clock.
-    pub fn advance(&mut self, served: &Served, now_ms: u64) -> Need {
+    pub fn advance(&mut self, served: &Served, now_ms: u64) -> ExchangeNeed {
         if let Some(stream) = &mut self.stream {
             if self.unsent.len() >= UNSENT_BYTES_MAX {
-                return Need::Sending;
+                return ExchangeNeed::Sending;
             }
             let until_ms = stream.write(served, now_ms, &mut self.unsent);
-            return Need::Frame { until_ms };
+            return ExchangeNeed::Frame { until_ms };
         }
         let received = std::mem::take(&mut self.received);
         let mut taken = 0;
         let need = loop {
             if self.is_closing {
-                break Need::Close;
+                break ExchangeNeed::Close;
             }
             if self.unsent.len() >= UNSENT_BYTES_MAX {
-                break Need::Sending;
+                break ExchangeNeed::Sending;
             }
             match parse(&received[taken..]) {
-                Parsed::More => break Need::Bytes,
+                Parsed::More => break ExchangeNeed::Bytes,
                 Parsed::Expects => {
                     if !std::mem::replace(&mut self.was_asked_on, true) {
                         self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
-                    break Need::Bytes;
+                    break ExchangeNeed::Bytes;
                 }
                 Parsed::Refused(problem) => {
                     self.refuse(Head { closes: true, ..Head::default() }, &problem);
@@ -146,7 +146,7 @@ impl Exchange {
                         taken += bytes;
                         self.was_asked_on = false;
                         if self.stream.is_some() {
-                            break Need::Sending;
+                            break ExchangeNeed::Sending;
                         }
                     }
                 },
@@ -158,20 +158,27 @@ impl Exchange {
     }
 
     /// Answers a request, or gives what it needs before.
-    fn answer(&mut self, served: &Served, request: &Request, now_ms: u64) -> Option<Need> {
-        let is_head_only = request.method == Method::Head;
+    fn answer(
+        &mut self,
+        served: &Served,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Option<ExchangeNeed> {
+        let is_head_only = request.method == RequestMethod::Head;
         let mut head = Head { is_head_only, closes: !request.keep_alive, at: None };
         self.body.clear();
         match (request.method, request.path) {
-            (Method::Post, EVENTS) => return self.answer_post(served, request, head, now_ms),
-            (Method::Get, STREAM) => {
+            (RequestMethod::Post, EVENTS) => {
+                return self.answer_post(served, request, head, now_ms);
+            }
+            (RequestMethod::Get, STREAM) => {
                 match Stream::open(request.query, request.last_event_id, now_ms) {
                     Ok(stream) => self.open(stream),
                     Err(problem) => self.refuse(head, &problem),
                 }
                 return None;
             }
-            (Method::Get | Method::Head, path) => {
+            (RequestMethod::Get | RequestMethod::Head, path) => {
                 if let Some(asset) = page::asset(path) {
                     self.write_asset(head, asset);
                     self.is_closing |= head.closes;
@@ -183,7 +190,7 @@ impl Exchange {
                     return None;
                 }
             }
-            (Method::Post, _) => {}
+            (RequestMethod::Post, _) => {}
         }
         match self.answer_of(served, request, now_ms) {
             Ok(Ok(Answer::Json(at))) => {
@@ -197,7 +204,7 @@ impl Exchange {
                 self.write_unchanged(head);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
-            Ok(Err(until_ms)) => return Some(Need::Frame { until_ms }),
+            Ok(Err(until_ms)) => return Some(ExchangeNeed::Frame { until_ms }),
             Err(problem) => self.refuse(head, &problem),
         }
         self.until_ms = None;
@@ -208,23 +215,23 @@ impl Exchange {
     fn answer_post(
         &mut self,
         served: &Served,
-        request: &Request,
+        request: &ClientRequest,
         head: Head,
         now_ms: u64,
-    ) -> Option<Need> {
+    ) -> Option<ExchangeNeed> {
         let refused = match self.post.take() {
             None => match post_query(request.query) {
                 Ok((zone, wait_ms)) => {
                     let until_ms = now_ms.saturating_add(wait_ms);
                     let body = request.body.to_vec();
                     self.post = Some(Post::Posted { body, zone, until_ms });
-                    return Some(Need::Post);
+                    return Some(ExchangeNeed::Post);
                 }
                 Err(problem) => problem,
             },
             Some(posted @ Post::Posted { .. }) => {
                 self.post = Some(posted);
-                return Some(Need::Post);
+                return Some(ExchangeNeed::Post);
             }
             Some(Post::Refused(problem)) => problem,
             Some(Post::Appended { commands, is_list, until_ms }) => {
@@ -235,7 +242,7 @@ impl Exchange {
                 let is_open = commands.iter().any(is_open);
                 if is_open && now_ms < until_ms {
                     self.post = Some(Post::Appended { commands, is_list, until_ms });
-                    return Some(Need::Frame { until_ms });
+                    return Some(ExchangeNeed::Frame { until_ms });
                 }
                 match failed(&commands) {
                     Some(problem) => problem,
@@ -292,7 +299,7 @@ impl Exchange {
     fn answer_of(
         &mut self,
         served: &Served,
-        request: &Request,
+        request: &ClientRequest,
         now_ms: u64,
     ) -> Result<Result<Answer, u64>, Problem> {
         let route: Route = route(request)?;

@@ -18,7 +18,7 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
-use crate::view::zone::Zone;
+use crate::view::zone::ZoneView;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
@@ -52,11 +52,11 @@ pub(crate) struct FeedOptions {
     pub snapshots: SnapshotOptions,
 }
 
-/// What the serving thread is told of a zone.
+/// A message about a zone to the serving thread.
 #[derive(Debug)]
 pub(crate) enum FeedMessage {
     /// It begins, in place of what was known of it.
-    Begun(Box<Zone>),
+    Begun(Box<ZoneView>),
     /// A frame: its new updates, and up to which input offset the zone has come with them.
     Frame {
         /// The zone.
@@ -180,7 +180,7 @@ impl Feed {
         &self,
         zone: u16,
         stop: &Arc<AtomicBool>,
-    ) -> Result<(Follower, i64, Option<Box<Zone>>), String> {
+    ) -> Result<(Follower, i64, Option<Box<ZoneView>>), String> {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let topic = &self.options.output_topic;
         let (log_start, log_end) = self

@@ -9,13 +9,13 @@ use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::FrameHeader;
 use crate::output::reader::{Position, Reader, Verdict};
-use crate::view::zone::{Zone, ZonePosition};
+use crate::view::zone::{ZonePosition, ZoneView};
 
 /// What one record means to the view.
 #[derive(Debug)]
 pub(crate) enum Followed {
     /// The zone begins, in place of what was known of it.
-    Begun(Box<Zone>),
+    Begun(Box<ZoneView>),
     /// New updates, possibly none, up to this input offset.
     Updates(Vec<Update>, i64),
     /// The zone cannot be followed any further: why, and what to do.
@@ -44,7 +44,7 @@ impl Follower {
         shard: &Shard,
         rulebook: &Rulebook,
         position: Position,
-    ) -> (Follower, Box<Zone>) {
+    ) -> (Follower, Box<ZoneView>) {
         let Position { next_update: update, next_offset, .. } = position;
         let at = ZonePosition { update, next_offset };
         let follower = Follower {
@@ -54,7 +54,7 @@ impl Follower {
             has_begun: true,
             has_halted: false,
         };
-        (follower, Box::new(Zone::of_shard(shard, rulebook, at)))
+        (follower, Box::new(ZoneView::of_shard(shard, rulebook, at)))
     }
 
     /// Number of the present owner's epoch.
@@ -68,7 +68,7 @@ impl Follower {
             return None;
         }
         self.has_begun = true;
-        Some(Followed::Begun(Box::new(Zone::new(self.partition, &self.rulebook))))
+        Some(Followed::Begun(Box::new(ZoneView::new(self.partition, &self.rulebook))))
     }
 
     /// Takes the next record of the log, and gives what it means, in order.
@@ -111,7 +111,7 @@ impl Follower {
             Verdict::Halt => {
                 return Err(format!(
                     "the updates at offset {offset} are not those that were published; restore the \
-                     output topic, or begin the shard anew with `huntd run --genesis`"
+                     output topic, or start the shard over with `huntd run --genesis`"
                 ));
             }
             Verdict::Accepted { from } => {
@@ -134,7 +134,7 @@ impl Follower {
     }
 
     /// An empty zone by the rules of this frame.
-    fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<Zone>, String> {
+    fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<ZoneView>, String> {
         let FrameHeader { ruleset, .. } = *header;
         let rulebook = self.rulebook.beginning_by(ruleset).ok_or_else(|| {
             format!(
@@ -145,6 +145,6 @@ impl Follower {
         self.has_begun = true;
         let Position { next_update: update, next_offset, .. } = position;
         let shard = Shard::new(self.partition, &rulebook);
-        Ok(Box::new(Zone::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
+        Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
     }
 }

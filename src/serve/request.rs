@@ -6,17 +6,17 @@
 use crate::serve::problem::Problem;
 
 /// Bytes of a request line and its headers.
-pub(crate) const HEAD_BYTES_MAX: usize = 4096;
+const HEAD_BYTES_MAX: usize = 4096;
 
 /// Headers of one request.
-pub(crate) const HEADERS_MAX: usize = 64;
+const HEADERS_MAX: usize = 64;
 
 /// Bytes of a request's body: one record of the input topic at its longest, or some shorter ones.
-pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
+const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Methods that some route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum RequestMethod {
     /// Head and body.
     Get,
     /// The head alone.
@@ -27,9 +27,9 @@ pub(crate) enum Method {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ClientRequest<'a> {
     /// What is asked for.
-    pub method: Method,
+    pub method: RequestMethod,
     /// The path, undecoded: no route has a character that would have to be.
     pub path: &'a str,
     /// What follows the path's `?`; empty without.
@@ -54,7 +54,7 @@ pub(crate) enum Parsed<'a> {
     /// A whole head, whose sender waits for `100 Continue` before it sends the body.
     Expects,
     /// A request, and how many bytes it took.
-    Request(Request<'a>, usize),
+    Request(ClientRequest<'a>, usize),
     /// No request; after this answer the connection is closed.
     Refused(Problem),
 }
@@ -107,9 +107,9 @@ fn read<'a>(
         return Err(Problem::Malformed);
     }
     let method = match parsed.method {
-        Some("GET") => Method::Get,
-        Some("HEAD") => Method::Head,
-        Some("POST") => Method::Post,
+        Some("GET") => RequestMethod::Get,
+        Some("HEAD") => RequestMethod::Head,
+        Some("POST") => RequestMethod::Post,
         _ => return Err(Problem::MethodUnknown),
     };
     let length = headers.length.unwrap_or(0);
@@ -122,7 +122,7 @@ fn read<'a>(
     };
     let target = parsed.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let request = Request {
+    let request = ClientRequest {
         method,
         path,
         query,
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_request_says_what_it_asks_for() {
         let Parsed::Request(request, _) = parse(GET.as_bytes()) else { panic!("a request") };
-        let expected = (Method::Get, "/v1/zones", "a=1", true);
+        let expected = (RequestMethod::Get, "/v1/zones", "a=1", true);
         assert_eq!((request.method, request.path, request.query, request.keep_alive), expected);
         assert_eq!(parameter("a=1&b=2&c", "b"), Some("2"));
         assert_eq!(parameter("a=1&b=2&c", "c"), Some(""));

@@ -1,10 +1,10 @@
 //! The routes: what can be asked for, from path and query.
 
 use crate::serve::problem::Problem;
-use crate::serve::request::{Method, Request, parameter};
+use crate::serve::request::{ClientRequest, RequestMethod, parameter};
 
 /// Places of a board in one answer.
-pub(crate) const BOARD_PLACES_MAX: u32 = 100;
+const BOARD_PLACES_MAX: u32 = 100;
 
 /// Places of a board in one answer where the request does not say.
 const BOARD_PLACES: u32 = 10;
@@ -86,7 +86,7 @@ pub(crate) struct At {
 }
 
 /// What a request asks for.
-pub(crate) fn route(request: &Request) -> Result<Route, Problem> {
+pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
     let query = request.query;
     let mut parts = request.path.split('/').skip(1);
     let path: [&str; 4] = std::array::from_fn(|_| parts.next().unwrap_or_default());
@@ -108,13 +108,13 @@ pub(crate) fn route(request: &Request) -> Result<Route, Problem> {
         _ => return Err(Problem::NoRoute),
     };
     match request.method {
-        Method::Get | Method::Head => Ok(route),
-        Method::Post => Err(Problem::MethodNotAllowed("GET, HEAD")),
+        RequestMethod::Get | RequestMethod::Head => Ok(route),
+        RequestMethod::Post => Err(Problem::MethodNotAllowed("GET, HEAD")),
     }
 }
 
 /// The position that a request asks for: of its query, or echoed in its header.
-pub(crate) fn at(request: &Request) -> Result<Option<At>, Problem> {
+pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
     let wait_ms = number(request.query, "wait_ms", "milliseconds from 0 to 10000")?;
     let wait_ms = wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX);
     let written = parameter(request.query, "at").or(request.huntd_at);

@@ -6,7 +6,7 @@ use crate::decoder::Decoder;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::appender::Appender;
 use crate::serve::command::{Appended, Command, Stamps, commands};
-use crate::serve::exchange::{Exchange, Need};
+use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::feed::FeedMessage;
 use crate::serve::problem::Problem;
 use async_io::{Async, Timer};
@@ -22,19 +22,19 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Clients that are connected at once; further ones wait in the listen backlog.
-pub(crate) const SESSIONS_MAX: usize = 50_000;
+const SESSIONS_MAX: usize = 50_000;
 
 /// Milliseconds in which a request must have come whole, from its first byte on.
-pub(crate) const REQUEST_MS_MAX: u64 = 5_000;
+const REQUEST_MS_MAX: u64 = 5_000;
 
 /// Milliseconds without a request after which a session is closed.
-pub(crate) const IDLE_MS_MAX: u64 = 75_000;
+const IDLE_MS_MAX: u64 = 75_000;
 
 /// Milliseconds in which a client must take some bytes of its answer.
-pub(crate) const SEND_MS_MAX: u64 = 30_000;
+const SEND_MS_MAX: u64 = 30_000;
 
 /// Updates that are folded between two rounds of answers: some tens of microseconds.
-pub(crate) const FOLD_UPDATES_MAX: usize = 512;
+const FOLD_UPDATES_MAX: usize = 512;
 
 /// What all sessions share.
 struct Shared {
@@ -139,19 +139,19 @@ async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> 
             exchange.sent(count);
         }
         match need {
-            Need::Sending => {}
-            Need::Close => return close(&stream).await,
-            Need::Post => {
+            ExchangeNeed::Sending => {}
+            ExchangeNeed::Close => return close(&stream).await,
+            ExchangeNeed::Post => {
                 let (body, zone) = exchange.posted();
                 let appended = append(body, zone, shared).await;
                 exchange.append(appended);
             }
-            Need::Frame { until_ms } => {
+            ExchangeNeed::Frame { until_ms } => {
                 let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
                 let timer = async { _ = Timer::after(patience).await };
                 next_frame(number, shared).or(timer).await;
             }
-            Need::Bytes => {
+            ExchangeNeed::Bytes => {
                 let wait_ms = match exchange.is_within_request() {
                     false => {
                         request_until = None;

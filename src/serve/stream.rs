@@ -1,8 +1,8 @@
 //! Streams: server-sent events to a client, from a position.
 //!
 //! A stream has no queue. A topic of updates reads the zone's recent updates from its own position;
-//! a topic of state is written anew when it changed. A client that reads slowly is written less
-//! often, and costs no memory. One that falls behind the recent updates is told so by `reset`.
+//! a topic of state is written again when it changed. A client that reads slowly is written less
+//! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
 use crate::engine::update::Update;
 use crate::output::update_json;
@@ -11,16 +11,16 @@ use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::request::parameters;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
-use crate::view::zone::Zone;
+use crate::view::zone::ZoneView;
 
 /// Topics of one stream.
-pub(crate) const TOPICS_MAX: usize = 8;
+const TOPICS_MAX: usize = 8;
 
 /// Milliseconds from one event of a topic of state to its next.
-pub(crate) const STATE_EVERY_MS: u64 = 250;
+const STATE_EVERY_MS: u64 = 250;
 
 /// Milliseconds without an event after which a comment shows that the stream is alive.
-pub(crate) const ALIVE_EVERY_MS: u64 = 15_000;
+const ALIVE_EVERY_MS: u64 = 15_000;
 
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
@@ -147,7 +147,7 @@ impl Topic {
 }
 
 /// Writes a zone's next updates. True: there are more.
-fn write_updates(zone: &Zone, next: &mut Option<u64>, out: &mut Vec<u8>) -> bool {
+fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> bool {
     let recent = zone.recent();
     let from = match *next {
         None => {
@@ -177,7 +177,7 @@ fn write_updates(zone: &Zone, next: &mut Option<u64>, out: &mut Vec<u8>) -> bool
 }
 
 /// Where a topic of updates begins.
-fn write_position(zone: &Zone, event: &str, update: u64, out: &mut Vec<u8>) {
+fn write_position(zone: &ZoneView, event: &str, update: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
     Json::object(out, |json| {
         json.number("zone", zone.partition().into()).number("update", update);

@@ -1,15 +1,15 @@
-//! Hunts of a zone: those that run, with their treasures, and the last ones, with their finishers.
+//! HuntLog of a zone: those that run, with their treasures, and the last ones, with their finishers.
 
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::outline::HuntOutline;
 use crate::engine::refusal::HuntEndCause;
 use std::collections::VecDeque;
 
-/// Hunts that are remembered after their end.
-pub(crate) const PAST_HUNTS_MAX: usize = 16;
+/// HuntLog that are remembered after their end.
+const PAST_HUNTS_MAX: usize = 16;
 
 /// Finishers of a past hunt that are remembered, the first ones.
-pub(crate) const FINISHERS_MAX: usize = 100;
+const FINISHERS_MAX: usize = 100;
 
 /// A hunt that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) struct Finished {
 
 /// The hunts of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hunts {
+pub(crate) struct HuntLog {
     running: Vec<RunningHunt>,
     past: VecDeque<PastHunt>,
 }
@@ -75,7 +75,7 @@ impl RunningHunt {
     }
 }
 
-impl Hunts {
+impl HuntLog {
     /// The hunts that run, by number.
     pub(crate) fn running(&self) -> &[RunningHunt] {
         &self.running

@@ -4,7 +4,7 @@ use crate::engine::update::Update;
 use std::collections::VecDeque;
 
 /// Updates of a zone that are kept: 2 MiB, some seconds of a busy zone.
-pub(crate) const RECENT_UPDATES_MAX: usize = 65_536;
+const RECENT_UPDATES_MAX: usize = 65_536;
 
 /// The last updates of a zone.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::view::board::Place;
 use crate::view::world::View;
-use crate::view::zone::{Zone, ZonePosition};
+use crate::view::zone::{ZonePosition, ZoneView};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Zones of a random world, whose players cross from one to another.
@@ -41,7 +41,7 @@ impl World {
         let rulebook = rulebook(seed.is_multiple_of(2));
         let setting = Setting { players: 30, ..Setting::of(&rulebook) };
         let mut view = View::new(ZONES.into(), players_max(&rulebook));
-        (0..ZONES).for_each(|zone| view.put(Zone::new(zone, &rulebook)));
+        (0..ZONES).for_each(|zone| view.put(ZoneView::new(zone, &rulebook)));
         World {
             shards: (0..ZONES).map(|zone| Shard::new(zone, &rulebook)).collect(),
             game: RandomGame::new(setting),
@@ -80,7 +80,7 @@ impl World {
     fn view_of_snapshots(&self) -> View {
         let mut view = View::new(ZONES.into(), players_max(&self.rulebook));
         for (shard, position) in self.shards.iter().zip(&self.positions) {
-            view.put(Zone::of_shard(shard, &self.rulebook, *position));
+            view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
         }
         view
     }
@@ -121,7 +121,7 @@ fn known_to_engine(player: &PlayerOutline, running: &BTreeSet<u32>) -> Known {
     }
 }
 
-fn known_to_view(zone: &Zone, player_id: u64, running: &BTreeSet<u32>) -> Known {
+fn known_to_view(zone: &ZoneView, player_id: u64, running: &BTreeSet<u32>) -> Known {
     let (card, details) = zone.card(player_id).expect("a player of the engine is in the view");
     let found = running.iter().map(|hunt| (*hunt, details.found(*hunt)));
     let compass = details.compass();
@@ -141,7 +141,7 @@ fn known_to_view(zone: &Zone, player_id: u64, running: &BTreeSet<u32>) -> Known 
     }
 }
 
-fn check_zone(shard: &Shard, zone: &Zone) {
+fn check_zone(shard: &Shard, zone: &ZoneView) {
     let hunts = shard.hunt_outlines();
     let running: BTreeSet<u32> = hunts.iter().map(|hunt| hunt.hunt).collect();
     let players = shard.outline();
@@ -191,7 +191,7 @@ fn check_world(view: &View) {
 /// All that a view answers, except what happened before it began.
 fn answers(view: &View) -> Vec<String> {
     let world: Vec<_> = view.places(1, u32::MAX).collect();
-    let zone = |zone: &Zone| {
+    let zone = |zone: &ZoneView| {
         let board: Vec<_> = zone.places(1, u32::MAX).collect();
         let cards = board.iter().map(|place| zone.card(place.player_id).unwrap());
         let cards = cards.map(|(card, details)| {
@@ -272,19 +272,19 @@ fn a_zone_that_is_taken_away_and_put_back_leaves_the_others_as_they_were() {
 #[test]
 fn the_last_updates_are_kept_with_the_places_of_their_frames() {
     let mut world = World::new(3);
-    let mut told: Vec<(Update, i64)> = Vec::new();
-    while told.len() < 2_000 {
+    let mut published: Vec<(Update, i64)> = Vec::new();
+    while published.len() < 2_000 {
         let zone = world.play();
         let next_offset = world.positions[usize::from(zone)].next_offset;
         if zone == 1 {
-            told.extend(world.updates.as_slice().iter().map(|update| (*update, next_offset)));
+            published.extend(world.updates.as_slice().iter().map(|update| (*update, next_offset)));
         }
     }
     let recent = world.view.zone(1).unwrap().recent();
-    assert_eq!((recent.first(), recent.next()), (0, told.len() as u64));
-    for (number, (update, next_offset)) in (0..).zip(&told) {
+    assert_eq!((recent.first(), recent.next()), (0, published.len() as u64));
+    for (number, (update, next_offset)) in (0..).zip(&published) {
         assert_eq!(recent.get(number), Some(update));
         assert!(recent.frame_at(next_offset - 1).any(|of_frame| of_frame == update));
     }
-    assert_eq!(recent.get(told.len() as u64), None);
+    assert_eq!(recent.get(published.len() as u64), None);
 }

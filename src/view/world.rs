@@ -8,17 +8,17 @@ use crate::engine::rank_tree::RankTree;
 use crate::engine::update::Update;
 use crate::view::board::{Place, ranks_around};
 use crate::view::card::{Card, Standing};
-use crate::view::zone::{FoldError, Moved, Zone};
+use crate::view::zone::{FoldError, Moved, ZoneView};
 
 /// Zones of a view: their number and a player's row make one word of the world's board.
-pub(crate) const ZONES_MAX: usize = 4096;
+const ZONES_MAX: usize = 4096;
 const _: () = assert!(ZONES_MAX * ACTORS_MAX <= 1 << 32 && ACTORS_MAX.is_power_of_two());
 
 /// What is known of the world.
 #[derive(Clone, Debug)]
 pub struct View {
     /// By partition. `None`: the zone is not known, or not any more.
-    zones: Vec<Option<Box<Zone>>>,
+    zones: Vec<Option<Box<ZoneView>>>,
     board: RankTree,
 }
 
@@ -34,7 +34,7 @@ impl View {
     }
 
     /// A zone; `None`: it is not known.
-    pub(crate) fn zone(&self, partition: u16) -> Option<&Zone> {
+    pub(crate) fn zone(&self, partition: u16) -> Option<&ZoneView> {
         self.zones.get(usize::from(partition))?.as_deref()
     }
 
@@ -44,7 +44,7 @@ impl View {
     }
 
     /// The zone in which a player is, the one of its best place if there are two.
-    pub(crate) fn zone_of(&self, player_id: u64) -> Option<&Zone> {
+    pub(crate) fn zone_of(&self, player_id: u64) -> Option<&ZoneView> {
         self.zones.iter().flatten().map(|zone| &**zone).find(|zone| {
             let card = zone.card(player_id).map(|(card, _)| card);
             card.is_some_and(|card| card.standing != Standing::Hidden)
@@ -79,7 +79,7 @@ impl View {
     }
 
     /// A zone is known from now on, in place of what was known of it.
-    pub fn put(&mut self, zone: Zone) {
+    pub fn put(&mut self, zone: ZoneView) {
         let partition = zone.partition();
         self.take(partition);
         self.board.reach(self.board.count() + zone.players());

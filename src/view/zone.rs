@@ -13,7 +13,7 @@ use crate::engine::update::Update;
 use crate::view::board::{Place, ranks_around, world_key, zone_key};
 use crate::view::card::{Card, Details, end_effect, from_outline, start_effect};
 use crate::view::crowd::Crowd;
-use crate::view::hunts::{Finished, Hunts, PastHunt};
+use crate::view::hunts::{Finished, HuntLog, PastHunt};
 use crate::view::recent::Recent;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) enum FoldError {
         ruleset: u32,
     },
     /// An update is about a player who is not there, or enters twice: its log is no huntd's.
-    #[error("update {update} is no engine's: restore the output topic, or begin the shard anew")]
+    #[error("update {update} is no engine's: restore the output topic, or start the shard over")]
     Inconsistent {
         /// Number of the update.
         update: u64,
@@ -60,7 +60,7 @@ pub(super) enum Moved {
 
 /// What is known of one zone.
 #[derive(Clone, Debug)]
-pub struct Zone {
+pub struct ZoneView {
     partition: u16,
     rulebook: Rulebook,
     rules: Arc<Rules>,
@@ -76,17 +76,17 @@ pub struct Zone {
     free: Vec<u32>,
     used: u32,
     board: RankTree,
-    hunts: Hunts,
+    hunts: HuntLog,
     crowd: Crowd,
     recent: Recent,
 }
 
-impl Zone {
+impl ZoneView {
     /// A zone before its first event, by the first rules of the book.
-    pub(crate) fn new(partition: u16, rulebook: &Rulebook) -> Zone {
+    pub(crate) fn new(partition: u16, rulebook: &Rulebook) -> ZoneView {
         let Edition { ruleset, rules } = rulebook.first().clone();
         let players_max = rules.actors.count_max as usize;
-        Zone {
+        ZoneView {
             partition,
             rulebook: rulebook.clone(),
             ruleset,
@@ -99,7 +99,7 @@ impl Zone {
             free: Vec::new(),
             used: 0,
             board: RankTree::new(players_max),
-            hunts: Hunts::default(),
+            hunts: HuntLog::default(),
             crowd: Crowd::new(&rules.world),
             recent: Recent::new(0),
             rules,
@@ -107,8 +107,8 @@ impl Zone {
     }
 
     /// A zone as a shard has it at this position.
-    pub fn of_shard(shard: &Shard, rulebook: &Rulebook, position: ZonePosition) -> Zone {
-        let mut zone = Zone::new(shard.partition(), rulebook);
+    pub fn of_shard(shard: &Shard, rulebook: &Rulebook, position: ZonePosition) -> ZoneView {
+        let mut zone = ZoneView::new(shard.partition(), rulebook);
         (zone.ruleset, zone.rules) = (shard.ruleset(), Arc::new(shard.rules().clone()));
         zone.now_ms = shard.published_unix_ms();
         zone.next_offset = position.next_offset;
@@ -205,7 +205,7 @@ impl Zone {
     }
 
     /// Its hunts.
-    pub(crate) fn hunts(&self) -> &Hunts {
+    pub(crate) fn hunts(&self) -> &HuntLog {
         &self.hunts
     }
 

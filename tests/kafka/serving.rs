@@ -9,7 +9,7 @@ use huntd::engine::update::Updates;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::Exchange;
 use huntd::service::rules::built_in;
-use huntd::view::zone::{Zone, ZonePosition};
+use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -112,7 +112,7 @@ fn expected(topics: &Topics) -> Served {
             shard.apply(&event, &mut updates);
             position.update += updates.len() as u64;
         }
-        served.view.put(Zone::of_shard(&shard, &rulebook, position));
+        served.view.put(ZoneView::of_shard(&shard, &rulebook, position));
         served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1 };
     }
     served

@@ -8,11 +8,11 @@ use crate::engine::event::{Action, Event};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
-use crate::serve::exchange::{Exchange, Need};
+use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::routes::{EVENTS, STREAM};
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
-use crate::view::zone::Zone;
+use crate::view::zone::ZoneView;
 use simd_json::prelude::*;
 
 /// Every route with its method: what the server answers and the OpenAPI document has.
@@ -41,7 +41,7 @@ impl World {
         let rulebook = rulebook(false);
         let mut served = Served::new(2, 64);
         for zone in 0..2 {
-            served.view.put(Zone::new(zone, &rulebook));
+            served.view.put(ZoneView::new(zone, &rulebook));
             served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 3 };
         }
         let mut world = World { shard: Shard::new(0, &rulebook), rulebook, served, events: 0 };
@@ -178,10 +178,10 @@ fn an_answer_names_its_position_and_is_never_made_within_a_frame() {
     world.within_frame(1, Action::Move { x: 2020, y: 70 });
     let mut exchange = Exchange::default();
     exchange.receive(b"GET /v1/players/1/poll HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(matches!(exchange.advance(&world.served, 0), Need::Frame { .. }));
+    assert!(matches!(exchange.advance(&world.served, 0), ExchangeNeed::Frame { .. }));
     assert_eq!(exchange.unsent(), b"");
     world.served.view.seal(0, world.events);
-    assert_eq!(exchange.advance(&world.served, 1), Need::Bytes);
+    assert_eq!(exchange.advance(&world.served, 1), ExchangeNeed::Bytes);
     let answer = String::from_utf8(exchange.unsent().to_vec()).unwrap();
     assert!(answer.contains("Huntd-At: 0:5:5\r\n") && answer.contains("\"x\":2020"), "{answer}");
 }
@@ -194,16 +194,16 @@ fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
         let mut exchange = Exchange::default();
         let request = "GET /v1/players/1?at=0:6&wait_ms=50 HTTP/1.1\r\nHost: h\r\n\r\n";
         exchange.receive(request.as_bytes());
-        assert_eq!(exchange.advance(&world.served, 100), Need::Frame { until_ms: 150 });
+        assert_eq!(exchange.advance(&world.served, 100), ExchangeNeed::Frame { until_ms: 150 });
         exchange
     };
     let (mut in_time, mut late) = (ask(&world), ask(&world));
     world.act(1, Action::Rotate { heading: 5 });
-    assert_eq!(in_time.advance(&world.served, 120), Need::Frame { until_ms: 150 });
-    assert_eq!(late.advance(&world.served, 150), Need::Bytes);
+    assert_eq!(in_time.advance(&world.served, 120), ExchangeNeed::Frame { until_ms: 150 });
+    assert_eq!(late.advance(&world.served, 150), ExchangeNeed::Bytes);
     assert!(late.unsent().starts_with(b"HTTP/1.1 412 "));
     world.act(1, Action::Rotate { heading: 7 });
-    assert_eq!(in_time.advance(&world.served, 140), Need::Bytes);
+    assert_eq!(in_time.advance(&world.served, 140), ExchangeNeed::Bytes);
     let answer = String::from_utf8(in_time.unsent().to_vec()).unwrap();
     assert!(answer.contains("\"heading\":7"), "{answer}");
     assert_eq!(world.status("/v1/players/1?at=0:6"), "200");
@@ -224,7 +224,7 @@ fn a_view_from_a_snapshot_gives_the_same_bytes() {
     let world = World::new();
     let mut other = World::new();
     let position = world.served.view.zone(0).unwrap().position();
-    other.served.view.put(Zone::of_shard(&world.shard, &world.rulebook, position));
+    other.served.view.put(ZoneView::of_shard(&world.shard, &world.rulebook, position));
     let targets =
         ["/v1/players/1", "/v1/boards/world", "/v1/boards/0", "/v1/zones", "/v1/zones/0/hunts"];
     for target in targets {
@@ -247,7 +247,7 @@ fn pipelined_requests_are_answered_in_their_order_however_their_bytes_are_split(
             let need = exchange.advance(&world.served, 0);
             out.extend_from_slice(exchange.unsent());
             exchange.sent(exchange.unsent().len());
-            assert!(need != Need::Sending);
+            assert!(need != ExchangeNeed::Sending);
             from = to;
         }
         String::from_utf8(out).unwrap()
@@ -275,7 +275,7 @@ fn a_client_that_does_not_read_is_not_answered_on() {
     let mut exchange = Exchange::default();
     let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
     exchange.receive(request.repeat(100).as_bytes());
-    assert_eq!(exchange.advance(&world.served, 0), Need::Sending);
+    assert_eq!(exchange.advance(&world.served, 0), ExchangeNeed::Sending);
     assert!(exchange.unsent().len() < 16 * 1024 + OPENAPI.len() + 1024);
     let mut answers = 0;
     while !exchange.unsent().is_empty() {
@@ -302,7 +302,10 @@ fn after_bytes_that_are_no_request_comes_one_answer_and_the_end() {
         let need = exchange.advance(&world.served, 0);
         let answers = String::from_utf8_lossy(exchange.unsent()).into_owned();
         let count = answers.matches("\r\nContent-Length: ").count();
-        assert!(count <= 3 && matches!(need, Need::Bytes | Need::Close), "{answers}");
+        assert!(
+            count <= 3 && matches!(need, ExchangeNeed::Bytes | ExchangeNeed::Close),
+            "{answers}"
+        );
     }
 }
 

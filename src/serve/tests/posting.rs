@@ -4,14 +4,14 @@ use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Stamps, commands};
-use crate::serve::exchange::{Exchange, Need};
+use crate::serve::exchange::{Exchange, ExchangeNeed};
 
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
 fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
     let mut exchange = Exchange::default();
     let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
     exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
-    if exchange.advance(&world.served, 0) != Need::Post {
+    if exchange.advance(&world.served, 0) != ExchangeNeed::Post {
         return (exchange, Vec::new());
     }
     let (posted, zone) = exchange.posted();
@@ -57,10 +57,10 @@ fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
     ];
     for (body, outcome, detail) in cases {
         let (mut exchange, records) = post(&world, "/v1/events", body);
-        assert!(matches!(exchange.advance(&world.served, 1), Need::Frame { .. }), "{body}");
+        assert!(matches!(exchange.advance(&world.served, 1), ExchangeNeed::Frame { .. }), "{body}");
         assert_eq!(text_of(&exchange), "");
         decide(&mut world, &records[0]);
-        assert_eq!(exchange.advance(&world.served, 2), Need::Bytes);
+        assert_eq!(exchange.advance(&world.served, 2), ExchangeNeed::Bytes);
         let answer = text_of(&exchange);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains(outcome) && answer.contains(detail), "{answer}");
@@ -107,7 +107,7 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
     let world = World::new();
     let body = r#"{"type":"loot","player_id":1}"#;
     let (mut late, _) = post(&world, "/v1/events?wait_ms=20", body);
-    assert_eq!(late.advance(&world.served, 1), Need::Frame { until_ms: 20 });
+    assert_eq!(late.advance(&world.served, 1), ExchangeNeed::Frame { until_ms: 20 });
     late.advance(&world.served, 20);
     let answer = text_of(&late);
     assert!(answer.starts_with("HTTP/1.1 202 Accepted"), "{answer}");
@@ -116,7 +116,7 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
         let mut exchange = Exchange::default();
         let head = format!("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
         exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
-        assert_eq!(exchange.advance(&world.served, 0), Need::Post);
+        assert_eq!(exchange.advance(&world.served, 0), ExchangeNeed::Post);
         let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
         let made = commands(body.as_bytes(), None, &world.served, &mut decoder, || stamps.next(0))
             .unwrap();

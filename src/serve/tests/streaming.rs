@@ -13,10 +13,10 @@ fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<Strin
         exchange.sent(exchange.unsent().len());
     }
     let lines = text.lines();
-    let told = lines.filter_map(|line| {
+    let names = lines.filter_map(|line| {
         line.strip_prefix("id: ").or(line.strip_prefix("event: ").filter(|name| *name != "update"))
     });
-    told.map(str::to_owned).collect()
+    names.map(str::to_owned).collect()
 }
 
 fn stream(target: &str, last_event_id: &str) -> Exchange {
