@@ -87,8 +87,8 @@ impl Actors {
         row
     }
 
-    /// As [`Actors::add`] without the actor's place among those that are due: [`Actors::order`] finds
-    /// it for all at once.
+    /// As [`Actors::add`] without the actor's place among those that are due: [`Actors::order`]
+    /// finds it for all at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);

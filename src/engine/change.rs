@@ -402,7 +402,7 @@ changes! {
 
 impl Change {
     /// Whether the zone's clock belongs to it: something begins or lasts from now on.
-    pub fn is_timed(&self) -> bool {
+    pub(crate) fn is_timed(&self) -> bool {
         matches!(
             self,
             Change::Joined { .. }

@@ -1,4 +1,4 @@
-//! What the group has not committed of each input partition, whoever owns it.
+//! What the group has not committed of each input partition, no matter who owns it.
 //!
 //! An owner knows its own lag better and sooner. This one is for the partitions of an owner that
 //! died: every instance shows it, so that an alert sees them.

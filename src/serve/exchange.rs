@@ -11,7 +11,7 @@ use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
 use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
 use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
-use crate::serve::stream::Stream;
+use crate::serve::stream::{Stream, StreamTurn};
 use crate::view::zone::ZonePosition;
 
 /// Bytes of answers that wait to be sent before another request is answered.
@@ -31,6 +31,8 @@ pub enum ExchangeNeed {
         /// Milliseconds of the caller's clock.
         until_ms: u64,
     },
+    /// The next turn of the stream, unless the client ends it before.
+    Turn(StreamTurn),
     /// Nothing: what was answered is the last.
     Close,
 }
@@ -62,6 +64,8 @@ pub struct Exchange {
     body: Vec<u8>,
     /// When the request that waits for a zone is refused.
     until_ms: Option<u64>,
+    /// When the first bytes of a request came that is not whole yet.
+    begun_ms: Option<u64>,
     was_asked_on: bool,
     is_closing: bool,
     post: Option<Post>,
@@ -74,9 +78,9 @@ impl Exchange {
         self.received.extend_from_slice(bytes);
     }
 
-    /// Whether the client has sent part of a request.
-    pub(crate) fn is_within_request(&self) -> bool {
-        !self.received.is_empty()
+    /// When the client began to send the request that is not whole yet, by the caller's clock.
+    pub(crate) fn begun_ms(&self) -> Option<u64> {
+        self.begun_ms
     }
 
     /// What is to be sent.
@@ -116,8 +120,7 @@ impl Exchange {
             if self.unsent.len() >= UNSENT_BYTES_MAX {
                 return ExchangeNeed::Sending;
             }
-            let until_ms = stream.write(served, now_ms, &mut self.unsent);
-            return ExchangeNeed::Frame { until_ms };
+            return ExchangeNeed::Turn(stream.write(served, now_ms, &mut self.unsent));
         }
         let received = std::mem::take(&mut self.received);
         let mut taken = 0;
@@ -144,6 +147,7 @@ impl Exchange {
                     Some(need) => break need,
                     None => {
                         taken += bytes;
+                        self.begun_ms = None;
                         self.was_asked_on = false;
                         if self.stream.is_some() {
                             break ExchangeNeed::Sending;
@@ -154,6 +158,9 @@ impl Exchange {
         };
         self.received = received;
         self.received.drain(..taken);
+        if !self.received.is_empty() {
+            self.begun_ms.get_or_insert(now_ms);
+        }
         need
     }
 

@@ -32,6 +32,9 @@ use std::time::Duration;
 /// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
 pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 
+/// KiB of records that are fetched ahead.
+const FETCHED_KBYTES_MAX: usize = 8 * 1024;
+
 /// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
 /// that the state has not seen, as many as a shard has on their way, and their fences.
 const RECORDS_BEFORE_MARK: i64 = 64;
@@ -93,6 +96,7 @@ impl Feed {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
         config.set("isolation.level", "read_committed").set("fetch.error.backoff.ms", "10");
+        config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer: BaseConsumer = config.create().map_err(unusable)?;
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, wait)?;

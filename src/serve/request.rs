@@ -85,9 +85,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         Err(_) => return Parsed::Refused(Problem::Malformed),
     };
     // httparse takes a line that ends without a carriage return; others may not.
-    let lines = bytes[..head].split(|byte| *byte == b'\n');
-    let is_bare = |line: &&[u8]| !line.ends_with(b"\r");
-    if lines.filter(|line| !line.is_empty()).any(|line| is_bare(&line)) {
+    let mut lines = bytes[..head].split_inclusive(|byte| *byte == b'\n');
+    if lines.any(|line| !line.ends_with(b"\r\n")) {
         return Parsed::Refused(Problem::Malformed);
     }
     match read(&parsed, bytes, head) {
@@ -250,6 +249,7 @@ mod tests {
             "X: a\0b\r\n",
             "Host\r\n",
             "X: a\n",
+            "\n",
             " X: folded\r\n",
             "Authorization: \u{e4}\r\nAuthorization: b\r\n",
         ];

@@ -9,10 +9,11 @@ use crate::serve::command::{Appended, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::feed::FeedMessage;
 use crate::serve::problem::Problem;
+use crate::serve::stream::StreamTurn;
 use async_io::{Async, Timer};
 use futures_lite::{AsyncWriteExt, FutureExt, future};
 use smol::LocalExecutor;
-use smol::channel::Receiver;
+use smol::channel::{Receiver, TryRecvError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -35,6 +36,9 @@ const SEND_MS_MAX: u64 = 30_000;
 
 /// Updates that are folded between two rounds of answers: some tens of microseconds.
 const FOLD_UPDATES_MAX: usize = 512;
+
+/// Milliseconds that folding takes at most where many answers are due: clients wait for it.
+const FOLD_MS_MAX: u64 = 5;
 
 /// What all sessions share.
 struct Shared {
@@ -103,15 +107,58 @@ async fn accept(listener: &Async<TcpListener>, executor: &LocalExecutor<'_>, sha
     }
 }
 
-/// Folds frame after frame; between two pieces of one, sessions have their turn.
+/// When the sessions have their turn: after some updates, once folding had as much time as they.
+struct FoldingTurn {
+    begun: Instant,
+    /// How long the sessions took before.
+    answering: Duration,
+    updates: usize,
+}
+
+impl FoldingTurn {
+    fn start() -> FoldingTurn {
+        FoldingTurn { begun: Instant::now(), answering: Duration::ZERO, updates: 0 }
+    }
+
+    /// Gives the sessions their turn if it is due with so many more updates.
+    async fn take(&mut self, updates: usize, shared: &Shared) {
+        self.updates += updates;
+        let share = self.answering.min(Duration::from_millis(FOLD_MS_MAX));
+        if self.updates > FOLD_UPDATES_MAX && self.begun.elapsed() >= share {
+            self.give(future::yield_now(), shared).await;
+            self.updates = updates;
+        }
+    }
+
+    /// Gives the sessions their turn until this is there.
+    async fn give<T>(&mut self, until: impl Future<Output = T>, shared: &Shared) -> T {
+        shared.waiting.take().into_values().for_each(Waker::wake);
+        let ended = Instant::now();
+        let there = until.await;
+        let begun = Instant::now();
+        *self = FoldingTurn { begun, answering: begun - ended, updates: 0 };
+        there
+    }
+}
+
+/// Folds frame after frame, and lets the sessions have their turn in between.
 async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
-    while let Ok(message) = feed.recv().await {
+    let mut turn = FoldingTurn::start();
+    loop {
+        let message = match feed.try_recv() {
+            Ok(message) => message,
+            Err(TryRecvError::Empty) => match turn.give(feed.recv(), shared).await {
+                Ok(message) => message,
+                Err(_ended) => return,
+            },
+            Err(TryRecvError::Closed) => return,
+        };
         match message {
             FeedMessage::Begun(begun) => shared.served.borrow_mut().view.put(*begun),
             FeedMessage::Frame { zone, updates, next_offset, owner_epoch } => {
                 for updates in updates.chunks(FOLD_UPDATES_MAX) {
+                    turn.take(updates.len(), shared).await;
                     shared.served.borrow_mut().fold(zone, updates);
-                    future::yield_now().await;
                 }
                 shared.served.borrow_mut().seal(zone, next_offset, owner_epoch);
             }
@@ -123,14 +170,12 @@ async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
                 shared.served.borrow_mut().zones[usize::from(zone)] = ZoneState::Halted(sentence);
             }
         }
-        shared.waiting.take().into_values().for_each(Waker::wake);
     }
 }
 
 async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> io::Result<()> {
     stream.get_ref().set_nodelay(true)?;
     let mut exchange = Exchange::default();
-    let mut request_until = None;
     loop {
         let now_ms = shared.started.elapsed().as_millis() as u64;
         let need = exchange.advance(&shared.served.borrow(), now_ms);
@@ -151,22 +196,45 @@ async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> 
                 let timer = async { _ = Timer::after(patience).await };
                 next_frame(number, shared).or(timer).await;
             }
+            ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
+                let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
+                let turn = async { _ = Timer::after(patience).await };
+                let frame = async {
+                    match or_frame {
+                        true => next_frame(number, shared).await,
+                        false => future::pending().await,
+                    }
+                };
+                let goes_on = async {
+                    frame.or(turn).await;
+                    Ok(())
+                };
+                goes_on.or(ended(&stream)).await?;
+            }
             ExchangeNeed::Bytes => {
-                let wait_ms = match exchange.is_within_request() {
-                    false => {
-                        request_until = None;
-                        IDLE_MS_MAX
-                    }
-                    true => {
-                        let until = *request_until.get_or_insert(now_ms + REQUEST_MS_MAX);
-                        until.saturating_sub(now_ms)
-                    }
+                let wait_ms = match exchange.begun_ms() {
+                    None => IDLE_MS_MAX,
+                    Some(begun_ms) => (begun_ms + REQUEST_MS_MAX).saturating_sub(now_ms),
                 };
                 within(wait_ms, stream.readable()).await?;
                 if !receive(&stream, &mut exchange)? {
                     return Ok(());
                 }
             }
+        }
+    }
+}
+
+/// Waits until a client that listens to a stream ends it. What it still sends is no request.
+async fn ended(stream: &Async<TcpStream>) -> io::Result<()> {
+    let mut scrap = [0; 1024];
+    loop {
+        stream.readable().await?;
+        match stream.get_ref().read(&mut scrap) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -19,6 +19,10 @@ const TOPICS_MAX: usize = 8;
 /// Milliseconds from one event of a topic of state to its next.
 const STATE_EVERY_MS: u64 = 250;
 
+/// Milliseconds from one writing of updates to the next: a client that follows a busy zone is
+/// written what several frames have at once.
+const UPDATES_EVERY_MS: u64 = 10;
+
 /// Milliseconds without an event after which a comment shows that the stream is alive.
 const ALIVE_EVERY_MS: u64 = 15_000;
 
@@ -43,6 +47,22 @@ enum Topic {
         written: Vec<u8>,
         due_ms: u64,
     },
+}
+
+/// When a stream is to be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamTurn {
+    /// At the latest, by the caller's clock.
+    pub until_ms: u64,
+    /// Or with the next frame of some zone.
+    pub or_frame: bool,
+}
+
+/// How many of the updates that a zone has were written.
+enum UpdatesWritten {
+    None,
+    Some,
+    All,
 }
 
 /// A stream to one client.
@@ -107,18 +127,26 @@ impl Stream {
         }
     }
 
-    /// Writes what has come since, a piece of it. Gives when it is to be asked again at the latest.
-    pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> u64 {
+    /// Writes what has come since, a piece of it. Gives when it is to be asked again.
+    pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
         let before = out.len();
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
+        let (mut is_waiting, mut is_flowing) = (false, false);
         for topic in &mut self.topics {
             match topic {
                 Topic::Updates { zone, next } => {
-                    if let Ok(known) = served.zone(*zone)
-                        && !known.is_within_frame()
-                        && write_updates(known, next, out)
-                    {
-                        due_ms = now_ms;
+                    let written = match served.zone(*zone) {
+                        Ok(known) if !known.is_within_frame() => write_updates(known, next, out),
+                        _ => UpdatesWritten::None,
+                    };
+                    is_waiting = true;
+                    match written {
+                        UpdatesWritten::None => {}
+                        UpdatesWritten::Some => due_ms = now_ms,
+                        UpdatesWritten::All => {
+                            is_flowing = true;
+                            due_ms = due_ms.min(now_ms + UPDATES_EVERY_MS);
+                        }
                     }
                 }
                 Topic::State { name, route, written, due_ms: due } => {
@@ -136,7 +164,9 @@ impl Stream {
             self.alive_ms = now_ms;
             out.extend_from_slice(b":\n\n");
         }
-        due_ms.min(self.alive_ms + ALIVE_EVERY_MS)
+        let until_ms = due_ms.min(self.alive_ms + ALIVE_EVERY_MS);
+        // Frames that follow closely are written together.
+        StreamTurn { until_ms, or_frame: is_waiting && !is_flowing }
     }
 }
 
@@ -146,8 +176,8 @@ impl Topic {
     }
 }
 
-/// Writes a zone's next updates. True: there are more.
-fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> bool {
+/// Writes a zone's next updates.
+fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> UpdatesWritten {
     let recent = zone.recent();
     let from = match *next {
         None => {
@@ -173,7 +203,11 @@ fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> 
         out.extend_from_slice(b"\n\n");
     }
     *next = Some(to);
-    to < recent.next()
+    match to {
+        _ if to < recent.next() => UpdatesWritten::Some,
+        _ if to > from => UpdatesWritten::All,
+        _ => UpdatesWritten::None,
+    }
 }
 
 /// Where a topic of updates begins.

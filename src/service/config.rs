@@ -19,7 +19,6 @@ use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -367,31 +366,16 @@ impl Check<'_> {
     }
 
     fn service(&self, raw: &WrittenService) -> Result<super::ServiceOptions, ConfigError> {
-        let listen: SocketAddr = raw.listen.parse().map_err(|_| {
-            let sentence = format!(
-                "= \"{}\": write an IP address and a port, as in \"127.0.0.1:9464\"",
-                raw.listen
-            );
-            self.error("service.listen", sentence)
-        })?;
+        let listen = super::addresses::parse(&raw.listen);
         Ok(super::ServiceOptions {
-            listen,
+            listen: listen.map_err(|sentence| self.error("service.listen", sentence))?,
             log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
             log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
         })
     }
 
     fn serve(&self, raw: &WrittenServe) -> Result<super::ServeOptions, ConfigError> {
-        let listen =
-            raw.listen.parse().ok().filter(|listen: &SocketAddr| listen.ip().is_loopback());
-        let listen = listen.ok_or_else(|| {
-            let sentence = format!(
-                "= \"{}\": write a loopback address and a port, as in \"127.0.0.1:9465\"",
-                raw.listen
-            );
-            self.error("serve.listen", sentence)
-        })?;
-        Ok(super::ServeOptions { listen })
+        super::addresses::serve(raw).map_err(|sentence| self.error("serve.listen", sentence))
     }
 
     /// A number within its limits, as the type of its option.

@@ -10,6 +10,8 @@ pub(crate) mod help;
 
 pub mod config;
 
+mod addresses;
+
 mod written;
 
 pub(crate) mod schema;

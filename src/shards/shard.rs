@@ -283,7 +283,7 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// A producer whose players begin to count anew is ignored: the operator has to hear of it.
+    /// A producer whose players begin to count again is ignored: the operator has to hear of it.
     fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
         let Some((player_id, seq)) = counts.repeated else { return };
         self.no_ops += counts.no_ops;

@@ -90,8 +90,8 @@ pub struct ShardProgress {
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
     pub snapshot_at_ms: Offset,
-    /// Records of the input that the group has not committed, whoever owns the shard. Group lag
-    /// thread.
+    /// Records of the input that the group has not committed, no matter who owns the shard. Group
+    /// lag thread.
     pub group_lag: Offset,
     /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
     /// before the first. Hot thread.

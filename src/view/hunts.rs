@@ -1,4 +1,4 @@
-//! HuntLog of a zone: those that run, with their treasures, and the last ones, with their finishers.
+//! Hunts of a zone: those that run, with their treasures, and the last ones, with finishers.
 
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::outline::HuntOutline;

@@ -8,6 +8,7 @@ mod hot_loop;
 mod monitoring;
 mod readme;
 mod replay;
+mod serve;
 mod service;
 mod systemd;
 mod tidy;

@@ -12,8 +12,8 @@ pub(crate) struct Asset {
 }
 
 /// Headers of every file of the page.
-pub(crate) const HEADERS: &str = "Content-Security-Policy: default-src 'self'; frame-ancestors 'none'; \
-                           base-uri 'none'; form-action 'none'\r\n\
+pub(crate) const HEADERS: &str = "Content-Security-Policy: default-src 'self'; \
+                           frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
                            X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
 
 const ASSETS: [Asset; 4] = [

@@ -31,6 +31,11 @@ impl DemoDaemon {
         self.running.as_ref().is_none_or(daemon::Daemon::has_ended)
     }
 
+    /// Whether every shard is on the hot thread, which publishes its digest then.
+    pub(super) fn has_opened(&self, partitions: i32) -> bool {
+        (0..partitions).all(|partition| self.progress.shard(partition).digest.get() != 0)
+    }
+
     /// Lets it drain and end.
     pub(super) fn stop(&mut self) -> Result<(), ToolError> {
         let Some(running) = self.running.take() else {

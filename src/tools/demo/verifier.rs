@@ -65,7 +65,9 @@ impl Verifier {
     pub(super) fn wait_for_owner(&mut self, daemon: &DemoDaemon) -> Result<(), ToolError> {
         let nothing = Flight::new(self.readers.len() as u16);
         let pace = Pace::start(None);
-        while self.fenced.contains(&false) {
+        let partitions = self.readers.len() as i32;
+        // A fence is written before the shard is opened, and a short demo may end in between.
+        while self.fenced.contains(&false) || !daemon.has_opened(partitions) {
             if daemon.has_ended() {
                 return Err(ToolError::VerificationFailed("the daemon has ended".to_owned()));
             }
