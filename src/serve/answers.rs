@@ -31,6 +31,8 @@ pub enum ZoneState {
     Live {
         /// Number of the present owner's epoch.
         owner_epoch: u64,
+        /// Milliseconds from when its newest frame was published to when it was folded.
+        lag_ms: u64,
     },
     /// It cannot go on.
     Halted(String),
@@ -65,17 +67,21 @@ impl Served {
     }
 
     /// A frame's updates were folded: the zone has come up to this input offset.
-    pub(crate) fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64) {
+    pub(crate) fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, lag_ms: u64) {
         self.view.seal(zone, next_offset);
         if matches!(self.zones[usize::from(zone)], ZoneState::Live { .. }) {
-            self.live(zone, owner_epoch);
+            self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch, lag_ms };
         }
     }
 
     /// The zone's answers are of now.
     pub(crate) fn live(&mut self, zone: u16, owner_epoch: u64) {
-        if !self.is_halted(zone) {
-            self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch };
+        match &mut self.zones[usize::from(zone)] {
+            ZoneState::Halted(_) => {}
+            ZoneState::Live { owner_epoch: present, .. } => *present = owner_epoch,
+            loading @ ZoneState::Loading => {
+                *loading = ZoneState::Live { owner_epoch, lag_ms: 0 };
+            }
         }
     }
 
@@ -224,8 +230,9 @@ impl Served {
                     ZoneState::Halted(sentence) => {
                         json.text("state", "halted").text("sentence", sentence);
                     }
-                    ZoneState::Live { owner_epoch } => {
+                    ZoneState::Live { owner_epoch, lag_ms } => {
                         json.text("state", "live").number("owner_epoch", *owner_epoch);
+                        json.number("lag_ms", *lag_ms);
                     }
                 }
                 if let Some(zone) = self.view.zone(zone as u16) {

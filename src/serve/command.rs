@@ -7,7 +7,7 @@
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::change::Change;
-use crate::engine::event::Event;
+use crate::engine::event::{ActionKind, Event};
 use crate::engine::update::Update;
 use crate::output::update_json;
 use crate::serve::answers::Served;
@@ -25,6 +25,8 @@ pub(crate) struct Command {
     pub zone: u16,
     /// The player; 0 where it is the world's.
     pub player_id: u64,
+    /// What the event does.
+    pub action: ActionKind,
     /// The event's time, which its updates repeat.
     pub ts_us: i64,
     /// The record.
@@ -80,13 +82,14 @@ pub(crate) fn commands(
     let mut commands = Vec::with_capacity(events.len());
     for text in events {
         let (record, event) = stamped(text, decoder, stamp()).map_err(Problem::NoEvent)?;
-        let Event { player_id, ts_us, .. } = event;
+        let Event { player_id, ts_us, action, .. } = event;
         let zone = match zone {
             Some(zone) => zone,
             None => served.zone_of(player_id)?,
         };
         served.zone(zone)?;
-        commands.push(Command { zone, player_id, ts_us, record });
+        let action = action.kind();
+        commands.push(Command { zone, player_id, action, ts_us, record });
     }
     Ok(commands)
 }

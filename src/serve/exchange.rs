@@ -5,6 +5,7 @@
 
 use crate::serve::answers::{Answer, Served};
 use crate::serve::command::{Appended, Command, is_decided, write_outcome};
+use crate::serve::gate::{Gate, Pass};
 use crate::serve::health;
 use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
@@ -68,8 +69,10 @@ pub struct Exchange {
     begun_ms: Option<u64>,
     was_asked_on: bool,
     is_closing: bool,
+    /// What the request that waits has shown at the gate.
+    pass: Option<Pass>,
     post: Option<Post>,
-    stream: Option<Stream>,
+    stream: Option<(Stream, Pass)>,
 }
 
 impl Exchange {
@@ -89,18 +92,19 @@ impl Exchange {
     }
 
     /// So many bytes were sent. An idle exchange keeps no memory.
-    pub(crate) fn sent(&mut self, count: usize) {
+    pub fn sent(&mut self, count: usize) {
         self.unsent.drain(..count);
         if self.unsent.is_empty() && self.received.is_empty() {
             (self.unsent, self.received, self.body) = (Vec::new(), Vec::new(), Vec::new());
         }
     }
 
-    /// The body that was posted, and the zone that the request names.
-    pub(crate) fn posted(&self) -> (&[u8], Option<u16>) {
-        match &self.post {
-            Some(Post::Posted { body, zone, .. }) => (body, *zone),
-            _ => (&[], None),
+    /// The body that was posted, the zone that the request names, and what it showed at the gate.
+    /// `None`: nothing was posted.
+    pub(crate) fn posted(&self) -> Option<(&[u8], Option<u16>, Pass)> {
+        match (&self.post, self.pass) {
+            (Some(Post::Posted { body, zone, .. }), Some(pass)) => Some((body, *zone, pass)),
+            _ => None,
         }
     }
 
@@ -115,8 +119,11 @@ impl Exchange {
     }
 
     /// Answers what can be answered. `now_ms` is the caller's clock.
-    pub fn advance(&mut self, served: &Served, now_ms: u64) -> ExchangeNeed {
-        if let Some(stream) = &mut self.stream {
+    pub fn advance(&mut self, served: &Served, gate: &Gate, now_ms: u64) -> ExchangeNeed {
+        if let Some((stream, pass)) = &mut self.stream {
+            if !gate.still_admits(pass, now_ms) {
+                return ExchangeNeed::Close;
+            }
             if self.unsent.len() >= UNSENT_BYTES_MAX {
                 return ExchangeNeed::Sending;
             }
@@ -143,17 +150,19 @@ impl Exchange {
                     self.refuse(Head { closes: true, ..Head::default() }, &problem);
                     self.is_closing = true;
                 }
-                Parsed::Request(request, bytes) => match self.answer(served, &request, now_ms) {
-                    Some(need) => break need,
-                    None => {
-                        taken += bytes;
-                        self.begun_ms = None;
-                        self.was_asked_on = false;
-                        if self.stream.is_some() {
-                            break ExchangeNeed::Sending;
+                Parsed::Request(request, bytes) => {
+                    match self.answer(served, gate, &request, now_ms) {
+                        Some(need) => break need,
+                        None => {
+                            taken += bytes;
+                            (self.begun_ms, self.pass) = (None, None);
+                            self.was_asked_on = false;
+                            if self.stream.is_some() {
+                                break ExchangeNeed::Sending;
+                            }
                         }
                     }
-                },
+                }
             }
         };
         self.received = received;
@@ -168,37 +177,68 @@ impl Exchange {
     fn answer(
         &mut self,
         served: &Served,
+        gate: &Gate,
         request: &ClientRequest,
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         let is_head_only = request.method == RequestMethod::Head;
-        let mut head = Head { is_head_only, closes: !request.keep_alive, at: None };
+        let head = Head { is_head_only, closes: !request.keep_alive, at: None };
         self.body.clear();
-        match (request.method, request.path) {
-            (RequestMethod::Post, EVENTS) => {
-                return self.answer_post(served, request, head, now_ms);
-            }
-            (RequestMethod::Get, STREAM) => {
-                match Stream::open(request.query, request.last_event_id, now_ms) {
-                    Ok(stream) => self.open(stream),
-                    Err(problem) => self.refuse(head, &problem),
-                }
+        let is_get = request.method != RequestMethod::Post;
+        if let Some(asset) = page::asset(request.path).filter(|_| is_get) {
+            self.write_asset(head, asset);
+            self.is_closing |= head.closes;
+            return None;
+        }
+        if let Some((status, text)) = health::probe(request.path, served).filter(|_| is_get) {
+            self.write(head, status, health::CONTENT_TYPE, text.as_bytes(), "");
+            self.is_closing |= head.closes;
+            return None;
+        }
+        let admitted = match self.pass {
+            Some(pass) => Ok(pass),
+            None => gate.admit(request, now_ms),
+        };
+        let pass = match admitted {
+            Ok(pass) => *self.pass.insert(pass),
+            Err(problem) => {
+                self.refuse(head, &problem);
+                self.is_closing |= head.closes;
                 return None;
             }
-            (RequestMethod::Get | RequestMethod::Head, path) => {
-                if let Some(asset) = page::asset(path) {
-                    self.write_asset(head, asset);
-                    self.is_closing |= head.closes;
-                    return None;
+        };
+        match (request.method, request.path) {
+            (RequestMethod::Post, EVENTS) => self.answer_post(served, request, head, now_ms),
+            (RequestMethod::Get, STREAM) => {
+                match Stream::open(request.query, request.last_event_id, now_ms) {
+                    Ok(stream) if stream.is_for(&pass) => self.open(stream, pass),
+                    Ok(_) => self.refuse(head, &Problem::OutOfScope),
+                    Err(problem) => self.refuse(head, &problem),
                 }
-                if let Some((status, text)) = health::answer(path, served) {
-                    self.write(head, status, health::CONTENT_TYPE, text.as_bytes(), "");
-                    self.is_closing |= head.closes;
-                    return None;
-                }
+                None
             }
-            (RequestMethod::Post, _) => {}
+            (RequestMethod::Get | RequestMethod::Head, health::METRICS) => {
+                match pass.may_read_all().then(|| health::metrics(served)) {
+                    Some(text) => {
+                        self.write(head, "200 OK", health::CONTENT_TYPE, text.as_bytes(), "");
+                    }
+                    None => self.refuse(head, &Problem::OutOfScope),
+                }
+                self.is_closing |= head.closes;
+                None
+            }
+            _ => self.answer_get(served, request, head, now_ms),
         }
+    }
+
+    /// Answers from the view.
+    fn answer_get(
+        &mut self,
+        served: &Served,
+        request: &ClientRequest,
+        mut head: Head,
+        now_ms: u64,
+    ) -> Option<ExchangeNeed> {
         match self.answer_of(served, request, now_ms) {
             Ok(Ok(Answer::Json(at))) => {
                 head.at = at;
@@ -290,12 +330,12 @@ impl Exchange {
         self.is_closing |= head.closes;
     }
 
-    fn open(&mut self, stream: Stream) {
+    fn open(&mut self, stream: Stream, pass: Pass) {
         self.unsent.extend_from_slice(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
               Connection: close\r\n\r\n",
         );
-        self.stream = Some(stream);
+        self.stream = Some((stream, pass));
     }
 
     fn write_asset(&mut self, head: Head, asset: &Asset) {
@@ -310,6 +350,9 @@ impl Exchange {
         now_ms: u64,
     ) -> Result<Result<Answer, u64>, Problem> {
         let route: Route = route(request)?;
+        if !self.pass.is_some_and(|pass| pass.may_read(&route)) {
+            return Err(Problem::OutOfScope);
+        }
         let at = at(request)?;
         let waits_ms = at.map_or(WAIT_MS_MAX, |at| at.wait_ms);
         let until_ms = *self.until_ms.get_or_insert(now_ms.saturating_add(waits_ms));
@@ -334,6 +377,7 @@ impl Exchange {
         });
         let more = match problem {
             Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
+            Problem::Unauthorized => "WWW-Authenticate: Bearer\r\n".to_owned(),
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),
         };

@@ -70,6 +70,8 @@ pub(crate) enum FeedMessage {
         next_offset: i64,
         /// Number of the present owner's epoch.
         owner_epoch: u64,
+        /// When it was published, in milliseconds since the Unix epoch.
+        published_ms: i64,
     },
     /// It has come to the end that its log had: its answers are of now.
     Live {
@@ -144,10 +146,16 @@ impl Feed {
                         continue;
                     };
                     let payload = message.payload().unwrap_or_default();
+                    let published_ms = message.timestamp().to_millis().unwrap_or(0);
                     let mut given = Vec::new();
                     follower.take(message.offset(), payload, &mut |part| given.push(part));
                     for followed in given {
-                        let _ended = sender.send_blocking(message_of(zone, followed, follower));
+                        let _ended = sender.send_blocking(message_of(
+                            zone,
+                            followed,
+                            follower,
+                            published_ms,
+                        ));
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(zone))) => {
@@ -156,7 +164,7 @@ impl Feed {
                         continue;
                     };
                     if let Some(begun) = follower.at_end() {
-                        let _ended = sender.send_blocking(message_of(zone, begun, follower));
+                        let _ended = sender.send_blocking(message_of(zone, begun, follower, 0));
                     }
                     let owner_epoch = follower.owner_epoch();
                     let _ended = sender.send_blocking(FeedMessage::Live { zone, owner_epoch });
@@ -270,11 +278,17 @@ impl Feed {
     }
 }
 
-fn message_of(zone: u16, followed: Followed, follower: &Follower) -> FeedMessage {
+fn message_of(
+    zone: u16,
+    followed: Followed,
+    follower: &Follower,
+    published_ms: i64,
+) -> FeedMessage {
+    let owner_epoch = follower.owner_epoch();
     match followed {
         Followed::Begun(begun) => FeedMessage::Begun(begun),
         Followed::Updates(updates, next_offset) => {
-            FeedMessage::Frame { zone, updates, next_offset, owner_epoch: follower.owner_epoch() }
+            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms }
         }
         Followed::Halted(sentence) => FeedMessage::Halted(zone, sentence),
     }

@@ -7,10 +7,12 @@ use std::fmt::Write;
 /// The media type of all three.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a path of these answers: status and text. `None`: it is another one's.
-pub(crate) fn answer(path: &str, served: &Served) -> Option<(&'static str, String)> {
+/// Where the metrics are.
+pub(crate) const METRICS: &str = "/metrics";
+
+/// What a probe answers, which needs no token: status and text. `None`: the path is another one's.
+pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
-        "/metrics" => Some(("200 OK", metrics(served))),
         // It answers, so it lives.
         "/livez" => Some(("200 OK", "live\n".to_owned())),
         "/readyz" => Some(match served.zones.iter().position(|zone| *zone == ZoneState::Loading) {
@@ -21,7 +23,8 @@ pub(crate) fn answer(path: &str, served: &Served) -> Option<(&'static str, Strin
     }
 }
 
-fn metrics(served: &Served) -> String {
+/// How each zone is.
+pub(crate) fn metrics(served: &Served) -> String {
     let mut out = String::new();
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<i64>| {
         _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -39,6 +42,11 @@ fn metrics(served: &Served) -> String {
     family("huntd_view_halted", "gauge", "1 once the zone is halted.", &is_halted);
     family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
+    });
+    let lag = "Milliseconds from the newest frame's publication to its fold.";
+    family("huntd_view_lag_ms", "gauge", lag, &|zone| match state(zone) {
+        ZoneState::Live { lag_ms, .. } => Some(lag_ms.cast_signed()),
+        _ => None,
     });
     family("huntd_view_updates_total", "counter", "Number of the zone's next update.", &|zone| {
         position(zone).map(|ZonePosition { update, .. }| update.cast_signed())

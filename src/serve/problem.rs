@@ -51,6 +51,12 @@ pub(crate) enum Problem {
     NoEvent(Reject),
     /// The body is no JSON object, and no array of a few.
     NoEvents,
+    /// The request shows no token that is known here.
+    Unauthorized,
+    /// The token is not good for this.
+    OutOfScope,
+    /// The client has sent as much as it may.
+    TooMany,
     /// Clients may not do this here.
     Forbidden,
     /// As many commands or streams are under way as there may be.
@@ -67,11 +73,13 @@ impl Problem {
             | Problem::Parameter { .. }
             | Problem::NoEvent(_)
             | Problem::NoEvents => "400 Bad Request",
-            Problem::Forbidden => "403 Forbidden",
+            Problem::Unauthorized => "401 Unauthorized",
+            Problem::Forbidden | Problem::OutOfScope => "403 Forbidden",
             Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet { .. } => "412 Precondition Failed",
             Problem::BodyTooLong => "413 Content Too Large",
+            Problem::TooMany => "429 Too Many Requests",
             Problem::HeadTooLong => "431 Request Header Fields Too Large",
             Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
             Problem::ZoneLoading(_) | Problem::ZoneHalted { .. } | Problem::Busy => {
@@ -83,7 +91,7 @@ impl Problem {
 
     /// Whether the request may be sent again as it is, after a while.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Problem::ZoneLoading(_) | Problem::Busy)
+        matches!(self, Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany)
     }
 
     /// What to do about it.
@@ -110,6 +118,9 @@ impl Problem {
             }
             Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
             Problem::NoEvents => "send one event, or an array of at most 64",
+            Problem::Unauthorized => "send a token that is valid, as Authorization: Bearer TOKEN",
+            Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",
+            Problem::TooMany => "send fewer requests per second; try again in a second",
             Problem::Forbidden => "this process takes no events; post them to another one",
             Problem::Busy => "as much is under way as there may be; try again in a second",
             Problem::Unknown => {

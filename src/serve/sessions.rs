@@ -8,6 +8,7 @@ use crate::serve::appender::Appender;
 use crate::serve::command::{Appended, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::feed::FeedMessage;
+use crate::serve::gate::{Gate, Pass};
 use crate::serve::problem::Problem;
 use crate::serve::stream::StreamTurn;
 use async_io::{Async, Timer};
@@ -43,6 +44,7 @@ const FOLD_MS_MAX: u64 = 5;
 /// What all sessions share.
 struct Shared {
     served: RefCell<Served>,
+    gate: Rc<Gate>,
     desk: RefCell<Desk>,
     /// `None`: clients may not post events.
     appender: Option<Appender>,
@@ -62,6 +64,7 @@ struct Desk {
 /// Serves until the feed ends. `beside` runs beside everything else.
 pub(crate) fn run(
     served: Served,
+    gate: Rc<Gate>,
     appender: Option<Appender>,
     listener: Async<TcpListener>,
     feed: &Receiver<FeedMessage>,
@@ -69,6 +72,7 @@ pub(crate) fn run(
 ) {
     let shared = Rc::new(Shared {
         served: RefCell::new(served),
+        gate,
         desk: RefCell::new(Desk { decoder: Decoder::new(), stamps: Stamps::default() }),
         appender,
         waiting: RefCell::new(BTreeMap::new()),
@@ -155,12 +159,13 @@ async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
         };
         match message {
             FeedMessage::Begun(begun) => shared.served.borrow_mut().view.put(*begun),
-            FeedMessage::Frame { zone, updates, next_offset, owner_epoch } => {
+            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms } => {
                 for updates in updates.chunks(FOLD_UPDATES_MAX) {
                     turn.take(updates.len(), shared).await;
                     shared.served.borrow_mut().fold(zone, updates);
                 }
-                shared.served.borrow_mut().seal(zone, next_offset, owner_epoch);
+                let lag_ms = (unix_us() / 1000).saturating_sub(published_ms).max(0).cast_unsigned();
+                shared.served.borrow_mut().seal(zone, next_offset, owner_epoch, lag_ms);
             }
             FeedMessage::Live { zone, owner_epoch } => {
                 shared.served.borrow_mut().live(zone, owner_epoch);
@@ -178,7 +183,7 @@ async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> 
     let mut exchange = Exchange::default();
     loop {
         let now_ms = shared.started.elapsed().as_millis() as u64;
-        let need = exchange.advance(&shared.served.borrow(), now_ms);
+        let need = exchange.advance(&shared.served.borrow(), &shared.gate, now_ms);
         while !exchange.unsent().is_empty() {
             let count = within(SEND_MS_MAX, stream.write(exchange.unsent())).await?;
             exchange.sent(count);
@@ -187,8 +192,8 @@ async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> 
             ExchangeNeed::Sending => {}
             ExchangeNeed::Close => return close(&stream).await,
             ExchangeNeed::Post => {
-                let (body, zone) = exchange.posted();
-                let appended = append(body, zone, shared).await;
+                let (body, zone, pass) = exchange.posted().expect("it asks for this");
+                let appended = append(body, zone, &pass, shared).await;
                 exchange.append(appended);
             }
             ExchangeNeed::Frame { until_ms } => {
@@ -243,21 +248,29 @@ async fn ended(stream: &Async<TcpStream>) -> io::Result<()> {
 async fn append(
     body: &[u8],
     zone: Option<u16>,
+    pass: &Pass,
     shared: &Shared,
 ) -> Result<Vec<(Command, Appended)>, Problem> {
     let appender = shared.appender.as_ref().ok_or(Problem::Forbidden)?;
     let commands = {
         let Desk { decoder, stamps } = &mut *shared.desk.borrow_mut();
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let now_us = unix_us();
         commands(body, zone, &shared.served.borrow(), decoder, || stamps.next(now_us))?
     };
+    let now_ms = shared.started.elapsed().as_millis() as u64;
+    shared.gate.admit_commands(pass, &commands, now_ms)?;
     let reports: Vec<_> = commands.iter().map(|command| appender.append(command)).collect();
     let mut appended = Vec::with_capacity(commands.len());
     for (command, report) in commands.into_iter().zip(reports) {
         appended.push((command, report.recv().await.unwrap_or(Appended::Unknown)));
     }
     Ok(appended)
+}
+
+/// Microseconds since the Unix epoch.
+fn unix_us() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Takes what has come; no buffer waits for it. False: the client has ended.

@@ -7,6 +7,7 @@
 use crate::engine::update::Update;
 use crate::output::update_json;
 use crate::serve::answers::{Answer, Served};
+use crate::serve::gate::Pass;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::request::parameters;
@@ -125,6 +126,14 @@ impl Stream {
                 must_be: "one to eight topics: zone=3, player=ID, board=world",
             }),
         }
+    }
+
+    /// Whether the client may have all of it.
+    pub(crate) fn is_for(&self, pass: &Pass) -> bool {
+        self.topics.iter().all(|topic| match topic {
+            Topic::Updates { .. } => pass.may_read_all(),
+            Topic::State { route, .. } => pass.may_read(route),
+        })
     }
 
     /// Writes what has come since, a piece of it. Gives when it is to be asked again.

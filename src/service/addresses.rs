@@ -3,6 +3,7 @@
 use super::ServeOptions;
 use super::written::WrittenServe;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// An address, or the sentence that says how to write one.
 pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {
@@ -12,13 +13,15 @@ pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Where `huntd serve` answers, or the sentence that says what to write.
+/// How `huntd serve` is reached, or the sentence that says what to write.
 pub(super) fn serve(written: &WrittenServe) -> Result<ServeOptions, String> {
     let listen = parse(&written.listen)?;
-    match listen.ip().is_loopback() {
-        true => Ok(ServeOptions { listen }),
+    let tokens = Some(&written.tokens).filter(|file| !file.is_empty()).map(PathBuf::from);
+    match listen.ip().is_loopback() || tokens.is_some() {
+        true => Ok(ServeOptions { listen, tokens }),
         false => Err(format!(
-            "= \"{listen}\": write a loopback address and a port, as in \"127.0.0.1:9465\""
+            "= \"{listen}\": write serve.tokens, too, or a loopback address, as in \
+             \"127.0.0.1:9465\""
         )),
     }
 }

@@ -203,6 +203,10 @@ pub struct DemoArgs {
     /// How the match is recorded; without it the first record tells.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
+    /// Play the match in its own time, so many times as fast: 1 as it was recorded.
+    #[arg(long, value_name = "X", requires = "match_file", conflicts_with = "rate")]
+    #[arg(value_parser = speed)]
+    pub speed: Option<f64>,
     /// Serve the page, and print its address.
     #[arg(long)]
     pub page: bool,
@@ -483,6 +487,12 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
             _ => Err("say `start`, `fence` or an offset from 0 on".to_owned()),
         },
     }
+}
+
+/// How many times as fast as it was recorded a match plays.
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.01..=1000.0).contains(speed));
+    speed.ok_or_else(|| "write a number from 0.01 to 1000".to_owned())
 }
 
 /// A record's place in the input.

@@ -40,6 +40,7 @@ Latencies are the mock's, not a real broker's.
 Examples:
   huntd demo
   huntd demo --page --stay
+  huntd demo --page --match FILE --speed 1
   huntd demo --events 1000000 --rate 200000 --json";
 
 /// `huntd load --help`.

@@ -63,10 +63,12 @@ pub struct ServiceOptions {
 }
 
 /// What `serve` is told at start-up, checked already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Where clients are answered.
     pub listen: SocketAddr,
+    /// The file of tokens; `None`: everybody on this host may ask.
+    pub tokens: Option<std::path::PathBuf>,
 }
 
 /// What the service thread reads.

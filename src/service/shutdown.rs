@@ -35,3 +35,20 @@ impl Signals {
         while !matches!(self.caught.next().await, Some(Ok(_))) {}
     }
 }
+
+/// SIGHUP, caught from now on: files that may change while the process runs are read again.
+pub(crate) struct Reloads {
+    caught: async_signal::Signals,
+}
+
+impl Reloads {
+    /// Begins to catch the signal, which ends the process otherwise.
+    pub(crate) fn listen() -> io::Result<Reloads> {
+        Ok(Reloads { caught: async_signal::Signals::new([async_signal::Signal::Hup])? })
+    }
+
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) {
+        while !matches!(self.caught.next().await, Some(Ok(_))) {}
+    }
+}

@@ -94,4 +94,5 @@ pub(super) struct WrittenService {
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenServe {
     pub(super) listen: String,
+    pub(super) tokens: String,
 }

@@ -14,7 +14,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
-    serve::run(config.serve, feed_options(&config), rulebook).map_err(failure)
+    serve::run(config.serve.clone(), feed_options(&config), rulebook).map_err(failure)
 }
 
 /// What the feed takes of a configuration.

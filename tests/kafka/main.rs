@@ -19,6 +19,7 @@ mod matches;
 mod monitoring;
 mod operators;
 mod outages;
+mod page;
 mod players;
 mod recreated;
 mod restarts;

@@ -8,6 +8,7 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::Exchange;
+use huntd::serve::gate::Gate;
 use huntd::service::rules::built_in;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
@@ -24,19 +25,25 @@ const ZONES: i32 = 2;
 const PLAYERS: u64 = 20;
 
 /// A serving process. Dropped, it is killed.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     folder: tempfile::TempDir,
     address: String,
 }
 
 impl Serving {
-    fn start(huntd: &Huntd) -> Serving {
+    pub(crate) fn start(huntd: &Huntd) -> Serving {
+        Serving::start_at(huntd, "127.0.0.1:0", &[])
+    }
+
+    /// A process that listens there, with further settings.
+    pub(crate) fn start_at(huntd: &Huntd, listen: &str, environment: &[(&str, &str)]) -> Serving {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = File::create(folder.path().join("log")).expect("the log is created");
         let child = Command::new(program())
             .args(["serve", "--config", &huntd.config()])
-            .env("HUNTD_SERVE__LISTEN", "127.0.0.1:0")
+            .env("HUNTD_SERVE__LISTEN", listen)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -54,8 +61,12 @@ impl Serving {
         serving
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The status and body that a post is answered with.
-    fn post(&self, path: &str, body: &str) -> (String, String) {
+    pub(crate) fn post(&self, path: &str, body: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let head = format!("POST {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it reads");
@@ -70,7 +81,7 @@ impl Serving {
     }
 
     /// The answer to a path once all zones have come to these offsets.
-    fn body_at(&self, ends: &[i64], path: &str) -> String {
+    pub(crate) fn body_at(&self, ends: &[i64], path: &str) -> String {
         for (zone, end) in ends.iter().enumerate() {
             let until = Instant::now() + PATIENCE;
             while get(&self.address, &format!("/v1/zones?at={zone}:{end}&wait_ms=1000")).0 != 200 {
@@ -113,7 +124,7 @@ fn expected(topics: &Topics) -> Served {
             position.update += updates.len() as u64;
         }
         served.view.put(ZoneView::of_shard(&shard, &rulebook, position));
-        served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1 };
+        served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1, lag_ms: 0 };
     }
     served
 }
@@ -121,7 +132,7 @@ fn expected(topics: &Topics) -> Served {
 fn body_of(served: &Served, path: &str) -> String {
     let mut exchange = Exchange::default();
     exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-    exchange.advance(served, 0);
+    exchange.advance(served, &Gate::open(), 0);
     let answer = String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text");
     answer.split_once("\r\n\r\n").expect("an answer has a head").1.to_owned()
 }
@@ -193,4 +204,56 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
     // A process that starts now knows the same.
     let other = Serving::start(&huntd);
     assert_eq!(other.body_at(&ends, "/v1/players/7"), card);
+}
+
+/// The status that a path is answered with for this token.
+fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
+    let mut stream = TcpStream::connect(&serving.address).expect("it listens");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+    write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer["HTTP/1.1 ".len()..][..3].parse().expect("a status")
+}
+
+#[test]
+fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
+    let topics = Topics::create(kafka::shared(), "tokens", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let file = folder.path().join("tokens.toml");
+    let write = |sha256: &str| {
+        let rest = "scopes = [\"read\"]\nrequests_per_s = 1000\n";
+        let text = format!("[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\n{rest}");
+        std::fs::write(&file, text).expect("the file is written");
+    };
+    // Of `abc`, and of the empty text.
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let other = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    write(abc);
+    let tokens = file.to_str().expect("the path is text");
+    let serving = Serving::start_at(&huntd, "0.0.0.0:0", &[("HUNTD_SERVE__TOKENS", tokens)]);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
+    let hang_up = || {
+        let process = rustix::process::Pid::from_raw(serving.child.id().cast_signed());
+        let process = process.expect("a process has a number");
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
+    };
+    let wait_for = |sentence: &str| {
+        let end = Instant::now() + PATIENCE;
+        while !serving.log().contains(sentence) {
+            assert!(Instant::now() < end, "{}", serving.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    std::fs::write(&file, "nonsense").expect("the file is written");
+    hang_up();
+    wait_for("the tokens stay as they were");
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
+    write(other);
+    hang_up();
+    wait_for("the tokens were read again");
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 401);
 }

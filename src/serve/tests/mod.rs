@@ -1,5 +1,7 @@
 //! Requests and answers without sockets or Kafka.
 
+mod access;
+mod contract;
 mod posting;
 mod streaming;
 
@@ -9,6 +11,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
+use crate::serve::gate::Gate;
 use crate::serve::routes::{EVENTS, STREAM};
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
@@ -33,6 +36,7 @@ struct World {
     rulebook: Rulebook,
     shard: Shard,
     served: Served,
+    gate: Gate,
     events: i64,
 }
 
@@ -42,9 +46,10 @@ impl World {
         let mut served = Served::new(2, 64);
         for zone in 0..2 {
             served.view.put(ZoneView::new(zone, &rulebook));
-            served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 3 };
+            served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 3, lag_ms: 0 };
         }
-        let mut world = World { shard: Shard::new(0, &rulebook), rulebook, served, events: 0 };
+        let (shard, gate) = (Shard::new(0, &rulebook), Gate::open());
+        let mut world = World { shard, rulebook, served, gate, events: 0 };
         for player_id in 1..=4 {
             world.act(player_id, Action::Join { x: 2000 * player_id as i32, y: 70 });
         }
@@ -69,7 +74,7 @@ impl World {
     fn get(&self, target: &str) -> String {
         let mut exchange = Exchange::default();
         exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-        exchange.advance(&self.served, 0);
+        exchange.advance(&self.served, &self.gate, 0);
         String::from_utf8(exchange.unsent().to_vec()).unwrap()
     }
 
@@ -178,10 +183,10 @@ fn an_answer_names_its_position_and_is_never_made_within_a_frame() {
     world.within_frame(1, Action::Move { x: 2020, y: 70 });
     let mut exchange = Exchange::default();
     exchange.receive(b"GET /v1/players/1/poll HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(matches!(exchange.advance(&world.served, 0), ExchangeNeed::Frame { .. }));
+    assert!(matches!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Frame { .. }));
     assert_eq!(exchange.unsent(), b"");
     world.served.view.seal(0, world.events);
-    assert_eq!(exchange.advance(&world.served, 1), ExchangeNeed::Bytes);
+    assert_eq!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Bytes);
     let answer = String::from_utf8(exchange.unsent().to_vec()).unwrap();
     assert!(answer.contains("Huntd-At: 0:5:5\r\n") && answer.contains("\"x\":2020"), "{answer}");
 }
@@ -194,16 +199,22 @@ fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
         let mut exchange = Exchange::default();
         let request = "GET /v1/players/1?at=0:6&wait_ms=50 HTTP/1.1\r\nHost: h\r\n\r\n";
         exchange.receive(request.as_bytes());
-        assert_eq!(exchange.advance(&world.served, 100), ExchangeNeed::Frame { until_ms: 150 });
+        assert_eq!(
+            exchange.advance(&world.served, &world.gate, 100),
+            ExchangeNeed::Frame { until_ms: 150 }
+        );
         exchange
     };
     let (mut in_time, mut late) = (ask(&world), ask(&world));
     world.act(1, Action::Rotate { heading: 5 });
-    assert_eq!(in_time.advance(&world.served, 120), ExchangeNeed::Frame { until_ms: 150 });
-    assert_eq!(late.advance(&world.served, 150), ExchangeNeed::Bytes);
+    assert_eq!(
+        in_time.advance(&world.served, &world.gate, 120),
+        ExchangeNeed::Frame { until_ms: 150 }
+    );
+    assert_eq!(late.advance(&world.served, &world.gate, 150), ExchangeNeed::Bytes);
     assert!(late.unsent().starts_with(b"HTTP/1.1 412 "));
     world.act(1, Action::Rotate { heading: 7 });
-    assert_eq!(in_time.advance(&world.served, 140), ExchangeNeed::Bytes);
+    assert_eq!(in_time.advance(&world.served, &world.gate, 140), ExchangeNeed::Bytes);
     let answer = String::from_utf8(in_time.unsent().to_vec()).unwrap();
     assert!(answer.contains("\"heading\":7"), "{answer}");
     assert_eq!(world.status("/v1/players/1?at=0:6"), "200");
@@ -244,7 +255,7 @@ fn pipelined_requests_are_answered_in_their_order_however_their_bytes_are_split(
         let (mut exchange, mut out, mut from) = (Exchange::default(), Vec::new(), 0);
         for to in split.iter().copied().chain([requests.len()]) {
             exchange.receive(&requests.as_bytes()[from..to]);
-            let need = exchange.advance(&world.served, 0);
+            let need = exchange.advance(&world.served, &world.gate, 0);
             out.extend_from_slice(exchange.unsent());
             exchange.sent(exchange.unsent().len());
             assert!(need != ExchangeNeed::Sending);
@@ -275,13 +286,13 @@ fn a_client_that_does_not_read_is_not_answered_on() {
     let mut exchange = Exchange::default();
     let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
     exchange.receive(request.repeat(100).as_bytes());
-    assert_eq!(exchange.advance(&world.served, 0), ExchangeNeed::Sending);
+    assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Sending);
     assert!(exchange.unsent().len() < 16 * 1024 + OPENAPI.len() + 1024);
     let mut answers = 0;
     while !exchange.unsent().is_empty() {
         answers += exchange.unsent().windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();
         exchange.sent(exchange.unsent().len());
-        exchange.advance(&world.served, 0);
+        exchange.advance(&world.served, &world.gate, 0);
     }
     assert_eq!(answers, 100);
 }
@@ -299,7 +310,7 @@ fn after_bytes_that_are_no_request_comes_one_answer_and_the_end() {
         }
         let mut exchange = Exchange::default();
         exchange.receive(&bytes);
-        let need = exchange.advance(&world.served, 0);
+        let need = exchange.advance(&world.served, &world.gate, 0);
         let answers = String::from_utf8_lossy(exchange.unsent()).into_owned();
         let count = answers.matches("\r\nContent-Length: ").count();
         assert!(

@@ -3,28 +3,38 @@
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::update::Updates;
-use crate::serve::command::{Appended, COMMANDS_MAX, Stamps, commands};
+use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
+use crate::serve::problem::Problem;
 
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
 fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
     let mut exchange = Exchange::default();
     let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
     exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
-    if exchange.advance(&world.served, 0) != ExchangeNeed::Post {
+    if exchange.advance(&world.served, &world.gate, 0) != ExchangeNeed::Post {
         return (exchange, Vec::new());
     }
-    let (posted, zone) = exchange.posted();
-    let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
-    let made =
-        commands(posted, zone, &world.served, &mut decoder, || stamps.next(1_000 * world.events));
-    let records = made.iter().flatten().map(|command| command.record.clone()).collect();
-    let appended = made.map(|commands| {
-        let offsets = world.events..;
-        commands.into_iter().zip(offsets.map(Appended::At)).collect()
-    });
+    let appended = appended(world, &exchange, 0);
+    let commands = appended.iter().flatten().map(|(command, _)| command);
+    let records = commands.map(|command| command.record.clone()).collect();
     exchange.append(appended);
     (exchange, records)
+}
+
+/// What was posted, appended at the zone's next offset.
+pub(super) fn appended(
+    world: &World,
+    exchange: &Exchange,
+    now_ms: u64,
+) -> Result<Vec<(Command, Appended)>, Problem> {
+    let (posted, zone, pass) = exchange.posted().expect("it was posted");
+    let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+    let stamp = || stamps.next(1_000 * world.events);
+    let commands = commands(posted, zone, &world.served, &mut decoder, stamp)?;
+    world.gate.admit_commands(&pass, &commands, now_ms)?;
+    let offsets = world.events..;
+    Ok(commands.into_iter().zip(offsets.map(Appended::At)).collect())
 }
 
 /// Applies a record that was appended, as a daemon does.
@@ -57,10 +67,13 @@ fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
     ];
     for (body, outcome, detail) in cases {
         let (mut exchange, records) = post(&world, "/v1/events", body);
-        assert!(matches!(exchange.advance(&world.served, 1), ExchangeNeed::Frame { .. }), "{body}");
+        assert!(
+            matches!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { .. }),
+            "{body}"
+        );
         assert_eq!(text_of(&exchange), "");
         decide(&mut world, &records[0]);
-        assert_eq!(exchange.advance(&world.served, 2), ExchangeNeed::Bytes);
+        assert_eq!(exchange.advance(&world.served, &world.gate, 2), ExchangeNeed::Bytes);
         let answer = text_of(&exchange);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains(outcome) && answer.contains(detail), "{answer}");
@@ -96,7 +109,7 @@ fn what_is_no_command_never_reaches_the_log() {
     ];
     for (target, body, status) in cases {
         let (mut exchange, records) = post(&world, target, body);
-        exchange.advance(&world.served, 1);
+        exchange.advance(&world.served, &world.gate, 1);
         assert_eq!((&text_of(&exchange)[9..12], records.len()), (status, 0), "{target} {body}");
     }
     assert!(world.get("/v1/events").contains("Allow: POST\r\n"));
@@ -107,8 +120,8 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
     let world = World::new();
     let body = r#"{"type":"loot","player_id":1}"#;
     let (mut late, _) = post(&world, "/v1/events?wait_ms=20", body);
-    assert_eq!(late.advance(&world.served, 1), ExchangeNeed::Frame { until_ms: 20 });
-    late.advance(&world.served, 20);
+    assert_eq!(late.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { until_ms: 20 });
+    late.advance(&world.served, &world.gate, 20);
     let answer = text_of(&late);
     assert!(answer.starts_with("HTTP/1.1 202 Accepted"), "{answer}");
     assert!(answer.contains("\"offset\":4") && answer.contains("\"appended\""), "{answer}");
@@ -116,12 +129,12 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
         let mut exchange = Exchange::default();
         let head = format!("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
         exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
-        assert_eq!(exchange.advance(&world.served, 0), ExchangeNeed::Post);
+        assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
         let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
         let made = commands(body.as_bytes(), None, &world.served, &mut decoder, || stamps.next(0))
             .unwrap();
         exchange.append(Ok(made.into_iter().map(|command| (command, appended)).collect()));
-        exchange.advance(&world.served, 0);
+        exchange.advance(&world.served, &world.gate, 0);
         assert_eq!(&text_of(&exchange)[9..12], status);
     }
 }

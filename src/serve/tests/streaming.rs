@@ -8,7 +8,7 @@ use crate::serve::exchange::Exchange;
 fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<String> {
     let mut text = String::new();
     for _ in 0..100 {
-        exchange.advance(&world.served, now_ms);
+        exchange.advance(&world.served, &world.gate, now_ms);
         text += &text_of(exchange);
         exchange.sent(exchange.unsent().len());
     }
@@ -59,6 +59,6 @@ fn state_is_streamed_when_it_changed_and_no_more_often_than_asked() {
     assert!(read_stream(&world, &mut cards, 550).is_empty());
     assert_eq!(read_stream(&world, &mut cards, 600), ["card"]);
     let mut wrong = stream("/v1/stream?player=x", "");
-    wrong.advance(&world.served, 0);
+    wrong.advance(&world.served, &world.gate, 0);
     assert!(text_of(&wrong).starts_with("HTTP/1.1 400"));
 }

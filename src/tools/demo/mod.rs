@@ -31,6 +31,7 @@ use crate::service::cli::{DemoArgs, LoadCodec};
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
 use flight::Flight;
+use generator::DueBy;
 use page::Page;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
@@ -118,11 +119,16 @@ fn measure(
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
-    let pace = Pace::start(paced(args));
+    // A match that plays in its own time counts milliseconds instead of events.
+    let (rate, due_by) = match args.speed {
+        Some(speed) => (Some((1000.0 * speed) as u64), DueBy::Time(BASE_MS)),
+        None => (paced(args), DueBy::Count),
+    };
+    let pace = Pace::start(rate);
     std::thread::scope(|scope| {
         let generator = std::thread::Builder::new()
             .name("generator".to_owned())
-            .spawn_scoped(scope, || generator::run(source, sender, &pace, &flight))
+            .spawn_scoped(scope, || generator::run(source, sender, &pace, due_by, &flight))
             .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
         let verified = verifier.run(&flight, &pace, daemon, &bar);
         flight.stop();

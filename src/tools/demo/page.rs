@@ -21,14 +21,14 @@ impl Page {
     /// Serves the page, and prints where. Events cannot be posted: the demo accounts for its own.
     pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<Page, ToolError> {
         let feed = feed_options(config);
-        let server = Server::bind(config.serve, feed, Commands::Refused, rulebook.clone());
+        let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
         let server = server.map_err(failure)?;
         writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("serve".to_owned())
-            .spawn(move || server.run(&stopped, std::future::pending()))
+            .spawn(move || server.run(&stopped, |_| std::future::pending()))
             .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
         Ok(Page { stop, thread })
     }

@@ -1,6 +1,7 @@
 //! The serving part over real sockets: a demo's page, whose world plays on meanwhile.
 
 mod hostile;
+mod page;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};

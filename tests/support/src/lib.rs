@@ -15,6 +15,8 @@ pub mod daemon;
 
 pub mod scrape;
 
+pub mod browser;
+
 pub mod load;
 
 pub mod batch_load;
