@@ -13,6 +13,7 @@ use crate::serve::problem::Problem;
 use crate::serve::stream::StreamTurn;
 use async_io::{Async, Timer};
 use futures_lite::{AsyncWriteExt, FutureExt, future};
+use rustix::process::{Resource, getrlimit};
 use smol::LocalExecutor;
 use smol::channel::{Receiver, TryRecvError};
 use std::cell::{Cell, RefCell};
@@ -24,7 +25,10 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Clients that are connected at once; further ones wait in the listen backlog.
-const SESSIONS_MAX: usize = 50_000;
+const SESSIONS_MAX: u64 = 50_000;
+
+/// Descriptors that are not for sessions: brokers, files, what librdkafka needs.
+const DESCRIPTORS_KEPT: u64 = 256;
 
 /// Milliseconds in which a request must have come whole, from its first byte on.
 const REQUEST_MS_MAX: u64 = 5_000;
@@ -88,8 +92,10 @@ pub(crate) fn run(
 }
 
 async fn accept(listener: &Async<TcpListener>, executor: &LocalExecutor<'_>, shared: &Rc<Shared>) {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let sessions_max = descriptors.saturating_sub(DESCRIPTORS_KEPT).min(SESSIONS_MAX) as usize;
     loop {
-        if shared.sessions.get() >= SESSIONS_MAX {
+        if shared.sessions.get() >= sessions_max {
             Timer::after(Duration::from_millis(10)).await;
             continue;
         }

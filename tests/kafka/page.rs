@@ -1,10 +1,10 @@
 //! The page in a real browser, beside a daemon and a real broker.
 
-use crate::serving::Serving;
 use crate::snapshots::{settings, start};
 use support::browser::Browser;
 use support::daemon::Topics;
 use support::kafka;
+use support::serving::Serving;
 
 #[test]
 fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {

@@ -12,100 +12,15 @@ use huntd::serve::gate::Gate;
 use huntd::service::rules::built_in;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::daemon::{Huntd, PATIENCE, Topics, program};
+use support::daemon::{PATIENCE, Topics};
 use support::kafka;
-use support::scrape::get;
+use support::serving::Serving;
 
 const ZONES: i32 = 2;
 const PLAYERS: u64 = 20;
-
-/// A serving process. Dropped, it is killed.
-pub(crate) struct Serving {
-    child: Child,
-    folder: tempfile::TempDir,
-    address: String,
-}
-
-impl Serving {
-    pub(crate) fn start(huntd: &Huntd) -> Serving {
-        Serving::start_at(huntd, "127.0.0.1:0", &[])
-    }
-
-    /// A process that listens there, with further settings.
-    pub(crate) fn start_at(huntd: &Huntd, listen: &str, environment: &[(&str, &str)]) -> Serving {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let log = File::create(folder.path().join("log")).expect("the log is created");
-        let child = Command::new(program())
-            .args(["serve", "--config", &huntd.config()])
-            .env("HUNTD_SERVE__LISTEN", listen)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("huntd serve is started");
-        let mut serving = Serving { child, folder, address: String::new() };
-        let end = Instant::now() + PATIENCE;
-        while serving.address.is_empty() {
-            let log = serving.log();
-            assert!(Instant::now() < end, "no address:\n{log}");
-            if let Some((_, rest)) = log.split_once("\"address\":\"") {
-                serving.address = rest.split('"').next().unwrap_or_default().to_owned();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        serving
-    }
-
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// The status and body that a post is answered with.
-    pub(crate) fn post(&self, path: &str, body: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let head = format!("POST {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
-        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
-        (head["HTTP/1.1 ".len()..][..3].to_owned(), body.to_owned())
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).expect("the log is there")
-    }
-
-    /// The answer to a path once all zones have come to these offsets.
-    pub(crate) fn body_at(&self, ends: &[i64], path: &str) -> String {
-        for (zone, end) in ends.iter().enumerate() {
-            let until = Instant::now() + PATIENCE;
-            while get(&self.address, &format!("/v1/zones?at={zone}:{end}&wait_ms=1000")).0 != 200 {
-                assert!(
-                    Instant::now() < until,
-                    "zone {zone} does not come to {end}:\n{}",
-                    self.log()
-                );
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        let (code, body) = get(&self.address, path);
-        assert_eq!(code, 200, "{path}: {body}");
-        body
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// What should be served: the input applied once more, without Kafka's output.
 fn expected(topics: &Topics) -> Served {
@@ -208,7 +123,7 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
 
 /// The status that a path is answered with for this token.
 fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
-    let mut stream = TcpStream::connect(&serving.address).expect("it listens");
+    let mut stream = TcpStream::connect(serving.address()).expect("it listens");
     let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
     write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").expect("it reads");
     let mut answer = String::new();
@@ -237,7 +152,7 @@ fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
     let hang_up = || {
-        let process = rustix::process::Pid::from_raw(serving.child.id().cast_signed());
+        let process = rustix::process::Pid::from_raw(serving.pid().cast_signed());
         let process = process.expect("a process has a number");
         rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
     };

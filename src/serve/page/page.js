@@ -8,9 +8,9 @@ const FEED_MAX = 100, SHOT_MS = 400, RETRY_MS = 1000;
 let zone = 0, map = null, walls = [], crowd = new Map();
 let players = new Map(), treasures = new Map(), shots = [], running = [];
 let clock = { zone: 0, here: 0 }, followed = "";
-let counts = { applied: 0, refused: 0, lastEvent: null, offset: null };
+let counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
 let zoneStream = null, cardStream = null;
-let colors = {};
+let colors = {}, shown = { x: 0, y: 0, side: 1 };
 
 // Asking, with a token where the server wants one.
 
@@ -85,7 +85,7 @@ async function open(wanted) {
   zone = wanted;
   zoneStream?.close();
   players = new Map(); treasures = new Map(); shots = []; map = null;
-  counts = { applied: 0, refused: 0, lastEvent: null, offset: null };
+  counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
   try {
     await loadTiles();
     await loadHunts();
@@ -106,6 +106,7 @@ async function loadTiles() {
   const tiles = await get(`/v1/zones/${zone}/tiles`);
   map = { side: tiles.tiles_per_side * tiles.tile_cm, tile: tiles.tile_cm, tiles: tiles.tiles_per_side };
   crowd = new Map(tiles.players);
+  chooseWindow();
   treasures = new Map(tiles.treasures.map(([hunt, number, x, y]) => [`${hunt}:${number}`, [x, y]]));
   walls = [];
   tiles.walls.forEach((word, at) => {
@@ -205,10 +206,12 @@ async function showZones() {
   $("lag").textContent = here.lag_ms;
   // An event without any update changed nothing.
   const events = counts.offset === null ? 0 : here.at.offset - counts.offset;
-  $("applied").textContent = counts.applied;
-  $("refused").textContent = counts.refused;
-  $("no-op").textContent = Math.max(0, events - counts.applied - counts.refused);
-  Object.assign(counts, { applied: 0, refused: 0, offset: here.at.offset });
+  const seconds = (performance.now() - counts.since) / 1000;
+  const show = (name, count) => { $(name).textContent = Math.round(Math.max(0, count) / seconds); };
+  show("applied", counts.applied);
+  show("refused", counts.refused);
+  show("no-op", events - counts.applied - counts.refused);
+  Object.assign(counts, { applied: 0, refused: 0, offset: here.at.offset, since: performance.now() });
 }
 
 // One player.
@@ -270,16 +273,30 @@ function unmoved() {
   return rest;
 }
 
+// The smallest part of the map, a half, a quarter or an eighth of it, that has all players.
+function chooseWindow() {
+  shown = { x: 0, y: 0, side: map.side };
+  if (!$("near").checked || players.size === 0) return;
+  const all = [...players.values()], xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
+  const least = [Math.min(...xs), Math.min(...ys)], most = [Math.max(...xs), Math.max(...ys)];
+  for (const parts of [8, 4, 2]) {
+    const side = map.side / parts, step = side / 2;
+    const [x, y] = least.map((place) => Math.min(Math.floor(place / step) * step, map.side - side));
+    if (most[0] < x + side && most[1] < y + side) { shown = { x, y, side }; return; }
+  }
+}
+
 function draw() {
   requestAnimationFrame(draw);
   fit();
   pen.clearRect(0, 0, canvas.width, canvas.height);
   if (!map) return;
-  const scale = canvas.width / map.side, side = map.tile * scale, dot = Math.max(2, canvas.width / 260);
-  const at = (x, y) => [x * scale, canvas.height - y * scale];
+  const scale = canvas.width / shown.side, side = map.tile * scale, dot = Math.max(2, canvas.width / 260);
+  const at = (x, y) => [(x - shown.x) * scale, canvas.height - (y - shown.y) * scale];
   const corner = (tile) => at((tile % map.tiles) * map.tile, (Math.floor(tile / map.tiles) + 1) * map.tile);
   pen.fillStyle = colors.wall;
   for (const wall of walls) { const [h, v] = corner(wall); pen.fillRect(h, v, side + .5, side + .5); }
+  drawTreasures(at, dot);
   pen.strokeStyle = colors.player;
   pen.lineWidth = Math.max(1, dot / 2.5);
   pen.beginPath();
@@ -301,7 +318,6 @@ function draw() {
     pen.arc(h, v, dot, 0, 2 * Math.PI);
   }
   pen.fill();
-  drawTreasures(at, dot);
   drawShots(at, dot);
   const me = players.get(followed);
   if (me) {
@@ -316,19 +332,21 @@ function draw() {
 
 function drawTreasures(at, dot) {
   pen.strokeStyle = colors.treasure;
-  pen.lineWidth = dot;
+  // Many are drawn smaller.
+  const arm = treasures.size > 300 ? dot : 2 * dot;
+  pen.lineWidth = arm / 2;
   pen.beginPath();
   for (const [x, y] of treasures.values()) {
     const [h, v] = at(x, y);
-    pen.moveTo(h - 2 * dot, v); pen.lineTo(h + 2 * dot, v);
-    pen.moveTo(h, v - 2 * dot); pen.lineTo(h, v + 2 * dot);
+    pen.moveTo(h - arm, v); pen.lineTo(h + arm, v);
+    pen.moveTo(h, v - arm); pen.lineTo(h, v + arm);
   }
   pen.stroke();
 }
 
 function drawShots(at, dot) {
-  const shown = performance.now();
-  shots = shots.filter((shot) => shown - shot.at < SHOT_MS);
+  const drawn = performance.now();
+  shots = shots.filter((shot) => drawn - shot.at < SHOT_MS);
   pen.strokeStyle = colors.shot;
   pen.lineWidth = dot / 1.5;
   pen.beginPath();
@@ -342,6 +360,7 @@ function drawShots(at, dot) {
 
 async function everySecond() {
   showHunts();
+  if (map) chooseWindow();
   try {
     await showZones();
     if (map) crowd = new Map((await get(`/v1/zones/${zone}/tiles`)).players);
@@ -350,6 +369,7 @@ async function everySecond() {
   }
 }
 
+$("near").addEventListener("change", () => { if (map) chooseWindow(); });
 $("zone").addEventListener("change", (event) => open(Number(event.target.value)));
 $("player").addEventListener("change", (event) => follow(event.target.value.trim()));
 $("door").addEventListener("submit", (event) => {

@@ -41,6 +41,8 @@ fn the_page_shows_a_game_on_every_screen_without_an_error() {
         browser.wait_until(drawn);
         browser.photograph(&Path::new(PICTURES).join(format!("page-{name}.png")));
     }
+    browser.run("document.getElementById('near').click()");
+    browser.wait_until("return shown.side < map.side");
     // The other zone.
     browser.run(
         "const zone = document.getElementById('zone'); zone.value = '1'; \
