@@ -39,6 +39,12 @@ pub mod shards;
 /// What the output topic contains: frames, their chain, and the rule by which they are read.
 pub mod output;
 
+/// Updates to answers: what clients may know of the world, a pure fold.
+pub mod view;
+
+/// `huntd serve`: the view over HTTP, with streams, commands and the page.
+pub mod serve;
+
 /// Publisher thread: frames to Kafka, and what is acknowledged.
 pub mod publisher;
 

@@ -4,7 +4,9 @@ use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::shards;
-use huntd::tools::{check, demo, load, reference, replay, rules, run, snapshot, tap, topics};
+use huntd::tools::{
+    check, demo, load, reference, replay, rules, run, serve, snapshot, tap, topics,
+};
 use std::io::Write;
 
 fn main() -> std::process::ExitCode {
@@ -17,6 +19,7 @@ fn main() -> std::process::ExitCode {
         Verb::Load(args) => load::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Rules(args) => rules::run(&args),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Snapshot(args) => snapshot::run(&args),
         Verb::Tap(args) => tap::run(&args),
         Verb::Topics(args) => topics::run(&args),

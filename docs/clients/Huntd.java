@@ -39,7 +39,7 @@ public final class Huntd {
     static final int UPDATES = 1, FENCE = 2, SKIP = 3, GENESIS = 4;
 
     /** The highest number of an update's kind. */
-    static final int UPDATE_KIND_MAX = 29;
+    static final int UPDATE_KIND_MAX = 30;
 
     /** Four words, laid out as docs/RULES.md has it: what the chain is made of. Unsigned. */
     record Update(long playerId, long tsUs, long third, long fourth) {

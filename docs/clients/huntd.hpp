@@ -26,7 +26,7 @@ namespace huntd {
 enum class FrameKind : std::uint8_t { updates = 1, fence, skip, genesis };
 
 // The highest number of an update's kind.
-inline constexpr std::uint8_t update_kind_max = 29;
+inline constexpr std::uint8_t update_kind_max = 30;
 
 // Four words, laid out as docs/RULES.md has it: what the chain is made of.
 struct Update {

@@ -63,6 +63,7 @@ handoff_score score:long
 handoff_items first_slot:code items:long:items
 handoff_effect slot:code effect:short left_ms:word
 rules_changed ruleset:word
+clock unix_ms:long
 `.trim().split("\n").map((line) => {
   const [kind, ...fields] = line.split(" ");
   return { kind, fields: fields.map((field) => field.split(":")) };

@@ -66,6 +66,7 @@ handoff_score score:long
 handoff_items first_slot:code items:long:items
 handoff_effect slot:code effect:short left_ms:word
 rules_changed ruleset:word
+clock unix_ms:long
 """.strip().splitlines()
 ]
 NUMBERS = {kind[0]: number for number, kind in enumerate(KINDS, 1)}

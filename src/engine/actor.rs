@@ -180,7 +180,7 @@ pub(crate) struct Pack {
     pub respawn_at_ms: u64,
     /// Its points.
     pub score: u64,
-    /// Ordinal of the event that made the score what it is.
+    /// Ordinal of the update that made the score what it is.
     pub scored_ordinal: u64,
     /// When that was.
     pub scored_at_ms: u64,

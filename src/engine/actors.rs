@@ -1,4 +1,4 @@
-//! The actors of a shard, and what follows from them: the index, the board, what is due.
+//! The actors of a shard, and what follows from them: the index, and what is due.
 
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::engine::chunks::CHUNK_ROWS;
@@ -19,8 +19,6 @@ pub(crate) struct Actors {
     /// Rows below `used` that are free again.
     free: Vec<u32>,
     used: u32,
-    /// By score, the highest first; of equal ones the one that was reached first.
-    board: RankTree,
     /// By when something ends for the actor.
     due: RankTree,
     /// When that is for the first one; the largest number if there is none.
@@ -36,7 +34,6 @@ impl Actors {
             index: Index::new(actors_max),
             free: Vec::with_capacity(actors_max),
             used: 0,
-            board: RankTree::new(actors_max),
             due: RankTree::new(actors_max),
             due_ms: u64::MAX,
         }
@@ -86,20 +83,18 @@ impl Actors {
     /// Makes an actor of a player that has none.
     pub(crate) fn add(&mut self, body: Body, pack: Pack) -> u32 {
         let row = self.load(body, pack);
-        self.board.insert(place_key(&pack), row);
         self.set_due(row, None, due_key(&pack));
         row
     }
 
-    /// As [`Actors::add`] without the actor's places on the board and among those that are due:
-    /// [`Actors::order`] finds them for all at once.
+    /// As [`Actors::add`] without the actor's place among those that are due: [`Actors::order`]
+    /// finds it for all at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
         self.bodies.reach(row);
         self.packs.reach(row);
-        self.board.reach(self.used);
         self.due.reach(self.used);
         self.bodies.write(row, body);
         self.packs.write(row, pack);
@@ -107,18 +102,13 @@ impl Actors {
         row
     }
 
-    /// Puts all actors that were loaded, and no others are there, on the board and among those that
-    /// are due.
+    /// Puts all actors that were loaded, and no others are there, among those that are due.
     pub(crate) fn order(&mut self) {
         assert!(self.free.is_empty(), "an actor went before all were loaded");
         let packs = (0..self.used).map(|row| (self.packs.row(row), row));
-        let mut places: Vec<(Key, u32)> =
-            packs.clone().map(|(pack, row)| (place_key(pack), row)).collect();
         let mut due: Vec<(Key, u32)> =
             packs.filter_map(|(pack, row)| Some((due_key(pack)?, row))).collect();
-        places.sort_unstable();
         due.sort_unstable();
-        self.board.fill(&places);
         self.due.fill(&due);
         self.due_ms = self.first_due_ms();
     }
@@ -127,7 +117,6 @@ impl Actors {
     pub(crate) fn remove(&mut self, row: u32) {
         let pack = *self.pack(row);
         self.index.remove(pack.player_id, row);
-        self.board.remove(place_key(&pack));
         self.set_due(row, due_key(&pack), None);
         self.bodies.write(row, Body::default());
         self.packs.write(row, Pack::default());
@@ -151,14 +140,10 @@ impl Actors {
         self.bodies.write(row, body);
     }
 
-    /// Changes one actor's carried part, and with it its place on the board and when it is due.
+    /// Changes one actor's carried part, and with it when it is due.
     pub(crate) fn write_pack(&mut self, row: u32, pack: Pack) {
         let before = *self.packs.row(row);
         self.packs.write(row, pack);
-        if place_key(&before) != place_key(&pack) {
-            self.board.remove(place_key(&before));
-            self.board.insert(place_key(&pack), row);
-        }
         self.set_due(row, due_key(&before), due_key(&pack));
     }
 
@@ -188,16 +173,6 @@ impl Actors {
         self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms)
     }
 
-    /// How many are before an actor on the board.
-    pub(crate) fn rank(&self, row: u32) -> u32 {
-        self.board.rank(place_key(self.pack(row)))
-    }
-
-    /// The board, by rows.
-    pub(crate) fn board(&self) -> &RankTree {
-        &self.board
-    }
-
     /// Rows that may hold an actor.
     pub(crate) fn rows(&self) -> u32 {
         self.used
@@ -212,16 +187,11 @@ impl Actors {
             index: _,
             free: _,
             used: _,
-            board: _,
             due: _,
             due_ms: _,
         } = self;
         bodies.digest().wrapping_add(packs.digest().rotate_left(32))
     }
-}
-
-fn place_key(pack: &Pack) -> Key {
-    [u64::MAX - pack.score, pack.scored_ordinal, pack.player_id]
 }
 
 fn due_key(pack: &Pack) -> Option<Key> {

@@ -391,4 +391,26 @@ changes! {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
     },
+    /// The zone's clock, from which on the times of the updates that follow count. It is published
+    /// before an event's first update that a time belongs to, by each tick, and when it starts; as
+    /// long as it stands, once.
+    Clock = 30 "clock" {
+        /// Milliseconds since the Unix epoch; 0 before it starts.
+        unix_ms: u64 = Long Number "unix_ms",
+    },
+}
+
+impl Change {
+    /// Whether the zone's clock belongs to it: something begins or lasts from now on.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(
+            self,
+            Change::Joined { .. }
+                | Change::Arrived { .. }
+                | Change::Downed { .. }
+                | Change::Scored { .. }
+                | Change::HuntStarted { .. }
+                | Change::EffectStarted { .. }
+        )
+    }
 }

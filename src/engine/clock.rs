@@ -14,10 +14,12 @@ pub(crate) struct Clock {
     records: u64,
     start_ms: i64,
     now_ms: u64,
+    /// The time that was published last.
+    published_ms: u64,
 }
 
 /// Words of an encoded clock.
-const CLOCK_WORDS: usize = CLOCK_RECORDS + 3;
+const CLOCK_WORDS: usize = CLOCK_RECORDS + 4;
 
 impl Clock {
     /// Takes one record's time.
@@ -44,6 +46,32 @@ impl Clock {
         self.now_ms
     }
 
+    /// Whether the last record has started it.
+    pub(crate) fn has_just_started(&self) -> bool {
+        self.records == CLOCK_RECORDS as u64
+    }
+
+    /// The time to publish, if it is another than the one that was published last: milliseconds
+    /// since the Unix epoch, 0 for what is before.
+    pub(crate) fn unpublished(&self) -> Option<u64> {
+        (self.published_ms != self.now_ms).then(|| self.published())
+    }
+
+    /// The time as it is published.
+    pub(crate) fn published(&self) -> u64 {
+        u64::try_from(self.unix_ms(self.now_ms)).unwrap_or(0)
+    }
+
+    /// The time that was published last.
+    pub(crate) fn published_unix_ms(&self) -> i64 {
+        self.unix_ms(self.published_ms)
+    }
+
+    /// The present time is published.
+    pub(crate) fn publish(&mut self) {
+        self.published_ms = self.now_ms;
+    }
+
     /// Records seen, which is also the ordinal of the event that came last.
     pub(crate) fn records(&self) -> u64 {
         self.records
@@ -56,20 +84,20 @@ impl Clock {
 
     /// The clock as words.
     pub(crate) fn to_words(&self) -> [u64; CLOCK_WORDS] {
-        let Clock { recent_ms, records, start_ms, now_ms } = *self;
+        let Clock { recent_ms, records, start_ms, now_ms, published_ms } = *self;
         let mut words = [0; CLOCK_WORDS];
         for (word, time) in words.iter_mut().zip(recent_ms) {
             *word = time as u64;
         }
-        words[CLOCK_RECORDS..].copy_from_slice(&[records, start_ms as u64, now_ms]);
+        words[CLOCK_RECORDS..].copy_from_slice(&[records, start_ms as u64, now_ms, published_ms]);
         words
     }
 
     /// The clock that these words are.
     pub(crate) fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
         let recent_ms = std::array::from_fn(|at| words[at] as i64);
-        let [.., records, start_ms, now_ms] = *words;
-        Clock { recent_ms, records, start_ms: start_ms as i64, now_ms }
+        let [.., records, start_ms, now_ms, published_ms] = *words;
+        Clock { recent_ms, records, start_ms: start_ms as i64, now_ms, published_ms }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) mod actors;
 
 pub(crate) mod handoff;
 
-pub(crate) mod leaderboard;
+pub(crate) mod outline;
 
 pub(crate) mod hunt;
 
@@ -72,7 +72,7 @@ use rules::motion::Allowance;
 use rules::rulebook::{Edition, Rulebook};
 use std::sync::Arc;
 use tiles::Tiles;
-use update::{Update, Updates};
+use update::{EVENT_UPDATES_MAX, Update, Updates};
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,13 +156,33 @@ const NO_ROW: u32 = u32::MAX;
 pub(crate) struct Tell<'a> {
     updates: &'a mut Updates,
     ts_us: i64,
+    /// The zone's clock, if it has to be published before a timed update.
+    clock_ms: Option<u64>,
+    /// Updates before the event's first, and its ordinal.
+    before: usize,
+    ordinal: u64,
 }
 
 impl Tell<'_> {
     /// Tells one change of a player, or of the world where that is 0.
     #[inline]
     pub(crate) fn push(&mut self, player_id: u64, change: Change) {
+        if change.is_timed() {
+            self.push_clock();
+        }
         self.updates.push(Update::new(player_id, self.ts_us, change));
+    }
+
+    /// Publishes the zone's clock, unless that was done since it moved.
+    fn push_clock(&mut self) {
+        if let Some(unix_ms) = self.clock_ms.take() {
+            self.updates.push(Update::new(0, self.ts_us, Change::Clock { unix_ms }));
+        }
+    }
+
+    /// Orders the updates of all events: what is published earlier has a lower one.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.ordinal * EVENT_UPDATES_MAX as u64 + (self.updates.len() - self.before) as u64
     }
 
     /// Tells all parts of a crossing.
@@ -295,7 +315,17 @@ impl Shard {
     /// The row is a hint: a wrong one changes nothing but the time.
     fn apply_at(&mut self, hint: u32, event: &Event, updates: &mut Updates) -> Outcome {
         self.clock.observe(event.time_ms);
-        let mut tell = Tell { updates, ts_us: event.ts_us };
+        let mut tell = Tell {
+            before: updates.len(),
+            updates,
+            ts_us: event.ts_us,
+            clock_ms: self.clock.unpublished(),
+            ordinal: self.clock.records(),
+        };
+        if self.clock.has_just_started() {
+            tell.clock_ms = Some(self.clock.published());
+            tell.push_clock();
+        }
         self.settle_due(&mut tell);
         self.end_due_hunts(&mut tell);
         let decided = match event.action.kind().subject() {
@@ -310,12 +340,15 @@ impl Shard {
             Outcome::Refused(refusal)
         });
         self.work_on_hunts(event.action == Action::Tick, &mut tell);
+        if tell.clock_ms.is_none() {
+            self.clock.publish();
+        }
         outcome
     }
 
     fn on_world_event(&mut self, event: &Event, tell: &mut Tell) -> Result<Outcome, Refusal> {
         match event.action {
-            Action::Tick => self.on_tick(event.seq),
+            Action::Tick => self.on_tick(event.seq, tell),
             Action::RulesChange { ruleset } => Ok(self.on_rules_change(ruleset, tell)),
             Action::Arrive { x, y, handoff } => {
                 self.on_arrive(event.player_id, (x, y), &handoff, tell)
@@ -335,11 +368,12 @@ impl Shard {
         }
     }
 
-    fn on_tick(&mut self, id: u64) -> Result<Outcome, Refusal> {
+    fn on_tick(&mut self, id: u64, tell: &mut Tell) -> Result<Outcome, Refusal> {
         if id <= self.last_tick {
             return Ok(Outcome::NoOp);
         }
         self.last_tick = id;
+        tell.push_clock();
         Ok(Outcome::Applied)
     }
 

@@ -15,7 +15,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::table::Row;
 
 /// First word of an encoded state: its name and the format's version.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x04");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x05");
 
 /// Words of an actor: those of its two rows.
 pub(crate) const ACTOR_WORDS: usize = BODY_WORDS + PACK_WORDS;

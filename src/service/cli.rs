@@ -63,6 +63,9 @@ pub enum Verb {
     /// List the rules that a configuration names, or change the rules of a running game.
     #[command(long_about = help::RULES)]
     Rules(RulesArgs),
+    /// Answer clients over HTTP from what the daemons have published.
+    #[command(long_about = help::SERVE)]
+    Serve(ServeArgs),
     /// List, verify or drop the snapshots in a state directory.
     #[command(long_about = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),
@@ -173,6 +176,16 @@ pub struct DemoArgs {
     /// How the match is recorded; without it the first record tells.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
+    /// Play the match in its own time, so many times as fast: 1 as it was recorded.
+    #[arg(long, value_name = "X", requires = "match_file", conflicts_with = "rate")]
+    #[arg(value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Serve the page, and print its address.
+    #[arg(long)]
+    pub page: bool,
+    /// Keep serving the page after the last event, until Ctrl-C.
+    #[arg(long, requires = "page")]
+    pub stay: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
@@ -288,6 +301,14 @@ pub struct RulesArgs {
     /// one of the files in rules.files, or its ruleset.
     #[arg(long, value_name = "FILE|RULESET")]
     pub switch_to: Option<String>,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// The daemons' configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 /// Arguments of `snapshot`.
@@ -452,6 +473,12 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
             _ => Err("say `start`, `fence` or an offset from 0 on".to_owned()),
         },
     }
+}
+
+/// How many times as fast as it was recorded a match plays.
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.01..=1000.0).contains(speed));
+    speed.ok_or_else(|| "write a number from 0.01 to 1000".to_owned())
 }
 
 /// A record's place in the input.

@@ -6,7 +6,7 @@
 use super::schema::{Limit, Limits};
 use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings};
 use super::written::{
-    Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenService, WrittenSnapshot,
+    Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenServe, WrittenService, WrittenSnapshot,
 };
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
@@ -18,7 +18,6 @@ use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +42,8 @@ pub struct Config {
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
     pub service: super::ServiceOptions,
+    /// For `huntd serve`.
+    pub serve: super::ServeOptions,
 }
 
 /// Reads a file and the process's environment, and lays the settings of the command line over them.
@@ -141,6 +142,7 @@ impl Check<'_> {
             runtime: self.runtime(&raw.cpu)?,
             rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
+            serve: self.serve(&raw.serve)?,
         })
     }
 
@@ -363,18 +365,16 @@ impl Check<'_> {
     }
 
     fn service(&self, raw: &WrittenService) -> Result<super::ServiceOptions, ConfigError> {
-        let listen: SocketAddr = raw.listen.parse().map_err(|_| {
-            let sentence = format!(
-                "= \"{}\": write an IP address and a port, as in \"127.0.0.1:9464\"",
-                raw.listen
-            );
-            self.error("service.listen", sentence)
-        })?;
+        let listen = super::addresses::parse(&raw.listen);
         Ok(super::ServiceOptions {
-            listen,
+            listen: listen.map_err(|sentence| self.error("service.listen", sentence))?,
             log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
             log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
         })
+    }
+
+    fn serve(&self, raw: &WrittenServe) -> Result<super::ServeOptions, ConfigError> {
+        super::addresses::serve(raw).map_err(|sentence| self.error("serve.listen", sentence))
     }
 
     /// A number within its limits, as the type of its option.

@@ -39,6 +39,8 @@ Latencies are the mock's, not a real broker's.
 
 Examples:
   huntd demo
+  huntd demo --page --stay
+  huntd demo --page --match FILE --speed 1
   huntd demo --events 1000000 --rate 200000 --json";
 
 /// `huntd load --help`.
@@ -71,6 +73,15 @@ not stops there.
 Examples:
   huntd rules --config huntd.toml
   huntd rules --config huntd.toml --switch-to /etc/huntd/rules-2.toml";
+
+/// `huntd serve --help`.
+pub(crate) const SERVE: &str = "\
+Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, hunts and \
+tiles, from what the daemons have published. It reads the output topic without joining the group, \
+so any number of these processes can run, anywhere, with the daemons' configuration.
+
+Example:
+  huntd serve --config huntd.toml";
 
 /// `huntd snapshot --help`.
 pub(crate) const SNAPSHOT: &str = "\

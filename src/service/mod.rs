@@ -12,6 +12,8 @@ pub(crate) mod help;
 
 pub mod config;
 
+mod addresses;
+
 mod written;
 
 pub(crate) mod schema;
@@ -60,6 +62,15 @@ pub struct ServiceOptions {
     pub log_format: log::LogFormat,
     /// The least level that is logged.
     pub log_level: tracing::Level,
+}
+
+/// What `serve` is told at start-up, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Where clients are answered.
+    pub listen: SocketAddr,
+    /// The file of tokens; `None`: everybody on this host may ask.
+    pub tokens: Option<std::path::PathBuf>,
 }
 
 /// What the service thread reads.

@@ -25,8 +25,30 @@ impl Signals {
         std::process::exit(i32::from(ExitCode::Interrupted.number()));
     }
 
+    /// Waits for the first signal.
+    pub(crate) async fn first(mut self) {
+        self.next().await;
+    }
+
     async fn next(&mut self) {
         // A failed read of the signal pipe is no signal, and the stream never ends.
+        while !matches!(self.caught.next().await, Some(Ok(_))) {}
+    }
+}
+
+/// SIGHUP, caught from now on: files that may change while the process runs are read again.
+pub(crate) struct Reloads {
+    caught: async_signal::Signals,
+}
+
+impl Reloads {
+    /// Begins to catch the signal, which ends the process otherwise.
+    pub(crate) fn listen() -> io::Result<Reloads> {
+        Ok(Reloads { caught: async_signal::Signals::new([async_signal::Signal::Hup])? })
+    }
+
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) {
         while !matches!(self.caught.next().await, Some(Ok(_))) {}
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Written {
     pub(super) cpu: WrittenCpu,
     pub(super) rules: WrittenRules,
     pub(super) service: WrittenService,
+    pub(super) serve: WrittenServe,
 }
 
 #[derive(Deserialize)]
@@ -109,4 +110,11 @@ pub(super) struct WrittenService {
     pub(super) listen: String,
     pub(super) log_format: String,
     pub(super) log_level: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenServe {
+    pub(super) listen: String,
+    pub(super) tokens: String,
 }

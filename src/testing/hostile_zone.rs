@@ -99,13 +99,12 @@ impl Zone {
     /// Checks what must hold between events, and goes on from the encoded and decoded state.
     pub fn check_and_restart(&mut self) {
         let shard = &self.shard;
-        let board: Vec<_> = shard.standings(1, u32::MAX).collect();
-        assert_eq!(board.len(), shard.players() as usize);
-        assert!(shard.players() <= shard.rules().actors.count_max);
-        assert!(board.windows(2).all(|pair| pair[0].score >= pair[1].score), "{board:?}");
-        for place in &board {
-            assert_eq!(shard.standing(place.player_id), Some(*place));
-            for stack in shard.inventory(place.player_id).expect("who has a place is here") {
+        let players = shard.outline();
+        assert!(players.len() <= shard.rules().actors.count_max as usize);
+        assert!(players.is_sorted_by_key(|player| u64::MAX - player.score), "{players:?}");
+        for player in &players {
+            assert_eq!(shard.inventory(player.player_id), Some(&player.items));
+            for stack in &player.items {
                 // A hand-off may bring items that these rules do not know.
                 let known = shard.rules().item(stack.item);
                 assert!(known.is_none_or(|item| stack.count <= item.stack_max), "{stack:?}");

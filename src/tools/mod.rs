@@ -1,4 +1,4 @@
-//! The other verbs: demo, load, replay, snapshot, tap, topics.
+//! The other verbs: demo, load, replay, serve, snapshot, tap, topics.
 
 pub mod run;
 
@@ -15,6 +15,8 @@ pub mod demo;
 pub mod load;
 
 pub mod replay;
+
+pub mod serve;
 
 pub mod snapshot;
 

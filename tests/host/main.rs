@@ -9,6 +9,7 @@ mod monitoring;
 mod package;
 mod readme;
 mod replay;
+mod serve;
 mod service;
 mod systemd;
 mod tidy;

@@ -236,6 +236,24 @@ fn a_demo_of_a_recorded_match_closes_its_accounts() {
 }
 
 #[test]
+fn a_match_that_plays_in_its_own_time_comes_out_as_at_once() {
+    let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
+        return;
+    };
+    let file = file.to_str().expect("the path is text");
+    let digest = |pace: &[&str]| {
+        let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["demo", "--events", "5000", "--json", "--partitions", "2", "--match", file])
+            .args(pace)
+            .output()
+            .expect("the binary runs");
+        assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+        report_of(&String::from_utf8_lossy(&demo.stdout))["digest"].clone()
+    };
+    assert_eq!(digest(&["--speed", "50"]), digest(&["--rate", "0"]));
+}
+
+#[test]
 fn the_demo_accounts_for_every_event_and_its_seed_decides_the_digest() {
     let play = |seed| demo(&["--players", "200", "--partitions", "3", "--seed", seed]);
     let run = |seed| report_of(&play(seed));

@@ -37,7 +37,7 @@ const (
 )
 
 // UpdateKindMax is the highest number of an update's kind.
-const UpdateKindMax = 29
+const UpdateKindMax = 30
 
 // Update is four words, laid out as docs/RULES.md has it. They are what the chain is made of.
 type Update [4]uint64

@@ -45,11 +45,15 @@ pub(crate) const HEALTH_MAX: u16 = 10_000;
 /// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
 /// an i64 with room to spare.
 const ZONE_CM_MAX: u32 = 1 << 24;
+
+/// Updates of one event that have the zone's clock.
+const CLOCK_UPDATES_MAX: usize = 1;
 const _: () = assert!(
     DUE_ACTORS_PER_EVENT * SETTLE_UPDATES_MAX
         + HUNTS_MAX
         + ARRIVAL_UPDATES_MAX
         + HUNT_UPDATES_PER_EVENT
+        + CLOCK_UPDATES_MAX
         <= EVENT_UPDATES_MAX
 );
 
@@ -77,7 +81,7 @@ const DECIDING: [u64; 17] = [
 ];
 
 /// Counts up whenever the engine's code would make other updates from the same events and rules.
-pub(crate) const ENGINE_VERSION: u64 = 4;
+pub(crate) const ENGINE_VERSION: u64 = 5;
 
 /// Everything that decides what an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]

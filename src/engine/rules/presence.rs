@@ -33,13 +33,20 @@ impl Shard {
         let known = self.tombstones.take(player_id).unwrap_or_default();
         let start = seq.min(CROSSING_START_MAX) as u32;
         let known = Tombstone { seq, crossing_sent: known.crossing_sent.max(start), ..known };
-        self.enter(player_id, known, (x, y), tile);
+        self.enter(player_id, known, (x, y), tile, tell);
         tell.push(player_id, Change::Joined { health: self.rules.actors.health, x, y });
         Ok(())
     }
 
     /// Makes an actor with nothing in hand, on a tile that was checked.
-    fn enter(&mut self, player_id: u64, known: Tombstone, (x, y): (i32, i32), tile: u32) -> u32 {
+    fn enter(
+        &mut self,
+        player_id: u64,
+        known: Tombstone,
+        (x, y): (i32, i32),
+        tile: u32,
+        tell: &Tell,
+    ) -> u32 {
         let mut body = Body::default();
         (body.player_id, body.seq) = (player_id, known.seq);
         body.stand_at(x, y);
@@ -48,7 +55,7 @@ impl Shard {
         body.set_health(self.rules.actors.health);
         let pack = Pack {
             player_id,
-            scored_ordinal: self.clock.records(),
+            scored_ordinal: tell.ordinal(),
             scored_at_ms: self.clock.now_ms(),
             crossing_sent: known.crossing_sent,
             accepted: known.accepted,
@@ -166,7 +173,7 @@ impl Shard {
             (Some(row), _) => self.unpack(row, known, handoff, tell),
             (None, Some((tile, x, y))) => {
                 self.tombstones.take(player_id);
-                let row = self.enter(player_id, known, (x, y), tile);
+                let row = self.enter(player_id, known, (x, y), tile, tell);
                 let (from_zone, crossing) = (handoff.from_zone, handoff.crossing);
                 tell.push(player_id, Change::Arrived { from_zone, crossing, x, y });
                 self.unpack(row, known, handoff, tell);

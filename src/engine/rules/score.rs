@@ -6,8 +6,8 @@ use crate::engine::refusal::ScoreCause;
 use crate::engine::{Shard, Tell};
 
 impl Shard {
-    /// Adds points. Equal scores are ordered by who reached theirs first, so the event's ordinal is
-    /// kept. The caller writes the pack.
+    /// Adds points. Equal scores are ordered by whose was published first, so the update's ordinal
+    /// is kept. The caller writes the pack.
     pub(crate) fn add_score(
         &self,
         pack: &mut Pack,
@@ -19,8 +19,8 @@ impl Shard {
             return;
         }
         pack.score = pack.score.saturating_add(points);
-        pack.scored_ordinal = self.clock.records();
         pack.scored_at_ms = self.clock.now_ms();
+        pack.scored_ordinal = tell.ordinal();
         let points = u32::try_from(points).unwrap_or(u32::MAX);
         tell.push(pack.player_id, Change::Scored { cause, points, score: pack.score });
     }

@@ -2,9 +2,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests are not pure")]
 
-mod boards;
 mod changing_rules;
 mod checkpoints;
+mod clock;
 mod crossing;
 mod documents;
 mod hostile;

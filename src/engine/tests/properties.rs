@@ -294,7 +294,9 @@ impl World {
         let zone = &self.zones[zone];
         let stacks = zone.inventory(player_id);
         let items = stacks.map_or(0, |stacks| stacks.iter().map(items_of).sum());
-        let points = zone.standing(player_id).map_or(0, |standing| standing.score);
+        let players = zone.outline();
+        let points = players.iter().find(|player| player.player_id == player_id);
+        let points = points.map_or(0, |player| player.score);
         Carried { items, points }
     }
 

@@ -6,7 +6,7 @@
 //! `# ...` is a remark.
 
 use crate::engine::Shard;
-use crate::engine::change::KINDS;
+use crate::engine::change::{Change, KINDS};
 use crate::engine::event::{Action, ActionField, ActionKind, Event, Handoff, Presence};
 use crate::engine::field::{FieldForm, FieldSpec, FieldValues};
 use crate::engine::rules::Rules;
@@ -69,8 +69,34 @@ impl Game {
         game
     }
 
-    /// Applies one event at the game's time.
+    /// Before its clock starts.
+    pub(crate) fn unstarted(rules: Rules) -> Game {
+        let shard = Shard::new(0, &Rulebook::of(rules));
+        Game { shard, time_ms: 1_000_000, seqs: BTreeMap::new(), ticks: 0 }
+    }
+
+    /// Lets time pass without a tick: by events that do nothing.
+    pub(crate) fn pass(&mut self, ms: i64) {
+        self.time_ms += ms;
+        for _ in 0..8 {
+            assert_eq!(self.apply_clocked(0, 0, Action::HuntEnd { hunt: 0 }), []);
+        }
+    }
+
+    /// Applies one event at the game's time. The clock is left out: it has tests of its own.
     pub(crate) fn apply(&mut self, player_id: u64, seq: u64, action: Action) -> Vec<Update> {
+        let mut updates = self.apply_clocked(player_id, seq, action);
+        updates.retain(|update| !matches!(update.change(), Change::Clock { .. }));
+        updates
+    }
+
+    /// Applies one event at the game's time.
+    pub(crate) fn apply_clocked(
+        &mut self,
+        player_id: u64,
+        seq: u64,
+        action: Action,
+    ) -> Vec<Update> {
         let mut updates = Updates::new();
         let time_ms = self.time_ms;
         let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 5, action };

@@ -13,6 +13,7 @@
 mod daemon;
 mod flight;
 mod generator;
+mod page;
 mod report;
 mod story;
 mod verifier;
@@ -30,6 +31,8 @@ use crate::service::cli::{DemoArgs, LoadCodec};
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
 use flight::Flight;
+use generator::DueBy;
+use page::Page;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use report::DemoReport;
@@ -63,8 +66,12 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
 
     say("starting a broker, the daemon and a reader that checks it, all in this process")?;
     let begun = Instant::now();
+    let page = args.page.then(|| Page::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let measured = measure(args, &brokers, &daemon, begun);
+    let mut measured = measure(args, &brokers, &daemon, begun);
+    if let Some(page) = page {
+        measured = page.end(args.stay).and(measured);
+    }
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
     let measured = measured?;
@@ -112,11 +119,16 @@ fn measure(
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
-    let pace = Pace::start(paced(args));
+    // A match that plays in its own time counts milliseconds instead of events.
+    let (rate, due_by) = match args.speed {
+        Some(speed) => (Some((1000.0 * speed) as u64), DueBy::Time(BASE_MS)),
+        None => (paced(args), DueBy::Count),
+    };
+    let pace = Pace::start(rate);
     std::thread::scope(|scope| {
         let generator = std::thread::Builder::new()
             .name("generator".to_owned())
-            .spawn_scoped(scope, || generator::run(source, sender, &pace, &flight))
+            .spawn_scoped(scope, || generator::run(source, sender, &pace, due_by, &flight))
             .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
         let verified = verifier.run(&flight, &pace, daemon, &bar);
         flight.stop();
@@ -176,7 +188,9 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          linger_us_max = {}\n\
          [service]\n\
          listen = \"127.0.0.1:0\"\n\
-         log_level = \"warn\"\n",
+         log_level = \"warn\"\n\
+         [serve]\n\
+         listen = \"127.0.0.1:0\"\n",
         brokers.join("\", \""),
         LINGER_MS * 1000
     );

@@ -20,7 +20,8 @@ fn huntd(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String
 fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let all = ["run", "check", "demo", "load", "replay", "rules", "snapshot", "tap", "topics"];
+    let all =
+        ["run", "check", "demo", "load", "replay", "rules", "serve", "snapshot", "tap", "topics"];
     assert_eq!(verbs, [&all[..], &["config", "completions", "man"]].concat());
     cli.debug_assert();
     for verb in verbs {

@@ -3,7 +3,8 @@
 use std::process::Command;
 use support::needs;
 
-const UNITS: [&str; 2] = ["systemd/huntd.service", "systemd/huntd@.service"];
+const UNITS: [&str; 3] =
+    ["systemd/huntd.service", "systemd/huntd@.service", "systemd/huntd-serve@.service"];
 
 /// The most that `systemd-analyze security` may find.
 const EXPOSURE_MAX: f64 = 1.5;

@@ -13,11 +13,13 @@ const LAYERS: &[&str] = &[
     "decoder",
     "output",
     "ownership",
+    "view",
     "fetch",
     "snapshot",
     "publisher",
     "service",
     "shards",
+    "serve",
     "control",
     "daemon",
     "tools",
@@ -41,6 +43,7 @@ const PURE: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
+    ("view", &["engine"]),
 ];
 
 /// The crate's roots, which may import everything.
@@ -58,6 +61,8 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/publisher/producer.rs",
             "src/control/output_log.rs",
             "src/snapshot/replicas.rs",
+            "src/serve/feed.rs",
+            "src/serve/appender.rs",
             "src/tools/",
         ],
     ),

@@ -15,6 +15,10 @@ pub mod daemon;
 
 pub mod scrape;
 
+pub mod serving;
+
+pub mod browser;
+
 pub mod load;
 
 pub mod batch_load;

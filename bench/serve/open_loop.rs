@@ -1,0 +1,114 @@
+//! Requests that are due at their own times, over sessions that stay open.
+
+use hdrhistogram::Histogram;
+use rustix::event::{Timespec, epoll};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long the last answers may take.
+const LAST_WAIT: Duration = Duration::from_secs(30);
+
+/// One session.
+struct Session {
+    stream: TcpStream,
+    /// When the requests were due that are not answered, the first one first.
+    due: VecDeque<Instant>,
+    received: Vec<u8>,
+}
+
+/// Sessions, and the times of their answers.
+pub(crate) struct OpenLoop {
+    sessions: Vec<Session>,
+    epoll: OwnedFd,
+}
+
+/// What requests came to.
+pub(crate) struct Measured {
+    /// From when a request was due to when its answer was read.
+    pub latency_us: Histogram<u64>,
+    /// Answers with another status than 200.
+    pub failed: u64,
+}
+
+impl OpenLoop {
+    /// Opens so many sessions.
+    pub(crate) fn connect(address: &str, sessions: usize) -> OpenLoop {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+        let open = |number: usize| {
+            let stream = TcpStream::connect(address).expect("it listens");
+            stream.set_nodelay(true).expect("a socket takes the option");
+            stream.set_nonblocking(true).expect("a socket takes the option");
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).expect("it is added");
+            Session { stream, due: VecDeque::new(), received: Vec::new() }
+        };
+        OpenLoop { sessions: (0..sessions).map(open).collect(), epoll }
+    }
+
+    /// Sends requests at a rate, one session after another, and reads their answers.
+    pub(crate) fn run(
+        &mut self,
+        per_s: u64,
+        time: Duration,
+        request: &dyn Fn(u64) -> String,
+    ) -> Measured {
+        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
+        let mut measured = Measured { latency_us, failed: 0 };
+        let (begun, count) = (Instant::now(), per_s * time.as_secs());
+        let due = |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / per_s);
+        let mut sent = 0;
+        while measured.latency_us.len() < count {
+            while sent < count && due(sent) <= Instant::now() {
+                let at = sent as usize % self.sessions.len();
+                let session = &mut self.sessions[at];
+                session.due.push_back(due(sent));
+                session.stream.write_all(request(sent).as_bytes()).expect("it takes a request");
+                sent += 1;
+            }
+            assert!(begun.elapsed() < time + LAST_WAIT, "answers are missing");
+            let wait = match sent < count {
+                true => due(sent).saturating_duration_since(Instant::now()),
+                false => Duration::from_millis(10),
+            };
+            self.read(wait, &mut measured);
+        }
+        measured
+    }
+
+    fn read(&mut self, wait: Duration, measured: &mut Measured) {
+        let mut events = Vec::with_capacity(256);
+        let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos().min(10_000_000) as i64 };
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        epoll::wait(&self.epoll, spare, Some(&wait)).expect("it waits");
+        for event in events {
+            let session = &mut self.sessions[event.data.u64() as usize];
+            let mut buffer = [0; 16 * 1024];
+            match session.stream.read(&mut buffer) {
+                Ok(0) => panic!("a session was closed"),
+                Ok(count) => session.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                Err(error) => panic!("{error}"),
+            }
+            let now = Instant::now();
+            while let Some((is_fine, bytes)) = answer(&session.received) {
+                session.received.drain(..bytes);
+                let due = session.due.pop_front().expect("an answer has its request");
+                let latency = now.saturating_duration_since(due).as_micros() as u64;
+                measured.latency_us.saturating_record(latency.max(1));
+                measured.failed += u64::from(!is_fine);
+            }
+        }
+    }
+}
+
+/// The first whole answer of these bytes: whether it is a 200, and its length.
+fn answer(bytes: &[u8]) -> Option<(bool, usize)> {
+    let head = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&bytes[..head]).expect("a head is text");
+    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length: usize = length.map_or(0, |length| length.parse().expect("a length is a number"));
+    (bytes.len() >= head + length).then(|| (text.starts_with("HTTP/1.1 200 "), head + length))
+}

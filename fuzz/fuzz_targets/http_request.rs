@@ -1,0 +1,54 @@
+//! Requests of clients, whole and in pieces: both are answered alike.
+
+#![no_main]
+
+use huntd::engine::Shard;
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::serve::answers::{Served, ZoneState};
+use huntd::serve::exchange::{Exchange, ExchangeNeed};
+use huntd::serve::gate::Gate;
+use huntd::service::rules::built_in;
+use huntd::view::zone::{ZonePosition, ZoneView};
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    static SERVED: Served = {
+        let rulebook = Rulebook::of(built_in());
+        let shard = Shard::new(0, &rulebook);
+        let mut served = Served::new(1, 64);
+        served.view.put(ZoneView::of_shard(&shard, &rulebook, ZonePosition::default()));
+        served.zones[0] = ZoneState::Live { owner_epoch: 1, lag_ms: 0 };
+        served
+    };
+}
+
+/// All that is answered to these pieces, until something else than bytes is needed.
+fn answers<'a>(served: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let (mut exchange, mut answers, gate) = (Exchange::default(), Vec::new(), Gate::open());
+    for piece in pieces {
+        exchange.receive(piece);
+        loop {
+            let need = exchange.advance(served, &gate, 0);
+            answers.extend_from_slice(exchange.unsent());
+            exchange.sent(exchange.unsent().len());
+            match need {
+                ExchangeNeed::Sending => {}
+                ExchangeNeed::Bytes => break,
+                _ => return answers,
+            }
+        }
+    }
+    answers
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((size, bytes)) = input.split_first() else { return };
+    SERVED.with(|served| {
+        let whole = answers(served, std::iter::once(bytes));
+        let pieces = answers(served, bytes.chunks(1 + usize::from(*size)));
+        // A body that is waited for is asked for.
+        if !pieces.windows(12).any(|part| part == b"HTTP/1.1 100") {
+            assert_eq!(String::from_utf8_lossy(&whole), String::from_utf8_lossy(&pieces));
+        }
+    });
+});

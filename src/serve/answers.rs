@@ -1,0 +1,371 @@
+//! Answers from the view, as JSON. Two views at one position give identical bytes.
+
+use crate::engine::actor::Compass;
+use crate::engine::refusal::{Effect, Hint};
+use crate::engine::update::Update;
+use crate::serve::json::Json;
+use crate::serve::problem::Problem;
+use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
+use crate::view::board::Place;
+use crate::view::hunts::{PastHunt, RunningHunt};
+use crate::view::world::View;
+use crate::view::zone::{ZonePosition, ZoneView};
+
+/// The document of all routes.
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// What is known of all zones, and how each is doing.
+pub struct Served {
+    /// What is known.
+    pub view: View,
+    /// By partition.
+    pub zones: Vec<ZoneState>,
+}
+
+/// How a zone is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneState {
+    /// It has no state yet.
+    Loading,
+    /// It follows the log.
+    Live {
+        /// Number of the present owner's epoch.
+        owner_epoch: u64,
+        /// Milliseconds from when its newest frame was published to when it was folded.
+        lag_ms: u64,
+    },
+    /// It cannot go on.
+    Halted(String),
+}
+
+/// A whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// JSON, about a zone at this position if it is about one.
+    Json(Option<(u16, ZonePosition)>),
+    /// Nothing changed since.
+    Unchanged(u16, ZonePosition),
+    /// The zone is within a frame, or not yet where it has to be: ask again after its next frame.
+    NotYet(u16),
+}
+
+impl Served {
+    /// No zone is loaded yet.
+    pub fn new(zones: usize, players_max: usize) -> Served {
+        Served { view: View::new(zones, players_max), zones: vec![ZoneState::Loading; zones] }
+    }
+
+    /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.
+    pub(crate) fn fold(&mut self, zone: u16, updates: &[Update]) {
+        if self.is_halted(zone) {
+            return;
+        }
+        if let Err(error) = self.view.fold(zone, updates) {
+            tracing::error!(zone, "halted: {error}");
+            self.zones[usize::from(zone)] = ZoneState::Halted(error.to_string());
+        }
+    }
+
+    /// A frame's updates were folded: the zone has come up to this input offset.
+    pub(crate) fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, lag_ms: u64) {
+        self.view.seal(zone, next_offset);
+        if matches!(self.zones[usize::from(zone)], ZoneState::Live { .. }) {
+            self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch, lag_ms };
+        }
+    }
+
+    /// The zone's answers are of now.
+    pub(crate) fn live(&mut self, zone: u16, owner_epoch: u64) {
+        match &mut self.zones[usize::from(zone)] {
+            ZoneState::Halted(_) => {}
+            ZoneState::Live { owner_epoch: present, .. } => *present = owner_epoch,
+            loading @ ZoneState::Loading => {
+                *loading = ZoneState::Live { owner_epoch, lag_ms: 0 };
+            }
+        }
+    }
+
+    fn is_halted(&self, zone: u16) -> bool {
+        matches!(self.zones[usize::from(zone)], ZoneState::Halted(_))
+    }
+
+    /// Writes the answer to a route.
+    pub(crate) fn answer(&self, route: &Route, out: &mut Vec<u8>) -> Result<Answer, Problem> {
+        match route {
+            Route::Player(query) => self.player(query, card, out),
+            Route::Poll(query) => self.player(query, poll, out),
+            Route::Board(query) => self.board(query, out),
+            Route::Zones => Ok(self.all_zones(out)),
+            Route::Hunts(zone) => self.of_zone(*zone, out, hunts),
+            Route::Tiles { zone, since } => {
+                self.of_zone(*zone, out, |zone, out| tiles(zone, *since, out))
+            }
+            Route::OpenApi => {
+                out.extend_from_slice(OPENAPI.as_bytes());
+                Ok(Answer::Json(None))
+            }
+        }
+    }
+
+    /// Whether a zone has come to a position.
+    pub(crate) fn has_reached(&self, at: &At) -> Result<bool, Problem> {
+        let zone = self.zone(at.zone)?;
+        Ok(zone.position().next_offset >= at.next_offset)
+    }
+
+    /// A zone that can answer, unless it is within a frame.
+    pub(crate) fn zone(&self, zone: u16) -> Result<&ZoneView, Problem> {
+        match self.zones.get(usize::from(zone)) {
+            None => Err(Problem::ZoneUnknown(zone)),
+            Some(ZoneState::Loading) => Err(Problem::ZoneLoading(zone)),
+            Some(ZoneState::Halted(sentence)) => {
+                Err(Problem::ZoneHalted { zone, sentence: sentence.clone() })
+            }
+            Some(ZoneState::Live { .. }) => self.view.zone(zone).ok_or(Problem::ZoneLoading(zone)),
+        }
+    }
+
+    fn of_zone(
+        &self,
+        zone: u16,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&ZoneView, &mut Vec<u8>),
+    ) -> Result<Answer, Problem> {
+        let known = self.zone(zone)?;
+        if known.is_within_frame() {
+            return Ok(Answer::NotYet(zone));
+        }
+        write(known, out);
+        Ok(Answer::Json(Some((zone, known.position()))))
+    }
+
+    fn player(
+        &self,
+        query: &PlayerQuery,
+        write: fn(&Served, &ZoneView, u64, &mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Problem> {
+        let PlayerQuery { player_id, zone, after } = *query;
+        let zone = match zone {
+            Some(zone) => self.zone(zone)?,
+            None => self.zone(self.zone_of(player_id)?)?,
+        };
+        if zone.is_within_frame() {
+            return Ok(Answer::NotYet(zone.partition()));
+        }
+        let (_, details) = zone.card(player_id).ok_or(Problem::PlayerNotHere)?;
+        let position = zone.position();
+        if after.is_some_and(|after| details.changed <= after) {
+            return Ok(Answer::Unchanged(zone.partition(), position));
+        }
+        write(self, zone, player_id, out);
+        Ok(Answer::Json(Some((zone.partition(), position))))
+    }
+
+    /// The zone that a player is in.
+    pub(crate) fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
+        if let Some(zone) = self.view.zone_of(player_id) {
+            return Ok(zone.partition());
+        }
+        // It may be in a zone of which nothing is known here.
+        let unknown = (0..).zip(&self.zones).find_map(|(zone, _)| self.zone(zone).err());
+        Err(unknown.unwrap_or(Problem::PlayerNotHere))
+    }
+
+    fn board(&self, query: &BoardQuery, out: &mut Vec<u8>) -> Result<Answer, Problem> {
+        let Some(partition) = query.zone else {
+            return self.world_board(query.places, out);
+        };
+        let zone = self.zone(partition)?;
+        if zone.is_within_frame() {
+            return Ok(Answer::NotYet(partition));
+        }
+        let players = u64::from(zone.players());
+        match query.places {
+            BoardPlaces::From(rank, count) => {
+                board(players, zone.places(rank, count), out, |json| at(json, zone));
+            }
+            BoardPlaces::Around(player_id, each_side) => {
+                let places = zone.places_around(player_id, each_side);
+                let places = places.ok_or(Problem::PlayerNotHere)?;
+                board(players, places, out, |json| at(json, zone));
+            }
+        }
+        Ok(Answer::Json(Some((partition, zone.position()))))
+    }
+
+    /// One prefix of each zone's log, so it names all their positions.
+    fn world_board(&self, places: BoardPlaces, out: &mut Vec<u8>) -> Result<Answer, Problem> {
+        let known = || (0..self.zones.len() as u16).filter_map(|zone| self.zone(zone).ok());
+        if let Some(zone) = known().find(|zone| zone.is_within_frame()) {
+            return Ok(Answer::NotYet(zone.partition()));
+        }
+        let positions = |json: &mut Json| {
+            json.objects("zones", known(), |json, zone| {
+                json.number("zone", zone.partition().into());
+                at(json, zone);
+            });
+        };
+        let players = u64::from(self.view.players());
+        match places {
+            BoardPlaces::From(rank, count) => {
+                board(players, self.view.places(rank, count), out, positions);
+            }
+            BoardPlaces::Around(player_id, each_side) => {
+                let places = self.view.places_around(player_id, each_side);
+                board(players, places.ok_or(Problem::PlayerNotHere)?, out, positions);
+            }
+        }
+        Ok(Answer::Json(None))
+    }
+
+    fn all_zones(&self, out: &mut Vec<u8>) -> Answer {
+        Json::object(out, |json| {
+            json.objects("zones", (0..).zip(&self.zones), |json, (zone, state)| {
+                json.number("zone", u64::from(zone as u16));
+                match state {
+                    ZoneState::Loading => {
+                        json.text("state", "loading");
+                    }
+                    ZoneState::Halted(sentence) => {
+                        json.text("state", "halted").text("sentence", sentence);
+                    }
+                    ZoneState::Live { owner_epoch, lag_ms } => {
+                        json.text("state", "live").number("owner_epoch", *owner_epoch);
+                        json.number("lag_ms", *lag_ms);
+                    }
+                }
+                if let Some(zone) = self.view.zone(zone as u16) {
+                    at(json, zone);
+                    let map = &zone.rules().world;
+                    json.number("players", zone.players().into());
+                    json.signed("now_ms", zone.now_ms());
+                    json.number("ruleset", zone.ruleset().into());
+                    json.number("tiles_per_side", map.tiles_per_side.into());
+                    json.number("tile_cm", map.tile_cm.into());
+                }
+            });
+        });
+        Answer::Json(None)
+    }
+}
+
+fn at(json: &mut Json, zone: &ZoneView) {
+    let ZonePosition { update, next_offset } = zone.position();
+    json.object_at("at", |json| {
+        json.number("update", update).signed("offset", next_offset);
+    });
+}
+
+fn card(served: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
+    let (card, details) = zone.card(player_id).expect("the caller has seen it");
+    let rank = |place: Option<Place>| place.map_or(0, |place| place.rank.into());
+    Json::object(out, |json| {
+        json.id("player_id", player_id).number("zone", zone.partition().into());
+        at(json, zone);
+        json.number("score", card.score).number("rank", rank(zone.place(player_id)));
+        json.number("world_rank", rank(served.view.place(player_id)));
+        json.signed("x", card.x.into()).signed("y", card.y.into());
+        if let Some(tile) = zone.crowd().tile(card.x, card.y) {
+            json.number("tile", tile.into());
+        }
+        json.number("heading", card.heading.into()).number("health", card.health.into());
+        if card.health == 0 {
+            json.signed("respawn_at_ms", details.respawn_at_ms);
+        }
+        let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
+        json.objects("effects", effects, |json, effect| {
+            json.text("effect", effect.name()).signed("until_ms", details.until_ms(*effect));
+        });
+        json.rows("items", card.items().map(|(item, held)| [item.into(), held.into()]));
+        let hunts = zone.hunts().running().iter().map(|hunt| hunt.hunt);
+        let found = hunts.map(|hunt| (hunt, details.found(hunt))).filter(|(_, found)| *found > 0);
+        json.objects("hunts", found, |json, (hunt, found)| {
+            json.number("hunt", hunt.into()).number("found", found.into());
+        });
+        let Compass { hunt, hint, distance } = details.compass();
+        if let Some(hint) = Hint::from_code(hint).filter(|_| hunt != 0) {
+            json.object_at("hint", |json| {
+                json.number("hunt", hunt.into()).text("hint", hint.name());
+                json.number("distance_tiles", distance.into());
+            });
+        }
+    });
+}
+
+fn poll(_: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
+    let (card, _) = zone.card(player_id).expect("the caller has seen it");
+    let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
+    let effects = effects.fold(0, |bits, effect| bits | 1 << *effect as u8);
+    Json::object(out, |json| {
+        json.number("u", zone.position().update).number("z", zone.partition().into());
+        json.number("s", card.score);
+        json.number("r", zone.place(player_id).map_or(0, |place| place.rank.into()));
+        json.signed("x", card.x.into()).signed("y", card.y.into());
+        json.number("h", card.health.into()).number("e", effects);
+    });
+}
+
+fn board(
+    players: u64,
+    places: impl Iterator<Item = Place>,
+    out: &mut Vec<u8>,
+    positions: impl FnOnce(&mut Json),
+) {
+    Json::object(out, |json| {
+        positions(json);
+        json.number("players", players);
+        json.objects("places", places, |json, place| {
+            json.number("rank", place.rank.into()).id("player_id", place.player_id);
+            json.number("score", place.score).signed("scored_at_ms", place.scored_at_ms);
+            json.number("zone", place.zone.into());
+        });
+    });
+}
+
+fn hunts(zone: &ZoneView, out: &mut Vec<u8>) {
+    Json::object(out, |json| {
+        at(json, zone);
+        json.signed("now_ms", zone.now_ms());
+        json.objects("running", zone.hunts().running().iter(), |json, hunt| {
+            let RunningHunt { treasures, laid, opened, started_at_ms, ends_at_ms, .. } = *hunt;
+            json.number("hunt", hunt.hunt.into()).number("treasures", treasures.into());
+            json.number("laid", laid.into()).number("opened", opened.into());
+            json.signed("started_at_ms", started_at_ms).signed("ends_at_ms", ends_at_ms);
+        });
+        json.objects("past", zone.hunts().past(), |json, hunt| {
+            let PastHunt { opened, finishers, elapsed_ms, .. } = *hunt;
+            json.number("hunt", hunt.hunt.into()).text("cause", hunt.cause.name());
+            json.number("opened", opened.into()).number("finishers", finishers.into());
+            json.number("elapsed_ms", elapsed_ms.into());
+            json.objects("first", hunt.first.iter(), |json, finished| {
+                json.number("rank", finished.rank.into()).id("player_id", finished.player_id);
+                json.number("found", finished.found.into());
+                json.number("elapsed_ms", finished.elapsed_ms.into());
+            });
+        });
+    });
+}
+
+fn tiles(zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
+    let map = &zone.rules().world;
+    Json::object(out, |json| {
+        at(json, zone);
+        json.number("tiles_per_side", map.tiles_per_side.into());
+        json.number("tile_cm", map.tile_cm.into());
+        // Who begins knows no tile; who goes on has to learn of those that are empty now.
+        let tiles = zone.crowd().changed_since(since).filter(|(_, on)| since > 0 || *on > 0);
+        json.rows("players", tiles.map(|(tile, players)| [tile.into(), players.into()]));
+        let hunts = zone.hunts().running().iter();
+        let lying = hunts.flat_map(|hunt| {
+            hunt.lying()
+                .map(|(number, x, y)| [hunt.hunt.into(), number.into(), i64::from(x), i64::from(y)])
+        });
+        json.rows("treasures", lying);
+        if since == 0 {
+            json.list("walls", map.walls.iter(), |out, word| {
+                out.extend_from_slice(format!("\"{word:016x}\"").as_bytes());
+            });
+        }
+    });
+}

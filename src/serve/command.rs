@@ -1,0 +1,192 @@
+//! Commands: events that clients post, and what became of them.
+//!
+//! A command goes the way of every other event: it is appended to the input, some daemon decides
+//! it, and its outcome is read in what was published. What is no event is refused here and never
+//! reaches the log.
+
+use crate::decoder::reject::Reject;
+use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::change::Change;
+use crate::engine::event::{ActionKind, Event};
+use crate::engine::update::Update;
+use crate::output::update_json;
+use crate::serve::answers::Served;
+use crate::serve::json::Json;
+use crate::serve::problem::Problem;
+use crate::view::zone::ZoneView;
+
+/// Events of one request.
+pub(crate) const COMMANDS_MAX: usize = 64;
+
+/// One event on its way to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// The zone, which is the partition.
+    pub zone: u16,
+    /// The player; 0 where it is the world's.
+    pub player_id: u64,
+    /// What the event does.
+    pub action: ActionKind,
+    /// The event's time, which its updates repeat.
+    pub ts_us: i64,
+    /// The record.
+    pub record: Vec<u8>,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// The brokers have it at this offset.
+    At(i64),
+    /// It was not sent: as much is on its way as there may be.
+    Full,
+    /// The brokers did not say whether they have it.
+    Unknown,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandOutcome {
+    /// It changed the state.
+    Applied,
+    /// The rules turned it down.
+    Refused,
+    /// It changed nothing: its `seq` came before, most likely.
+    NoOp,
+}
+
+/// Gives events that have no `seq` of their own one: the time, later than every one before.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    last_us: i64,
+}
+
+impl Stamps {
+    /// A time in microseconds since the Unix epoch that was not given before.
+    pub(crate) fn next(&mut self, now_us: i64) -> i64 {
+        self.last_us = now_us.max(self.last_us + 1);
+        self.last_us
+    }
+}
+
+/// The commands of a body: one event, or an array of some. A zone that the request does not name is
+/// the one that the player is in.
+pub(crate) fn commands(
+    body: &[u8],
+    zone: Option<u16>,
+    served: &Served,
+    decoder: &mut Decoder,
+    mut stamp: impl FnMut() -> i64,
+) -> Result<Vec<Command>, Problem> {
+    let events = events(body).ok_or(Problem::NoEvents)?;
+    let mut commands = Vec::with_capacity(events.len());
+    for text in events {
+        let (record, event) = stamped(text, decoder, stamp()).map_err(Problem::NoEvent)?;
+        let Event { player_id, ts_us, action, .. } = event;
+        let zone = match zone {
+            Some(zone) => zone,
+            None => served.zone_of(player_id)?,
+        };
+        served.zone(zone)?;
+        let action = action.kind();
+        commands.push(Command { zone, player_id, action, ts_us, record });
+    }
+    Ok(commands)
+}
+
+/// The events of a body, as they are written. `None`: it is no object and no array of a few.
+fn events(body: &[u8]) -> Option<Vec<&[u8]>> {
+    let body = body.trim_ascii();
+    if body.first() == Some(&b'{') {
+        return Some(vec![body]);
+    }
+    let items = body.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let (mut events, mut from, mut depth) = (Vec::new(), 0, 0_u32);
+    let (mut is_text, mut is_escaped) = (false, false);
+    for (at, byte) in items.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            b',' if depth == 0 => {
+                events.push(items[from..at].trim_ascii());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    events.push(items[from..].trim_ascii());
+    (events.len() <= COMMANDS_MAX).then_some(events)
+}
+
+/// The record of an event, with what it leaves out: `seq`, `ts_us`, or both.
+fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, Event), Reject> {
+    let origin = RecordPosition { offset: 0, time_ms: 0 };
+    let written = decoder.decode(origin, Some(text));
+    if written != Err(Reject::MissingField) {
+        return Ok((text.to_vec(), written?));
+    }
+    let fields = [
+        format!("\"seq\":{stamp},\"ts_us\":{stamp},"),
+        format!("\"ts_us\":{stamp},"),
+        format!("\"seq\":{stamp},"),
+    ];
+    let inside = text.trim_ascii().strip_prefix(b"{").ok_or(Reject::NotAnObject)?;
+    for field in fields {
+        let record = [b"{", field.as_bytes(), inside].concat();
+        if let Ok(event) = decoder.decode(origin, Some(&record)) {
+            return Ok((record, event));
+        }
+    }
+    Err(Reject::MissingField)
+}
+
+/// Whether it is known what became of a command.
+pub(crate) fn is_decided(served: &Served, command: &Command, offset: i64) -> bool {
+    let zone = served.view.zone(command.zone);
+    zone.is_some_and(|zone| !zone.is_within_frame() && zone.position().next_offset > offset)
+}
+
+/// What became of a command that is decided, with its updates.
+fn outcome<'a>(
+    zone: &'a ZoneView,
+    command: &Command,
+    offset: i64,
+) -> (CommandOutcome, Vec<&'a Update>) {
+    let updates = zone.recent().frame_at(offset).filter(|update| {
+        (update.player_id(), update.ts_us()) == (command.player_id, command.ts_us)
+    });
+    let updates: Vec<&Update> = updates.collect();
+    let is_refusal = |update: &&Update| matches!(update.change(), Change::Refused { .. });
+    let outcome = match updates.is_empty() {
+        true => CommandOutcome::NoOp,
+        false if updates.iter().any(is_refusal) => CommandOutcome::Refused,
+        false => CommandOutcome::Applied,
+    };
+    (outcome, updates)
+}
+
+/// Writes what became of a command that is in the log.
+pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command, offset: i64) {
+    json.number("zone", command.zone.into()).signed("offset", offset);
+    let zone = served.view.zone(command.zone).filter(|_| is_decided(served, command, offset));
+    let Some(zone) = zone else {
+        json.text("outcome", "appended");
+        return;
+    };
+    let (outcome, updates) = outcome(zone, command, offset);
+    json.text(
+        "outcome",
+        match outcome {
+            CommandOutcome::Applied => "applied",
+            CommandOutcome::Refused => "refused",
+            CommandOutcome::NoOp => "no_op",
+        },
+    );
+    json.list("updates", updates.into_iter(), |out, update| {
+        update_json::write(std::slice::from_ref(update), out);
+    });
+}

@@ -1,0 +1,446 @@
+//! One client's requests and answers, without its socket: bytes in, bytes out.
+//!
+//! Requests are answered one after another, in their order. One that has to wait for a zone keeps
+//! those behind it waiting, and nothing is read for them: the client's own window is the bound.
+
+use crate::serve::answers::{Answer, Served};
+use crate::serve::command::{Appended, Command, is_decided, write_outcome};
+use crate::serve::gate::{Gate, Pass};
+use crate::serve::health;
+use crate::serve::json::Json;
+use crate::serve::page::{self, Asset};
+use crate::serve::problem::Problem;
+use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
+use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
+use crate::serve::stream::{Stream, StreamTurn};
+use crate::view::zone::ZonePosition;
+
+/// Bytes of answers that wait to be sent before another request is answered.
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
+
+/// What an exchange needs to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeNeed {
+    /// More bytes of the client.
+    Bytes,
+    /// What was answered has to be sent first.
+    Sending,
+    /// The events that the client has posted have to be appended: [`Exchange::posted`].
+    Post,
+    /// The next frame of some zone, or this time.
+    Frame {
+        /// Milliseconds of the caller's clock.
+        until_ms: u64,
+    },
+    /// The next turn of the stream, unless the client ends it before.
+    Turn(StreamTurn),
+    /// Nothing: what was answered is the last.
+    Close,
+}
+
+/// What an answer's head says beside its length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    is_head_only: bool,
+    closes: bool,
+    at: Option<(u16, ZonePosition)>,
+}
+
+/// Events that a client has posted.
+#[derive(Debug)]
+enum Post {
+    /// They are to be appended.
+    Posted { body: Vec<u8>, zone: Option<u16>, until_ms: u64 },
+    /// They are in the log, or not.
+    Appended { commands: Vec<(Command, Appended)>, is_list: bool, until_ms: u64 },
+    /// They are no events.
+    Refused(Problem),
+}
+
+/// A client's requests that are not answered, and answers that are not sent.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+    body: Vec<u8>,
+    /// When the request that waits for a zone is refused.
+    until_ms: Option<u64>,
+    /// When the first bytes of a request came that is not whole yet.
+    begun_ms: Option<u64>,
+    was_asked_on: bool,
+    is_closing: bool,
+    /// What the request that waits has shown at the gate.
+    pass: Option<Pass>,
+    post: Option<Post>,
+    stream: Option<(Stream, Pass)>,
+}
+
+impl Exchange {
+    /// Bytes of the client.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
+    }
+
+    /// When the client began to send the request that is not whole yet, by the caller's clock.
+    pub(crate) fn begun_ms(&self) -> Option<u64> {
+        self.begun_ms
+    }
+
+    /// What is to be sent.
+    pub fn unsent(&self) -> &[u8] {
+        &self.unsent
+    }
+
+    /// So many bytes were sent. An idle exchange keeps no memory.
+    pub fn sent(&mut self, count: usize) {
+        self.unsent.drain(..count);
+        if self.unsent.is_empty() && self.received.is_empty() {
+            (self.unsent, self.received, self.body) = (Vec::new(), Vec::new(), Vec::new());
+        }
+    }
+
+    /// The body that was posted, the zone that the request names, and what it showed at the gate.
+    /// `None`: nothing was posted.
+    pub(crate) fn posted(&self) -> Option<(&[u8], Option<u16>, Pass)> {
+        match (&self.post, self.pass) {
+            (Some(Post::Posted { body, zone, .. }), Some(pass)) => Some((body, *zone, pass)),
+            _ => None,
+        }
+    }
+
+    /// What became of the events that were posted: each with its append, or why there is none.
+    pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
+        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
+        let is_list = body.trim_ascii_start().first() == Some(&b'[');
+        self.post = Some(match appended {
+            Ok(commands) => Post::Appended { commands, is_list, until_ms },
+            Err(problem) => Post::Refused(problem),
+        });
+    }
+
+    /// Answers what can be answered. `now_ms` is the caller's clock.
+    pub fn advance(&mut self, served: &Served, gate: &Gate, now_ms: u64) -> ExchangeNeed {
+        if let Some((stream, pass)) = &mut self.stream {
+            if !gate.still_admits(pass, now_ms) {
+                return ExchangeNeed::Close;
+            }
+            if self.unsent.len() >= UNSENT_BYTES_MAX {
+                return ExchangeNeed::Sending;
+            }
+            return ExchangeNeed::Turn(stream.write(served, now_ms, &mut self.unsent));
+        }
+        let received = std::mem::take(&mut self.received);
+        let mut taken = 0;
+        let need = loop {
+            if self.is_closing {
+                break ExchangeNeed::Close;
+            }
+            if self.unsent.len() >= UNSENT_BYTES_MAX {
+                break ExchangeNeed::Sending;
+            }
+            match parse(&received[taken..]) {
+                Parsed::More => break ExchangeNeed::Bytes,
+                Parsed::Expects => {
+                    if !std::mem::replace(&mut self.was_asked_on, true) {
+                        self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                    break ExchangeNeed::Bytes;
+                }
+                Parsed::Refused(problem) => {
+                    self.refuse(Head { closes: true, ..Head::default() }, &problem);
+                    self.is_closing = true;
+                }
+                Parsed::Request(request, bytes) => {
+                    match self.answer(served, gate, &request, now_ms) {
+                        Some(need) => break need,
+                        None => {
+                            taken += bytes;
+                            (self.begun_ms, self.pass) = (None, None);
+                            self.was_asked_on = false;
+                            if self.stream.is_some() {
+                                break ExchangeNeed::Sending;
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        self.received = received;
+        self.received.drain(..taken);
+        if !self.received.is_empty() {
+            self.begun_ms.get_or_insert(now_ms);
+        }
+        need
+    }
+
+    /// Answers a request, or gives what it needs before.
+    fn answer(
+        &mut self,
+        served: &Served,
+        gate: &Gate,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Option<ExchangeNeed> {
+        let is_head_only = request.method == RequestMethod::Head;
+        let head = Head { is_head_only, closes: !request.keep_alive, at: None };
+        self.body.clear();
+        let is_get = request.method != RequestMethod::Post;
+        if let Some(asset) = page::asset(request.path).filter(|_| is_get) {
+            self.write_asset(head, asset);
+            self.is_closing |= head.closes;
+            return None;
+        }
+        if let Some((status, text)) = health::probe(request.path, served).filter(|_| is_get) {
+            self.write(head, status, health::CONTENT_TYPE, text.as_bytes(), "");
+            self.is_closing |= head.closes;
+            return None;
+        }
+        let admitted = match self.pass {
+            Some(pass) => Ok(pass),
+            None => gate.admit(request, now_ms),
+        };
+        let pass = match admitted {
+            Ok(pass) => *self.pass.insert(pass),
+            Err(problem) => {
+                self.refuse(head, &problem);
+                self.is_closing |= head.closes;
+                return None;
+            }
+        };
+        match (request.method, request.path) {
+            (RequestMethod::Post, EVENTS) => self.answer_post(served, request, head, now_ms),
+            (RequestMethod::Get, STREAM) => {
+                match Stream::open(request.query, request.last_event_id, now_ms) {
+                    Ok(stream) if stream.is_for(&pass) => self.open(stream, pass),
+                    Ok(_) => self.refuse(head, &Problem::OutOfScope),
+                    Err(problem) => self.refuse(head, &problem),
+                }
+                None
+            }
+            (RequestMethod::Get | RequestMethod::Head, health::METRICS) => {
+                match pass.may_read_all().then(|| health::metrics(served)) {
+                    Some(text) => {
+                        self.write(head, "200 OK", health::CONTENT_TYPE, text.as_bytes(), "");
+                    }
+                    None => self.refuse(head, &Problem::OutOfScope),
+                }
+                self.is_closing |= head.closes;
+                None
+            }
+            _ => self.answer_get(served, request, head, now_ms),
+        }
+    }
+
+    /// Answers from the view.
+    fn answer_get(
+        &mut self,
+        served: &Served,
+        request: &ClientRequest,
+        mut head: Head,
+        now_ms: u64,
+    ) -> Option<ExchangeNeed> {
+        match self.answer_of(served, request, now_ms) {
+            Ok(Ok(Answer::Json(at))) => {
+                head.at = at;
+                let body = std::mem::take(&mut self.body);
+                self.write(head, "200 OK", "application/json", &body, "");
+                self.body = body;
+            }
+            Ok(Ok(Answer::Unchanged(zone, position))) => {
+                head.at = Some((zone, position));
+                self.write_unchanged(head);
+            }
+            Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
+            Ok(Err(until_ms)) => return Some(ExchangeNeed::Frame { until_ms }),
+            Err(problem) => self.refuse(head, &problem),
+        }
+        self.until_ms = None;
+        self.is_closing |= head.closes;
+        None
+    }
+
+    fn answer_post(
+        &mut self,
+        served: &Served,
+        request: &ClientRequest,
+        head: Head,
+        now_ms: u64,
+    ) -> Option<ExchangeNeed> {
+        let refused = match self.post.take() {
+            None => match post_query(request.query) {
+                Ok((zone, wait_ms)) => {
+                    let until_ms = now_ms.saturating_add(wait_ms);
+                    let body = request.body.to_vec();
+                    self.post = Some(Post::Posted { body, zone, until_ms });
+                    return Some(ExchangeNeed::Post);
+                }
+                Err(problem) => problem,
+            },
+            Some(posted @ Post::Posted { .. }) => {
+                self.post = Some(posted);
+                return Some(ExchangeNeed::Post);
+            }
+            Some(Post::Refused(problem)) => problem,
+            Some(Post::Appended { commands, is_list, until_ms }) => {
+                let is_open = |(command, appended): &(Command, Appended)| match appended {
+                    Appended::At(offset) => !is_decided(served, command, *offset),
+                    Appended::Full | Appended::Unknown => false,
+                };
+                let is_open = commands.iter().any(is_open);
+                if is_open && now_ms < until_ms {
+                    self.post = Some(Post::Appended { commands, is_list, until_ms });
+                    return Some(ExchangeNeed::Frame { until_ms });
+                }
+                match failed(&commands) {
+                    Some(problem) => problem,
+                    None => {
+                        let status = if is_open { "202 Accepted" } else { "200 OK" };
+                        self.write_outcomes(served, &commands, is_list, head, status);
+                        return None;
+                    }
+                }
+            }
+        };
+        self.refuse(head, &refused);
+        self.is_closing |= head.closes;
+        None
+    }
+
+    fn write_outcomes(
+        &mut self,
+        served: &Served,
+        commands: &[(Command, Appended)],
+        is_list: bool,
+        head: Head,
+        status: &str,
+    ) {
+        let mut body = Vec::new();
+        let write = |json: &mut Json, (command, appended): &(Command, Appended)| {
+            if let Appended::At(offset) = appended {
+                write_outcome(json, served, command, *offset);
+            }
+        };
+        Json::object(&mut body, |json| match (is_list, commands) {
+            (false, [only]) => write(json, only),
+            _ => {
+                json.objects("results", commands.iter(), write);
+            }
+        });
+        self.write(head, status, "application/json", &body, "");
+        self.is_closing |= head.closes;
+    }
+
+    fn open(&mut self, stream: Stream, pass: Pass) {
+        self.unsent.extend_from_slice(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
+              Connection: close\r\n\r\n",
+        );
+        self.stream = Some((stream, pass));
+    }
+
+    fn write_asset(&mut self, head: Head, asset: &Asset) {
+        self.write(head, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
+    }
+
+    /// The answer, or the time until which it waits.
+    fn answer_of(
+        &mut self,
+        served: &Served,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Result<Result<Answer, u64>, Problem> {
+        let route: Route = route(request)?;
+        if !self.pass.is_some_and(|pass| pass.may_read(&route)) {
+            return Err(Problem::OutOfScope);
+        }
+        let at = at(request)?;
+        let waits_ms = at.map_or(WAIT_MS_MAX, |at| at.wait_ms);
+        let until_ms = *self.until_ms.get_or_insert(now_ms.saturating_add(waits_ms));
+        if let Some(at) = at
+            && !served.has_reached(&at)?
+        {
+            return not_there(served, &at, now_ms, until_ms);
+        }
+        match served.answer(&route, &mut self.body)? {
+            Answer::NotYet(zone) if now_ms >= until_ms => Err(Problem::ZoneLoading(zone)),
+            Answer::NotYet(_) => Ok(Err(until_ms)),
+            answer => Ok(Ok(answer)),
+        }
+    }
+
+    fn refuse(&mut self, head: Head, problem: &Problem) {
+        let mut body = Vec::new();
+        let status = problem.status();
+        Json::object(&mut body, |json| {
+            json.text("title", &status[4..]).text("detail", &problem.sentence());
+            json.number("status", status[..3].parse().unwrap_or_default());
+        });
+        let more = match problem {
+            Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
+            Problem::Unauthorized => "WWW-Authenticate: Bearer\r\n".to_owned(),
+            _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
+            _ => String::new(),
+        };
+        self.write(head, status, "application/problem+json", &body, &more);
+    }
+
+    fn write(&mut self, head: Head, status: &str, content_type: &str, body: &[u8], more: &str) {
+        let out = &mut self.unsent;
+        let mut digits = itoa::Buffer::new();
+        let parts = ["HTTP/1.1 ", status, "\r\nContent-Type: ", content_type];
+        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        out.extend_from_slice(digits.format(body.len()).as_bytes());
+        out.extend_from_slice(b"\r\nCache-Control: no-store\r\n");
+        out.extend_from_slice(more.as_bytes());
+        finish_head(out, head);
+        if !head.is_head_only {
+            out.extend_from_slice(body);
+        }
+    }
+
+    fn write_unchanged(&mut self, head: Head) {
+        self.unsent.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
+        finish_head(&mut self.unsent, head);
+    }
+}
+
+/// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
+/// are change nothing.
+fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
+    let any = |wanted| commands.iter().any(|(_, appended)| *appended == wanted);
+    if any(Appended::Unknown) {
+        return Some(Problem::Unknown);
+    }
+    any(Appended::Full).then_some(Problem::Busy)
+}
+
+fn not_there(
+    served: &Served,
+    at: &At,
+    now_ms: u64,
+    until_ms: u64,
+) -> Result<Result<Answer, u64>, Problem> {
+    if now_ms < until_ms {
+        return Ok(Err(until_ms));
+    }
+    let position = served.zone(at.zone)?.position();
+    Err(Problem::NotThereYet { zone: at.zone, at: position })
+}
+
+fn finish_head(out: &mut Vec<u8>, head: Head) {
+    if let Some((zone, ZonePosition { update, next_offset })) = head.at {
+        out.extend_from_slice(b"Huntd-At: ");
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(digits.format(zone).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(digits.format(update).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(digits.format(next_offset).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if head.closes {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}

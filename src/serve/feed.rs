@@ -1,0 +1,295 @@
+//! The feed thread: reads the output topic and gives the serving thread what counts.
+//!
+//! Each zone begins with its newest snapshot, from the state directory or the topic of replicas,
+//! else at the start of its log. A zone that can begin nowhere is halted with one sentence; the
+//! others go on.
+
+use crate::engine::Shard;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::Update;
+use crate::kafka::METADATA_MS_MAX;
+use crate::kafka::client::{ClientOptions, is_out_of_range, partitions, reader_config};
+use crate::kafka::topic_error::TopicError;
+use crate::output::mark::Mark;
+use crate::output::reader::Position;
+use crate::serve::follower::{Followed, Follower};
+use crate::snapshot::SnapshotOptions;
+use crate::snapshot::disk::Files;
+use crate::snapshot::format::{Header, Origin};
+use crate::snapshot::replicas::{ReplicaOptions, Replicas};
+use crate::snapshot::slots::Store;
+use crate::view::zone::ZoneView;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use smol::channel::Sender;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
+pub(crate) const FEED_MESSAGES_MAX: usize = 64;
+
+/// KiB of records that are fetched ahead.
+const FETCHED_KBYTES_MAX: usize = 8 * 1024;
+
+/// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
+/// that the state has not seen, as many as a shard has on their way, and their fences.
+const RECORDS_BEFORE_MARK: i64 = 64;
+
+/// How often the thread looks whether it has to end.
+const POLL_WAIT: Duration = Duration::from_millis(100);
+
+/// What the feed needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedOptions {
+    /// How the brokers are reached.
+    pub client: ClientOptions,
+    /// The topic with the events.
+    pub input_topic: String,
+    /// The topic with the frames.
+    pub output_topic: String,
+    /// Where snapshots are.
+    pub snapshots: SnapshotOptions,
+}
+
+/// A message about a zone to the serving thread.
+#[derive(Debug)]
+pub(crate) enum FeedMessage {
+    /// It begins, in place of what was known of it.
+    Begun(Box<ZoneView>),
+    /// A frame: its new updates, and up to which input offset the zone has come with them.
+    Frame {
+        /// The zone.
+        zone: u16,
+        /// New updates, possibly none.
+        updates: Vec<Update>,
+        /// The first input offset that it has not seen.
+        next_offset: i64,
+        /// Number of the present owner's epoch.
+        owner_epoch: u64,
+        /// When it was published, in milliseconds since the Unix epoch.
+        published_ms: i64,
+    },
+    /// It has come to the end that its log had: its answers are of now.
+    Live {
+        /// The zone.
+        zone: u16,
+        /// Number of the present owner's epoch.
+        owner_epoch: u64,
+    },
+    /// It cannot go on: why, and what to do.
+    Halted(u16, String),
+}
+
+/// Reads the topic for the serving thread.
+pub(crate) struct Feed {
+    options: FeedOptions,
+    rulebook: Rulebook,
+    consumer: BaseConsumer,
+    zones: u16,
+}
+
+impl Feed {
+    /// Connects, and learns how many zones there are.
+    pub(crate) fn connect(options: FeedOptions, rulebook: Rulebook) -> Result<Feed, TopicError> {
+        let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
+        let mut config = reader_config(&options.client);
+        config.set("isolation.level", "read_committed").set("fetch.error.backoff.ms", "10");
+        config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
+        let consumer: BaseConsumer = config.create().map_err(unusable)?;
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let zones = partitions(&consumer, &options.output_topic, wait)?;
+        let zones = u16::try_from(zones).unwrap_or(u16::MAX);
+        Ok(Feed { options, rulebook, consumer, zones })
+    }
+
+    /// Partitions of the output topic.
+    pub(crate) fn zones(&self) -> u16 {
+        self.zones
+    }
+
+    /// Reads until it is asked to stop, or until nobody receives.
+    pub(crate) fn run(self, sender: &Sender<FeedMessage>, stop: &Arc<AtomicBool>) {
+        let mut followers: Vec<Option<Follower>> = Vec::new();
+        let mut places = TopicPartitionList::new();
+        for zone in 0..self.zones {
+            let begun = self.begin(zone, stop);
+            followers.push(match begun {
+                Ok((follower, offset, begun)) => {
+                    let added = places.add_partition_offset(
+                        &self.options.output_topic,
+                        zone.into(),
+                        Offset::Offset(offset),
+                    );
+                    added.expect("an offset of the log is a valid one");
+                    if let Some(begun) = begun {
+                        let _ended = sender.send_blocking(FeedMessage::Begun(begun));
+                    }
+                    Some(follower)
+                }
+                Err(sentence) => {
+                    let _ended = sender.send_blocking(FeedMessage::Halted(zone, sentence));
+                    None
+                }
+            });
+        }
+        self.consumer.assign(&places).expect("a valid list of partitions is assigned");
+        while !stop.load(Ordering::Acquire) && !sender.is_closed() {
+            match self.consumer.poll(POLL_WAIT) {
+                None => {}
+                Some(Ok(message)) => {
+                    let zone = message.partition() as u16;
+                    let Some(Some(follower)) = followers.get_mut(usize::from(zone)) else {
+                        continue;
+                    };
+                    let payload = message.payload().unwrap_or_default();
+                    let published_ms = message.timestamp().to_millis().unwrap_or(0);
+                    let mut given = Vec::new();
+                    follower.take(message.offset(), payload, &mut |part| given.push(part));
+                    for followed in given {
+                        let _ended = sender.send_blocking(message_of(
+                            zone,
+                            followed,
+                            follower,
+                            published_ms,
+                        ));
+                    }
+                }
+                Some(Err(KafkaError::PartitionEOF(zone))) => {
+                    let zone = zone as u16;
+                    let Some(Some(follower)) = followers.get_mut(usize::from(zone)) else {
+                        continue;
+                    };
+                    if let Some(begun) = follower.at_end() {
+                        let _ended = sender.send_blocking(message_of(zone, begun, follower, 0));
+                    }
+                    let owner_epoch = follower.owner_epoch();
+                    let _ended = sender.send_blocking(FeedMessage::Live { zone, owner_epoch });
+                }
+                Some(Err(error)) => self.report(&error, sender),
+            }
+        }
+    }
+
+    /// An error that librdkafka does not retry by itself concerns a position that is gone.
+    fn report(&self, error: &KafkaError, sender: &Sender<FeedMessage>) {
+        tracing::warn!("reading `{}`: {error}", self.options.output_topic);
+        if is_out_of_range(error) {
+            for zone in 0..self.zones {
+                let sentence = "the log was cut before it was read: raise its retention, and \
+                                restart huntd serve"
+                    .to_owned();
+                let _ended = sender.send_blocking(FeedMessage::Halted(zone, sentence));
+            }
+        }
+    }
+
+    /// Where a zone begins: its follower, the first record to read, and what is known before it.
+    fn begin(
+        &self,
+        zone: u16,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(Follower, i64, Option<Box<ZoneView>>), String> {
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let topic = &self.options.output_topic;
+        let (log_start, log_end) = self
+            .consumer
+            .fetch_watermarks(topic, zone.into(), wait)
+            .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
+        let is_there = |mark: &Mark| (log_start..=log_end).contains(&mark.output_offset);
+        if let Some((shard, header)) = self.newest(zone, &is_there, stop) {
+            let Header { next_update, next_offset, chain, mark, .. } = header;
+            // What lies before the mark may be an earlier owner's.
+            let position = Position { owner_epoch: 0, next_update, next_offset, chain };
+            let (follower, begun) = Follower::from_shard(&shard, &self.rulebook, position);
+            let from = (mark.output_offset - RECORDS_BEFORE_MARK).max(log_start);
+            tracing::info!(zone, next_update, next_offset, "began with a snapshot");
+            return Ok((follower, from, Some(begun)));
+        }
+        if log_start > 0 {
+            return Err(format!(
+                "its log begins at offset {log_start} and there is no snapshot to begin with: set \
+                 snapshot.directory or snapshot.topic as for huntd run"
+            ));
+        }
+        Ok((Follower::from_start(zone, &self.rulebook), log_start, None))
+    }
+
+    fn newest(
+        &self,
+        zone: u16,
+        is_there: &dyn Fn(&Mark) -> bool,
+        stop: &Arc<AtomicBool>,
+    ) -> Option<(Box<Shard>, Header)> {
+        let stored = self.stored(zone, is_there);
+        let replicated = self.replicated(zone, is_there, stop);
+        [stored, replicated].into_iter().flatten().max_by_key(|(_, header)| header.next_offset)
+    }
+
+    fn origin(&self) -> Origin {
+        let FeedOptions { input_topic, output_topic, .. } = self.options.clone();
+        Origin { input_topic, output_topic, ..Origin::default() }
+    }
+
+    fn stored(&self, zone: u16, is_there: &dyn Fn(&Mark) -> bool) -> Option<(Box<Shard>, Header)> {
+        let SnapshotOptions { directory, keep, .. } = &self.options.snapshots;
+        let files = Files::of(directory.as_deref()?);
+        let mut store = Store::new(files, self.origin(), *keep);
+        let candidates = store.candidates(zone.into());
+        candidates.into_iter().filter(|header| is_there(&header.mark)).find_map(
+            |header| match store.load(&header, &self.rulebook) {
+                Ok(shard) => Some((shard, header)),
+                Err(error) => {
+                    tracing::warn!(zone, "a snapshot is not used: {error}");
+                    None
+                }
+            },
+        )
+    }
+
+    fn replicated(
+        &self,
+        zone: u16,
+        is_there: &dyn Fn(&Mark) -> bool,
+        stop: &Arc<AtomicBool>,
+    ) -> Option<(Box<Shard>, Header)> {
+        let topic = self.options.snapshots.topic.clone()?;
+        let (client, origin) = (self.options.client.clone(), self.origin());
+        let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
+        let mut watch = || match stop.load(Ordering::Acquire) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let loaded = replicas.and_then(|replicas| {
+            let is_wanted = |header: &Header| is_there(&header.mark);
+            let Some(newest) = replicas.newest(zone.into(), &is_wanted, &mut watch)? else {
+                return Ok(None);
+            };
+            let shard = replicas.load(&newest, &self.rulebook, &mut watch)?;
+            Ok(Some((shard, newest.header)))
+        });
+        loaded.unwrap_or_else(|error| {
+            tracing::warn!(zone, "no replica of a snapshot is used: {error}");
+            None
+        })
+    }
+}
+
+fn message_of(
+    zone: u16,
+    followed: Followed,
+    follower: &Follower,
+    published_ms: i64,
+) -> FeedMessage {
+    let owner_epoch = follower.owner_epoch();
+    match followed {
+        Followed::Begun(begun) => FeedMessage::Begun(begun),
+        Followed::Updates(updates, next_offset) => {
+            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms }
+        }
+        Followed::Halted(sentence) => FeedMessage::Halted(zone, sentence),
+    }
+}

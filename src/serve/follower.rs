@@ -1,0 +1,150 @@
+//! Following one zone's output partition: from its records to what the view folds.
+//!
+//! Pure: the feed reads the records and gives them in the order of the log. The reader rule decides
+//! which updates count, and its chain that they are those that were published.
+
+use crate::engine::Shard;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::Update;
+use crate::output::encode::{FrameError, decode_frame};
+use crate::output::frame::FrameHeader;
+use crate::output::reader::{Position, Reader, Verdict};
+use crate::view::zone::{ZonePosition, ZoneView};
+
+/// What one record means to the view.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    /// The zone begins, in place of what was known of it.
+    Begun(Box<ZoneView>),
+    /// New updates, possibly none, up to this input offset.
+    Updates(Vec<Update>, i64),
+    /// The zone cannot be followed any further: why, and what to do.
+    Halted(String),
+}
+
+/// Where a zone stands, record by record.
+pub(crate) struct Follower {
+    partition: u16,
+    rulebook: Rulebook,
+    reader: Reader,
+    /// Whether a zone was made: it begins by the rules of the first frame.
+    has_begun: bool,
+    has_halted: bool,
+}
+
+impl Follower {
+    /// A follower at the log's very start.
+    pub(crate) fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
+        let (reader, rulebook) = (Reader::new(), rulebook.clone());
+        Follower { partition, rulebook, reader, has_begun: false, has_halted: false }
+    }
+
+    /// A follower behind a snapshot's state, with the zone that it is.
+    pub(crate) fn from_shard(
+        shard: &Shard,
+        rulebook: &Rulebook,
+        position: Position,
+    ) -> (Follower, Box<ZoneView>) {
+        let Position { next_update: update, next_offset, .. } = position;
+        let at = ZonePosition { update, next_offset };
+        let follower = Follower {
+            partition: shard.partition(),
+            rulebook: rulebook.clone(),
+            reader: Reader::at(position),
+            has_begun: true,
+            has_halted: false,
+        };
+        (follower, Box::new(ZoneView::of_shard(shard, rulebook, at)))
+    }
+
+    /// Number of the present owner's epoch.
+    pub(crate) fn owner_epoch(&self) -> u64 {
+        self.reader.position().owner_epoch
+    }
+
+    /// The log has no further record at present: a zone without any begins by the first rules.
+    pub(crate) fn at_end(&mut self) -> Option<Followed> {
+        if self.has_begun || self.has_halted {
+            return None;
+        }
+        self.has_begun = true;
+        Some(Followed::Begun(Box::new(ZoneView::new(self.partition, &self.rulebook))))
+    }
+
+    /// Takes the next record of the log, and gives what it means, in order.
+    pub(crate) fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
+        if self.has_halted {
+            return;
+        }
+        if let Err(sentence) = self.follow(offset, payload, give) {
+            self.has_halted = true;
+            give(Followed::Halted(sentence));
+        }
+    }
+
+    fn follow(
+        &mut self,
+        offset: i64,
+        payload: &[u8],
+        give: &mut dyn FnMut(Followed),
+    ) -> Result<(), String> {
+        let (header, updates) = match decode_frame(payload) {
+            Ok(frame) => frame,
+            Err(FrameError::Version(version)) => {
+                return Err(format!(
+                    "the frame at offset {offset} has version {version}, which this huntd cannot \
+                     read; run the version that wrote it"
+                ));
+            }
+            // What is no frame counts for no reader.
+            Err(_) => return Ok(()),
+        };
+        let before = self.reader.position();
+        let verdict = self.reader.fold(&header, &updates);
+        let after = self.reader.position();
+        let counts = !matches!(verdict, Verdict::Stale | Verdict::Halt);
+        if verdict == Verdict::Genesis || (counts && !self.has_begun) {
+            let at = if verdict == Verdict::Genesis { after } else { before };
+            give(Followed::Begun(self.begin(&header, at)?));
+        }
+        match verdict {
+            Verdict::Halt => {
+                return Err(format!(
+                    "the updates at offset {offset} are not those that were published; restore the \
+                     output topic, or start the shard over with `huntd run --genesis`"
+                ));
+            }
+            Verdict::Accepted { from } => {
+                give(Followed::Updates(updates[from..].to_vec(), after.next_offset));
+            }
+            Verdict::Progress if before.next_offset != after.next_offset => {
+                give(Followed::Updates(Vec::new(), after.next_offset));
+            }
+            Verdict::Progress
+            | Verdict::Fence
+            | Verdict::Skip { .. }
+            | Verdict::Genesis
+            | Verdict::Joined
+            | Verdict::Waiting
+            | Verdict::Stale
+            | Verdict::Duplicate
+            | Verdict::Gap { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// An empty zone by the rules of this frame.
+    fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<ZoneView>, String> {
+        let FrameHeader { ruleset, .. } = *header;
+        let rulebook = self.rulebook.beginning_by(ruleset).ok_or_else(|| {
+            format!(
+                "it plays by ruleset {ruleset}, which this process does not have; name its file in \
+                 rules.files, and run the version of huntd that wrote it"
+            )
+        })?;
+        self.has_begun = true;
+        let Position { next_update: update, next_offset, .. } = position;
+        let shard = Shard::new(self.partition, &rulebook);
+        Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
+    }
+}

@@ -1,0 +1,386 @@
+"use strict";
+// The page asks this server alone: the state once, then a stream of updates from there on.
+
+const $ = (id) => document.getElementById(id);
+const canvas = $("map"), pen = canvas.getContext("2d");
+const FEED_MAX = 100, SHOT_MS = 400, RETRY_MS = 1000;
+
+let zone = 0, map = null, walls = [], crowd = new Map();
+let players = new Map(), treasures = new Map(), shots = [], running = [];
+let clock = { zone: 0, here: 0 }, followed = "";
+let counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
+let zoneStream = null, cardStream = null;
+let colors = {}, shown = { x: 0, y: 0, side: 1 };
+
+// Asking, with a token where the server wants one.
+
+const headers = () => {
+  const token = sessionStorage.getItem("token");
+  return token ? { Authorization: `Bearer ${token}` } : {};
+};
+
+const say = (sentence, isLive = false) => {
+  $("link").textContent = sentence;
+  $("link").classList.toggle("live", isLive);
+};
+
+async function ask(path, more = {}) {
+  const answer = await fetch(path, { cache: "no-store", ...more, headers: { ...headers(), ...more.headers } });
+  $("door").hidden = answer.status !== 401;
+  if (!answer.ok) throw new Error((await answer.json()).detail);
+  return answer;
+}
+
+const get = async (path) => (await ask(path)).json();
+
+// A stream of events that goes on where it was cut. EventSource cannot send a token.
+class Stream {
+  constructor(path, take, tell) {
+    Object.assign(this, { path, take, tell, last: null, cut: new AbortController() });
+    this.run();
+  }
+
+  close() { this.cut.abort(); }
+
+  async run() {
+    while (!this.cut.signal.aborted) {
+      try {
+        const last = this.last ? { "Last-Event-ID": this.last } : {};
+        const answer = await ask(this.path, { headers: last, signal: this.cut.signal });
+        this.tell("live", true);
+        await this.read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+        this.tell("reconnecting");
+      } catch (error) {
+        if (this.cut.signal.aborted) return;
+        this.tell(error instanceof TypeError ? "reconnecting" : error.message);
+      }
+      await new Promise((done) => setTimeout(done, RETRY_MS));
+    }
+  }
+
+  async read(reader) {
+    for (let text = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const events = (text + value).split("\n\n");
+      text = events.pop();
+      for (const event of events) this.event(event);
+    }
+  }
+
+  event(text) {
+    let name = "", data = "";
+    for (const line of text.split("\n")) {
+      if (line.startsWith("id: ")) this.last = line.slice(4);
+      else if (line.startsWith("event: ")) name = line.slice(7);
+      else if (line.startsWith("data: ")) data = line.slice(6);
+    }
+    if (name) this.take(name, JSON.parse(data));
+  }
+}
+
+// One zone: its state, and what follows.
+
+async function open(wanted) {
+  zone = wanted;
+  zoneStream?.close();
+  players = new Map(); treasures = new Map(); shots = []; map = null;
+  counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
+  try {
+    await loadTiles();
+    await loadHunts();
+  } catch (error) {
+    say(error.message);
+    setTimeout(() => { if (zone === wanted) open(wanted); }, RETRY_MS);
+    return;
+  }
+  if (zone !== wanted) return;
+  zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data) => {
+    if (name === "update") take(data);
+    else if (name === "board") showBoard(data);
+    else if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
+  }, say);
+}
+
+async function loadTiles() {
+  const tiles = await get(`/v1/zones/${zone}/tiles`);
+  map = { side: tiles.tiles_per_side * tiles.tile_cm, tile: tiles.tile_cm, tiles: tiles.tiles_per_side };
+  crowd = new Map(tiles.players);
+  chooseWindow();
+  treasures = new Map(tiles.treasures.map(([hunt, number, x, y]) => [`${hunt}:${number}`, [x, y]]));
+  walls = [];
+  tiles.walls.forEach((word, at) => {
+    let bits = BigInt(`0x${word}`);
+    for (let bit = 0; bits; bit++, bits >>= 1n) if (bits & 1n) walls.push(at * 64 + bit);
+  });
+}
+
+async function loadHunts() {
+  const hunts = await get(`/v1/zones/${zone}/hunts`);
+  setClock(hunts.now_ms);
+  running = hunts.running;
+  showHunts();
+}
+
+const setClock = (zoneMs) => { clock = { zone: Number(zoneMs), here: performance.now() }; };
+const now = () => clock.zone + performance.now() - clock.here;
+
+function take(update) {
+  const id = update.player_id;
+  // The updates of one event have its time.
+  if (update.kind === "refused") counts.refused++;
+  else if (update.ts_us !== counts.lastEvent) counts.applied++;
+  counts.lastEvent = update.ts_us;
+  switch (update.kind) {
+    case "clock": setClock(update.unix_ms); break;
+    case "joined": case "arrived": case "moved": case "respawned": place(id, update.x, update.y); break;
+    case "left": players.delete(id); break;
+    case "shot": {
+      const from = players.get(id);
+      if (from) shots.push({ from, heading: update.heading, way: update.distance_cm, at: performance.now() });
+      break;
+    }
+    case "treasure_laid": treasures.set(`${update.hunt}:${update.treasure}`, [update.x, update.y]); break;
+    case "looted": treasures.delete(`${update.hunt}:${update.treasure}`); break;
+    case "hunt_ended":
+      for (const key of treasures.keys()) if (key.startsWith(`${update.hunt}:`)) treasures.delete(key);
+      break;
+  }
+  if (update.kind.startsWith("hunt_")) loadHunts().catch(() => {});
+  if (id === followed) tell(update);
+}
+
+function place(id, x, y) {
+  players.set(id, [x, y]);
+}
+
+// What is shown beside the map.
+
+function row(cells) {
+  const line = document.createElement("tr");
+  for (const [content, kind] of cells) {
+    const cell = line.appendChild(document.createElement("td"));
+    if (content instanceof Node) cell.append(content);
+    else cell.textContent = content;
+    if (kind) cell.className = kind;
+  }
+  return line;
+}
+
+function link(player) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = player;
+  button.addEventListener("click", () => { $("player").value = player; follow(player); });
+  return button;
+}
+
+function showBoard(board) {
+  if (!board.places) return;
+  $("board").replaceChildren(...board.places.map((p) =>
+    row([[p.rank, "number"], [link(p.player_id)], [p.zone, "number"], [p.score, "number"]])));
+}
+
+function showHunts() {
+  const left = (hunt) => {
+    const seconds = Math.max(0, Math.round((Number(hunt.ends_at_ms) - now()) / 1000));
+    return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  };
+  $("hunts").replaceChildren(...running.map((h) => row([[h.hunt], [`${h.opened} of ${h.laid}`], [left(h), "number"]])));
+  $("no-hunts").hidden = running.length > 0;
+}
+
+async function showZones() {
+  const { zones } = await get("/v1/zones");
+  if ($("zone").childElementCount !== zones.length) {
+    $("zone").replaceChildren(...zones.map((z) => new Option(z.zone, z.zone)));
+    $("zone").value = zone;
+  }
+  const state = (z) => [z.sentence ? `${z.state}: ${z.sentence}` : z.state, z.state];
+  $("zones").replaceChildren(...zones.map((z) =>
+    row([[z.zone, "number"], state(z), [z.owner_epoch ?? "–", "number"], [z.players ?? "–", "number"]])));
+  const here = zones[zone];
+  if (!here?.at) return;
+  $("players").textContent = here.players;
+  $("offset").textContent = here.at.offset;
+  $("lag").textContent = here.lag_ms;
+  // An event without any update changed nothing.
+  const events = counts.offset === null ? 0 : here.at.offset - counts.offset;
+  const seconds = (performance.now() - counts.since) / 1000;
+  const show = (name, count) => { $(name).textContent = Math.round(Math.max(0, count) / seconds); };
+  show("applied", counts.applied);
+  show("refused", counts.refused);
+  show("no-op", events - counts.applied - counts.refused);
+  Object.assign(counts, { applied: 0, refused: 0, offset: here.at.offset, since: performance.now() });
+}
+
+// One player.
+
+function follow(player) {
+  followed = player;
+  $("feed").replaceChildren();
+  $("card").replaceChildren();
+  cardStream?.close();
+  if (!/^[0-9]+$/.test(player)) return;
+  cardStream = new Stream(`/v1/stream?player=${player}`, (name, card) => showCard(card), () => {});
+}
+
+function showCard(card) {
+  const facts = card.detail ? [["", card.detail]] : [
+    ["zone", card.zone], ["rank", card.rank], ["in the world", card.world_rank], ["score", card.score],
+    ["health", card.health], ["place, m", `${(card.x / 100).toFixed(1)}, ${(card.y / 100).toFixed(1)}`],
+  ];
+  if (!card.detail && card.zone === zone) place(card.player_id, card.x, card.y);
+  $("card").replaceChildren(...facts.map(([name, value]) => {
+    const fact = document.createElement("div");
+    fact.appendChild(document.createElement("dt")).textContent = name;
+    fact.appendChild(document.createElement("dd")).textContent = value;
+    return fact;
+  }));
+}
+
+function tell(update) {
+  const { kind, player_id, ts_us, ...fields } = update;
+  const line = document.createElement("li");
+  if (kind === "refused") line.className = "refused";
+  const words = Object.entries(fields).map(([name, value]) => `${name} ${value}`).join(", ");
+  line.textContent = words ? `${kind}: ${words}` : kind;
+  $("feed").prepend(line);
+  while ($("feed").childElementCount > FEED_MAX) $("feed").lastChild.remove();
+}
+
+// The map. South is below, as y grows upwards.
+
+function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["player", "treasure", "shot", "wall", "ink"]) colors[name] = style.getPropertyValue(`--${name}`);
+}
+
+function fit() {
+  const side = Math.round(Math.min(canvas.clientWidth, canvas.clientHeight) * devicePixelRatio);
+  if (side > 0 && canvas.width !== side) canvas.width = canvas.height = side;
+}
+
+// Players who have not moved since the page opened: their tile is known, their place on it is not.
+function unmoved() {
+  const rest = new Map(crowd);
+  for (const [x, y] of players.values()) {
+    const tile = Math.floor(y / map.tile) * map.tiles + Math.floor(x / map.tile);
+    const on = rest.get(tile);
+    if (on > 1) rest.set(tile, on - 1);
+    else rest.delete(tile);
+  }
+  return rest;
+}
+
+// The smallest part of the map, a half, a quarter or an eighth of it, that has all players.
+function chooseWindow() {
+  shown = { x: 0, y: 0, side: map.side };
+  if (!$("near").checked || players.size === 0) return;
+  const all = [...players.values()], xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
+  const least = [Math.min(...xs), Math.min(...ys)], most = [Math.max(...xs), Math.max(...ys)];
+  for (const parts of [8, 4, 2]) {
+    const side = map.side / parts, step = side / 2;
+    const [x, y] = least.map((place) => Math.min(Math.floor(place / step) * step, map.side - side));
+    if (most[0] < x + side && most[1] < y + side) { shown = { x, y, side }; return; }
+  }
+}
+
+function draw() {
+  requestAnimationFrame(draw);
+  fit();
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  if (!map) return;
+  const scale = canvas.width / shown.side, side = map.tile * scale, dot = Math.max(2, canvas.width / 260);
+  const at = (x, y) => [(x - shown.x) * scale, canvas.height - (y - shown.y) * scale];
+  const corner = (tile) => at((tile % map.tiles) * map.tile, (Math.floor(tile / map.tiles) + 1) * map.tile);
+  pen.fillStyle = colors.wall;
+  for (const wall of walls) { const [h, v] = corner(wall); pen.fillRect(h, v, side + .5, side + .5); }
+  drawTreasures(at, dot);
+  pen.strokeStyle = colors.player;
+  pen.lineWidth = Math.max(1, dot / 2.5);
+  pen.beginPath();
+  for (const [tile, count] of unmoved()) {
+    const [h, v] = corner(tile);
+    for (let n = 1; n <= Math.min(count, 16); n++) {
+      // Spread over the tile, at the same spots in every frame.
+      const [x, y] = [h + side * ((n * .618) % 1), v + side * ((n * .755) % 1)];
+      pen.moveTo(x + dot, y);
+      pen.arc(x, y, dot, 0, 2 * Math.PI);
+    }
+  }
+  pen.stroke();
+  pen.fillStyle = colors.player;
+  pen.beginPath();
+  for (const [x, y] of players.values()) {
+    const [h, v] = at(x, y);
+    pen.moveTo(h + dot, v);
+    pen.arc(h, v, dot, 0, 2 * Math.PI);
+  }
+  pen.fill();
+  drawShots(at, dot);
+  const me = players.get(followed);
+  if (me) {
+    const [h, v] = at(...me);
+    pen.strokeStyle = colors.ink;
+    pen.lineWidth = dot / 1.5;
+    pen.beginPath();
+    pen.arc(h, v, dot * 4, 0, 2 * Math.PI);
+    pen.stroke();
+  }
+}
+
+function drawTreasures(at, dot) {
+  pen.strokeStyle = colors.treasure;
+  // Many are drawn smaller.
+  const arm = treasures.size > 300 ? dot : 2 * dot;
+  pen.lineWidth = arm / 2;
+  pen.beginPath();
+  for (const [x, y] of treasures.values()) {
+    const [h, v] = at(x, y);
+    pen.moveTo(h - arm, v); pen.lineTo(h + arm, v);
+    pen.moveTo(h, v - arm); pen.lineTo(h, v + arm);
+  }
+  pen.stroke();
+}
+
+function drawShots(at, dot) {
+  const drawn = performance.now();
+  shots = shots.filter((shot) => drawn - shot.at < SHOT_MS);
+  pen.strokeStyle = colors.shot;
+  pen.lineWidth = dot / 1.5;
+  pen.beginPath();
+  for (const { from: [x, y], heading, way } of shots) {
+    const turn = heading / 18000 * Math.PI;
+    pen.moveTo(...at(x, y));
+    pen.lineTo(...at(x + way * Math.cos(turn), y + way * Math.sin(turn)));
+  }
+  pen.stroke();
+}
+
+async function everySecond() {
+  showHunts();
+  if (map) chooseWindow();
+  try {
+    await showZones();
+    if (map) crowd = new Map((await get(`/v1/zones/${zone}/tiles`)).players);
+  } catch (error) {
+    if (!(error instanceof TypeError)) say(error.message);
+  }
+}
+
+$("near").addEventListener("change", () => { if (map) chooseWindow(); });
+$("zone").addEventListener("change", (event) => open(Number(event.target.value)));
+$("player").addEventListener("change", (event) => follow(event.target.value.trim()));
+$("door").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", $("token").value.trim());
+  $("door").hidden = true;
+  open(zone);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readColors);
+readColors();
+setInterval(everySecond, 1000);
+everySecond();
+open(0);
+draw();

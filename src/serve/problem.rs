@@ -1,0 +1,132 @@
+//! Why a request is not answered as it asks: a status and one sentence, as problem+json (RFC 9457).
+
+use crate::decoder::reject::Reject;
+use crate::view::zone::ZonePosition;
+
+/// Why a request gets no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// It is no HTTP/1.1 request.
+    Malformed,
+    /// Its body comes in a transfer coding.
+    TransferCoding,
+    /// Its head is too long.
+    HeadTooLong,
+    /// Its body is too long.
+    BodyTooLong,
+    /// No route has this method.
+    MethodUnknown,
+    /// There is no such path.
+    NoRoute,
+    /// The path does not take this method; it takes this one.
+    MethodNotAllowed(&'static str),
+    /// A part of the path or of the query is not what it has to be.
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// What to write.
+        must_be: &'static str,
+    },
+    /// The player is in none of the zones.
+    PlayerNotHere,
+    /// There is no such zone.
+    ZoneUnknown(u16),
+    /// The zone has no state yet.
+    ZoneLoading(u16),
+    /// The zone stands still.
+    ZoneHalted {
+        /// The zone.
+        zone: u16,
+        /// Why, and what to do.
+        sentence: String,
+    },
+    /// The zone did not come so far in time.
+    NotThereYet {
+        /// The zone.
+        zone: u16,
+        /// Where it is.
+        at: ZonePosition,
+    },
+    /// The body is no event.
+    NoEvent(Reject),
+    /// The body is no JSON object, and no array of a few.
+    NoEvents,
+    /// The request shows no token that is known here.
+    Unauthorized,
+    /// The token is not good for this.
+    OutOfScope,
+    /// The client has sent as much as it may.
+    TooMany,
+    /// Clients may not do this here.
+    Forbidden,
+    /// As many commands or streams are under way as there may be.
+    Busy,
+    /// Whether the event was appended is not known.
+    Unknown,
+}
+
+impl Problem {
+    /// The status line's number and phrase.
+    pub(crate) fn status(&self) -> &'static str {
+        match self {
+            Problem::Malformed
+            | Problem::Parameter { .. }
+            | Problem::NoEvent(_)
+            | Problem::NoEvents => "400 Bad Request",
+            Problem::Unauthorized => "401 Unauthorized",
+            Problem::Forbidden | Problem::OutOfScope => "403 Forbidden",
+            Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
+            Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
+            Problem::NotThereYet { .. } => "412 Precondition Failed",
+            Problem::BodyTooLong => "413 Content Too Large",
+            Problem::TooMany => "429 Too Many Requests",
+            Problem::HeadTooLong => "431 Request Header Fields Too Large",
+            Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
+            Problem::ZoneLoading(_) | Problem::ZoneHalted { .. } | Problem::Busy => {
+                "503 Service Unavailable"
+            }
+            Problem::Unknown => "504 Gateway Timeout",
+        }
+    }
+
+    /// Whether the request may be sent again as it is, after a while.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany)
+    }
+
+    /// What to do about it.
+    pub(crate) fn sentence(&self) -> String {
+        let sentence = match self {
+            Problem::Malformed => "send a request of HTTP/1.1 with one Host and one Content-Length",
+            Problem::TransferCoding => "send the body with a Content-Length instead of a coding",
+            Problem::HeadTooLong => "send a request line and headers of at most 4 KiB",
+            Problem::BodyTooLong => "send a body of at most 16 KiB",
+            Problem::MethodUnknown => "use GET, HEAD or POST",
+            Problem::NoRoute => "ask for a path of /v1/openapi.json",
+            Problem::MethodNotAllowed(_) => "use a method of the Allow header",
+            Problem::Parameter { name, must_be } => return format!("write `{name}` as {must_be}"),
+            Problem::PlayerNotHere => "the player is in none of the zones that are served here",
+            Problem::ZoneUnknown(zone) => return format!("zone {zone} is none of the world's"),
+            Problem::ZoneLoading(zone) => {
+                return format!("zone {zone} is being loaded; try again in a second");
+            }
+            Problem::ZoneHalted { zone, sentence } => {
+                return format!("zone {zone} is halted: {sentence}");
+            }
+            Problem::NotThereYet { zone, at } => {
+                return format!("zone {zone} has come to offset {} only; wait", at.next_offset);
+            }
+            Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
+            Problem::NoEvents => "send one event, or an array of at most 64",
+            Problem::Unauthorized => "send a token that is valid, as Authorization: Bearer TOKEN",
+            Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",
+            Problem::TooMany => "send fewer requests per second; try again in a second",
+            Problem::Forbidden => "this process takes no events; post them to another one",
+            Problem::Busy => "as much is under way as there may be; try again in a second",
+            Problem::Unknown => {
+                "whether the event was appended is not known; send it again with the same seq"
+            }
+        };
+        sentence.to_owned()
+    }
+}

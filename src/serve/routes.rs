@@ -1,0 +1,189 @@
+//! The routes: what can be asked for, from path and query.
+
+use crate::serve::problem::Problem;
+use crate::serve::request::{ClientRequest, RequestMethod, parameter};
+
+/// Places of a board in one answer.
+const BOARD_PLACES_MAX: u32 = 100;
+
+/// Places of a board in one answer where the request does not say.
+const BOARD_PLACES: u32 = 10;
+
+/// Milliseconds that a request may wait for a position or an outcome.
+pub(crate) const WAIT_MS_MAX: u64 = 10_000;
+
+/// Milliseconds that it waits where it does not say.
+const WAIT_MS: u64 = 1_000;
+
+/// Where events are posted.
+pub(crate) const EVENTS: &str = "/v1/events";
+
+/// Where streams are.
+pub(crate) const STREAM: &str = "/v1/stream";
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// A player's card.
+    Player(PlayerQuery),
+    /// A player's card in some fifty bytes.
+    Poll(PlayerQuery),
+    /// Places of a board.
+    Board(BoardQuery),
+    /// All zones.
+    Zones,
+    /// Hunts of a zone.
+    Hunts(u16),
+    /// Players and treasures of a zone by tile.
+    Tiles {
+        /// The zone.
+        zone: u16,
+        /// Only tiles whose players changed at or after this update.
+        since: u64,
+    },
+    /// The document of all routes.
+    OpenApi,
+}
+
+/// Which player's card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlayerQuery {
+    /// The player.
+    pub player_id: u64,
+    /// The zone; `None`: the one that it is in.
+    pub zone: Option<u16>,
+    /// Only if an update from this one on changed it.
+    pub after: Option<u64>,
+}
+
+/// Which places of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BoardQuery {
+    /// The zone; `None`: the world.
+    pub zone: Option<u16>,
+    /// Where the places begin.
+    pub places: BoardPlaces,
+}
+
+/// Where the places of a board begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoardPlaces {
+    /// At a rank, so many.
+    From(u32, u32),
+    /// Around a player, so many on each side.
+    Around(u64, u32),
+}
+
+/// A position that a zone must have reached before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    /// The zone.
+    pub zone: u16,
+    /// The input offset up to which (exclusive) it must have come.
+    pub next_offset: i64,
+    /// Milliseconds to wait for that.
+    pub wait_ms: u64,
+}
+
+/// What a request asks for.
+pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
+    let query = request.query;
+    let mut parts = request.path.split('/').skip(1);
+    let path: [&str; 4] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    let is_longer = parts.next().is_some() || request.path.ends_with('/');
+    let route = match path {
+        _ if is_longer => return Err(Problem::NoRoute),
+        ["v1", "players", id, ""] => Route::Player(player_query(id, query)?),
+        ["v1", "players", id, "poll"] => Route::Poll(player_query(id, query)?),
+        ["v1", "boards", board, ""] => Route::Board(board_query(board, query)?),
+        ["v1", "zones", "", ""] => Route::Zones,
+        ["v1", "zones", zone, "hunts"] => Route::Hunts(zone_of(zone)?),
+        ["v1", "zones", zone, "tiles"] => {
+            let since = number(query, "since", "the number of an update")?.unwrap_or(0);
+            Route::Tiles { zone: zone_of(zone)?, since }
+        }
+        ["v1", "openapi.json", "", ""] => Route::OpenApi,
+        ["v1", "events", "", ""] => return Err(Problem::MethodNotAllowed("POST")),
+        ["v1", "stream", "", ""] => return Err(Problem::MethodNotAllowed("GET")),
+        _ => return Err(Problem::NoRoute),
+    };
+    match request.method {
+        RequestMethod::Get | RequestMethod::Head => Ok(route),
+        RequestMethod::Post => Err(Problem::MethodNotAllowed("GET, HEAD")),
+    }
+}
+
+/// The position that a request asks for: of its query, or echoed in its header.
+pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
+    let wait_ms = number(request.query, "wait_ms", "milliseconds from 0 to 10000")?;
+    let wait_ms = wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX);
+    let written = parameter(request.query, "at").or(request.huntd_at);
+    let Some(written) = written else { return Ok(None) };
+    let wrong = Problem::Parameter { name: "at", must_be: "zone:offset, as in 3:4711" };
+    // An answer's own header has the update between them.
+    let mut parts = written.split(':');
+    let numbers = (parts.next(), parts.next(), parts.next(), parts.next());
+    let (zone, offset) = match numbers {
+        (Some(zone), Some(offset), None, None) => (zone, offset),
+        (Some(zone), Some(_), Some(offset), None) => (zone, offset),
+        _ => return Err(wrong),
+    };
+    let next_offset = offset.parse().ok().filter(|offset: &i64| *offset >= 0);
+    match (zone.parse(), next_offset) {
+        (Ok(zone), Some(next_offset)) => Ok(Some(At { zone, next_offset, wait_ms })),
+        _ => Err(wrong),
+    }
+}
+
+/// The zone that a post names, and how many milliseconds it waits for its outcome.
+pub(crate) fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
+    let zone = match parameter(query, "zone") {
+        Some(zone) => Some(zone_of(zone)?),
+        None => None,
+    };
+    let wait_ms = number(query, "wait_ms", "milliseconds from 0 to 10000")?;
+    Ok((zone, wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX)))
+}
+
+fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {
+    let zone = match parameter(query, "zone") {
+        Some(zone) => Some(zone_of(zone)?),
+        None => None,
+    };
+    let after = number(query, "after", "the number of an update")?;
+    Ok(PlayerQuery { player_id: player_of("id", id)?, zone, after })
+}
+
+fn board_query(board: &str, query: &str) -> Result<BoardQuery, Problem> {
+    let zone = if board == "world" { None } else { Some(zone_of(board)?) };
+    let places = match parameter(query, "around") {
+        Some(player) => {
+            let each_side = number(query, "each_side", "a number from 0 to 49")?.unwrap_or(5);
+            let each_side = u32::try_from(each_side).unwrap_or(u32::MAX);
+            BoardPlaces::Around(player_of("around", player)?, each_side.min(49))
+        }
+        None => {
+            let from = number(query, "from", "a rank, 1 or more")?.unwrap_or(1);
+            let count = number(query, "count", "a number from 1 to 100")?;
+            let count = count.unwrap_or(BOARD_PLACES.into()).min(BOARD_PLACES_MAX.into());
+            BoardPlaces::From(u32::try_from(from).unwrap_or(u32::MAX), count as u32)
+        }
+    };
+    Ok(BoardQuery { zone, places })
+}
+
+fn player_of(name: &'static str, text: &str) -> Result<u64, Problem> {
+    let player = text.parse().ok().filter(|player| *player != 0);
+    player.ok_or(Problem::Parameter { name, must_be: "a player's number" })
+}
+
+fn zone_of(text: &str) -> Result<u16, Problem> {
+    text.parse().map_err(|_| Problem::Parameter { name: "zone", must_be: "a zone's number" })
+}
+
+fn number(query: &str, name: &'static str, must_be: &'static str) -> Result<Option<u64>, Problem> {
+    match parameter(query, name) {
+        Some(text) => text.parse().map(Some).map_err(|_| Problem::Parameter { name, must_be }),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,265 @@
+//! Streams: server-sent events to a client, from a position.
+//!
+//! A stream has no queue. A topic of updates reads the zone's recent updates from its own position;
+//! a topic of state is written again when it changed. A client that reads slowly is written less
+//! often, and costs no memory. One that falls behind the recent updates gets `reset`.
+
+use crate::engine::update::Update;
+use crate::output::update_json;
+use crate::serve::answers::{Answer, Served};
+use crate::serve::gate::Pass;
+use crate::serve::json::Json;
+use crate::serve::problem::Problem;
+use crate::serve::request::parameters;
+use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
+use crate::view::zone::ZoneView;
+
+/// Topics of one stream.
+const TOPICS_MAX: usize = 8;
+
+/// Milliseconds from one event of a topic of state to its next.
+const STATE_EVERY_MS: u64 = 250;
+
+/// Milliseconds from one writing of updates to the next: a client that follows a busy zone is
+/// written what several frames have at once.
+const UPDATES_EVERY_MS: u64 = 10;
+
+/// Milliseconds without an event after which a comment shows that the stream is alive.
+const ALIVE_EVERY_MS: u64 = 15_000;
+
+/// Updates of a zone that are written in one piece.
+const UPDATES_PER_PIECE: usize = 64;
+
+/// What a stream is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Topic {
+    /// Every update of a zone, from this one on.
+    Updates {
+        zone: u16,
+        /// `None`: where the zone stands when it is first written.
+        next: Option<u64>,
+    },
+    /// State, written when it changed.
+    State {
+        /// The event's name.
+        name: &'static str,
+        route: Route,
+        /// What was written last.
+        written: Vec<u8>,
+        due_ms: u64,
+    },
+}
+
+/// When a stream is to be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamTurn {
+    /// At the latest, by the caller's clock.
+    pub until_ms: u64,
+    /// Or with the next frame of some zone.
+    pub or_frame: bool,
+}
+
+/// How many of the updates that a zone has were written.
+enum UpdatesWritten {
+    None,
+    Some,
+    All,
+}
+
+/// A stream to one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    topics: Vec<Topic>,
+    every_ms: u64,
+    alive_ms: u64,
+}
+
+impl Stream {
+    /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
+    /// `last_event_id` is where the client's last stream ended.
+    pub(crate) fn open(
+        query: &str,
+        last_event_id: Option<&str>,
+        now_ms: u64,
+    ) -> Result<Stream, Problem> {
+        let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
+        let resumed = last_event_id.and_then(|id| {
+            let (zone, update) = id.split_once(':')?;
+            Some((zone.parse::<u16>().ok()?, update.parse::<u64>().ok()?.checked_add(1)?))
+        });
+        for (key, value) in parameters(query) {
+            let wrong = |name, must_be| Problem::Parameter { name, must_be };
+            let number = value.parse::<u64>().ok();
+            let zone = value.parse::<u16>().ok();
+            let topic = match key {
+                "zone" => {
+                    let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
+                    let next = resumed.filter(|(of, _)| *of == zone).map(|(_, next)| next);
+                    Topic::Updates { zone, next }
+                }
+                "player" => {
+                    let player_id = number.filter(|player| *player != 0);
+                    let player_id = player_id.ok_or(wrong("player", "a player's number"))?;
+                    let query = PlayerQuery { player_id, zone: None, after: None };
+                    Topic::state("card", Route::Player(query))
+                }
+                "board" => {
+                    if value != "world" && zone.is_none() {
+                        return Err(wrong("board", "a zone's number, or `world`"));
+                    }
+                    let query = BoardQuery { zone, places: BoardPlaces::From(1, 10) };
+                    Topic::state("board", Route::Board(query))
+                }
+                "every_ms" => {
+                    let every_ms = number.ok_or(wrong("every_ms", "milliseconds"))?;
+                    stream.every_ms = every_ms.clamp(STATE_EVERY_MS / 5, ALIVE_EVERY_MS);
+                    continue;
+                }
+                _ => continue,
+            };
+            stream.topics.push(topic);
+        }
+        match stream.topics.len() {
+            1..=TOPICS_MAX => Ok(stream),
+            _ => Err(Problem::Parameter {
+                name: "zone",
+                must_be: "one to eight topics: zone=3, player=ID, board=world",
+            }),
+        }
+    }
+
+    /// Whether the client may have all of it.
+    pub(crate) fn is_for(&self, pass: &Pass) -> bool {
+        self.topics.iter().all(|topic| match topic {
+            Topic::Updates { .. } => pass.may_read_all(),
+            Topic::State { route, .. } => pass.may_read(route),
+        })
+    }
+
+    /// Writes what has come since, a piece of it. Gives when it is to be asked again.
+    pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
+        let before = out.len();
+        let mut due_ms = now_ms + ALIVE_EVERY_MS;
+        let (mut is_waiting, mut is_flowing) = (false, false);
+        for topic in &mut self.topics {
+            match topic {
+                Topic::Updates { zone, next } => {
+                    let written = match served.zone(*zone) {
+                        Ok(known) if !known.is_within_frame() => write_updates(known, next, out),
+                        _ => UpdatesWritten::None,
+                    };
+                    is_waiting = true;
+                    match written {
+                        UpdatesWritten::None => {}
+                        UpdatesWritten::Some => due_ms = now_ms,
+                        UpdatesWritten::All => {
+                            is_flowing = true;
+                            due_ms = due_ms.min(now_ms + UPDATES_EVERY_MS);
+                        }
+                    }
+                }
+                Topic::State { name, route, written, due_ms: due } => {
+                    if *due <= now_ms {
+                        *due = now_ms + self.every_ms;
+                        write_state(served, name, route, written, out);
+                    }
+                    due_ms = due_ms.min(*due);
+                }
+            }
+        }
+        if out.len() > before {
+            self.alive_ms = now_ms;
+        } else if now_ms >= self.alive_ms + ALIVE_EVERY_MS {
+            self.alive_ms = now_ms;
+            out.extend_from_slice(b":\n\n");
+        }
+        let until_ms = due_ms.min(self.alive_ms + ALIVE_EVERY_MS);
+        // Frames that follow closely are written together.
+        StreamTurn { until_ms, or_frame: is_waiting && !is_flowing }
+    }
+}
+
+impl Topic {
+    fn state(name: &'static str, route: Route) -> Topic {
+        Topic::State { name, route, written: Vec::new(), due_ms: 0 }
+    }
+}
+
+/// Writes a zone's next updates.
+fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> UpdatesWritten {
+    let recent = zone.recent();
+    let from = match *next {
+        None => {
+            write_position(zone, "at", recent.next(), out);
+            recent.next()
+        }
+        Some(next) if (recent.first()..=recent.next()).contains(&next) => next,
+        Some(_) => {
+            write_position(zone, "reset", recent.next(), out);
+            recent.next()
+        }
+    };
+    let to = recent.next().min(from + UPDATES_PER_PIECE as u64);
+    for number in from..to {
+        let update: &Update = recent.get(number).expect("a recent update");
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(b"event: update\nid: ");
+        out.extend_from_slice(digits.format(zone.partition()).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(digits.format(number).as_bytes());
+        out.extend_from_slice(b"\ndata: ");
+        update_json::write(std::slice::from_ref(update), out);
+        out.extend_from_slice(b"\n\n");
+    }
+    *next = Some(to);
+    match to {
+        _ if to < recent.next() => UpdatesWritten::Some,
+        _ if to > from => UpdatesWritten::All,
+        _ => UpdatesWritten::None,
+    }
+}
+
+/// Where a topic of updates begins.
+fn write_position(zone: &ZoneView, event: &str, update: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
+    Json::object(out, |json| {
+        json.number("zone", zone.partition().into()).number("update", update);
+        json.signed("offset", zone.position().next_offset);
+    });
+    out.extend_from_slice(b"\n\n");
+}
+
+fn write_state(
+    served: &Served,
+    name: &str,
+    route: &Route,
+    written: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    let mut body = Vec::new();
+    match served.answer(route, &mut body) {
+        Ok(Answer::NotYet(_)) => return,
+        Ok(_) => {}
+        Err(problem) => {
+            body.clear();
+            Json::object(&mut body, |json| {
+                json.text("detail", &problem.sentence());
+            });
+        }
+    }
+    // The positions change all the time; what they stand for is what a client waits for.
+    if essence(&body) == essence(written) {
+        return;
+    }
+    out.extend_from_slice(format!("event: {name}\ndata: ").as_bytes());
+    out.extend_from_slice(&body);
+    out.extend_from_slice(b"\n\n");
+    *written = body;
+}
+
+/// An answer without its positions, which come before these keys.
+fn essence(body: &[u8]) -> &[u8] {
+    let keys: [&[u8]; 2] = [b"\"players\":", b"\"score\":"];
+    let at = keys.iter().find_map(|key| body.windows(key.len()).position(|part| part == *key));
+    &body[at.unwrap_or(0)..]
+}

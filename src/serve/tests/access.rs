@@ -1,0 +1,183 @@
+//! Who gets what with which token.
+
+use super::World;
+use crate::engine::event::Action;
+use crate::serve::access::{Tokens, player_token};
+use crate::serve::exchange::{Exchange, ExchangeNeed};
+use crate::serve::gate::Gate;
+use sha2::{Digest, Sha256};
+
+const KEY: [u8; 32] = [7; 32];
+
+/// The Unix time at 0 of the exchanges' clock.
+const ORIGIN_S: u64 = 1_000;
+
+fn tokens(requests_per_s: u32) -> Tokens {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let token = |name: &str, scopes: &str| {
+        let sha256 = hex(&Sha256::digest(name));
+        format!(
+            "[[token]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\nscopes = [{scopes}]\n\
+             requests_per_s = {requests_per_s}\n"
+        )
+    };
+    let players = format!("[players]\nkeys = [\"{}\"]\nrequests_per_s = 2\n", hex(&KEY));
+    let text = [
+        token("reader", "\"read\""),
+        token("game", "\"command\""),
+        token("all", "\"read\", \"command\""),
+        players,
+    ];
+    Tokens::parse(&text.concat()).expect("a valid file")
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    world.gate = Gate::new(Some(tokens(1_000)), 1_000 * ORIGIN_S);
+    world
+}
+
+/// A request with this token, and what it needs.
+fn ask(world: &World, method: &str, path: &str, token: &str, body: &str) -> (Exchange, bool) {
+    let mut exchange = Exchange::default();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n");
+    exchange.receive(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
+    let need = exchange.advance(&world.served, &world.gate, 0);
+    (exchange, need == ExchangeNeed::Post)
+}
+
+fn status(world: &World, path: &str, token: &str) -> String {
+    super::text_of(&ask(world, "GET", path, token, "").0)[9..12].to_owned()
+}
+
+/// The status of posting this body by somebody.
+fn post(world: &World, token: &str, body: &str) -> String {
+    let (mut exchange, is_posted) = ask(world, "POST", "/v1/events?wait_ms=0", token, body);
+    if is_posted {
+        let appended = super::posting::appended(world, &exchange, 0);
+        exchange.append(appended);
+        exchange.advance(&world.served, &world.gate, 0);
+    }
+    super::text_of(&exchange)[9..12].to_owned()
+}
+
+#[test]
+fn without_a_valid_token_only_the_page_and_the_probes_are_answered() {
+    let world = world();
+    for path in ["/", "/page.js", "/livez", "/readyz"] {
+        assert_eq!(world.status(path), "200", "{path}");
+    }
+    for path in ["/v1/zones", "/v1/players/1", "/v1/stream?zone=0", "/metrics", "/v2"] {
+        assert_eq!(world.status(path), "401", "{path}");
+        assert!(world.get(path).contains("WWW-Authenticate: Bearer\r\n"), "{path}");
+        for token in ["", "nobody", "Reader", "player.1.9999.00"] {
+            assert_eq!(status(&world, path, token), "401", "{path} {token}");
+        }
+    }
+    assert_eq!(post(&world, "nobody", r#"{"type":"loot","player_id":1}"#), "401");
+}
+
+#[test]
+fn a_token_is_good_for_its_scopes() {
+    let world = world();
+    let event = r#"{"type":"loot","player_id":1}"#;
+    let paths = ["/v1/zones/0/tiles", "/v1/players/1/poll", "/metrics", "/v1/stream?zone=0"];
+    for path in paths {
+        assert_eq!(status(&world, path, "reader"), "200", "{path}");
+        assert_eq!(status(&world, path, "game"), "403", "{path}");
+        assert_eq!(status(&world, path, "all"), "200", "{path}");
+    }
+    assert_eq!(post(&world, "reader", event), "403");
+    assert_eq!(post(&world, "game", event), "202");
+    assert_eq!(post(&world, "all", r#"{"type":"hunt_end","hunt":1}"#), "404", "no zone");
+}
+
+#[test]
+fn a_player_sees_and_acts_for_itself_alone() {
+    let world = world();
+    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let allowed = [
+        "/v1/players/2",
+        "/v1/players/2/poll",
+        "/v1/boards/world",
+        "/v1/boards/0",
+        "/v1/zones",
+        "/v1/stream?player=2&board=0",
+    ];
+    let refused = [
+        "/v1/players/1",
+        "/v1/players/1/poll",
+        "/v1/zones/0/tiles",
+        "/v1/zones/0/hunts",
+        "/v1/stream?zone=0",
+        "/v1/stream?player=2&player=1",
+        "/metrics",
+    ];
+    for (paths, expected) in [(&allowed[..], "200"), (&refused[..], "403")] {
+        for path in paths {
+            assert_eq!(status(&world, path, &token), expected, "{path}");
+        }
+    }
+    let brought = r#""handoff":{"from_zone":1,"crossing":2,"score":1000000,"last_seq":6}"#;
+    let join = r#"{"type":"join","player_id":2,"seq":9,"x":1,"y":2"#;
+    let cases = [
+        (r#"{"type":"rotate","player_id":2,"heading":3}"#.to_owned(), "202"),
+        (r#"{"type":"rotate","player_id":1,"heading":3}"#.to_owned(), "403"),
+        (format!("{join}}}"), "202"),
+        (format!("{join},{brought}}}"), "403"),
+        (r#"[{"type":"loot","player_id":2},{"type":"loot","player_id":3}]"#.to_owned(), "403"),
+        (r#"{"type":"tick","seq":5}"#.to_owned(), "404"),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(post(&world, &token, &body), expected, "{body}");
+    }
+    let expired = player_token(&KEY, 2, ORIGIN_S);
+    assert_eq!(status(&world, "/v1/players/2", &expired), "401");
+}
+
+#[test]
+fn who_asks_too_often_waits_and_the_others_do_not() {
+    let world = world();
+    let ask_at = |token: &str, now_ms| {
+        let mut exchange = Exchange::default();
+        let head = "GET /v1/zones HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer";
+        exchange.receive(format!("{head} {token}\r\n\r\n").as_bytes());
+        exchange.advance(&world.served, &world.gate, now_ms);
+        super::text_of(&exchange)[9..12].to_owned()
+    };
+    let (two, three) = (player_token(&KEY, 2, ORIGIN_S + 99), player_token(&KEY, 3, ORIGIN_S + 99));
+    // A burst of 64 is let through, then two a second.
+    let passed = (0..100).filter(|_| ask_at(&two, 5) == "200").count();
+    assert_eq!(passed, 64);
+    assert_eq!(ask_at(&two, 5), "429");
+    assert_eq!(ask_at(&three, 5), "200");
+    assert_eq!(ask_at("reader", 5), "200");
+    let passed = (0..100).filter(|_| ask_at(&two, 2_005) == "200").count();
+    assert_eq!(passed, 4);
+    // Another token of this player does not help.
+    assert_eq!(ask_at(&player_token(&KEY, 2, ORIGIN_S + 50), 2_005), "429");
+    let events = vec![r#"{"type":"loot","player_id":3}"#; 64].join(",");
+    assert_eq!(post(&world, &three, &format!("[{events}]")), "429", "each event counts");
+}
+
+#[test]
+fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
+    let mut world = world();
+    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let listen = |world: &World, token: &str, topic: &str| {
+        ask(world, "GET", &format!("/v1/stream?{topic}"), token, "").0
+    };
+    let mut expiring = listen(&world, &token, "player=2");
+    let mut reading = listen(&world, "reader", "zone=0");
+    let closes = |world: &World, exchange: &mut Exchange, now_ms| {
+        exchange.sent(exchange.unsent().len());
+        exchange.advance(&world.served, &world.gate, now_ms) == ExchangeNeed::Close
+    };
+    assert!(!closes(&world, &mut expiring, 9_999));
+    assert!(closes(&world, &mut expiring, 10_000));
+    assert!(!closes(&world, &mut reading, 10_000));
+    world.gate.replace(tokens(5));
+    world.act(1, Action::Rotate { heading: 1 });
+    assert!(closes(&world, &mut reading, 10_001));
+}

@@ -1,0 +1,140 @@
+//! Events that clients post, and what they are answered.
+
+use super::{World, text_of};
+use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::update::Updates;
+use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
+use crate::serve::exchange::{Exchange, ExchangeNeed};
+use crate::serve::problem::Problem;
+
+/// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
+fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
+    let mut exchange = Exchange::default();
+    let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+    exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
+    if exchange.advance(&world.served, &world.gate, 0) != ExchangeNeed::Post {
+        return (exchange, Vec::new());
+    }
+    let appended = appended(world, &exchange, 0);
+    let commands = appended.iter().flatten().map(|(command, _)| command);
+    let records = commands.map(|command| command.record.clone()).collect();
+    exchange.append(appended);
+    (exchange, records)
+}
+
+/// What was posted, appended at the zone's next offset.
+pub(super) fn appended(
+    world: &World,
+    exchange: &Exchange,
+    now_ms: u64,
+) -> Result<Vec<(Command, Appended)>, Problem> {
+    let (posted, zone, pass) = exchange.posted().expect("it was posted");
+    let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+    let stamp = || stamps.next(1_000 * world.events);
+    let commands = commands(posted, zone, &world.served, &mut decoder, stamp)?;
+    world.gate.admit_commands(&pass, &commands, now_ms)?;
+    let offsets = world.events..;
+    Ok(commands.into_iter().zip(offsets.map(Appended::At)).collect())
+}
+
+/// Applies a record that was appended, as a daemon does.
+fn decide(world: &mut World, record: &[u8]) {
+    let origin = RecordPosition { offset: world.events, time_ms: 1_767_225_700_000 };
+    let event = Decoder::new().decode(origin, Some(record)).unwrap();
+    let mut updates = Updates::new();
+    world.shard.apply(&event, &mut updates);
+    world.events += 1;
+    world.served.view.fold(0, updates.as_slice()).unwrap();
+    world.served.view.seal(0, world.events);
+}
+
+/// Point 6: a command is answered by what was published.
+#[test]
+fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
+    let mut world = World::new();
+    let cases = [
+        (
+            r#"{"type":"rotate","player_id":1,"heading":77}"#,
+            "\"outcome\":\"applied\"",
+            "\"heading\":77",
+        ),
+        (r#"{"type":"use","player_id":1,"item":3}"#, "\"outcome\":\"refused\"", "item_not_held"),
+        (
+            r#"{"type":"rotate","player_id":1,"seq":1,"heading":5}"#,
+            "\"outcome\":\"no_op\"",
+            "\"updates\":[]",
+        ),
+    ];
+    for (body, outcome, detail) in cases {
+        let (mut exchange, records) = post(&world, "/v1/events", body);
+        assert!(
+            matches!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { .. }),
+            "{body}"
+        );
+        assert_eq!(text_of(&exchange), "");
+        decide(&mut world, &records[0]);
+        assert_eq!(exchange.advance(&world.served, &world.gate, 2), ExchangeNeed::Bytes);
+        let answer = text_of(&exchange);
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.contains(outcome) && answer.contains(detail), "{answer}");
+    }
+}
+
+#[test]
+fn events_without_a_seq_get_later_ones_and_those_with_one_keep_it() {
+    let world = World::new();
+    let body = r#" [ {"type":"loot","player_id":1}, {"type":"loot","player_id":2,"seq":9},
+        {"type":"hunt_end","hunt":1} ] "#;
+    let (_, records) = post(&world, "/v1/events?zone=0", body);
+    let texts: Vec<_> = records.iter().map(|record| String::from_utf8_lossy(record)).collect();
+    assert!(texts[0].starts_with(r#"{"seq":4000,"ts_us":4000,"type""#), "{texts:?}");
+    assert!(texts[1].starts_with(r#"{"ts_us":4001,"type""#), "{texts:?}");
+    assert!(texts[2].contains(r#""ts_us":4002,"#), "{texts:?}");
+}
+
+#[test]
+fn what_is_no_command_never_reaches_the_log() {
+    let world = World::new();
+    let one = r#"{"type":"loot","player_id":1}"#;
+    let many = format!("[{}]", vec![one; COMMANDS_MAX + 1].join(","));
+    let cases = [
+        ("/v1/events", "hello", "400"),
+        ("/v1/events", "[", "400"),
+        ("/v1/events", "[}]", "400"),
+        ("/v1/events", r#"{"type":"jump","player_id":1}"#, "400"),
+        ("/v1/events", many.as_str(), "400"),
+        ("/v1/events", r#"{"type":"loot","player_id":99}"#, "404"),
+        ("/v1/events?zone=9", one, "404"),
+        ("/v1/events?zone=x", one, "400"),
+    ];
+    for (target, body, status) in cases {
+        let (mut exchange, records) = post(&world, target, body);
+        exchange.advance(&world.served, &world.gate, 1);
+        assert_eq!((&text_of(&exchange)[9..12], records.len()), (status, 0), "{target} {body}");
+    }
+    assert!(world.get("/v1/events").contains("Allow: POST\r\n"));
+}
+
+#[test]
+fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_appended_is_not() {
+    let world = World::new();
+    let body = r#"{"type":"loot","player_id":1}"#;
+    let (mut late, _) = post(&world, "/v1/events?wait_ms=20", body);
+    assert_eq!(late.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { until_ms: 20 });
+    late.advance(&world.served, &world.gate, 20);
+    let answer = text_of(&late);
+    assert!(answer.starts_with("HTTP/1.1 202 Accepted"), "{answer}");
+    assert!(answer.contains("\"offset\":4") && answer.contains("\"appended\""), "{answer}");
+    for (appended, status) in [(Appended::Full, "503"), (Appended::Unknown, "504")] {
+        let mut exchange = Exchange::default();
+        let head = format!("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+        exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
+        assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
+        let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+        let made = commands(body.as_bytes(), None, &world.served, &mut decoder, || stamps.next(0))
+            .unwrap();
+        exchange.append(Ok(made.into_iter().map(|command| (command, appended)).collect()));
+        exchange.advance(&world.served, &world.gate, 0);
+        assert_eq!(&text_of(&exchange)[9..12], status);
+    }
+}

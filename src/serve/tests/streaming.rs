@@ -1,0 +1,64 @@
+//! Streams, and where they are resumed.
+
+use super::{World, text_of};
+use crate::engine::event::Action;
+use crate::serve::exchange::Exchange;
+
+/// Reads a zone's stream to its end: the numbers of its updates, and names of other events.
+fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<String> {
+    let mut text = String::new();
+    for _ in 0..100 {
+        exchange.advance(&world.served, &world.gate, now_ms);
+        text += &text_of(exchange);
+        exchange.sent(exchange.unsent().len());
+    }
+    let lines = text.lines();
+    let names = lines.filter_map(|line| {
+        line.strip_prefix("id: ").or(line.strip_prefix("event: ").filter(|name| *name != "update"))
+    });
+    names.map(str::to_owned).collect()
+}
+
+fn stream(target: &str, last_event_id: &str) -> Exchange {
+    let mut exchange = Exchange::default();
+    let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\nLast-Event-ID: {last_event_id}");
+    exchange.receive(format!("{head}\r\n\r\n").as_bytes());
+    exchange
+}
+
+#[test]
+fn a_stream_that_is_resumed_anywhere_has_every_update_once() {
+    let mut world = World::new();
+    let mut first = stream("/v1/stream?zone=0", "");
+    assert_eq!(read_stream(&world, &mut first, 0), ["at"]);
+    for heading in 1..=300 {
+        world.act(1, Action::Rotate { heading });
+    }
+    let next = world.served.view.zone(0).unwrap().position().update;
+    let all: Vec<String> = (4..next).map(|number| format!("0:{number}")).collect();
+    assert_eq!(read_stream(&world, &mut first, 0), all);
+    for cut in [0, 7, 299] {
+        let mut other = stream("/v1/stream?zone=0", &all[cut]);
+        assert_eq!(read_stream(&world, &mut other, 0), all[cut + 1..]);
+    }
+    let mut ahead = stream("/v1/stream?zone=0", "0:99999");
+    assert_eq!(read_stream(&world, &mut ahead, 0), ["reset"]);
+}
+
+#[test]
+fn state_is_streamed_when_it_changed_and_no_more_often_than_asked() {
+    let mut world = World::new();
+    // The clock starts, which moves the times of all that came before.
+    (1..=8).for_each(|heading| world.act(1, Action::Rotate { heading }));
+    let mut cards = stream("/v1/stream?player=1&board=0&every_ms=100", "");
+    assert_eq!(read_stream(&world, &mut cards, 0), ["card", "board"]);
+    assert!(read_stream(&world, &mut cards, 500).is_empty());
+    for heading in 1..=50 {
+        world.act(1, Action::Rotate { heading });
+    }
+    assert!(read_stream(&world, &mut cards, 550).is_empty());
+    assert_eq!(read_stream(&world, &mut cards, 600), ["card"]);
+    let mut wrong = stream("/v1/stream?player=x", "");
+    wrong.advance(&world.served, &world.gate, 0);
+    assert!(text_of(&wrong).starts_with("HTTP/1.1 400"));
+}

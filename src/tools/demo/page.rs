@@ -1,0 +1,46 @@
+//! The page beside the demo: the same serving part as `huntd serve`, for looking only.
+
+use crate::engine::rules::rulebook::Rulebook;
+use crate::serve::{Commands, ServeError, Server};
+use crate::service::config::Config;
+use crate::service::shutdown::Signals;
+use crate::tools::failure::ToolError;
+use crate::tools::serve::{failure, feed_options};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// A page that is being served.
+pub(super) struct Page {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Page {
+    /// Serves the page, and prints where. Events cannot be posted: the demo accounts for its own.
+    pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<Page, ToolError> {
+        let feed = feed_options(config);
+        let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
+        let server = server.map_err(failure)?;
+        writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("serve".to_owned())
+            .spawn(move || server.run(&stopped, |_| std::future::pending()))
+            .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
+        Ok(Page { stop, thread })
+    }
+
+    /// Ends the page; one that stays does so at the first signal.
+    pub(super) fn end(self, stays: bool) -> Result<(), ToolError> {
+        if stays {
+            let signals = Signals::listen()?;
+            writeln!(std::io::stderr(), "the page stays: end it with Ctrl-C")?;
+            smol::block_on(signals.first());
+        }
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("a panic in any thread ends the process").map_err(failure)
+    }
+}

@@ -1,0 +1,38 @@
+//! `huntd serve`: the read side, by the daemons' configuration.
+
+use super::failure::ToolError;
+use super::rulebook;
+use crate::kafka::topic_error::TopicError;
+use crate::serve::feed::FeedOptions;
+use crate::serve::{self, ServeError};
+use crate::service::cli::ServeArgs;
+use crate::service::config::Config;
+use crate::service::{config, log};
+
+/// Serves until a signal ends it.
+pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
+    let config = config::load(&args.config.file, &args.config.set)?;
+    log::start(&config.service);
+    let rulebook = rulebook(&config.rules_files)?;
+    serve::run(config.serve.clone(), feed_options(&config), rulebook).map_err(failure)
+}
+
+/// What the feed takes of a configuration.
+pub(super) fn feed_options(config: &Config) -> FeedOptions {
+    FeedOptions {
+        client: config.group.client.clone(),
+        input_topic: config.group.input_topic.clone(),
+        output_topic: config.publisher.output_topic.clone(),
+        snapshots: config.snapshot.clone(),
+    }
+}
+
+/// Why nothing is served, with its exit code.
+pub(super) fn failure(error: ServeError) -> ToolError {
+    match error {
+        ServeError::Topic(TopicError::Missing(topic)) => ToolError::TopicMissing(topic),
+        ServeError::Topic(TopicError::NotAuthorised(topic)) => ToolError::NotAuthorised(topic),
+        ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
+        other => ToolError::Config(other.to_string()),
+    }
+}

@@ -1,0 +1,191 @@
+//! All zones together, and the world's board.
+//!
+//! A player who is in two zones at once, as after an arrival that was overtaken by a join, counts
+//! once, at its best place. Between leaving a zone and arriving in another it is on no board.
+
+use crate::engine::actors::ACTORS_MAX;
+use crate::engine::rank_tree::RankTree;
+use crate::engine::update::Update;
+use crate::view::board::{Place, ranks_around};
+use crate::view::card::{Card, Standing};
+use crate::view::zone::{FoldError, Moved, ZoneView};
+
+/// Zones of a view: their number and a player's row make one word of the world's board.
+const ZONES_MAX: usize = 4096;
+const _: () = assert!(ZONES_MAX * ACTORS_MAX <= 1 << 32 && ACTORS_MAX.is_power_of_two());
+
+/// What is known of the world.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// By partition. `None`: the zone is not known, or not any more.
+    zones: Vec<Option<Box<ZoneView>>>,
+    board: RankTree,
+}
+
+fn entry(partition: u16, row: u32) -> u32 {
+    u32::from(partition) * ACTORS_MAX as u32 + row
+}
+
+impl View {
+    /// No zone yet, and at most so many later, with so many players in all.
+    pub(crate) fn new(zones: usize, players_max: usize) -> View {
+        assert!(zones <= ZONES_MAX);
+        View { zones: (0..zones).map(|_| None).collect(), board: RankTree::new(players_max) }
+    }
+
+    /// A zone; `None`: it is not known.
+    pub(crate) fn zone(&self, partition: u16) -> Option<&ZoneView> {
+        self.zones.get(usize::from(partition))?.as_deref()
+    }
+
+    /// Players on the world's board.
+    pub(crate) fn players(&self) -> u32 {
+        self.board.count()
+    }
+
+    /// The zone in which a player is, the one of its best place if there are two.
+    pub(crate) fn zone_of(&self, player_id: u64) -> Option<&ZoneView> {
+        self.zones.iter().flatten().map(|zone| &**zone).find(|zone| {
+            let card = zone.card(player_id).map(|(card, _)| card);
+            card.is_some_and(|card| card.standing != Standing::Hidden)
+        })
+    }
+
+    /// A player's place in the world.
+    pub(crate) fn place(&self, player_id: u64) -> Option<Place> {
+        let zone = self.zone_of(player_id)?;
+        let row = zone.find(player_id)?;
+        Some(zone.place_of(row, self.board.rank(zone.world_key(row)) + 1))
+    }
+
+    /// The places from `rank` on, `count` of them or what there is.
+    pub(crate) fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
+        let first = rank.max(1);
+        (first..first.saturating_add(count)).map_while(|rank| {
+            let entry = self.board.at(rank - 1)?;
+            let zone = self.zone((entry / ACTORS_MAX as u32) as u16)?;
+            Some(zone.place_of(entry % ACTORS_MAX as u32, rank))
+        })
+    }
+
+    /// The places around a player's.
+    pub(crate) fn places_around(
+        &self,
+        player_id: u64,
+        each_side: u32,
+    ) -> Option<impl Iterator<Item = Place> + '_> {
+        let (first, count) = ranks_around(self.place(player_id)?.rank, each_side);
+        Some(self.places(first, count))
+    }
+
+    /// A zone is known from now on, in place of what was known of it.
+    pub fn put(&mut self, zone: ZoneView) {
+        let partition = zone.partition();
+        self.take(partition);
+        self.board.reach(self.board.count() + zone.players());
+        self.zones[usize::from(partition)] = Some(Box::new(zone));
+        let zone = self.zones[usize::from(partition)].as_deref().expect("it was just put there");
+        let players: Vec<u64> = zone.cards().map(|(card, _)| card.player_id).collect();
+        for player_id in players {
+            let zone = self.zones[usize::from(partition)].as_deref_mut().expect("as before");
+            let row = zone.find(player_id).expect("a player of the zone");
+            zone.cards[row].standing = Standing::Hidden;
+            self.settle(player_id);
+        }
+    }
+
+    /// A zone is not known any more.
+    pub(crate) fn take(&mut self, partition: u16) {
+        let Some(zone) = self.zones[usize::from(partition)].take() else { return };
+        for (card, _) in zone.cards() {
+            let row = zone.find(card.player_id).expect("a player of the zone");
+            if card.standing != Standing::Hidden {
+                self.board.remove(zone.world_key(row));
+            }
+            if card.standing != Standing::Alone {
+                self.settle(card.player_id);
+            }
+        }
+    }
+
+    /// Folds the next updates of a zone. No answer may be made of it until its frame is sealed.
+    pub(crate) fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
+        for update in updates {
+            let zone = self.zones[usize::from(partition)].as_deref_mut();
+            let zone = zone.expect("updates are folded into a zone that is known");
+            match zone.fold(update)? {
+                Moved::Nobody => {}
+                Moved::Entered(row) => {
+                    zone.cards[row].standing = Standing::Hidden;
+                    self.board.reach(self.board.count() + 1);
+                    self.settle(update.player_id());
+                }
+                Moved::Scored(row, before) => match zone.cards[row].standing {
+                    Standing::Alone => {
+                        self.board.remove(before);
+                        self.board.insert(zone.world_key(row), entry(partition, row));
+                    }
+                    Standing::Best => {
+                        zone.cards[row].standing = Standing::Hidden;
+                        self.board.remove(before);
+                        self.settle(update.player_id());
+                    }
+                    Standing::Hidden => self.settle(update.player_id()),
+                },
+                Moved::Clock => self.start_clock(partition),
+                Moved::Left(card, key) => {
+                    if card.standing != Standing::Hidden {
+                        self.board.remove(key);
+                    }
+                    if card.standing != Standing::Alone {
+                        self.settle(card.player_id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The frame whose updates were folded last ends: the zone has come up to this input offset.
+    pub(crate) fn seal(&mut self, partition: u16, next_offset: i64) {
+        if let Some(zone) = self.zones[usize::from(partition)].as_deref_mut() {
+            zone.seal(next_offset);
+        }
+    }
+
+    /// The clock of a zone started: its players' places move with their times.
+    fn start_clock(&mut self, partition: u16) {
+        let Some(mut zone) = self.zones[usize::from(partition)].take() else { return };
+        let mut moved = Vec::new();
+        for row in zone.rows() {
+            let Card { player_id, standing, .. } = zone.cards[row];
+            if standing != Standing::Hidden {
+                self.board.remove(zone.world_key(row));
+            }
+            zone.cards[row].standing = Standing::Hidden;
+            zone.start_clock(row);
+            moved.push(player_id);
+        }
+        self.zones[usize::from(partition)] = Some(zone);
+        moved.into_iter().for_each(|player_id| self.settle(player_id));
+    }
+
+    /// Puts a player on the world's board at the best of its places.
+    fn settle(&mut self, player_id: u64) {
+        let mut rows = Vec::new();
+        for zone in self.zones.iter_mut().flatten() {
+            let Some(row) = zone.find(player_id) else { continue };
+            let key = zone.world_key(row);
+            if zone.cards[row].standing != Standing::Hidden {
+                self.board.remove(key);
+            }
+            zone.cards[row].standing = Standing::Hidden;
+            rows.push((key, zone.partition(), row));
+        }
+        let is_alone = rows.len() == 1;
+        let Some((key, partition, row)) = rows.into_iter().min() else { return };
+        self.board.insert(key, entry(partition, row));
+        let zone = self.zones[usize::from(partition)].as_deref_mut().expect("its row was found");
+        zone.cards[row].standing = if is_alone { Standing::Alone } else { Standing::Best };
+    }
+}

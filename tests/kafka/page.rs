@@ -1,0 +1,54 @@
+//! The page in a real browser, beside a daemon and a real broker.
+
+use crate::snapshots::{settings, start};
+use support::browser::Browser;
+use support::daemon::Topics;
+use support::kafka;
+use support::serving::Serving;
+
+#[test]
+fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
+    let Some(browser) = Browser::start() else { return };
+    let topics = Topics::create(kafka::shared(), "page", 1);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    serving.body_at(&[0], "/v1/zones");
+    browser.open(&format!("http://{}/", serving.address()));
+    browser.wait_until("return document.getElementById('link').textContent === 'live'");
+    browser.wait_until("return document.getElementById('board').rows.length === 0");
+    let post = |serving: &Serving, body: &str| {
+        let (status, answer) = serving.post("/v1/events?zone=0&wait_ms=10000", body);
+        assert_eq!(status, "200", "{answer}");
+    };
+    post(&serving, r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#);
+    browser.wait_until("return String(players.get('7')) === '1000,2000'");
+    browser.wait_until(
+        "return document.getElementById('board').rows[0]?.cells[1].textContent === '7'",
+    );
+    let is_drawn = |x: u32, y: u32| {
+        browser.wait_until(&format!(
+            "const s = canvas.width / map.side; \
+             return pen.getImageData({x} * s, canvas.height - {y} * s, 1, 1).data[3] > 0;"
+        ));
+    };
+    is_drawn(1000, 2000);
+    post(&serving, r#"{"type":"move","player_id":7,"x":1040,"y":2000}"#);
+    browser.wait_until("return String(players.get('7')) === '1040,2000'");
+    // What is refused is in the feed, with its reason.
+    browser.run("follow('7')");
+    post(&serving, r#"{"type":"loot","player_id":7}"#);
+    browser.wait_until(
+        "const line = document.querySelector('#feed .refused'); \
+         return line !== null && line.textContent.includes('nothing_in_reach')",
+    );
+    assert_eq!(browser.errors(), Vec::<String>::new());
+    let address = serving.address().to_owned();
+    drop(serving);
+    browser.wait_until("return document.getElementById('link').textContent === 'reconnecting'");
+    let serving = Serving::start_at(&huntd, &address, &[]);
+    browser.wait_until("return document.getElementById('link').textContent === 'live'");
+    post(&serving, r#"{"type":"move","player_id":7,"x":1080,"y":2000}"#);
+    browser.wait_until("return String(players.get('7')) === '1080,2000'");
+}

@@ -1,0 +1,174 @@
+//! `huntd serve` beside daemons on a real broker.
+
+use crate::players::{events, produce};
+use crate::snapshots::{settings, start, wait_for_snapshots};
+use huntd::decoder::{Decoder, RecordPosition};
+use huntd::engine::Shard;
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::engine::update::Updates;
+use huntd::serve::answers::{Served, ZoneState};
+use huntd::serve::exchange::Exchange;
+use huntd::serve::gate::Gate;
+use huntd::service::rules::built_in;
+use huntd::view::zone::{ZonePosition, ZoneView};
+use rdkafka::message::Message;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use support::daemon::{PATIENCE, Topics};
+use support::kafka;
+use support::serving::Serving;
+
+const ZONES: i32 = 2;
+const PLAYERS: u64 = 20;
+
+/// What should be served: the input applied once more, without Kafka's output.
+fn expected(topics: &Topics) -> Served {
+    let rulebook = Rulebook::of(built_in());
+    let mut served = Served::new(ZONES as usize, 1 << 20);
+    for zone in 0..ZONES as u16 {
+        let mut shard = Shard::new(zone, &rulebook);
+        let (mut decoder, mut position) = (Decoder::new(), ZonePosition::default());
+        for record in kafka::shared().client().consume(&topics.input, zone.into()) {
+            let time_ms = record.timestamp().to_millis().expect("a record has a time");
+            let origin = RecordPosition { offset: record.offset(), time_ms };
+            position.next_offset = record.offset() + 1;
+            let Ok(event) = decoder.decode(origin, record.payload()) else { continue };
+            let mut updates = Updates::new();
+            shard.apply(&event, &mut updates);
+            position.update += updates.len() as u64;
+        }
+        served.view.put(ZoneView::of_shard(&shard, &rulebook, position));
+        served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1, lag_ms: 0 };
+    }
+    served
+}
+
+fn body_of(served: &Served, path: &str) -> String {
+    let mut exchange = Exchange::default();
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.advance(served, &Gate::open(), 0);
+    let answer = String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text");
+    answer.split_once("\r\n\r\n").expect("an answer has a head").1.to_owned()
+}
+
+fn assert_serves_the_replay(serving: &Serving, topics: &Topics) {
+    let ends = kafka::shared().client().ends(&topics.input, ZONES);
+    let expected = expected(topics);
+    let cards = (1..=PLAYERS).map(|player| format!("/v1/players/{player}/poll"));
+    let others = ["/v1/zones/0/tiles", "/v1/zones/1/hunts", "/v1/boards/0?count=100"];
+    let others = others.into_iter().chain(["/v1/boards/world?count=100"]).map(str::to_owned);
+    for path in cards.chain(others) {
+        assert_eq!(serving.body_at(&ends, &path), body_of(&expected, &path), "{path}");
+    }
+}
+
+#[test]
+fn what_is_served_is_the_replay_from_the_log_s_start_and_from_snapshots() {
+    let topics = Topics::create(kafka::shared(), "serving", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, 1..=100));
+    assert_serves_the_replay(&serving, &topics);
+    wait_for_snapshots(&mut huntd, ZONES as usize);
+    produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, 101..=200));
+    let later = Serving::start(&huntd);
+    assert!(later.body_at(&[0, 0], "/v1/openapi.json").contains("openapi"));
+    for serving in [&serving, &later] {
+        assert_serves_the_replay(serving, &topics);
+    }
+    assert!(later.log().contains("began with a snapshot"), "{}", later.log());
+}
+
+#[test]
+fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes_effect_once() {
+    let topics = Topics::create(kafka::shared(), "commands", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    serving.body_at(&[0, 0], "/v1/zones");
+    let join = r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#;
+    let (status, body) = serving.post("/v1/events?zone=1&wait_ms=10000", join);
+    assert_eq!(status, "200", "{body}");
+    assert!(body.contains("\"outcome\":\"applied\"") && body.contains("joined"), "{body}");
+    // From now on the view knows the zone.
+    let turn = r#"{"type":"rotate","player_id":7,"heading":9000,"seq":9000000000000000}"#;
+    for outcome in ["applied", "no_op"] {
+        let (status, body) = serving.post("/v1/events?wait_ms=10000", turn);
+        assert_eq!(status, "200", "{body}");
+        assert!(body.contains(&format!("\"outcome\":\"{outcome}\"")), "{body}");
+    }
+    let list = r#"[{"type":"loot","player_id":7,"seq":9000000000000001},
+        {"type":"rotate","player_id":7,"heading":1,"seq":9000000000000002}]"#;
+    let (_, body) = serving.post("/v1/events?wait_ms=10000", list);
+    assert!(body.contains("nothing_in_reach") && body.contains("\"applied\""), "{body}");
+    // While no daemon runs, a command is accepted; it happens once one runs again.
+    let config = huntd.kill9();
+    drop(config);
+    let late = r#"{"type":"rotate","player_id":7,"heading":333,"seq":9000000000000003}"#;
+    let (status, body) = serving.post("/v1/events?wait_ms=300", late);
+    assert_eq!(status, "202", "{body}");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let ends = kafka::shared().client().ends(&topics.input, ZONES);
+    let card = serving.body_at(&ends, "/v1/players/7");
+    assert!(card.contains("\"heading\":333"), "{card}");
+    // A process that starts now knows the same.
+    let other = Serving::start(&huntd);
+    assert_eq!(other.body_at(&ends, "/v1/players/7"), card);
+}
+
+/// The status that a path is answered with for this token.
+fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
+    let mut stream = TcpStream::connect(serving.address()).expect("it listens");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+    write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer["HTTP/1.1 ".len()..][..3].parse().expect("a status")
+}
+
+#[test]
+fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
+    let topics = Topics::create(kafka::shared(), "tokens", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let file = folder.path().join("tokens.toml");
+    let write = |sha256: &str| {
+        let rest = "scopes = [\"read\"]\nrequests_per_s = 1000\n";
+        let text = format!("[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\n{rest}");
+        std::fs::write(&file, text).expect("the file is written");
+    };
+    // Of `abc`, and of the empty text.
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let other = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    write(abc);
+    let tokens = file.to_str().expect("the path is text");
+    let serving = Serving::start_at(&huntd, "0.0.0.0:0", &[("HUNTD_SERVE__TOKENS", tokens)]);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
+    let hang_up = || {
+        let process = rustix::process::Pid::from_raw(serving.pid().cast_signed());
+        let process = process.expect("a process has a number");
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
+    };
+    let wait_for = |sentence: &str| {
+        let end = Instant::now() + PATIENCE;
+        while !serving.log().contains(sentence) {
+            assert!(Instant::now() < end, "{}", serving.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    std::fs::write(&file, "nonsense").expect("the file is written");
+    hang_up();
+    wait_for("the tokens stay as they were");
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
+    write(other);
+    hang_up();
+    wait_for("the tokens were read again");
+    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 401);
+}

@@ -1,0 +1,128 @@
+//! `huntd serve` as a child process.
+
+use crate::daemon::{Huntd, PATIENCE, program};
+use crate::scrape::get;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A serving process. Dropped, it is killed.
+pub struct Serving {
+    child: Child,
+    folder: tempfile::TempDir,
+    address: String,
+}
+
+impl Serving {
+    pub fn start(huntd: &Huntd) -> Serving {
+        Serving::start_at(huntd, "127.0.0.1:0", &[])
+    }
+
+    /// A process that listens there, with further settings.
+    pub fn start_at(huntd: &Huntd, listen: &str, environment: &[(&str, &str)]) -> Serving {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = File::create(folder.path().join("log")).expect("the log is created");
+        let child = Command::new(program())
+            .args(["serve", "--config", &huntd.config()])
+            .env("HUNTD_SERVE__LISTEN", listen)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("huntd serve is started");
+        let mut serving = Serving { child, folder, address: String::new() };
+        let end = Instant::now() + PATIENCE;
+        while serving.address.is_empty() {
+            let log = serving.log();
+            assert!(Instant::now() < end, "no address:\n{log}");
+            if let Some((_, rest)) = log.split_once("\"address\":\"") {
+                serving.address = rest.split('"').next().unwrap_or_default().to_owned();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        serving
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Bytes of memory that it has.
+    pub fn resident(&self) -> u64 {
+        let line = self.proc("status", |text| {
+            text.lines().find_map(|line| line.strip_prefix("VmRSS:")).map(str::to_owned)
+        });
+        1024 * line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
+    }
+
+    /// Processor time that it took, of all its threads.
+    pub fn cpu(&self) -> Duration {
+        let fields =
+            self.proc("stat", |text| text.rsplit_once(')').map(|(_, rest)| rest.to_owned()));
+        let ticks = |at: usize| fields.split_whitespace().nth(at)?.parse::<u64>().ok();
+        let ticks = ticks(11).zip(ticks(12)).map(|(user, system)| user + system);
+        // A tick is a hundredth of a second on every Linux of today.
+        Duration::from_millis(10 * ticks.expect("the kernel counts"))
+    }
+
+    fn proc(&self, file: &str, find: impl Fn(&str) -> Option<String>) -> String {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()));
+        find(&text.expect("the process is there")).expect("the kernel writes it")
+    }
+
+    /// The first players of the world's board, by their ids.
+    pub fn players(&self, count: usize) -> Vec<String> {
+        let (_, body) = get(&self.address, &format!("/v1/boards/world?count={count}"));
+        let board: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+        let places = board["places"].as_array().expect("a board has places");
+        let id = |place: &serde_json::Value| place["player_id"].as_str().map(str::to_owned);
+        places.iter().map(|place| id(place).expect("a place has a player")).collect()
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The status and body that a post is answered with.
+    pub fn post(&self, path: &str, body: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        (head["HTTP/1.1 ".len()..][..3].to_owned(), body.to_owned())
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("the log is there")
+    }
+
+    /// The answer to a path once all zones have come to these offsets.
+    pub fn body_at(&self, ends: &[i64], path: &str) -> String {
+        for (zone, end) in ends.iter().enumerate() {
+            let until = Instant::now() + PATIENCE;
+            while get(&self.address, &format!("/v1/zones?at={zone}:{end}&wait_ms=1000")).0 != 200 {
+                assert!(
+                    Instant::now() < until,
+                    "zone {zone} does not come to {end}:\n{}",
+                    self.log()
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let (code, body) = get(&self.address, path);
+        assert_eq!(code, 200, "{path}: {body}");
+        body
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
