@@ -52,6 +52,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/tools/",
         ],
     ),
+    ("crc_fast", &["src/kafka/checksum.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
     ("crossbeam_queue", &["src/queue/"]),
     ("core_affinity", &["src/runtime/cpu.rs"]),
