@@ -245,7 +245,7 @@ pub fn read_records(
             offset: record.offset,
             timestamp_ms: record.timestamp_ms,
             key: record.key.map(<[u8]>::to_vec),
-            value: record.value.map(|value| value.to_vec()),
+            value: record.value().map(<[u8]>::to_vec),
         });
     }
     Ok(all)

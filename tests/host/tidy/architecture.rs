@@ -59,8 +59,12 @@ const DOORS: &[(&str, &[&str])] = &[
     ("mimalloc", &["src/runtime/allocator.rs"]),
 ];
 
-const UNSAFE: &[&str] =
-    &["src/runtime/ring.rs", "src/runtime/allocator.rs", "src/runtime/prefetch.rs"];
+const UNSAFE: &[&str] = &[
+    "src/runtime/ring.rs",
+    "src/runtime/allocator.rs",
+    "src/runtime/prefetch.rs",
+    "src/decoder/simd.rs",
+];
 
 /// Identifiers that have no place in the engine, whose results depend on its input alone.
 const IMPURE: &[&str] = &[

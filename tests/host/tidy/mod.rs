@@ -119,7 +119,7 @@ fn outside_crates_are_named_behind_their_doors() {
 }
 
 #[test]
-fn unsafe_code_stands_in_the_ring_the_allocator_and_the_prefetch() {
+fn unsafe_code_stands_in_the_files_that_the_style_names() {
     check(
         architecture::unsafe_code,
         &[
