@@ -157,7 +157,7 @@ fn json_pass<'a>(records: &'a [Vec<u8>], json: &'a mut JsonDecoder) -> impl FnMu
     }
 }
 
-fn both_tiers_pass<'a>(
+fn all_tiers_pass<'a>(
     records: &'a [Vec<u8>],
     decoder: &'a mut Decoder,
 ) -> impl FnMut() -> u64 + 'a {
@@ -205,11 +205,13 @@ fn bench(name: &str, records: &[Vec<u8>], passes: u32) {
         measure("layout tier", records, passes, layout_pass(records, &mut layouts));
     }
     measure("json tier", records, passes, json_pass(records, &mut json));
-    measure("decoder, both tiers", records, passes, both_tiers_pass(records, &mut decoder));
+    measure("decoder, all tiers", records, passes, all_tiers_pass(records, &mut decoder));
     measure("serde_json", records, passes, serde_pass(records));
     let counts = decoder.tier_counts();
-    let share = 100.0 * counts.layout as f64 / (counts.layout + counts.json) as f64;
-    report(&format!("  by layout: {share:.1} %"));
+    let all = counts.unparsed() + counts.json;
+    let share = |count: u64| 100.0 * count as f64 / all as f64;
+    let (by_shape, by_layout) = (share(counts.shape), share(counts.layout));
+    report(&format!("  by shape: {by_shape:.1} %, by layout: {by_layout:.1} %"));
 }
 
 fn main() {

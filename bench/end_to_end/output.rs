@@ -145,7 +145,7 @@ fn fold_batch(
     let batch = batch.expect("the batch is whole");
     let mut records = batch.open(0, decompressor).expect("the broker's batches are sound");
     while let Some(record) = records.next_record().expect("the broker's batches are sound") {
-        let value = record.value.expect("a frame has a value");
+        let value = record.value().expect("a frame has a value");
         let Some(head) = Head::read(value) else { continue };
         assert_eq!(head.first_update, fold.updates, "an update is told twice or left out");
         fold.updates += head.count;

@@ -3,11 +3,12 @@
 #![expect(clippy::vec_box, reason = "blocks and frames go round as boxes, as in the daemon")]
 
 use huntd::decoder::json::JsonDecoder;
-use huntd::decoder::layout::Layouts;
+use huntd::decoder::shape::Shapes;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
+use huntd::engine::event::Event;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::fetch::block::{Block, BlockPool};
+use huntd::fetch::block::{BLOCK_EVENTS_MAX, Block, BlockPool};
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
 use huntd::output::encode::encode;
@@ -37,7 +38,7 @@ pub(crate) enum Stage {
     Records,
     Decode,
     FirstTier,
-    SecondTier,
+    LastTier,
     Queue,
     Apply,
     Seal,
@@ -51,7 +52,7 @@ pub(crate) const STAGES: [(Stage, bool); 10] = [
     (Stage::Records, true),
     (Stage::Decode, true),
     (Stage::FirstTier, false),
-    (Stage::SecondTier, false),
+    (Stage::LastTier, false),
     (Stage::Queue, true),
     (Stage::Apply, true),
     (Stage::Seal, true),
@@ -64,9 +65,9 @@ impl Stage {
         match self {
             Stage::Receive => "receive, by read(2)",
             Stage::Records => "CRC and records",
-            Stage::Decode => "decode, both tiers",
+            Stage::Decode => "decode, all tiers",
             Stage::FirstTier => "  first tier where it reads",
-            Stage::SecondTier => "  second tier on everything",
+            Stage::LastTier => "  last tier on everything",
             Stage::Queue => "queue",
             Stage::Apply => "apply",
             Stage::Seal => "frame: number and chain",
@@ -82,7 +83,7 @@ impl Stage {
             Stage::Records => "stage_records",
             Stage::Decode => "stage_decode",
             Stage::FirstTier => "stage_first_tier",
-            Stage::SecondTier => "stage_second_tier",
+            Stage::LastTier => "stage_last_tier",
             Stage::Queue => "stage_queue",
             Stage::Apply => "stage_apply",
             Stage::Seal => "stage_seal",
@@ -100,7 +101,7 @@ pub(crate) struct Path {
     decompressor: Decompressor,
     records: Vec<(RecordPosition, Range<usize>)>,
     decoder: Decoder,
-    layouts: Layouts,
+    shapes: Shapes,
     json: JsonDecoder,
     pool: BlockPool,
     queue: (Sender<Box<Block>>, Receiver<Box<Block>>),
@@ -145,7 +146,7 @@ impl Path {
             decompressor: Decompressor::new(BATCH_BYTES_MAX),
             records: Vec::new(),
             decoder: Decoder::new(),
-            layouts: Layouts::new(),
+            shapes: Shapes::new(),
             json: JsonDecoder::new(),
             pool: BlockPool::default(),
             queue: bounded(1024),
@@ -202,7 +203,7 @@ impl Path {
     /// The part of all records so far that the first tier has read.
     pub(crate) fn first_tier(&self) -> f64 {
         let counts = self.decoder.tier_counts();
-        counts.layout as f64 / (counts.layout + counts.json) as f64
+        counts.shape as f64 / (counts.unparsed() + counts.json) as f64
     }
 
     /// The median response's nanoseconds per event.
@@ -240,7 +241,7 @@ impl Path {
         // Last, so that nothing above finds the records in a cache, or foreseen, that the daemon
         // would not.
         times[Stage::FirstTier as usize] = self.first_tier_alone();
-        times[Stage::SecondTier as usize] = timed(|| stage_second_tier(self));
+        times[Stage::LastTier as usize] = timed(|| stage_last_tier(self));
         let events = (self.events - before) as f64;
         for (all, time) in self.times.iter_mut().zip(times) {
             all.push(time as f64 / events);
@@ -261,16 +262,18 @@ impl Path {
 
     /// Learns what it cannot read, and measures what it can.
     fn first_tier_alone(&mut self) -> u64 {
-        let Path { records, layouts, buffer, events_ever, .. } = self;
+        let Path { records, shapes, buffer, events_ever, .. } = self;
         let mut known = Vec::with_capacity(records.len());
+        let mut events = Vec::with_capacity(BLOCK_EVENTS_MAX);
         for (origin, range) in records.iter() {
-            match layouts.read(*origin, &buffer[range.clone()]) {
-                Some(_) => known.push((*origin, range.clone())),
-                None => layouts.learn(&buffer[range.clone()]),
+            events.clear();
+            match shapes.read(*origin, buffer, range.clone(), &mut events) {
+                true => known.push((*origin, range.clone())),
+                false => shapes.learn(&buffer[range.clone()]),
             }
         }
         events_ever.1 += known.len() as u64;
-        let time = timed(|| stage_first_tier(layouts, buffer, &known));
+        let time = timed(|| stage_first_tier(shapes, buffer, &known, &mut events));
         // Per event of those that it reads.
         time * records.len() as u64 / known.len().max(1) as u64
     }
@@ -318,7 +321,7 @@ fn stage_records(path: &mut Path) {
         at += batch.header.bytes;
         let mut open = batch.open(0, decompressor).expect("sound");
         while let Some(record) = open.next_record().expect("sound") {
-            let value = record.value.expect("an event has a value");
+            let value = record.value().expect("an event has a value");
             let from = value.as_ptr() as usize - start;
             let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
             records.push((origin, from..from + value.len()));
@@ -328,17 +331,21 @@ fn stage_records(path: &mut Path) {
 
 #[inline(never)]
 fn stage_first_tier(
-    layouts: &mut Layouts,
+    shapes: &mut Shapes,
     buffer: &[u8],
     known: &[(RecordPosition, Range<usize>)],
+    events: &mut Vec<Event>,
 ) {
     for (origin, range) in known {
-        black_box(layouts.read(*origin, &buffer[range.clone()]));
+        if events.len() == BLOCK_EVENTS_MAX {
+            events.clear();
+        }
+        black_box(shapes.read(*origin, buffer, range.clone(), events));
     }
 }
 
 #[inline(never)]
-fn stage_second_tier(path: &mut Path) {
+fn stage_last_tier(path: &mut Path) {
     let Path { buffer, records, json, .. } = path;
     for (origin, range) in records.iter() {
         black_box(json.decode(*origin, &buffer[range.clone()])).expect("the load holds events");
@@ -353,8 +360,8 @@ fn stage_decode(path: &mut Path, blocks: &mut Vec<Box<Block>>) {
         if !block.has_room() {
             blocks.push(std::mem::replace(&mut block, pool.take(0, 1, *next_offset)));
         }
-        let event = decoder.decode(*origin, Some(&buffer[range.clone()]));
-        block.events.push(event.expect("the load holds events"));
+        let decoded = decoder.decode_within(*origin, buffer, range.clone(), &mut block.events);
+        decoded.expect("the load holds events");
         *next_offset = origin.offset + 1;
         block.next_offset = *next_offset;
     }

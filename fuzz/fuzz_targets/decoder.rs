@@ -1,5 +1,5 @@
-//! Records, one a line: both tiers of the decoder give the same event or the same reject, whatever
-//! was decoded before.
+//! Records, one a line: all tiers of the decoder give the same event or the same reject, whatever
+//! was decoded before and whatever stands around a record.
 
 #![no_main]
 
@@ -10,12 +10,19 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     let mut decoder = Decoder::new();
     let mut json = JsonDecoder::new();
-    // Twice: the second time the first tier knows the layouts.
+    let mut events = Vec::new();
+    // Twice: the second time the first tiers know the shapes and layouts.
     for _ in 0..2 {
+        let mut start = 0;
         for (offset, record) in (0..).zip(input.split(|byte| *byte == b'\n')) {
             let origin = RecordPosition { offset, time_ms: 0 };
             let expected = json.decode(origin, record);
             assert_eq!(decoder.decode(origin, Some(record)), expected);
+            // The lines before and after stand around it.
+            let range = start..start + record.len();
+            let found = decoder.decode_within(origin, input, range, &mut events);
+            assert_eq!(found.map(|()| events.pop().expect("an event was added")), expected);
+            start += record.len() + 1;
         }
     }
 });

@@ -1,6 +1,7 @@
 //! What the table of `engine/event.rs` says, made quick to look up: names and ranges.
 //!
-//! Both tiers of the decoder set an event's fields here, so that a range is checked in one way.
+//! The tiers that read one value after the other set an event's fields here, so that a range is
+//! checked in one way.
 
 use super::names::Names;
 use super::quantity::Integer;

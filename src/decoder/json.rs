@@ -1,4 +1,4 @@
-//! The second tier: any JSON to an event, by simd-json. It alone decides what is valid.
+//! The last tier: any JSON to an event, by simd-json. It alone decides what is valid.
 //!
 //! The record is copied to a padded scratch buffer first. simd-json wants the padding, and writes
 //! unescaped strings over its input; the record itself stays as it was, for the dead letter.

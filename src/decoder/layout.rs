@@ -1,10 +1,10 @@
-//! The first tier: a record that is laid out as an earlier one, read without parsing JSON.
+//! The second tier: a record that is laid out as an earlier one, read without parsing JSON.
 //!
 //! A producer writes the same keys in the same order with the same spacing again and again. A
 //! layout is what such records have in common, the bytes between their values; it is learnt from
-//! a record that the second tier has accepted. A record that has these very bytes, with a plain
+//! a record that the last tier has accepted. A record that has these very bytes, with a plain
 //! value of the right kind in each gap, differs from the accepted one in nothing but those values,
-//! so it is valid too. Whatever surprises is left to the second tier: nothing is rejected here.
+//! so it is valid too. Whatever surprises is left to the last tier: nothing is rejected here.
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};

@@ -1,5 +1,7 @@
 //! Record to event: what a record must look like to be one. `docs/EVENTS.md` is its contract.
 
+pub mod shape;
+
 pub mod layout;
 
 pub mod json;
@@ -12,7 +14,21 @@ mod digits;
 
 mod names;
 
+#[cfg(target_arch = "x86_64")]
+mod narrow;
+
+mod numbers;
+
 mod quantity;
+
+mod runs;
+
+mod simd;
+
+mod trust;
+
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +37,9 @@ use crate::engine::event::Event;
 use json::JsonDecoder;
 use layout::Layouts;
 use reject::Reject;
+use shape::Shapes;
+use std::ops::Range;
+use trust::Trust;
 
 /// Where a record stands in its partition, and its timestamp as Kafka stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,42 +52,51 @@ pub struct RecordPosition {
 
 /// Makes events from records. It does not allocate after [`Decoder::new`].
 ///
-/// The first tier, [`Layouts`], knows how recent records were laid out and reads a record of such a
-/// layout without parsing it. Everything else is for the second tier, [`JsonDecoder`], which alone
-/// decides what is valid.
+/// The first tier, [`Shapes`], finds all numbers of a record at once, on processors that can, where
+/// a recent record had the same text around its numbers. The second, [`Layouts`], reads a record
+/// that is laid out as a recent one from its start to its end. Everything else is for the third
+/// tier, [`JsonDecoder`], which alone decides what is valid.
 pub struct Decoder {
+    shapes: Shapes,
     layouts: Layouts,
     json: JsonDecoder,
     counts: TierCounts,
-    /// What the first tier has earned: looking at a record in vain costs as much as it saves.
-    trust: u32,
-    /// Records that came when it had none left.
-    distrusted: u32,
+    in_shapes: Trust,
+    in_layouts: Trust,
+    /// Room for the event of [`Decoder::decode`].
+    single: Vec<Event>,
 }
-
-/// Most trust that the first tier can have: so many records in a row that it does not know may come
-/// until it is shown but one of 16, not at equal distances: records may have a period of their own.
-const TRUST_MAX: u32 = 64;
-const TRIAL_BITS: u32 = 4;
-
-/// Trust for a record that the first tier knew. One that it did not know costs one.
-const TRUST_EARNED: u32 = 2;
 
 /// How many records each tier has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
-    /// Records of a known layout.
+    /// Records of a known shape.
+    pub shape: u64,
+    /// Other records of a known layout.
     pub layout: u64,
     /// Records parsed as JSON, the rejects among them.
     pub json: u64,
 }
 
+impl TierCounts {
+    /// Records that were not parsed.
+    pub fn unparsed(&self) -> u64 {
+        self.shape + self.layout
+    }
+}
+
 impl Decoder {
     /// A decoder with all the memory that it will need.
     pub fn new() -> Decoder {
-        let counts = TierCounts::default();
-        let (layouts, json) = (Layouts::new(), JsonDecoder::new());
-        Decoder { layouts, json, counts, trust: TRUST_MAX, distrusted: 0 }
+        Decoder {
+            shapes: Shapes::new(),
+            layouts: Layouts::new(),
+            json: JsonDecoder::new(),
+            counts: TierCounts::default(),
+            in_shapes: Trust::default(),
+            in_layouts: Trust::default(),
+            single: Vec::with_capacity(1),
+        }
     }
 
     /// The event in a record's value, or why there is none. `None` is Kafka's null value.
@@ -78,13 +106,50 @@ impl Decoder {
         value: Option<&[u8]>,
     ) -> Result<Event, Reject> {
         let value = value.ok_or(Reject::NullValue)?;
-        if self.tries_layouts() {
+        let mut events = std::mem::take(&mut self.single);
+        let decoded = self.decode_within(origin, value, 0..value.len(), &mut events);
+        let event = events.pop();
+        self.single = events;
+        decoded.map(|()| event.expect("a record that is no reject is an event"))
+    }
+
+    /// Adds the event in the value that stands in a buffer at this range. What is around the value
+    /// changes nothing; if there is enough of it, the value need not be copied.
+    #[inline]
+    pub fn decode_within(
+        &mut self,
+        origin: RecordPosition,
+        buffer: &[u8],
+        value: Range<usize>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Reject> {
+        let tries_shapes = self.in_shapes.is_left();
+        if tries_shapes {
+            if self.shapes.read(origin, buffer, value.clone(), events) {
+                self.in_shapes.earn();
+                self.counts.shape += 1;
+                return Ok(());
+            }
+            self.in_shapes.lose();
+        }
+        let value = &buffer[value];
+        events.push(self.decode_one_by_one(origin, value)?);
+        if tries_shapes {
+            self.shapes.learn(value);
+        }
+        Ok(())
+    }
+
+    /// Reads a record's bytes one after the other.
+    #[inline(never)]
+    fn decode_one_by_one(&mut self, origin: RecordPosition, value: &[u8]) -> Result<Event, Reject> {
+        if self.in_layouts.is_left() {
             if let Some(event) = self.layouts.read(origin, value) {
-                self.trust = TRUST_MAX.min(self.trust + TRUST_EARNED);
+                self.in_layouts.earn();
                 self.counts.layout += 1;
                 return Ok(event);
             }
-            self.trust = self.trust.saturating_sub(1);
+            self.in_layouts.lose();
         }
         self.counts.json += 1;
         let event = self.json.decode(origin, value)?;
@@ -106,16 +171,6 @@ impl Decoder {
             Some(culprit) => format!("{reject}: `{culprit}`"),
             None => reject.to_string(),
         }
-    }
-
-    /// Whether to show a record to the first tier.
-    #[inline]
-    fn tries_layouts(&mut self) -> bool {
-        if self.trust > 0 {
-            return true;
-        }
-        self.distrusted = self.distrusted.wrapping_add(1);
-        self.distrusted.wrapping_mul(0x9e37_79b9) >> (u32::BITS - TRIAL_BITS) == 0
     }
 
     /// Which tier decided how many records since the decoder was made.

@@ -3,7 +3,7 @@
 //! An event is a fixed-size value without pointers, so that a block of them is plain memory. The
 //! decoder makes events from JSON records.
 
-use crate::engine::field::{FieldForm, FieldSet, FieldSpec, FieldType, FieldValues};
+use crate::engine::field::{FieldForm, FieldSet, FieldSource, FieldSpec, FieldType, FieldValues};
 
 /// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
 /// the bound keeps the worst case of the decoder small.
@@ -132,7 +132,7 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// What each of its records has beside the fields of the action.
-    const fn fields(self) -> FieldSet {
+    pub(crate) const fn fields(self) -> FieldSet {
         use EventField::{PlayerId, Seq, TsUs, Type};
         match self {
             Subject::Player | Subject::Arrival => FieldSet::of(&[Type, PlayerId, Seq, TsUs]),
@@ -247,7 +247,7 @@ macro_rules! events {
 
             /// The action of a kind with these values. Absent ones are 0, or nothing.
             #[inline]
-            pub(crate) fn unpack(kind: ActionKind, values: &FieldValues) -> Action {
+            pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action {
                 match kind {
                     $(ActionKind::$variant => Action::$variant $({
                         $($field: <$type>::of(values, EventField::$of),)*

@@ -101,12 +101,6 @@ impl FieldValues {
         FieldValues { present, ..FieldValues::default() }
     }
 
-    /// A field's number, in two's complement.
-    #[inline]
-    pub(crate) fn number(&self, field: EventField) -> u64 {
-        self.numbers[field as usize]
-    }
-
     /// Changes the number of a field that is there.
     #[inline]
     pub(crate) fn set(&mut self, field: EventField, number: u64) {
@@ -120,6 +114,35 @@ impl FieldValues {
     }
 }
 
+/// Where the values of a record's fields are found.
+pub(crate) trait FieldSource {
+    /// A field's number, in two's complement; 0 where it is absent.
+    fn number(&self, field: EventField) -> u64;
+
+    /// Whether the record has a field.
+    fn has(&self, field: EventField) -> bool;
+
+    /// What a joining player brings from another zone.
+    fn handoff(&self) -> Option<Handoff>;
+}
+
+impl FieldSource for FieldValues {
+    #[inline]
+    fn number(&self, field: EventField) -> u64 {
+        self.numbers[field as usize]
+    }
+
+    #[inline]
+    fn has(&self, field: EventField) -> bool {
+        self.present.contains(field)
+    }
+
+    #[inline]
+    fn handoff(&self) -> Option<Handoff> {
+        self.handoff
+    }
+}
+
 /// A type that a field of an action can have. The range of the record's field makes its number fit.
 pub(crate) trait FieldType: Sized {
     /// The smallest number that fits.
@@ -128,7 +151,7 @@ pub(crate) trait FieldType: Sized {
     const MOST: i128;
 
     /// The field's value in a record.
-    fn of(values: &FieldValues, field: EventField) -> Self;
+    fn of(values: &impl FieldSource, field: EventField) -> Self;
 
     /// Adds the field to a record.
     fn put(self, values: &mut FieldValues, field: EventField);
@@ -141,7 +164,7 @@ macro_rules! number_types {
             const MOST: i128 = <$type>::MAX as i128;
 
             #[inline]
-            fn of(values: &FieldValues, field: EventField) -> $type {
+            fn of(values: &impl FieldSource, field: EventField) -> $type {
                 values.number(field) as $type
             }
 
@@ -159,8 +182,8 @@ impl<T: FieldType> FieldType for Option<T> {
     const MOST: i128 = T::MOST;
 
     #[inline]
-    fn of(values: &FieldValues, field: EventField) -> Option<T> {
-        values.present.contains(field).then(|| T::of(values, field))
+    fn of(values: &impl FieldSource, field: EventField) -> Option<T> {
+        values.has(field).then(|| T::of(values, field))
     }
 
     fn put(self, values: &mut FieldValues, field: EventField) {
@@ -175,8 +198,8 @@ impl FieldType for Handoff {
     const MOST: i128 = 0;
 
     #[inline]
-    fn of(values: &FieldValues, _: EventField) -> Handoff {
-        values.handoff.unwrap_or_default()
+    fn of(values: &impl FieldSource, _: EventField) -> Handoff {
+        values.handoff().unwrap_or_default()
     }
 
     fn put(self, values: &mut FieldValues, field: EventField) {

@@ -48,7 +48,7 @@ pub struct Block {
     pub events: Vec<Event>,
     /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
     pub rejects: Vec<Rejected>,
-    /// How many of the events the decoder's first tier has read.
+    /// How many of the events were read without parsing.
     pub of_known_layout: u64,
 }
 

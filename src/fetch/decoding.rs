@@ -138,9 +138,9 @@ fn fill(
     block: &mut Block,
     skips: &[i64],
 ) -> Result<Filled, BatchError> {
-    let known_before = decoder.tier_counts().layout;
+    let known_before = decoder.tier_counts().unparsed();
     let filled = fill_room(decoder, records, block, skips);
-    block.of_known_layout += decoder.tier_counts().layout - known_before;
+    block.of_known_layout += decoder.tier_counts().unparsed() - known_before;
     filled
 }
 
@@ -154,18 +154,18 @@ fn fill_room(
         let Some(record) = records.next_record()? else { return Ok(Filled::Records) };
         let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
         block.next_offset = record.offset + 1;
-        let decoded = match skips.binary_search(&record.offset) {
-            Ok(_) => Err(Reject::Poison),
-            Err(_) => decoder.decode(origin, record.value.as_deref()),
+        let decoded = match (skips.binary_search(&record.offset), &record.value_range) {
+            (Ok(_), _) => Err(Reject::Poison),
+            (Err(_), None) => Err(Reject::NullValue),
+            (Err(_), Some(value)) => {
+                decoder.decode_within(origin, record.records, value.clone(), &mut block.events)
+            }
         };
-        match decoded {
-            Ok(event) => block.events.push(event),
-            Err(reject) => {
-                let sentence = decoder.explain(reject, record.value.as_deref());
-                block.rejects.push(Rejected::new(reject, sentence, &record));
-                if block.is_heavy() {
-                    break;
-                }
+        if let Err(reject) = decoded {
+            let sentence = decoder.explain(reject, record.value());
+            block.rejects.push(Rejected::new(reject, sentence, &record));
+            if block.is_heavy() {
+                break;
             }
         }
     }
@@ -276,7 +276,7 @@ impl Rejected {
             reject,
             sentence,
             key: record.key.map(<[u8]>::to_vec),
-            value: record.value.as_deref().map(<[u8]>::to_vec),
+            value: record.value().map(<[u8]>::to_vec),
         }
     }
 }

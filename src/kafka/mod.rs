@@ -18,6 +18,8 @@ pub mod record_batch;
 
 pub mod codec;
 
+pub(crate) mod checksum;
+
 pub(crate) mod record;
 
 pub mod aborted;

@@ -2,13 +2,13 @@
 
 use crate::kafka::record_batch::{BatchError, BatchHeader, BatchReason};
 use crate::kafka::wire::{WireError, WireReader};
+use std::ops::Range;
 
 /// Bytes that a record takes at least: its length, attributes, two deltas, two lengths of null and
 /// the number of headers, one byte each.
 const RECORD_BYTES_MIN: usize = 7;
 
-/// One record. Its bytes lie in the receive buffer or in the decompressor's buffer and may be
-/// changed in place by the decoder.
+/// One record. Its bytes lie in the receive buffer or in the decompressor's buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Record<'r> {
     /// Offset in the partition.
@@ -17,14 +17,23 @@ pub struct Record<'r> {
     pub timestamp_ms: i64,
     /// The key, if not null.
     pub key: Option<&'r [u8]>,
+    /// Where the value stands in `records`, if it is not null.
+    pub value_range: Option<Range<usize>>,
+    /// The bytes of this and of the batch's other records.
+    pub records: &'r [u8],
+}
+
+impl<'r> Record<'r> {
     /// The value, if not null.
-    pub value: Option<&'r mut [u8]>,
+    pub fn value(&self) -> Option<&'r [u8]> {
+        self.value_range.clone().map(|range| &self.records[range])
+    }
 }
 
 /// Reads the records of a batch. A lending iterator: each record borrows the batch's bytes.
 #[derive(Debug)]
 pub struct Records<'a> {
-    bytes: &'a mut [u8],
+    bytes: &'a [u8],
     at: usize,
     index: i32,
     count: i32,
@@ -49,7 +58,7 @@ struct Fields {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new(bytes: &'a mut [u8], header: &BatchHeader, offset_min: i64) -> Records<'a> {
+    pub(super) fn new(bytes: &'a [u8], header: &BatchHeader, offset_min: i64) -> Records<'a> {
         Records {
             bytes,
             at: 0,
@@ -93,22 +102,14 @@ impl<'a> Records<'a> {
             };
             self.index += 1;
             if offset >= self.offset_min {
-                let (key, value) = self.key_and_value(&fields);
-                return Ok(Some(Record { offset, timestamp_ms, key, value }));
+                // The places were read from these bytes, so they lie within them.
+                let key = fields.key.map(|(at, length)| &self.bytes[at..at + length]);
+                let value_range = fields.value.map(|(at, length)| at..at + length);
+                let records = self.bytes;
+                return Ok(Some(Record { offset, timestamp_ms, key, value_range, records }));
             }
         }
         self.finish()
-    }
-
-    /// The places were read from these bytes, so they lie within them and the key comes first.
-    #[inline]
-    fn key_and_value(&mut self, fields: &Fields) -> (Option<&[u8]>, Option<&mut [u8]>) {
-        let Some((value_at, value_length)) = fields.value else {
-            return (fields.key.map(|(at, length)| &self.bytes[at..at + length]), None);
-        };
-        let (before, after) = self.bytes.split_at_mut(value_at);
-        let key = fields.key.map(|(at, length)| &before[at..at + length]);
-        (key, Some(&mut after[..value_length]))
     }
 
     #[inline(never)]

@@ -9,6 +9,7 @@
 
 use thiserror::Error;
 
+use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::{Codec, CodecError, Decompressor};
 use crate::kafka::record::Records;
 use crate::kafka::wire::WireError;
@@ -272,7 +273,7 @@ impl<'a> Batches<'a> {
             return Ok(None);
         };
         // Also of what will be passed over: where it ends and whose it is stands in its header.
-        let found = crc32c::crc32c(&self.rest[CRC_START..header.bytes]);
+        let found = crc32c(&self.rest[CRC_START..header.bytes]);
         if found != header.crc {
             let reason = BatchReason::Crc { stated: header.crc, found };
             return Err(BatchError { offset: header.base_offset, reason });

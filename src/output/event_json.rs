@@ -4,7 +4,7 @@
 //! same bytes wherever it is sent.
 
 use crate::engine::event::{Action, ActionField, ActionSpec, EventField, Handoff};
-use crate::engine::field::{FieldSpec, FieldValues};
+use crate::engine::field::{FieldSource, FieldSpec, FieldValues};
 
 /// Appends one event. The world's events have no player, and those with an id of their own no
 /// `seq`: 0 leaves the field out. Key order and spacing are always the same: producers write their

@@ -8,6 +8,7 @@ use crate::engine::rules::ENGINE_VERSION;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::state::StateError;
 use crate::engine::{Shard, mix};
+use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
@@ -206,7 +207,7 @@ impl Header {
         if head != self.block_head(index) {
             return Err(damaged("another one's"));
         }
-        if crc32c::crc32c(bytes) != *crc {
+        if crc32c(bytes) != *crc {
             return Err(damaged("damaged"));
         }
         Ok(state)
@@ -323,7 +324,7 @@ fn blocks(state_bytes: u64) -> usize {
 
 /// CRC-32C of a header without the CRC itself.
 fn header_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&bytes[..CRC_AT.start]), &bytes[CRC_AT.end..])
+    crc32c_of_parts([&bytes[..CRC_AT.start], &bytes[CRC_AT.end..]])
 }
 
 /// Fields that are read from bytes.

@@ -7,6 +7,7 @@
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
+use crate::kafka::checksum::crc32c;
 use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::{Buffer, CheckpointHeader};
 use crate::snapshot::disk::Disk;
@@ -78,7 +79,7 @@ impl<D: Disk> Store<D> {
             index < draft.header.blocks() && bytes.len() == draft.header.block_bytes(index),
             "a checkpoint gives as many bytes as it announced"
         );
-        draft.header.block_crcs.push(crc32c::crc32c(bytes));
+        draft.header.block_crcs.push(crc32c(bytes));
         let name = writing(draft.header.partition);
         self.disk.write_at(&name, block_offset(index), bytes).inspect_err(|_| self.lose(&name))
     }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::kafka::aborted::{AbortedTransactions, Marker};
+use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Decompressor;
 use crate::kafka::record_batch::{Batch, BatchError, Batches, HEADER_BYTES};
 use crate::kafka::wire::WireWriter;
@@ -158,7 +159,7 @@ impl BatchPlan {
 
 /// Writes the checksum that the bytes of this batch have now.
 pub fn seal(batch: &mut [u8]) {
-    let crc = crc32c::crc32c(&batch[21..]);
+    let crc = crc32c(&batch[21..]);
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
@@ -244,7 +245,7 @@ pub fn read_records(
             offset: record.offset,
             timestamp_ms: record.timestamp_ms,
             key: record.key.map(<[u8]>::to_vec),
-            value: record.value.map(|value| value.to_vec()),
+            value: record.value().map(<[u8]>::to_vec),
         });
     }
     Ok(all)

@@ -1,4 +1,4 @@
-//! Both tiers of the decoder give the same event or the same reject for every record, and
+//! All tiers of the decoder give the same event or the same reject for every record, and
 //! serde_json agrees with them on what is JSON: shown on mutated records, a million of them unless
 //! `HUNTD_FUZZ_RECORDS` says otherwise. `HUNTD_FUZZ_SEED` repeats a run.
 
@@ -258,7 +258,7 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
     let mut records = Records::new(seed, producers);
     let mut json = JsonDecoder::new();
     let mut decoder = Decoder::new();
-    // The decoder soon stops to show its first tier what that does not know; here it sees all.
+    // The decoder soon stops to show a tier what that does not know; here this one sees all.
     let mut layouts = Layouts::new();
     let mut previous = records.next();
     for index in 0..count {
@@ -271,7 +271,7 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
         let shown = || format!("seed {seed}, record {index}: {}", bytes.escape_ascii());
         assert_eq!(found, expected, "the tiers differ, {}", shown());
         if let Some(event) = layouts.read(ORIGIN, &bytes) {
-            assert_eq!(Ok(event), expected, "the first tier differs, {}", shown());
+            assert_eq!(Ok(event), expected, "the layouts differ, {}", shown());
             seen.by_layout += 1;
             seen.kinds_by_layout.insert(event.action.kind().name());
         } else if expected.is_ok() {
@@ -291,7 +291,7 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
 }
 
 #[test]
-fn both_tiers_and_serde_json_agree_on_mutated_records() {
+fn all_tiers_and_serde_json_agree_on_mutated_records() {
     let seed = environment_number("HUNTD_FUZZ_SEED").unwrap_or(0x0068_756e_7464);
     let records = environment_number("HUNTD_FUZZ_RECORDS").unwrap_or(1_000_000);
     // Few producers keep the first tier busy; many make it learn and forget all the time.

@@ -3,7 +3,7 @@
 
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
-use crate::engine::field::{FieldForm, FieldSpec, FieldValues};
+use crate::engine::field::{FieldForm, FieldSource, FieldSpec, FieldValues};
 use crate::output::dead_letter::DeadLetter;
 use crate::testing::vectors::{bytes_of, vectors};
 use serde_json::{Value, json};

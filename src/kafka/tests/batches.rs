@@ -124,18 +124,6 @@ fn with_log_append_time_all_records_have_the_batch_time() {
 }
 
 #[test]
-fn a_value_can_be_changed_in_place() {
-    let mut bytes = BatchPlan::new(&records(0, 2)).build();
-    let mut decompressor = Decompressor::new(0);
-    let batch = Batch::read(&mut bytes, BATCH_BYTES_MAX).unwrap().unwrap();
-    let mut records = batch.open(0, &mut decompressor).unwrap();
-    let record = records.next_record().unwrap().unwrap();
-    record.value.unwrap().fill(b'#');
-    assert_eq!(records.next_record().unwrap().unwrap().offset, 1);
-    assert!(bytes.ends_with(b"\x00") && bytes.windows(20).any(|window| window == [b'#'; 20]));
-}
-
-#[test]
 fn a_walk_ends_before_a_batch_that_is_cut_off() {
     let first = BatchPlan::new(&records(5, 3)).build();
     let mut both = first.clone();

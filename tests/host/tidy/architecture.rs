@@ -68,14 +68,19 @@ const DOORS: &[(&str, &[&str])] = &[
     ),
     ("rustls", &["src/kafka/tls/"]),
     ("rsasl", &["src/kafka/sasl.rs"]),
+    ("crc_fast", &["src/kafka/checksum.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
     ("crossbeam_queue", &["src/queue/"]),
     ("core_affinity", &["src/runtime/cpu.rs"]),
     ("mimalloc", &["src/runtime/allocator.rs"]),
 ];
 
-const UNSAFE: &[&str] =
-    &["src/runtime/ring.rs", "src/runtime/allocator.rs", "src/runtime/prefetch.rs"];
+const UNSAFE: &[&str] = &[
+    "src/runtime/ring.rs",
+    "src/runtime/allocator.rs",
+    "src/runtime/prefetch.rs",
+    "src/decoder/simd.rs",
+];
 
 /// Identifiers that have no place in the engine, whose results depend on its input alone.
 const IMPURE: &[&str] = &[

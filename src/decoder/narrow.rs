@@ -1,0 +1,272 @@
+//! Reads a record of a known shape with AVX2: all its numbers are found at once, so that none waits
+//! for the one before, and converted together.
+
+use super::RecordPosition;
+use super::numbers::Numbers;
+use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
+use super::simd::{load_4, load_16, load_32, load_lengths, store_4};
+use crate::engine::event::Event;
+use std::arch::x86_64::*;
+
+/// Edges of runs in the first and in the second half of a record, at most. Other records have no
+/// shape here: so many are found without asking how many there are.
+const LOW_EDGES_MAX: usize = 10;
+const HIGH_EDGES_MAX: usize = 10;
+const EDGES_MAX: usize = 32;
+
+/// Bytes of one half.
+const HALF: usize = SHAPE_BYTES_MAX / 2;
+const _: () = assert!(HALF == u64::BITS as usize);
+
+/// From `n` on: sixteen bytes of which the last `n`, or all, let a digit pass.
+static DIGIT_MASKS: [u8; 256 + 16] = {
+    let mut bytes = [0x0f; 256 + 16];
+    let mut at = 0;
+    while at < 16 {
+        bytes[at] = 0;
+        at += 1;
+    }
+    bytes
+};
+
+/// Adds the event of a record of a known shape, and gives the shape's number.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn read(
+    shapes: &ShapeList,
+    origin: RecordPosition,
+    window: &Window,
+    bytes: usize,
+    events: &mut Vec<Event>,
+) -> Option<usize> {
+    let mut places = Places {
+        edges: [SHAPE_BYTES_MAX as u8; EDGES_MAX],
+        edge_count: 0,
+        text_bytes: 0,
+        first: 0,
+        zeros: [0; 2],
+        starts: [0; 2],
+    };
+    if !places.find(window, bytes) {
+        return None;
+    }
+    let mut number = shapes.head(places.text_bytes, places.first);
+    loop {
+        let shape = shapes.get(number)?;
+        if places.have_texts_of(shape, window, bytes) {
+            let numbers = places.numbers(shape, window)?;
+            events.push(numbers.event(origin));
+            return Some(number.into());
+        }
+        number = shape.next;
+    }
+}
+
+/// Where the runs of digits in a record are.
+struct Places {
+    /// The first byte of each run and the one behind its last, by turns. Behind them, edges of runs
+    /// that are empty.
+    edges: [u8; EDGES_MAX],
+    edge_count: usize,
+    /// The bytes that are no digits, and the first one that is; 64 if it is not in the first half.
+    text_bytes: usize,
+    first: usize,
+    /// Zeros with a digit behind them at the start of a run, and all starts, a bit for each byte.
+    zeros: [u64; 2],
+    starts: [u64; 2],
+}
+
+impl Places {
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn find(&mut self, window: &Window, bytes: usize) -> bool {
+        let half = |half: usize| {
+            let at = BYTES_BEFORE + half * HALF;
+            let (first, second) = (values(window, at), values(window, at + 32));
+            (
+                are_digits(first) | are_digits(second) << 32,
+                are_zeros(first) | are_zeros(second) << 32,
+            )
+        };
+        let ((low, low_zeros), (high, high_zeros)) = (half(0), half(1));
+        let low = _bzhi_u64(low, bytes.min(HALF) as u32);
+        let high = _bzhi_u64(high, bytes.saturating_sub(HALF) as u32);
+        // A bit where digits begin, and one behind their end.
+        let (low_before, high_before) = (low << 1, high << 1 | low >> 63);
+        let (mut low_edges, mut high_edges) = (low ^ low_before, high ^ high_before);
+        let first = low.trailing_zeros() as usize;
+        let low_count = low_edges.count_ones() as usize;
+        let high_count = high_edges.count_ones() as usize;
+        if low_count > LOW_EDGES_MAX || high_count > HIGH_EDGES_MAX {
+            return false;
+        }
+        for edge in &mut self.edges[..LOW_EDGES_MAX] {
+            *edge = low_edges.trailing_zeros() as u8;
+            low_edges = _blsr_u64(low_edges);
+        }
+        for edge in &mut self.edges[low_count..low_count + HIGH_EDGES_MAX] {
+            *edge = HALF as u8 + high_edges.trailing_zeros() as u8;
+            high_edges = _blsr_u64(high_edges);
+        }
+        let starts = [low & !low_before, high & !high_before];
+        self.edge_count = low_count + high_count;
+        self.text_bytes = bytes - (low.count_ones() + high.count_ones()) as usize;
+        self.first = first;
+        self.zeros =
+            [starts[0] & low_zeros & (low >> 1 | high << 63), starts[1] & high_zeros & high >> 1];
+        self.starts = starts;
+        true
+    }
+
+    /// Whether the texts between the runs are those of a shape.
+    ///
+    /// Each text is at least as long as the shape's, which has no digit; together they are as long
+    /// as the shape's. So each is as long. The last one must end where the record does, as nothing
+    /// else keeps what stands behind the record from being taken for a part of it.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn have_texts_of(&self, shape: &Shape, window: &Window, bytes: usize) -> bool {
+        let mut differs = text_differs(&shape.texts[0], window, 0);
+        for run in 0..shape.texts.len() - 1 {
+            let differs_here = text_differs(&shape.texts[run + 1], window, self.end(run));
+            differs = _mm256_or_si256(differs, differs_here);
+        }
+        for piece in shape.pieces() {
+            let start = piece.after.map_or(0, |run| self.end(usize::from(run) % LANES));
+            let differs_here = text_differs(&piece.text, window, start + usize::from(piece.skip));
+            differs = _mm256_or_si256(differs, differs_here);
+        }
+        let last_text = self.edges[(2 * usize::from(shape.run_count)).wrapping_sub(1) % EDGES_MAX];
+        _mm256_testz_si256(differs, differs) == 1
+            && usize::from(shape.text_bytes) == self.text_bytes
+            && 2 * usize::from(shape.run_count) == self.edge_count
+            && usize::from(last_text) + usize::from(shape.last_text_bytes) == bytes
+    }
+
+    /// The numbers of a record that has a shape's texts, if all are in their ranges.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn numbers<'s>(&self, shape: &'s Shape, window: &Window) -> Option<Numbers<'s>> {
+        let digits = |run: usize| digits_before(window, self.end(run), self.length(run));
+        let player = usize::from(shape.player_run) % LANES;
+        let high_digits = digits_before(
+            window,
+            self.end(player).saturating_sub(16),
+            self.length(player).saturating_sub(16),
+        );
+        let front = four_numbers([digits(0), digits(1), digits(2), digits(3)]);
+        let back = four_numbers([digits(4), digits(5), digits(6), high_digits]);
+
+        // Each end minus its start.
+        let edges = load_16(self.edges.first_chunk()?);
+        let lengths = _mm_maddubs_epi16(edges, _mm_set1_epi16(0x01ff));
+        let too_long = _mm_cmpgt_epi16(lengths, load_lengths(&shape.digits_max));
+        let beyond = _mm256_or_si256(
+            beyond(front, load_4(&shape.least[0]), load_4(&shape.most[0])),
+            beyond(back, load_4(&shape.least[1]), load_4(&shape.most[1])),
+        );
+        let wrong = _mm256_or_si256(beyond, _mm256_zextsi128_si256(too_long));
+        if _mm256_testz_si256(wrong, wrong) == 0 {
+            return None;
+        }
+        if self.zeros != [0; 2] && shape.forbids_zeros(wide(self.zeros), wide(self.starts)) {
+            return None;
+        }
+        let mut lanes = [0; 2 * LANES];
+        let (front_lanes, other_lanes) = lanes.split_first_chunk_mut()?;
+        store_4(front_lanes, with_sign(front, load_4(&shape.sign[0])));
+        store_4(other_lanes.first_chunk_mut()?, with_sign(back, load_4(&shape.sign[1])));
+        Some(Numbers { lanes, shape })
+    }
+
+    /// The byte behind a run, from the record's start on. A run that is not there ends at 0.
+    #[inline]
+    fn end(&self, run: usize) -> usize {
+        usize::from(self.edges[2 * run + 1]) % SHAPE_BYTES_MAX
+    }
+
+    /// Digits of a run.
+    #[inline]
+    fn length(&self, run: usize) -> u8 {
+        self.edges[2 * run + 1].wrapping_sub(self.edges[2 * run])
+    }
+}
+
+/// Thirty-two bytes, of which the digits are their values.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn values(window: &Window, at: usize) -> __m256i {
+    _mm256_xor_si256(load_32(part(window, at)), _mm256_set1_epi8(b'0' as i8))
+}
+
+/// A bit for each value that is a digit's.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn are_digits(values: __m256i) -> u64 {
+    let at_most_nine = _mm256_min_epu8(values, _mm256_set1_epi8(9));
+    u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(at_most_nine, values)) as u32)
+}
+
+/// A bit for each value that is zero's.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn are_zeros(values: __m256i) -> u64 {
+    u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(values, _mm256_setzero_si256())) as u32)
+}
+
+/// Bytes in which a text differs from what stands so far from the record's start. Further than a
+/// record can reach, it looks elsewhere: some other text differs then.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn text_differs(text: &Text, window: &Window, at: usize) -> __m256i {
+    let found = load_32(part(window, BYTES_BEFORE + at % SHAPE_BYTES_MAX));
+    _mm256_and_si256(_mm256_xor_si256(found, load_32(&text.bytes)), load_32(&text.mask))
+}
+
+/// The values of the last sixteen digits of a run of this length, which ends so far from the
+/// record's start. Zeros stand before fewer.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn digits_before(window: &Window, end: usize, length: u8) -> __m128i {
+    let bytes = load_16(part(window, BYTES_BEFORE - 16 + end));
+    _mm_and_si128(bytes, load_16(part(&DIGIT_MASKS, length.into())))
+}
+
+/// The numbers that sixteen digits each make.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn four_numbers([first, second, third, fourth]: [__m128i; 4]) -> __m256i {
+    let fours = |low, high| {
+        let pairs = _mm256_maddubs_epi16(_mm256_set_m128i(high, low), _mm256_set1_epi16(0x010a));
+        _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0001_0064))
+    };
+    // Packing takes a half of each in turn.
+    let fours = _mm256_packus_epi32(fours(first, third), fours(second, fourth));
+    let eights = _mm256_madd_epi16(fours, _mm256_set1_epi32(0x0001_2710));
+    let upper = _mm256_mul_epu32(eights, _mm256_set1_epi64x(100_000_000));
+    _mm256_add_epi64(upper, _mm256_srli_epi64::<32>(eights))
+}
+
+/// All ones for each number that is out of its range.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn beyond(numbers: __m256i, least: __m256i, most: __m256i) -> __m256i {
+    _mm256_or_si256(_mm256_cmpgt_epi64(least, numbers), _mm256_cmpgt_epi64(numbers, most))
+}
+
+/// The numbers, those below zero in two's complement.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn with_sign(numbers: __m256i, sign: __m256i) -> __m256i {
+    _mm256_sub_epi64(_mm256_xor_si256(numbers, sign), sign)
+}
+
+/// A part of some bytes.
+#[inline]
+fn part<const BYTES: usize>(bytes: &[u8], at: usize) -> &[u8; BYTES] {
+    bytes[at..].first_chunk().expect("the part lies within")
+}
+
+/// Two halves as one.
+fn wide([low, high]: [u64; 2]) -> u128 {
+    u128::from(low) | u128::from(high) << 64
+}

@@ -1,0 +1,51 @@
+//! The numbers of a record of a known shape, by field.
+
+use super::RecordPosition;
+use super::shape::{HIGH_LANE, LANES, Shape};
+use crate::engine::event::{Action, Event, EventField, Handoff};
+use crate::engine::field::FieldSource;
+
+/// What the player's digits before the last 16 count.
+const HIGH_DIGIT: u64 = 10_000_000_000_000_000;
+
+/// The numbers of a record of this shape.
+pub(super) struct Numbers<'s> {
+    /// Those of the lanes, then zeros for what is not there.
+    pub lanes: [u64; 2 * LANES],
+    pub shape: &'s Shape,
+}
+
+impl Numbers<'_> {
+    #[inline]
+    pub(super) fn event(&self, origin: RecordPosition) -> Event {
+        Event {
+            offset: origin.offset,
+            time_ms: origin.time_ms,
+            player_id: self.number(EventField::PlayerId),
+            seq: self.number(EventField::Seq),
+            ts_us: self.number(EventField::TsUs) as i64,
+            action: Action::unpack(self.shape.kind, self),
+        }
+    }
+}
+
+impl FieldSource for Numbers<'_> {
+    #[inline]
+    fn number(&self, field: EventField) -> u64 {
+        let number = self.lanes[usize::from(self.shape.lanes[field as usize]) % (2 * LANES)];
+        match field {
+            EventField::PlayerId => number + self.lanes[HIGH_LANE] * HIGH_DIGIT,
+            _ => number,
+        }
+    }
+
+    #[inline]
+    fn has(&self, field: EventField) -> bool {
+        self.shape.present.contains(field)
+    }
+
+    #[inline]
+    fn handoff(&self) -> Option<Handoff> {
+        None
+    }
+}

@@ -1,0 +1,156 @@
+//! The runs of digits in a record that is an event: what each of them is, and so what it may be in
+//! another record that has the same text around it.
+
+use super::fields::{field_named, type_named};
+use crate::engine::event::{ActionKind, EventField};
+use crate::engine::field::FieldSet;
+use std::ops::Range;
+
+/// Runs of a record: the longest type of event has six numbers, and a record may hold one more.
+pub(super) const RUNS_MAX: usize = 7;
+
+/// A run of digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Where it stands in the record.
+    pub range: Range<usize>,
+    /// What it is.
+    pub role: Role,
+}
+
+/// What a run of digits is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A known field's number.
+    Field(EventField),
+    /// The same after a minus.
+    NegativeField(EventField),
+    /// An unknown number's digits before the point, if it has one.
+    Number,
+    /// Any digits do: they are part of a text or follow a point.
+    Free,
+}
+
+/// What the text of a record says, and the runs of digits in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RecordRuns {
+    pub kind: ActionKind,
+    pub present: FieldSet,
+    runs: [Run; RUNS_MAX],
+    run_count: usize,
+}
+
+/// Where the reading stands in the outermost object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Key,
+    Value(Option<EventField>),
+}
+
+impl RecordRuns {
+    /// The runs of a record that is known to be an event. `None`: it has too many of them, or
+    /// something whose other values could mean something else.
+    pub(super) fn of(value: &[u8]) -> Option<RecordRuns> {
+        if value.contains(&b'\\') {
+            return None;
+        }
+        let mut kind = None;
+        let mut found = RecordRuns {
+            kind: ActionKind::Tick,
+            present: FieldSet::default(),
+            runs: [const { Run { range: 0..0, role: Role::Free } }; RUNS_MAX],
+            run_count: 0,
+        };
+        let (mut depth, mut place, mut key) = (0, Place::Key, &value[..0]);
+        let mut at = 0;
+        while let Some(byte) = value.get(at) {
+            let outer = if depth == 1 { place } else { Place::Value(None) };
+            let start = at;
+            at += 1;
+            match byte {
+                b'"' => {
+                    at += value[at..].iter().position(|byte| *byte == b'"')?;
+                    let text = start + 1..at;
+                    at += 1;
+                    match outer {
+                        Place::Key => key = &value[text.clone()],
+                        Place::Value(Some(EventField::Type)) => {
+                            kind = Some(type_named(&value[text.clone()])?);
+                        }
+                        Place::Value(_) => {}
+                    }
+                    match outer {
+                        Place::Value(Some(field)) => {
+                            found.add_all(value, text, Role::Field(field))?;
+                        }
+                        _ => found.add_all(value, text, Role::Free)?,
+                    }
+                }
+                b'-' | b'0'..=b'9' => {
+                    at = start + number_bytes(&value[start..]);
+                    found.add_number(value, start..at, outer)?;
+                }
+                b'{' | b'[' if matches!(outer, Place::Value(Some(_))) => return None,
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                b':' if depth == 1 => {
+                    let field = field_named(key);
+                    field.map(|field| found.present.insert(field));
+                    place = Place::Value(field);
+                }
+                b',' if depth == 1 => place = Place::Key,
+                _ => {}
+            }
+        }
+        found.kind = kind?;
+        assert!(found.present.contains_all(found.kind.spec().required), "the record is an event");
+        Some(found)
+    }
+
+    /// The runs, from the first on.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs[..self.run_count]
+    }
+
+    /// Adds the runs of an unquoted number.
+    fn add_number(&mut self, value: &[u8], range: Range<usize>, place: Place) -> Option<()> {
+        let text = &value[range.clone()];
+        let is_negative = text.starts_with(b"-");
+        if text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+            return None;
+        }
+        let role = match place {
+            Place::Value(Some(field)) if is_negative => Role::NegativeField(field),
+            Place::Value(Some(field)) => Role::Field(field),
+            _ => Role::Number,
+        };
+        let whole_end = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+        self.add_all(value, range.start..range.start + whole_end, role)?;
+        if whole_end < text.len() && role != Role::Number {
+            // How it is rounded depends on its fraction.
+            return None;
+        }
+        self.add_all(value, range.start + whole_end..range.end, Role::Free)
+    }
+
+    /// Adds the runs in a part of the record.
+    fn add_all(&mut self, value: &[u8], range: Range<usize>, role: Role) -> Option<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let digits = value[at..range.end].iter().take_while(|byte| byte.is_ascii_digit());
+            let end = at + digits.count();
+            if end > at {
+                *self.runs.get_mut(self.run_count)? = Run { range: at..end, role };
+                self.run_count += 1;
+            }
+            at = end + 1;
+        }
+        Some(())
+    }
+}
+
+/// Bytes of the number that begins here.
+fn number_bytes(bytes: &[u8]) -> usize {
+    let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E');
+    bytes.iter().take_while(is_part).count()
+}

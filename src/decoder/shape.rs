@@ -1,0 +1,413 @@
+//! The first tier: a short record with the text of an earlier one, read without going through it
+//! from its start to its end.
+//!
+//! A shape is a record without the digits of its numbers. It is learnt from a record that another
+//! tier has accepted. A record that has these very texts, with a number in the right range between
+//! each two of them, differs from the accepted one in nothing but those numbers, so it is valid
+//! too. Whatever surprises is left to the other tiers: nothing is rejected here.
+
+use super::RecordPosition;
+use super::runs::{RUNS_MAX, RecordRuns, Role};
+use super::simd::Processor;
+use crate::engine::event::{ActionKind, Event, EventField};
+use crate::engine::field::{FIELDS, FieldSet};
+use std::ops::Range;
+
+/// Shapes that a decoder remembers: half a dozen producers with each common type of event, and
+/// positions on both sides of zero.
+const SHAPES_MAX: usize = 64;
+
+/// Bytes of the longest record that has a shape: a bit for each fits two words.
+pub(super) const SHAPE_BYTES_MAX: usize = 128;
+
+/// Bytes that are read before a record: a number's digits are read up to the last one.
+pub(super) const BYTES_BEFORE: usize = 16;
+
+/// Bytes of a text that are compared at once.
+pub(super) const TEXT_BYTES: usize = 32;
+
+/// Bytes in which a record stands, with what may be read around it.
+const WINDOW_BYTES: usize = BYTES_BEFORE + SHAPE_BYTES_MAX + TEXT_BYTES;
+
+/// A record and what stands around it, which nothing depends on.
+pub(super) type Window = [u8; WINDOW_BYTES];
+
+/// Numbers that are converted together. The last one is of the player's digits before the last 16.
+pub(super) const LANES: usize = 8;
+pub(super) const HIGH_LANE: usize = LANES - 1;
+const _: () = assert!(RUNS_MAX == HIGH_LANE);
+
+/// Stands for the lane of a field that is not there: its number is 0.
+const NO_LANE: u8 = LANES as u8;
+
+/// Digits of one lane, and those of the player's two.
+const LANE_DIGITS: i16 = 16;
+const PLAYER_DIGITS: i16 = 19;
+
+/// What is usual for four lanes, a bit for each byte: a zero may stand at the end of a lane alone,
+/// and a run begins in its lane. The player's digits before the last 16 have others behind them.
+const NO_ZEROS: u64 = 0x7fff_7fff_7fff_7fff;
+const NO_LONGER: u64 = 0x0001_0001_0001_0001;
+pub(super) const LAST_LANE: u64 = 0xffff << 48;
+
+/// Texts that are compared wherever a record has so many runs, and pieces of longer ones.
+const TEXTS: usize = RUNS_MAX + 1;
+const PIECES_MAX: usize = SHAPE_BYTES_MAX / TEXT_BYTES;
+
+/// Places of the table by which a shape is found.
+const PLACES: usize = 256;
+
+/// No shape has this number.
+const NONE: u8 = u8::MAX;
+const _: () = assert!(SHAPES_MAX <= NONE as usize);
+
+/// Most records in a row that are not looked at, while looking at them has taught nothing.
+const PAUSE_MAX: u32 = 255;
+
+/// A text of at most 32 bytes, and which of them count.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Text {
+    pub bytes: [u8; TEXT_BYTES],
+    pub mask: [u8; TEXT_BYTES],
+}
+
+impl Text {
+    const NONE: Text = Text { bytes: [0; TEXT_BYTES], mask: [0; TEXT_BYTES] };
+
+    /// A text that is not too long.
+    fn new(text: &[u8]) -> Text {
+        let mut padded = Text::NONE;
+        padded.bytes[..text.len()].copy_from_slice(text);
+        padded.mask[..text.len()].fill(0xff);
+        padded
+    }
+}
+
+/// A part of a text behind its first 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The run before the text, if there is one, and the bytes between it and the piece.
+    pub after: Option<u8>,
+    pub skip: u8,
+    pub text: Text,
+}
+
+/// What records have in common, and what may stand between its texts.
+#[repr(C, align(32))]
+pub(super) struct Shape {
+    /// The text before each run and the one after the last.
+    pub texts: [Text; TEXTS],
+    /// The range of each lane's number, and whether it is negative: all ones or 0.
+    pub least: [[i64; 4]; 2],
+    pub most: [[i64; 4]; 2],
+    pub sign: [[i64; 4]; 2],
+    /// Digits that each run may have.
+    pub digits_max: [i16; LANES],
+    pub text_bytes: u8,
+    pub last_text_bytes: u8,
+    pub run_count: u8,
+    /// The player's run; [`HIGH_LANE`], which is none, where its digits are not split.
+    pub player_run: u8,
+    /// Runs that may begin with a zero, a bit each.
+    pub free: u8,
+    /// All texts, one after the other.
+    pub skeleton: [u8; SHAPE_BYTES_MAX],
+    /// Bytes of the skeleton with a run behind them, a bit each.
+    pub before_runs: [u64; 2],
+    /// Where a lane may not begin with a zero, and where no digit may stand before it, a bit for
+    /// each byte of four lanes.
+    pub no_zeros: [u64; 2],
+    pub no_longer: [u64; 2],
+    piece_count: u8,
+    /// The next shape in the same place of the table.
+    pub next: u8,
+    pub kind: ActionKind,
+    pub present: FieldSet,
+    /// The lane of each field.
+    pub lanes: [u8; FIELDS],
+    /// Where the first run begins; 64 if not in the first half.
+    pub first: u8,
+    /// Records that had this shape, until the count is halved.
+    hits: u64,
+    pieces: [Piece; PIECES_MAX],
+}
+
+impl Shape {
+    /// The shape of a record that is known to be an event.
+    pub(super) fn of(value: &[u8]) -> Option<Shape> {
+        if value.len() > SHAPE_BYTES_MAX {
+            return None;
+        }
+        let record = RecordRuns::of(value)?;
+        let (runs, fields) = (record.runs(), record.kind.subject().fields());
+        // As far as the reader looks for it.
+        let first = runs.first()?.range.start.min(64) as u8;
+        let no_piece = Piece { after: None, skip: 0, text: Text::NONE };
+        let mut shape = Shape {
+            texts: [Text::NONE; TEXTS],
+            least: [[0; 4]; 2],
+            most: [[i64::MAX; 4]; 2],
+            sign: [[0; 4]; 2],
+            digits_max: [LANE_DIGITS; LANES],
+            text_bytes: 0,
+            last_text_bytes: 0,
+            run_count: runs.len() as u8,
+            player_run: HIGH_LANE as u8,
+            free: 0,
+            skeleton: [0; SHAPE_BYTES_MAX],
+            before_runs: [0; 2],
+            no_zeros: [NO_ZEROS, NO_ZEROS | LAST_LANE],
+            no_longer: [NO_LONGER, NO_LONGER & !LAST_LANE],
+            piece_count: 0,
+            next: NONE,
+            kind: record.kind,
+            present: record.present,
+            lanes: [NO_LANE; FIELDS],
+            first,
+            hits: 0,
+            pieces: [no_piece; PIECES_MAX],
+        };
+        let mut text_start = 0;
+        for (index, run) in runs.iter().enumerate() {
+            shape.add_text(index, &value[text_start..run.range.start]);
+            shape.mark_run()?;
+            shape.add_run(index, run.role, fields)?;
+            text_start = run.range.end;
+        }
+        shape.add_text(runs.len(), &value[text_start..]);
+        shape.last_text_bytes = (value.len() - text_start) as u8;
+        Some(shape)
+    }
+
+    fn add_text(&mut self, index: usize, text: &[u8]) {
+        let start = usize::from(self.text_bytes);
+        self.skeleton[start..start + text.len()].copy_from_slice(text);
+        self.text_bytes += text.len() as u8;
+        let (first, rest) = text.split_at(text.len().min(TEXT_BYTES));
+        self.texts[index] = Text::new(first);
+        for (skipped, part) in (1..).zip(rest.chunks(TEXT_BYTES)) {
+            let after = index.checked_sub(1).map(|run| run as u8);
+            let (skip, text) = ((skipped * TEXT_BYTES) as u8, Text::new(part));
+            self.pieces[usize::from(self.piece_count)] = Piece { after, skip, text };
+            self.piece_count += 1;
+        }
+    }
+
+    /// Notes that a run follows the text so far.
+    fn mark_run(&mut self) -> Option<()> {
+        let last = usize::from(self.text_bytes).checked_sub(1)?;
+        self.before_runs[last / 64] |= 1 << (last % 64);
+        Some(())
+    }
+
+    /// `fields` are those that events of this kind have beside the ones of their action.
+    fn add_run(&mut self, index: usize, role: Role, fields: FieldSet) -> Option<()> {
+        let (field, is_negative) = match role {
+            Role::Field(field) => (field, false),
+            Role::NegativeField(field) => (field, true),
+            Role::Number => return Some(()),
+            Role::Free => {
+                self.digits_max[index] = i16::MAX;
+                self.free |= 1 << index;
+                self.no_zeros[index / 4] &= !lane_bytes(index);
+                self.no_longer[index / 4] &= !lane_bytes(index);
+                return Some(());
+            }
+        };
+        let spec = field.spec();
+        // A minus before a number that has none below zero can only have been that of `-0`.
+        let may_be_negative = spec.least < 0;
+        if is_negative && !may_be_negative {
+            return None;
+        }
+        let farthest = if may_be_negative { spec.most.min(-spec.least) } else { spec.most };
+        let (half, lane) = (index / 4, index % 4);
+        self.least[half][lane] = if may_be_negative { 0 } else { spec.least as i64 };
+        self.most[half][lane] = farthest.min(i64::MAX.into()) as i64;
+        self.sign[half][lane] = if is_negative { -1 } else { 0 };
+        let of_subject = matches!(field, EventField::PlayerId | EventField::Seq | EventField::TsUs);
+        if of_subject && !fields.contains(field) {
+            // It is checked and left out.
+            return Some(());
+        }
+        self.lanes[field as usize] = index as u8;
+        if field == EventField::PlayerId {
+            self.player_run = index as u8;
+            self.digits_max[index] = PLAYER_DIGITS;
+            self.no_longer[index / 4] &= !lane_bytes(index);
+        }
+        Some(())
+    }
+
+    /// Whether one of these zeros, a bit for each byte of the record, begins a number that may not
+    /// begin so. `starts` has the bytes where the runs begin.
+    #[cold]
+    pub(super) fn forbids_zeros(&self, zeros: u128, starts: u128) -> bool {
+        let mut zeros = zeros;
+        while zeros != 0 {
+            let place = zeros.trailing_zeros();
+            let run = (starts & ((1 << place) - 1)).count_ones();
+            if self.free >> run & 1 == 0 {
+                return true;
+            }
+            zeros &= zeros - 1;
+        }
+        false
+    }
+
+    fn has_texts_of(&self, other: &Shape) -> bool {
+        self.texts == other.texts && self.pieces() == other.pieces()
+    }
+
+    /// The parts of texts that are longer than 32 bytes, behind these.
+    #[inline]
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.pieces[..usize::from(self.piece_count)]
+    }
+
+    fn place(&self) -> usize {
+        place(self.text_bytes.into(), self.first.into())
+    }
+}
+
+/// A lane among four, a bit for each byte.
+fn lane_bytes(lane: usize) -> u64 {
+    0xffff << (16 * (lane % 4))
+}
+
+/// Where a shape is looked for, by the bytes that are no digits and the first one that is.
+#[inline]
+fn place(text_bytes: usize, first: usize) -> usize {
+    text_bytes.wrapping_add(first.wrapping_mul(37)) % PLACES
+}
+
+/// Shapes, and where to look for them.
+pub(super) struct ShapeList {
+    shapes: Vec<Shape>,
+    /// The first shape of each place.
+    heads: [u8; PLACES],
+}
+
+impl ShapeList {
+    /// The first shape to compare with a record of so many bytes that are no digits and of this
+    /// first one that is.
+    #[inline]
+    pub(super) fn head(&self, text_bytes: usize, first: usize) -> u8 {
+        self.heads[place(text_bytes, first)]
+    }
+
+    /// A shape by its number.
+    #[inline]
+    pub(super) fn get(&self, number: u8) -> Option<&Shape> {
+        self.shapes.get(usize::from(number))
+    }
+
+    /// Adds a shape. A full list forgets the one with the fewest hits; old hits fade, so that what
+    /// was in use long ago goes too.
+    fn add(&mut self, shape: Shape) {
+        if self.shapes.len() == SHAPES_MAX {
+            let fewest = (0..SHAPES_MAX).min_by_key(|number| self.shapes[*number].hits);
+            self.shapes.swap_remove(fewest.expect("the list is full"));
+            self.shapes.iter_mut().for_each(|shape| shape.hits /= 2);
+        }
+        self.shapes.push(shape);
+        self.heads = [NONE; PLACES];
+        for (number, shape) in (0..).zip(&mut self.shapes) {
+            shape.next = std::mem::replace(&mut self.heads[shape.place()], number);
+        }
+    }
+}
+
+/// The shapes of recent records, on a processor that can read them.
+pub struct Shapes {
+    processor: Option<Processor>,
+    list: ShapeList,
+    /// Records to learn nothing from, and how many they were last time.
+    pause: u32,
+    last_pause: u32,
+}
+
+impl Shapes {
+    /// No shapes, and the memory for all that will be remembered.
+    pub fn new() -> Shapes {
+        Shapes::on(Processor::detect().next())
+    }
+
+    /// No shapes, to be read with what such a processor has.
+    pub(super) fn on(processor: Option<Processor>) -> Shapes {
+        let shapes = Vec::with_capacity(SHAPES_MAX);
+        let list = ShapeList { shapes, heads: [NONE; PLACES] };
+        Shapes { processor, list, pause: 0, last_pause: 0 }
+    }
+
+    /// Adds the event of a record of a known shape, which stands in the buffer at this range.
+    /// `false` says nothing about the record.
+    #[inline]
+    pub fn read(
+        &mut self,
+        origin: RecordPosition,
+        buffer: &[u8],
+        range: Range<usize>,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(processor) = self.processor else { return false };
+        if range.len() > SHAPE_BYTES_MAX {
+            return false;
+        }
+        let around = range.start.checked_sub(BYTES_BEFORE).and_then(|start| buffer.get(start..));
+        let number = match around.and_then(<[u8]>::first_chunk) {
+            Some(window) => processor.read(&self.list, origin, window, range.len(), events),
+            None => self.read_copy(processor, origin, &buffer[range], events),
+        };
+        number.map(|number| self.count_hit(number)).is_some()
+    }
+
+    /// Reads a record at the edge of its buffer, which has no room around it.
+    #[inline(never)]
+    fn read_copy(
+        &self,
+        processor: Processor,
+        origin: RecordPosition,
+        value: &[u8],
+        events: &mut Vec<Event>,
+    ) -> Option<usize> {
+        let mut window = [0; WINDOW_BYTES];
+        window[BYTES_BEFORE..BYTES_BEFORE + value.len()].copy_from_slice(value);
+        processor.read(&self.list, origin, &window, value.len(), events)
+    }
+
+    /// Remembers the shape of a record that is an event, if it has one.
+    ///
+    /// Records that are all different must not cost much: while what is learnt brings no hit, ever
+    /// fewer are looked at.
+    pub fn learn(&mut self, value: &[u8]) {
+        if self.processor.is_none() || self.pause > 0 {
+            self.pause = self.pause.saturating_sub(1);
+            return;
+        }
+        self.last_pause = (2 * self.last_pause + 1).min(PAUSE_MAX);
+        self.pause = self.last_pause;
+        if let Some(shape) = Shape::of(value)
+            && !self.list.shapes.iter().any(|known| known.has_texts_of(&shape))
+        {
+            self.list.add(shape);
+        }
+    }
+
+    #[inline]
+    fn count_hit(&mut self, number: usize) {
+        let shape = &mut self.list.shapes[number];
+        shape.hits += 1;
+        if shape.hits == 1 {
+            self.pause = 0;
+            self.last_pause = 0;
+        }
+    }
+}
+
+impl Default for Shapes {
+    fn default() -> Shapes {
+        Shapes::new()
+    }
+}

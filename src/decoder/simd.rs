@@ -1,0 +1,129 @@
+//! Vector instructions that not every processor has: asked for once, then used without asking.
+//!
+//! Only what the compiler cannot check stands here: that the processor was asked, and that a load
+//! stays within an array.
+
+// A function for such a processor may be called only there, and loads take pointers.
+#![allow(unsafe_code)]
+
+use super::RecordPosition;
+#[cfg(target_arch = "x86_64")]
+use super::narrow;
+use super::shape::{ShapeList, Window};
+#[cfg(target_arch = "x86_64")]
+use super::wide;
+use crate::engine::event::Event;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// What a processor was found to have. Nobody else can make one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Processor(Vectors);
+
+#[derive(Clone, Copy, Debug)]
+enum Vectors {
+    /// AVX2, BMI1, BMI2, LZCNT and POPCNT: Haswell, Zen, and later.
+    #[cfg(target_arch = "x86_64")]
+    Narrow,
+    /// AVX-512 F, BW, DQ, VL, VBMI and VBMI2 too: Ice Lake, Zen 4, and later.
+    #[cfg(target_arch = "x86_64")]
+    Wide,
+}
+
+impl Processor {
+    /// Asks the processor; the best that it has comes first.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn detect() -> impl Iterator<Item = Processor> {
+        let has_narrow = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt");
+        let has_wide = has_narrow
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("avx512vbmi2");
+        let all = [(has_wide, Vectors::Wide), (has_narrow, Vectors::Narrow)];
+        all.into_iter().filter_map(|(has, vectors)| has.then_some(Processor(vectors)))
+    }
+
+    /// Others have none of it: their records are for the tiers that need no such instruction.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn detect() -> impl Iterator<Item = Processor> {
+        std::iter::empty()
+    }
+
+    /// Adds the event of a record of a known shape, and gives the shape's number.
+    #[inline]
+    pub(super) fn read(
+        self,
+        shapes: &ShapeList,
+        origin: RecordPosition,
+        window: &Window,
+        bytes: usize,
+        events: &mut Vec<Event>,
+    ) -> Option<usize> {
+        match self.0 {
+            // SAFETY: the processor was found to have what the function is made for.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Narrow => unsafe { narrow::read(shapes, origin, window, bytes, events) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Wide => unsafe { wide::read(shapes, origin, window, bytes, events) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! loads {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($array:ty) -> $vector:ty, $feature:literal, $load:ident;
+    )*) => {$(
+        $(#[$doc])*
+        #[inline]
+        #[target_feature(enable = $feature)]
+        pub(super) fn $name(array: &$array) -> $vector {
+            const { assert!(size_of::<$array>() == size_of::<$vector>()) };
+            // SAFETY: the array is as long as what is read, and needs no alignment.
+            unsafe { $load(array.as_ptr().cast()) }
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+loads! {
+    /// Sixteen bytes.
+    load_16([u8; 16]) -> __m128i, "sse2", _mm_loadu_si128;
+    /// Eight lengths.
+    load_lengths([i16; 8]) -> __m128i, "sse2", _mm_loadu_si128;
+    /// Thirty-two bytes.
+    load_32([u8; 32]) -> __m256i, "avx2", _mm256_loadu_si256;
+    /// Four numbers.
+    load_4([i64; 4]) -> __m256i, "avx2", _mm256_loadu_si256;
+    /// Sixty-four bytes.
+    load_64([u8; 64]) -> __m512i, "avx512f", _mm512_loadu_si512;
+    /// Eight numbers.
+    load_8([[i64; 4]; 2]) -> __m512i, "avx512f", _mm512_loadu_si512;
+}
+
+/// Writes four numbers.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn store_4(numbers: &mut [u64; 4], values: __m256i) {
+    // SAFETY: the array is as long as what is written, and needs no alignment.
+    unsafe { _mm256_storeu_si256(numbers.as_mut_ptr().cast(), values) }
+}
+
+/// Writes eight numbers.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store_8(numbers: &mut [u64; 8], values: __m512i) {
+    // SAFETY: the array is as long as what is written, and needs no alignment.
+    unsafe { _mm512_storeu_si512(numbers.as_mut_ptr().cast(), values) }
+}

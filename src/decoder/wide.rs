@@ -1,0 +1,223 @@
+//! Reads a record of a known shape with AVX-512: as `narrow` does, but the record's text is put
+//! together and compared as a whole, and so are the places of its numbers.
+
+use super::RecordPosition;
+use super::numbers::Numbers;
+use super::shape::{BYTES_BEFORE, LANES, LAST_LANE, Shape, ShapeList, Window};
+use super::simd::{load_8, load_64, store_8};
+use crate::engine::event::Event;
+use std::arch::x86_64::*;
+
+/// Digits of a lane, which takes as many bytes.
+const LANE_DIGITS: usize = 16;
+
+/// Where the last lane of four begins.
+const LAST_LANE_AT: usize = 3 * LANE_DIGITS;
+
+/// Of the last lane, the fourth digit from its end: the player may have three before the last 16.
+const FOURTH_HIGH_DIGIT: u64 = 1 << (64 - 4);
+
+/// In each byte, a number of its place.
+macro_rules! bytes_by_place {
+    ($place:ident => $number:expr) => {{
+        let mut bytes = [0; 64];
+        let mut $place = 0;
+        while $place < 64 {
+            bytes[$place] = $number as u8;
+            $place += 1;
+        }
+        bytes
+    }};
+}
+
+static PLACES: [u8; 64] = bytes_by_place!(place => place);
+
+/// Which edge the runs of the first four and of the last four lanes begin at; they end at the next.
+static FRONT_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS));
+static BACK_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS + 4));
+
+/// How far a lane's digits stand from the end of its run; those of the last lane of all stand
+/// before another one's.
+static FRONT_DISTANCES: [u8; 64] =
+    bytes_by_place!(place => (place % LANE_DIGITS).wrapping_sub(LANE_DIGITS));
+static BACK_DISTANCES: [u8; 64] = bytes_by_place!(
+    place => (place % LANE_DIGITS).wrapping_sub(LANE_DIGITS * (1 + place / LAST_LANE_AT))
+);
+
+/// Where each lane's number is after all are packed.
+static PACKED: [[i64; 4]; 2] = [[0, 2, 4, 6], [1, 3, 5, 7]];
+
+/// Adds the event of a record of a known shape, and gives the shape's number.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn read(
+    shapes: &ShapeList,
+    origin: RecordPosition,
+    window: &Window,
+    bytes: usize,
+    events: &mut Vec<Event>,
+) -> Option<usize> {
+    let record = Record::of(window, bytes)?;
+    let mut number = shapes.head(record.text_bytes, record.first);
+    loop {
+        let shape = shapes.get(number)?;
+        if record.has_texts_of(shape) {
+            events.push(record.numbers(shape)?.event(origin));
+            return Some(number.into());
+        }
+        number = shape.next;
+    }
+}
+
+/// A record, taken apart: the text, and where the runs of digits are.
+struct Record {
+    /// The bytes' values as digits, in two halves.
+    values: [__m512i; 2],
+    /// The bytes of each half that are no digits, put together.
+    texts: [__m512i; 2],
+    /// How many these are; their sum; and the first one that is a digit, 64 if none of the first
+    /// half is.
+    text_counts: [usize; 2],
+    text_bytes: usize,
+    first: usize,
+    /// Bytes of the text with a run behind them, a bit each.
+    before_runs: [u64; 2],
+    /// The first byte of each run and the one behind its last, by turns; then zeros.
+    edges: __m512i,
+}
+
+impl Record {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn of(window: &Window, bytes: usize) -> Option<Record> {
+        let (_, record) = window.split_first_chunk::<BYTES_BEFORE>()?;
+        let (low_bytes, rest) = record.split_first_chunk()?;
+        let (low_bytes, high_bytes) = (load_64(low_bytes), load_64(rest.first_chunk()?));
+        let in_low = _bzhi_u64(u64::MAX, bytes.min(64) as u32);
+        let in_high = _bzhi_u64(u64::MAX, bytes.saturating_sub(64) as u32);
+        let (zero, nine) = (_mm512_set1_epi8(b'0' as i8), _mm512_set1_epi8(9));
+        let values = [_mm512_xor_si512(low_bytes, zero), _mm512_xor_si512(high_bytes, zero)];
+        let low = _mm512_mask_cmple_epu8_mask(in_low, values[0], nine);
+        let high = _mm512_mask_cmple_epu8_mask(in_high, values[1], nine);
+        let (low_text, high_text) = (in_low & !low, in_high & !high);
+        let text_counts = [low_text.count_ones() as usize, high_text.count_ones() as usize];
+        // Of the text alone, then of both halves as one.
+        let low_before = _pext_u64(low_text & (low >> 1 | high << 63), low_text);
+        let high_before = _pext_u64(high_text & high >> 1, high_text);
+        let both = u128::from(low_before) | u128::from(high_before) << text_counts[0];
+        let low_edges = low ^ low << 1;
+        let high_edges = high ^ (high << 1 | low >> 63);
+        let places = load_64(&PLACES);
+        let low_places = _mm512_maskz_compress_epi8(low_edges, places);
+        let high_places = _mm512_or_si512(places, _mm512_set1_epi8(64));
+        let high_places = _mm512_maskz_compress_epi8(high_edges, high_places);
+        let behind_low = u64::MAX.checked_shl(low_edges.count_ones())?;
+        Some(Record {
+            values,
+            texts: [
+                _mm512_maskz_compress_epi8(low_text, low_bytes),
+                _mm512_maskz_compress_epi8(high_text, high_bytes),
+            ],
+            text_counts,
+            text_bytes: text_counts[0] + text_counts[1],
+            first: low.trailing_zeros() as usize,
+            before_runs: [both as u64, (both >> 64) as u64],
+            edges: _mm512_mask_expand_epi8(low_places, behind_low, high_places),
+        })
+    }
+
+    /// Whether the text, and the places of the runs in it, are those of a shape.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn has_texts_of(&self, shape: &Shape) -> bool {
+        let [low_count, high_count] = self.text_counts;
+        let (low_text, high_text) = (part(&shape.skeleton, 0), part(&shape.skeleton, low_count));
+        let low = _bzhi_u64(u64::MAX, low_count as u32);
+        let high = _bzhi_u64(u64::MAX, high_count as u32);
+        let low_differs = _mm512_mask_cmpneq_epu8_mask(low, self.texts[0], load_64(low_text));
+        let high_differs = _mm512_mask_cmpneq_epu8_mask(high, self.texts[1], load_64(high_text));
+        let runs_differ = (self.before_runs[0] ^ shape.before_runs[0])
+            | (self.before_runs[1] ^ shape.before_runs[1]);
+        // The first run: one that begins the record stands behind no text.
+        low_differs | high_differs | runs_differ == 0
+            && usize::from(shape.text_bytes) == self.text_bytes
+            && usize::from(shape.first) == self.first
+    }
+
+    /// The numbers of a record that has a shape's text, if all are in their ranges.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn numbers<'s>(&self, shape: &'s Shape) -> Option<Numbers<'s>> {
+        let player_start = 2 * shape.player_run as i8;
+        let front = self.lanes(load_64(&FRONT_STARTS), load_64(&FRONT_DISTANCES));
+        let back_starts = _mm512_mask_set1_epi8(load_64(&BACK_STARTS), LAST_LANE, player_start);
+        let back = self.lanes(back_starts, load_64(&BACK_DISTANCES));
+        let wrong_digits = front.zeros & shape.no_zeros[0]
+            | back.zeros & shape.no_zeros[1]
+            | front.longer & shape.no_longer[0]
+            | back.longer & shape.no_longer[1]
+            | back.found & FOURTH_HIGH_DIGIT;
+
+        let fours = |digits| {
+            let pairs = _mm512_maddubs_epi16(digits, _mm512_set1_epi16(0x010a));
+            _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x0001_0064))
+        };
+        let packed = _mm512_packus_epi32(fours(front.digits), fours(back.digits));
+        let eights = _mm512_madd_epi16(packed, _mm512_set1_epi32(0x0001_2710));
+        let upper = _mm512_mul_epu32(eights, _mm512_set1_epi64(100_000_000));
+        let numbers = _mm512_add_epi64(upper, _mm512_srli_epi64::<32>(eights));
+        let numbers = _mm512_permutexvar_epi64(load_8(&PACKED), numbers);
+        let beyond = _mm512_cmplt_epi64_mask(numbers, load_8(&shape.least))
+            | _mm512_cmpgt_epi64_mask(numbers, load_8(&shape.most));
+        if wrong_digits | u64::from(beyond) != 0 {
+            return None;
+        }
+        let sign = load_8(&shape.sign);
+        let mut lanes = [0; 2 * LANES];
+        let signed = _mm512_sub_epi64(_mm512_xor_si512(numbers, sign), sign);
+        store_8(lanes.first_chunk_mut()?, signed);
+        Some(Numbers { lanes, shape })
+    }
+
+    /// Four lanes' digits, given the edges that their runs begin at and how far before the runs'
+    /// ends their digits stand.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn lanes(&self, starts: __m512i, distances: __m512i) -> FourLanes {
+        let ends = _mm512_add_epi8(starts, _mm512_set1_epi8(1));
+        let start = _mm512_permutexvar_epi8(starts, self.edges);
+        let end = _mm512_permutexvar_epi8(ends, self.edges);
+        let place = _mm512_add_epi8(end, distances);
+        let found = _mm512_cmpge_epi8_mask(place, start);
+        let [low, high] = self.values;
+        let digits = _mm512_maskz_permutex2var_epi8(found, low, place, high);
+        let first = _mm512_mask_cmpeq_epi8_mask(found, place, start);
+        FourLanes {
+            digits,
+            found,
+            zeros: _mm512_mask_testn_epi8_mask(first, digits, digits),
+            longer: _mm512_cmpgt_epi8_mask(place, start),
+        }
+    }
+}
+
+/// The digits of four lanes, and what is to be known of them, a bit for each byte.
+struct FourLanes {
+    digits: __m512i,
+    /// Where there are digits.
+    found: u64,
+    /// Where a run begins with a zero.
+    zeros: u64,
+    /// Where digits stand before.
+    longer: u64,
+}
+
+/// A part of some bytes.
+#[inline]
+fn part(bytes: &[u8], at: usize) -> &[u8; 64] {
+    bytes[at..].first_chunk().expect("the part lies within")
+}
