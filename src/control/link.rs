@@ -5,7 +5,7 @@ use crate::fetch::dialling::{DialError, Dialled, Endpoint, TlsChannel};
 use crate::kafka::message::{
     self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, MessageError, Metadata, Versions,
 };
-use crate::kafka::sasl::{self, Exchange, SaslError};
+use crate::kafka::sasl::{self, SaslError, SaslExchange};
 use crate::kafka::security::SaslOptions;
 use crate::kafka::tls::records::Opened;
 use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
@@ -155,7 +155,7 @@ impl Channel {
         })?;
         sasl::parse_handshake(&answer, CORRELATION_ID, sasl.mechanism)
             .map_err(|error| self.sasl_error(error))?;
-        let mut exchange = Exchange::begin(sasl).map_err(|error| self.sasl_error(error))?;
+        let mut exchange = SaslExchange::begin(sasl).map_err(|error| self.sasl_error(error))?;
         let mut from_broker = None;
         let mut lifetime = None;
         for _ in 0..SASL_ROUNDS_MAX {

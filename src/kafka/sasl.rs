@@ -77,8 +77,8 @@ pub enum SaslError {
     Message(#[from] MessageError),
 }
 
-/// One authentication under way: [`Exchange::step`] and the broker take turns.
-pub struct Exchange {
+/// One authentication under way: [`SaslExchange::step`] and the broker take turns.
+pub struct SaslExchange {
     session: Session,
     mechanism: &'static str,
     user: String,
@@ -104,9 +104,9 @@ impl SessionCallback for Credentials {
     }
 }
 
-impl Exchange {
+impl SaslExchange {
     /// Begins an authentication with what the file holds now.
-    pub fn begin(options: &SaslOptions) -> Result<Exchange, SaslError> {
+    pub fn begin(options: &SaslOptions) -> Result<SaslExchange, SaslError> {
         let mechanism = options.mechanism.name();
         let secret = Secret::read(&options.secret_file)?;
         let credentials = Credentials { user: options.user.clone(), secret };
@@ -120,7 +120,7 @@ impl Exchange {
             .start_suggested([&name])
             .map_err(|error| wrong(error.to_string()))?;
         let user = options.user.clone();
-        Ok(Exchange { session, mechanism, user, is_over: false })
+        Ok(SaslExchange { session, mechanism, user, is_over: false })
     }
 
     /// The next bytes for the broker, after these from it; none before its first. `None`: it has
@@ -193,7 +193,7 @@ pub struct Authenticated {
 pub(crate) fn parse_authenticate(
     bytes: &[u8],
     correlation_id: i32,
-    exchange: &Exchange,
+    exchange: &SaslExchange,
 ) -> Result<Authenticated, SaslError> {
     let (error, sentence, answer) = parse(&AUTHENTICATE, false, bytes, correlation_id, |reader| {
         let error = ErrorCode(reader.i16()?);

@@ -9,7 +9,7 @@ use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
 use crate::output::verified::{Ack, Verified};
 use crate::ownership::gap_check::Gap;
-use crate::snapshot::checkpoint::{CheckpointId, Gate};
+use crate::snapshot::checkpoint::{CheckpointId, GatedCheckpoint};
 use crate::telemetry::progress::SHARDS_MAX;
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 pub(crate) struct Ledger {
     shards: Vec<Window>,
     /// Captures that came to the front of their window.
-    gates: VecDeque<Gate>,
+    gates: VecDeque<GatedCheckpoint>,
     /// Records between frames of ours that have to be read.
     gaps: VecDeque<Gap>,
 }
@@ -161,7 +161,7 @@ impl Ledger {
     }
 
     /// A checkpoint before which everything is acknowledged.
-    pub(crate) fn next_gate(&mut self) -> Option<Gate> {
+    pub(crate) fn next_gate(&mut self) -> Option<GatedCheckpoint> {
         self.gates.pop_front()
     }
 
@@ -188,7 +188,7 @@ impl Ledger {
                 }
                 Entry::Checkpoint(id) => {
                     let mark = window.mark;
-                    gates.push_back(Gate { id, mark });
+                    gates.push_back(GatedCheckpoint { id, mark });
                 }
                 Entry::Frame(_) | Entry::Acked(..) | Entry::Beside { .. } => {}
             }

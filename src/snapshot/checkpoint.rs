@@ -43,7 +43,7 @@ pub struct CheckpointId {
 /// Every frame and dead letter before a checkpoint is acknowledged: its state may become a
 /// snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct GatedCheckpoint {
     /// The checkpoint.
     pub id: CheckpointId,
     /// What a reader of the output makes of all that is acknowledged.
@@ -66,7 +66,7 @@ pub enum ToSnapshots {
         ownership_id: u32,
     },
     /// From the publisher: a checkpoint may become a snapshot.
-    Gate(Gate),
+    Gate(GatedCheckpoint),
 }
 
 /// Room for one block of a snapshot: its head, which the writer fills in, then state.

@@ -8,7 +8,9 @@ use crate::engine::update::Updates;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
 use crate::service::rules::built_in;
-use crate::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
+use crate::snapshot::checkpoint::{
+    Buffer, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
+};
 use crate::snapshot::format::{
     HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
 };
@@ -276,8 +278,8 @@ fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() 
     assert!(candidates.iter().all(|header| agree(header, 2)));
 }
 
-fn gate(captured: &CheckpointHeader) -> Gate {
-    Gate { id: captured.id, mark: mark(captured) }
+fn gate(captured: &CheckpointHeader) -> GatedCheckpoint {
+    GatedCheckpoint { id: captured.id, mark: mark(captured) }
 }
 
 fn outcomes(writer: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
@@ -310,9 +312,9 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
         if !early {
             assert_eq!(outcomes(&mut writer), [""; 0]);
             let other = CheckpointId { ownership_id: 9, ..captured.id };
-            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&captured) }));
             let other = CheckpointId { number: 9, ..captured.id };
-            writer.take(ToSnapshots::Gate(Gate { id: other, ..gate(&captured) }));
+            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&captured) }));
             assert_eq!(outcomes(&mut writer), [""; 0]);
             writer.take(ToSnapshots::Gate(gate(&captured)));
         }

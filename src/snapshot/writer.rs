@@ -7,7 +7,7 @@ use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender};
 use crate::snapshot::checkpoint::{
-    Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, CheckpointId, Gate, ToSnapshots,
+    Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
 };
 use crate::snapshot::disk::Disk;
 use crate::snapshot::format::Header;
@@ -129,7 +129,7 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 
     /// A checkpoint may become a snapshot. That may be known before the last of its state comes.
-    fn gate(&mut self, gate: Gate) {
+    fn gate(&mut self, gate: GatedCheckpoint) {
         if let Some(waiting) = self.waiting.get_mut(&gate.id.partition)
             && waiting.id == gate.id
         {

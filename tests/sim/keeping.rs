@@ -9,7 +9,9 @@ use huntd::output::mark::Mark;
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
 use huntd::shards::checkpoints::CheckpointEnds;
-use huntd::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId, Gate, ToSnapshots};
+use huntd::snapshot::checkpoint::{
+    Buffer, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
+};
 use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
 use huntd::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use huntd::telemetry::progress::Progress;
@@ -110,19 +112,22 @@ impl Keeping {
         let Some(header) = begun else { return };
         let ungated = [Mutation::Ungated, Mutation::UngatedAndUnfiltered].contains(&self.mutation);
         if ungated && let Some(mark) = self.begins.get(&header.id.partition) {
-            let gate = Gate { id: header.id, mark: *mark };
+            let gate = GatedCheckpoint { id: header.id, mark: *mark };
             self.writer.take(ToSnapshots::Gate(gate));
         }
         self.headers.insert(header.id.partition, header);
     }
 
     /// The gate, or what the mutation makes of it.
-    fn falsified(&self, gate: Gate) -> Gate {
+    fn falsified(&self, gate: GatedCheckpoint) -> GatedCheckpoint {
         let CheckpointId { partition, .. } = gate.id;
         match self.headers.get(&partition).filter(|header| header.id == gate.id) {
             Some(header) if self.mutation == Mutation::MarkOfSnapshot => {
                 let CheckpointHeader { next_update, next_offset, chain, .. } = *header;
-                Gate { mark: Mark { next_update, next_offset, chain, ..gate.mark }, ..gate }
+                GatedCheckpoint {
+                    mark: Mark { next_update, next_offset, chain, ..gate.mark },
+                    ..gate
+                }
             }
             _ => gate,
         }

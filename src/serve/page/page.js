@@ -7,7 +7,7 @@ const FEED_MAX = 100, SHOT_MS = 400, RETRY_MS = 1000;
 
 let zone = 0, map = null, walls = [], crowd = new Map();
 let players = new Map(), treasures = new Map(), shots = [], running = [];
-let clock = { zone: 0, here: 0 }, followed = "";
+let clock = { zone: 0, here: 0 }, followed = "", followedZone = null;
 let counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
 let zoneStream = null, cardStream = null;
 let colors = {}, shown = { x: 0, y: 0, side: 1 };
@@ -218,6 +218,7 @@ async function showZones() {
 
 function follow(player) {
   followed = player;
+  followedZone = null;
   $("feed").replaceChildren();
   $("card").replaceChildren();
   cardStream?.close();
@@ -230,6 +231,14 @@ function showCard(card) {
     ["zone", card.zone], ["rank", card.rank], ["in the world", card.world_rank], ["score", card.score],
     ["health", card.health], ["place, m", `${(card.x / 100).toFixed(1)}, ${(card.y / 100).toFixed(1)}`],
   ];
+  // The map goes where the player goes; the feed is made of that zone's updates.
+  if (!card.detail && card.zone !== followedZone) {
+    followedZone = card.zone;
+    if (card.zone !== zone) {
+      $("zone").value = card.zone;
+      open(card.zone);
+    }
+  }
   if (!card.detail && card.zone === zone) place(card.player_id, card.x, card.y);
   $("card").replaceChildren(...facts.map(([name, value]) => {
     const fact = document.createElement("div");

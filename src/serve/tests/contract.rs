@@ -73,7 +73,7 @@ fn answer(served: &Served, path: &str) -> String {
     super::text_of(&exchange)
 }
 
-/// Everything that is asked of a world, but for what happened before a process began.
+/// Everything that is asked of a world, except what happened before a process began.
 fn answers(served: &Served) -> Vec<String> {
     let mut paths = vec!["/v1/zones".to_owned(), "/v1/boards/world?count=100".to_owned()];
     for zone in 0..ZONES {

@@ -1,4 +1,5 @@
-//! A real browser without a window, driven by WebDriver (W3C): Debian's chromium and chromium-driver.
+//! A real browser without a window, driven by WebDriver (W3C): Debian's chromium and
+//! chromium-driver.
 
 use crate::needs;
 use serde_json::{Value, json};
