@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     };
     while let Ok(Some(record)) = records.next_record() {
         assert!(offsets.contains(&record.offset));
-        if let Some(value) = record.value {
+        if let Some(value) = record.value() {
             value.fill(0);
         }
     }
