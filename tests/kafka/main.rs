@@ -24,6 +24,7 @@ mod players;
 mod recreated;
 mod restarts;
 mod restoring;
+mod rights;
 mod rules;
 mod security;
 mod serving;
