@@ -32,4 +32,5 @@ mod snapshots;
 mod stalls;
 mod tapping;
 mod verbs;
+mod versions;
 mod zombies;
