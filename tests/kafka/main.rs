@@ -27,6 +27,7 @@ mod restoring;
 mod rules;
 mod security;
 mod serving;
+mod serving_failures;
 mod snapshots;
 mod stalls;
 mod tapping;
