@@ -9,11 +9,16 @@ use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::FrameHeader;
 use crate::output::reader::{Position, Reader, Verdict};
+use crate::snapshot::format::Header;
 use crate::view::zone::{ZonePosition, ZoneView};
+
+/// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
+/// that the state has not seen, as many as a shard has on their way, and their fences.
+const RECORDS_BEFORE_MARK: i64 = 64;
 
 /// What one record means to the view.
 #[derive(Debug)]
-pub(crate) enum Followed {
+pub enum Followed {
     /// The zone begins, in place of what was known of it.
     Begun(Box<ZoneView>),
     /// New updates, possibly none, up to this input offset.
@@ -23,7 +28,8 @@ pub(crate) enum Followed {
 }
 
 /// Where a zone stands, record by record.
-pub(crate) struct Follower {
+#[derive(Clone)]
+pub struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
@@ -34,19 +40,22 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// A follower at the log's very start.
-    pub(crate) fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
+    pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
         let (reader, rulebook) = (Reader::new(), rulebook.clone());
         Follower { partition, rulebook, reader, has_begun: false, has_halted: false }
     }
 
-    /// A follower behind a snapshot's state, with the zone that it is.
-    pub(crate) fn from_shard(
+    /// A follower behind a snapshot's state, with the zone that it is, and the first record that it
+    /// takes of a log that begins at `log_start`.
+    pub fn from_snapshot(
         shard: &Shard,
+        header: &Header,
         rulebook: &Rulebook,
-        position: Position,
-    ) -> (Follower, Box<ZoneView>) {
-        let Position { next_update: update, next_offset, .. } = position;
-        let at = ZonePosition { update, next_offset };
+        log_start: i64,
+    ) -> (Follower, Box<ZoneView>, i64) {
+        let Header { next_update, next_offset, chain, mark, .. } = *header;
+        // What lies before the mark may be an earlier owner's.
+        let position = Position { owner_epoch: 0, next_update, next_offset, chain };
         let follower = Follower {
             partition: shard.partition(),
             rulebook: rulebook.clone(),
@@ -54,16 +63,18 @@ impl Follower {
             has_begun: true,
             has_halted: false,
         };
-        (follower, Box::new(ZoneView::of_shard(shard, rulebook, at)))
+        let at = ZonePosition { update: next_update, next_offset };
+        let zone = Box::new(ZoneView::of_shard(shard, rulebook, at));
+        (follower, zone, (mark.output_offset - RECORDS_BEFORE_MARK).max(log_start))
     }
 
     /// Number of the present owner's epoch.
-    pub(crate) fn owner_epoch(&self) -> u64 {
+    pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
     }
 
     /// The log has no further record at present: a zone without any begins by the first rules.
-    pub(crate) fn at_end(&mut self) -> Option<Followed> {
+    pub fn at_end(&mut self) -> Option<Followed> {
         if self.has_begun || self.has_halted {
             return None;
         }
@@ -72,7 +83,7 @@ impl Follower {
     }
 
     /// Takes the next record of the log, and gives what it means, in order.
-    pub(crate) fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
+    pub fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
         if self.has_halted {
             return;
         }

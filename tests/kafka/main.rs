@@ -28,6 +28,7 @@ mod rights;
 mod rules;
 mod security;
 mod serving;
+mod serving_failures;
 mod snapshots;
 mod stalls;
 mod tapping;
