@@ -7,7 +7,7 @@ use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
-use crate::output::frame::FrameHeader;
+use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::snapshot::format::Header;
 use crate::view::zone::{ZonePosition, ZoneView};
@@ -33,16 +33,27 @@ pub struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
-    /// Whether a zone was made: it begins by the rules of the first frame.
-    has_begun: bool,
+    begun: Begun,
     has_halted: bool,
+}
+
+/// Whether a zone was made, and by which rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// Not yet: the first frame decides.
+    Nothing,
+    /// By this ruleset, unless an owner takes over that would begin by another one before anything
+    /// was played.
+    By(u32),
+    /// By what nobody changes any more: a snapshot, a genesis, a frame of what was played.
+    ForGood,
 }
 
 impl Follower {
     /// A follower at the log's very start.
     pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
         let (reader, rulebook) = (Reader::new(), rulebook.clone());
-        Follower { partition, rulebook, reader, has_begun: false, has_halted: false }
+        Follower { partition, rulebook, reader, begun: Begun::Nothing, has_halted: false }
     }
 
     /// A follower behind a snapshot's state, with the zone that it is, and the first record that it
@@ -60,7 +71,7 @@ impl Follower {
             partition: shard.partition(),
             rulebook: rulebook.clone(),
             reader: Reader::at(position),
-            has_begun: true,
+            begun: Begun::ForGood,
             has_halted: false,
         };
         let at = ZonePosition { update: next_update, next_offset };
@@ -75,10 +86,10 @@ impl Follower {
 
     /// The log has no further record at present: a zone without any begins by the first rules.
     pub fn at_end(&mut self) -> Option<Followed> {
-        if self.has_begun || self.has_halted {
+        if self.begun != Begun::Nothing || self.has_halted {
             return None;
         }
-        self.has_begun = true;
+        self.begun = Begun::By(self.rulebook.first().ruleset);
         Some(Followed::Begun(Box::new(ZoneView::new(self.partition, &self.rulebook))))
     }
 
@@ -114,9 +125,14 @@ impl Follower {
         let verdict = self.reader.fold(&header, &updates);
         let after = self.reader.position();
         let counts = !matches!(verdict, Verdict::Stale | Verdict::Halt);
-        if verdict == Verdict::Genesis || (counts && !self.has_begun) {
-            let at = if verdict == Verdict::Genesis { after } else { before };
-            give(Followed::Begun(self.begin(&header, at)?));
+        if verdict == Verdict::Genesis {
+            give(Followed::Begun(self.begin(&header, after)?));
+            self.begun = Begun::ForGood;
+        } else if counts && self.is_begun_by(&header, before) {
+            give(Followed::Begun(self.begin(&header, before)?));
+        }
+        if matches!(verdict, Verdict::Accepted { .. } | Verdict::Progress) {
+            self.begun = Begun::ForGood;
         }
         match verdict {
             Verdict::Halt => {
@@ -144,6 +160,19 @@ impl Follower {
         Ok(())
     }
 
+    /// Whether this frame says by which rules the zone begins.
+    fn is_begun_by(&self, header: &FrameHeader, before: Position) -> bool {
+        // A fence of an epoch that was taken already is of an owner that has lost the race.
+        let takes_over = header.kind == FrameKind::Fence
+            && header.next_offset < 0
+            && before.owner_epoch < header.owner_epoch;
+        match self.begun {
+            Begun::Nothing => true,
+            Begun::By(ruleset) => takes_over && ruleset != header.ruleset,
+            Begun::ForGood => false,
+        }
+    }
+
     /// An empty zone by the rules of this frame.
     fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<ZoneView>, String> {
         let FrameHeader { ruleset, .. } = *header;
@@ -153,7 +182,7 @@ impl Follower {
                  rules.files, and run the version of huntd that wrote it"
             )
         })?;
-        self.has_begun = true;
+        self.begun = Begun::By(ruleset);
         let Position { next_update: update, next_offset, .. } = position;
         let shard = Shard::new(self.partition, &rulebook);
         Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))

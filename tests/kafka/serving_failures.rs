@@ -120,13 +120,14 @@ fn replay(topics: &Topics, zone: u16) -> BTreeMap<i64, (u64, u64, &'static str)>
 fn commands_take_effect_once_and_are_answered_as_the_replay_decides_whoever_is_killed() {
     let topics = Topics::create(kafka::shared(), "killed-commands", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut huntd = run(&topics, folder.path());
-    let mut serving = Serving::start(&huntd);
-    let address = serving.address().to_owned();
+    let mut daemon = Some(run(&topics, folder.path()));
+    let mut serving = daemon.as_ref().map(Serving::start);
+    let address = serving.as_ref().expect("it was started").address().to_owned();
     let answered = AtomicU64::new(0);
     let answers = std::thread::scope(|scope| {
         let players = 1..=POSTERS;
-        let play = |player| (player, scope.spawn(|| play(&address, player, &answered)));
+        let (address, answered) = (&address, &answered);
+        let play = |player| (player, scope.spawn(move || play(address, player, answered)));
         let posting: Vec<_> = players.map(play).collect();
         let mut kills = 0;
         while posting.iter().any(|(_, thread)| !thread.is_finished()) {
@@ -136,11 +137,11 @@ fn commands_take_effect_once_and_are_answered_as_the_replay_decides_whoever_is_k
             }
             kills += 1;
             if kills % 2 == 0 {
-                drop(huntd.kill9());
-                huntd = run(&topics, folder.path());
+                daemon.take().map(Huntd::kill9);
+                daemon = Some(run(&topics, folder.path()));
             } else {
-                drop(serving);
-                serving = Serving::start_at(&huntd, &address, &[]);
+                drop(serving.take());
+                serving = daemon.as_ref().map(|huntd| Serving::start_at(huntd, address, &[]));
             }
         }
         assert!(kills >= 6, "{kills} kills");
@@ -148,7 +149,7 @@ fn commands_take_effect_once_and_are_answered_as_the_replay_decides_whoever_is_k
         answers.collect::<BTreeMap<_, _>>()
     });
     let ends = kafka::shared().client().ends(&topics.input, ZONES);
-    serving.body_at(&ends, "/v1/zones");
+    serving.expect("it was started again").body_at(&ends, "/v1/zones");
     let outcomes = replay(&topics, 1);
     let mut decided = BTreeMap::<(u64, u64), usize>::new();
     for (player, seq, outcome) in outcomes.values() {

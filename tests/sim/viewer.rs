@@ -147,6 +147,7 @@ impl Viewer {
         if let Some(begun) = self.follower.at_end() {
             self.apply(begun)?;
         }
+        self.served.live(self.zone, self.follower.owner_epoch());
         Ok(answers(&self.served, self.zone))
     }
 
@@ -186,7 +187,7 @@ impl Sim {
         let expected = answers(&expected, partition as u16);
         let differs = |found: String, from: &str| match found == expected {
             true => Ok(()),
-            false => Err(format!("a view from {from} has {found}, the replay {expected}")),
+            false => Err(format!("a view from {from} {}", first_difference(&found, &expected))),
         };
         let viewer = &mut self.viewers[partition as usize];
         differs(viewer.answers()?, "the log's start")?;
@@ -215,6 +216,16 @@ impl Sim {
         }
         Ok(())
     }
+}
+
+/// Where two answers differ first, with what stands around there.
+fn first_difference(found: &str, expected: &str) -> String {
+    let equal = found.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| {
+        let from = equal.saturating_sub(100).min(text.len());
+        text.get(from..(from + 200).min(text.len())).unwrap_or_default().to_owned()
+    };
+    format!("has {:?}, the replay {:?}", around(found), around(expected))
 }
 
 fn encoded(header: &FrameHeader, updates: &[Update]) -> Vec<u8> {
