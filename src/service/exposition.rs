@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 35] = [
+pub const FAMILIES: [Family; 36] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -57,6 +57,11 @@ pub const FAMILIES: [Family; 35] = [
     family("huntd_partitions", "gauge", "Partitions of the input topic; absent while unknown."),
     family("huntd_shards_owned", "gauge", "Shards owned now."),
     family("huntd_shards_halted", "gauge", "Shards that cannot go on without an operator."),
+    family(
+        "huntd_shards_still",
+        "gauge",
+        "Shards that have not moved for ten seconds although their log has grown.",
+    ),
     family(
         "huntd_end_to_end_seconds",
         "histogram",
@@ -173,7 +178,8 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             known.into_iter().for_each(|count| line(page, name, "", count));
         }
         "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
-        "huntd_shards_halted" => line(page, name, "", u64::from(status.halted_shards())),
+        "huntd_shards_halted" => line(page, name, "", u64::from(status.trouble().halted)),
+        "huntd_shards_still" => line(page, name, "", u64::from(status.trouble().still)),
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
         "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
         "huntd_in_flight_bytes" => line(page, name, "", metrics.gauge(Gauge::InFlightBytes)),

@@ -26,6 +26,8 @@ pub mod status;
 
 pub(crate) mod restoring;
 
+mod standstill;
+
 pub mod exporter;
 
 pub mod exposition;

@@ -5,7 +5,8 @@
 
 use super::Observed;
 use super::restoring::Restoring;
-use super::status::{Phase, is_ready};
+use super::standstill::Standstill;
+use super::status::{Phase, Trouble, is_ready};
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -36,8 +37,8 @@ pub(crate) struct Sample {
     pub now: Instant,
     /// What it is doing.
     pub phase: Phase,
-    /// Shards that cannot go on.
-    pub halted_shards: u32,
+    /// Shards that do not do what they should.
+    pub trouble: Trouble,
     /// Turns of the hot thread so far.
     pub turns: u64,
     /// Records taken so far, whatever became of them.
@@ -96,7 +97,10 @@ impl Reporter {
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
         let mut reporter = Reporter::new(sample(&observed));
+        let mut standstill = Standstill::default();
         loop {
+            let still = standstill.look(&observed.progress, Instant::now());
+            observed.status.set_still_shards(still);
             let report = reporter.next(sample(&observed));
             let stuck = reporter.stuck();
             if live.replace(!stuck) == stuck {
@@ -106,7 +110,7 @@ impl Reporter {
                 tracing::info!("ready: {} shards", reporter.last.shards);
             }
             send(&report);
-            let seen = (reporter.last.phase, reporter.last.halted_shards);
+            let seen = (reporter.last.phase, reporter.last.trouble);
             let pause = async {
                 smol::Timer::after(pause).await;
             };
@@ -121,7 +125,7 @@ impl Reporter {
         if turned {
             self.turned_at = look.now;
         }
-        if is_ready(look.phase, look.halted_shards) && !self.ready_said {
+        if is_ready(look.phase, look.trouble) && !self.ready_said {
             self.ready_said = true;
             report.ready = true;
         }
@@ -131,7 +135,7 @@ impl Reporter {
         }
         report.watchdog = turned;
         report.extend_us = self.patience(&look, turned);
-        let news = (look.phase, look.halted_shards) != (self.last.phase, self.last.halted_shards);
+        let news = (look.phase, look.trouble) != (self.last.phase, self.last.trouble);
         let since = self.status_at.map(|at| look.now.saturating_duration_since(at));
         if news || since.is_none_or(|since| since >= Duration::from_millis(STATUS_MS)) {
             report.status = Some(status_line(&look, look.records - self.status_records, since));
@@ -182,7 +186,7 @@ fn sample(observed: &Observed) -> Sample {
     Sample {
         now: Instant::now(),
         phase: observed.status.phase(),
-        halted_shards: observed.status.halted_shards(),
+        trouble: observed.status.trouble(),
         turns: metrics.get(Counter::Turns),
         records: metrics.get(Counter::RecordsReceived),
         shards,
@@ -197,9 +201,15 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
         let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = match (look.phase, look.halted_shards) {
-        (Phase::Ready, halted) if halted > 0 => {
+    let mut line = match (look.phase, look.trouble) {
+        (Phase::Ready, Trouble { halted, .. }) if halted > 0 => {
             format!("huntd is not ready: {halted} shards HALTED, read the log; {} run", look.shards)
+        }
+        (Phase::Ready, Trouble { still, .. }) if still > 0 => {
+            format!(
+                "huntd is not ready: {still} of {} shards STAND STILL, read the log",
+                look.shards
+            )
         }
         (phase, _) => format!("huntd {}: {} shards", phase.words(), look.shards),
     };
@@ -262,7 +272,7 @@ mod tests {
         Sample {
             now,
             phase,
-            halted_shards: 0,
+            trouble: Trouble::default(),
             turns,
             records: ms,
             shards: 2,
@@ -289,13 +299,13 @@ mod tests {
         let start = Instant::now();
         let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
         let mut look = at(start, 1, Phase::Ready, 1);
-        look.halted_shards = 1;
+        look.trouble.halted = 1;
         let report = reporter.next(look);
         assert!(!report.ready && report.extend_us.is_some(), "others run: {report:?}");
         (look.turns, look.shards) = (2, 0);
         let report = reporter.next(look);
         assert!(!report.ready && report.extend_us.is_none(), "all have halted: {report:?}");
-        (look.turns, look.halted_shards) = (3, 0);
+        (look.turns, look.trouble.halted) = (3, 0);
         assert!(reporter.next(look).ready);
     }
 
@@ -366,7 +376,7 @@ mod tests {
         look.lag = None;
         look.records += 3 * STATUS_MS;
         look.now += Duration::from_millis(STATUS_MS);
-        look.halted_shards = 1;
+        look.trouble.halted = 1;
         assert_eq!(
             reporter.next(look).status.as_deref(),
             Some(

@@ -50,9 +50,18 @@ impl Phase {
     }
 }
 
-/// Whether a daemon in this phase, with so many halted shards, should get work.
-pub fn is_ready(phase: Phase, halted_shards: u32) -> bool {
-    phase == Phase::Ready && halted_shards == 0
+/// Shards that do not do what they should.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// They cannot go on without an operator.
+    pub halted: u32,
+    /// They stand still although their log has grown.
+    pub still: u32,
+}
+
+/// Whether a daemon in this phase, with such trouble, should get work.
+pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
+    phase == Phase::Ready && trouble == Trouble::default()
 }
 
 /// The phase, written by the pipeline and read by the service thread.
@@ -60,6 +69,7 @@ pub fn is_ready(phase: Phase, halted_shards: u32) -> bool {
 pub struct Status {
     phase: AtomicU8,
     halted_shards: AtomicU32,
+    still_shards: AtomicU32,
     changed: AtomicWaker,
 }
 
@@ -83,9 +93,12 @@ impl Status {
         self.changed.wake();
     }
 
-    /// Shards that cannot go on without an operator.
-    pub(crate) fn halted_shards(&self) -> u32 {
-        self.halted_shards.load(Ordering::Acquire)
+    /// Shards that do not do what they should.
+    pub(crate) fn trouble(&self) -> Trouble {
+        Trouble {
+            halted: self.halted_shards.load(Ordering::Acquire),
+            still: self.still_shards.load(Ordering::Acquire),
+        }
     }
 
     /// A new number of halted shards.
@@ -94,20 +107,30 @@ impl Status {
         self.changed.wake();
     }
 
+    /// A new number of shards that stand still. The service thread counts them itself.
+    pub fn set_still_shards(&self, count: u32) {
+        self.still_shards.store(count, Ordering::Release);
+    }
+
     /// Why the daemon should get no work, or nothing if it should.
     pub(crate) fn unready(&self) -> Option<String> {
-        match (self.phase(), self.halted_shards()) {
-            (phase, halted) if is_ready(phase, halted) => None,
-            (Phase::Ready, halted) => Some(format!("halted shards: {halted}; read the log")),
+        match (self.phase(), self.trouble()) {
+            (phase, trouble) if is_ready(phase, trouble) => None,
+            (Phase::Ready, Trouble { halted, still: 0 }) => {
+                Some(format!("halted shards: {halted}; read the log"))
+            }
+            (Phase::Ready, Trouble { halted, still }) => {
+                Some(format!("shards that stand still: {still}, halted: {halted}; read the log"))
+            }
             (phase, _) => Some(format!("huntd {}", phase.words())),
         }
     }
 
     /// Waits until something is different from `seen`. One task may wait.
-    pub(crate) async fn changed_from(&self, seen: (Phase, u32)) {
+    pub(crate) async fn changed_from(&self, seen: (Phase, Trouble)) {
         poll_fn(|context| {
             self.changed.register(context.waker());
-            match (self.phase(), self.halted_shards()) == seen {
+            match (self.phase(), self.trouble()) == seen {
                 true => Poll::Pending,
                 false => Poll::Ready(()),
             }

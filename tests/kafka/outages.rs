@@ -79,12 +79,26 @@ fn what_cannot_be_stored_for_a_while_holds_up_its_shard_alone_and_arrives_later(
     let committed = cluster.client().committed(letters.topics.group(), &letters.topics.input, 3);
     assert!(committed[0] <= 200, "what no letter tells is not committed: {committed:?}");
     let stopped = a_stop_is_over_in_time(&cluster, stopped);
+    a_shard_that_waits_is_not_called_ready(&mut letters.huntd);
 
     cluster.broker_mut(STOPPING.1).restart(3);
+    letters.huntd.wait_until("all move again", |huntd| huntd.metric("huntd_shards_still") == 0);
     let topics = letters.finish(&cluster);
     assert_eq!(cluster.client().watermarks(&topics.dead_letters, 0), (0, 300));
     output.finish(&cluster);
     stopped.finish(&cluster);
+}
+
+/// Nothing has failed for good, so that nothing is halted; it is seen all the same.
+fn a_shard_that_waits_is_not_called_ready(huntd: &mut Huntd) {
+    huntd.wait_until("a shard that stands still", |huntd| huntd.metric("huntd_shards_still") > 0);
+    let log = huntd.log();
+    let sentence = "the partition stands still: the brokers of the output or dead-letter topic";
+    assert!(log.contains(sentence), "{log}");
+    assert_eq!(huntd.metric("huntd_ready"), 0);
+    let answer = huntd.get("/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("shards that stand still: 1"), "{answer}");
 }
 
 fn output_on_each(what: &str, cluster: &Cluster) -> Topics {
