@@ -8,6 +8,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{FrameHeader, FrameKind};
+use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::snapshot::format::Header;
 use crate::view::zone::{ZonePosition, ZoneView};
@@ -33,8 +34,49 @@ pub struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
+    /// Set until the records before a snapshot's mark are read.
+    approach: Option<Approach>,
     begun: Begun,
     has_halted: bool,
+}
+
+/// From a snapshot's state to its mark. What lies between is in the log before the mark, among
+/// frames of owners that were overtaken; the mark's chain tells which updates count.
+#[derive(Clone)]
+struct Approach {
+    at: Position,
+    mark: Mark,
+}
+
+impl Approach {
+    /// The updates of this frame that come next.
+    fn take(&mut self, header: &FrameHeader, updates: &[Update]) -> Option<Vec<Update>> {
+        let known = usize::try_from(self.at.next_update.checked_sub(header.first_update)?).ok()?;
+        let new = updates.get(known..).filter(|new| !new.is_empty())?;
+        let chain = new.iter().fold(self.at.chain, |chain, update| chain.with(update));
+        let next_update = self.at.next_update + new.len() as u64;
+        if chain != header.chain || next_update > self.mark.next_update {
+            return None;
+        }
+        (self.at.chain, self.at.next_update) = (chain, next_update);
+        self.at.next_offset =
+            header.next_offset.min(self.mark.next_offset).max(self.at.next_offset);
+        Some(new.to_vec())
+    }
+
+    /// At the mark: what is missing to stand where it says.
+    fn finish(&self) -> Result<Followed, String> {
+        let Mark { next_update, chain, next_offset, output_offset, .. } = self.mark;
+        match (self.at.next_update, self.at.chain) == (next_update, chain) {
+            true => Ok(Followed::Updates(Vec::new(), next_offset.max(self.at.next_offset))),
+            false => Err(format!(
+                "the updates from {} to {next_update} are not in the log before offset \
+                 {output_offset}, as its snapshot says; restart huntd serve, for it to begin with \
+                 another one",
+                self.at.next_update
+            )),
+        }
+    }
 }
 
 /// Whether a zone was made, and by which rules.
@@ -53,7 +95,14 @@ impl Follower {
     /// A follower at the log's very start.
     pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
         let (reader, rulebook) = (Reader::new(), rulebook.clone());
-        Follower { partition, rulebook, reader, begun: Begun::Nothing, has_halted: false }
+        Follower {
+            partition,
+            rulebook,
+            reader,
+            approach: None,
+            begun: Begun::Nothing,
+            has_halted: false,
+        }
     }
 
     /// A follower behind a snapshot's state, with the zone that it is, and the first record that it
@@ -65,18 +114,24 @@ impl Follower {
         log_start: i64,
     ) -> (Follower, Box<ZoneView>, i64) {
         let Header { next_update, next_offset, chain, mark, .. } = *header;
-        // What lies before the mark may be an earlier owner's.
-        let position = Position { owner_epoch: 0, next_update, next_offset, chain };
+        let owner_epoch = mark.owner_epoch;
+        let at = Position { owner_epoch, next_update, next_offset, chain };
+        let approach = (next_update < mark.next_update).then_some(Approach { at, mark });
+        let (reader, from) = match approach {
+            Some(_) => (Reader::at(mark.position()), mark.output_offset - RECORDS_BEFORE_MARK),
+            None => (Reader::at(at), mark.output_offset),
+        };
         let follower = Follower {
             partition: shard.partition(),
             rulebook: rulebook.clone(),
-            reader: Reader::at(position),
+            reader,
+            approach,
             begun: Begun::ForGood,
             has_halted: false,
         };
         let at = ZonePosition { update: next_update, next_offset };
         let zone = Box::new(ZoneView::of_shard(shard, rulebook, at));
-        (follower, zone, (mark.output_offset - RECORDS_BEFORE_MARK).max(log_start))
+        (follower, zone, from.max(log_start))
     }
 
     /// Number of the present owner's epoch.
@@ -86,7 +141,16 @@ impl Follower {
 
     /// The log has no further record at present: a zone without any begins by the first rules.
     pub fn at_end(&mut self) -> Option<Followed> {
-        if self.begun != Begun::Nothing || self.has_halted {
+        if self.has_halted {
+            return None;
+        }
+        if let Some(approach) = self.approach.take() {
+            return Some(approach.finish().unwrap_or_else(|sentence| {
+                self.has_halted = true;
+                Followed::Halted(sentence)
+            }));
+        }
+        if self.begun != Begun::Nothing {
             return None;
         }
         self.begun = Begun::By(self.rulebook.first().ruleset);
@@ -121,6 +185,17 @@ impl Follower {
             // What is no frame counts for no reader.
             Err(_) => return Ok(()),
         };
+        if let Some(approach) = &mut self.approach {
+            if offset < approach.mark.output_offset {
+                let new = approach.take(&header, &updates);
+                if let Some(new) = new {
+                    give(Followed::Updates(new, approach.at.next_offset));
+                }
+                return Ok(());
+            }
+            give(approach.finish()?);
+            self.approach = None;
+        }
         let before = self.reader.position();
         let verdict = self.reader.fold(&header, &updates);
         let after = self.reader.position();
