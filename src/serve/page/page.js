@@ -282,10 +282,18 @@ function unmoved() {
   return rest;
 }
 
-// The smallest part of the map, a half, a quarter or an eighth of it, that has all players.
+// An eighth of the map around the player whom one follows, else the smallest part that has all
+// players: a half, a quarter or an eighth of it.
 function chooseWindow() {
   shown = { x: 0, y: 0, side: map.side };
   if (!$("near").checked || players.size === 0) return;
+  const me = players.get(followed);
+  if (me) {
+    const side = map.side / 8;
+    const [x, y] = me.map((place) => Math.max(0, Math.min(place - side / 2, map.side - side)));
+    shown = { x, y, side };
+    return;
+  }
   const all = [...players.values()], xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
   const least = [Math.min(...xs), Math.min(...ys)], most = [Math.max(...xs), Math.max(...ys)];
   for (const parts of [8, 4, 2]) {
@@ -300,6 +308,8 @@ function draw() {
   fit();
   pen.clearRect(0, 0, canvas.width, canvas.height);
   if (!map) return;
+  const me = players.get(followed);
+  if (me) chooseWindow();
   const scale = canvas.width / shown.side, side = map.tile * scale, dot = Math.max(2, canvas.width / 260);
   const at = (x, y) => [(x - shown.x) * scale, canvas.height - (y - shown.y) * scale];
   const corner = (tile) => at((tile % map.tiles) * map.tile, (Math.floor(tile / map.tiles) + 1) * map.tile);
@@ -328,7 +338,6 @@ function draw() {
   }
   pen.fill();
   drawShots(at, dot);
-  const me = players.get(followed);
   if (me) {
     const [h, v] = at(...me);
     pen.strokeStyle = colors.ink;

@@ -42,7 +42,11 @@ fn the_page_shows_a_game_on_every_screen_without_an_error() {
         browser.photograph(&Path::new(PICTURES).join(format!("page-{name}.png")));
     }
     browser.run("document.getElementById('near').click()");
-    browser.wait_until("return shown.side < map.side");
+    let is_around = "const me = players.get(followed); if (!me) return false; \
+                     const [x, y] = [me[0] - shown.x, me[1] - shown.y]; \
+                     return shown.side === map.side / 8 && Math.min(x, y) >= 0 \
+                        && Math.max(x, y) <= shown.side";
+    browser.wait_until(is_around);
     // The other zone.
     browser.run(
         "const select = document.getElementById('zone'); window.other = 1 - zone; \
