@@ -2,8 +2,8 @@
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
-//! first tier learns and from records that only its second tier reads; and what snapshots cost of
-//! it. Not a goal: latency, and what other programs would need. The broker runs on the same machine
+//! first tier learns and from records that only its second tier reads; and what TLS and snapshots
+//! cost of it. Not a goal: latency, and what other programs would need. The broker runs on the same machine
 //! and takes its share of it, and so does whatever else runs there: the hot thread's waiting time
 //! tells. The digest is the one of all shards, so no change can make the daemon faster by making it
 //! do something else. `--smoke` drains a few events.
@@ -11,7 +11,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, Topics};
-use support::kafka::Cluster;
+use support::kafka::secure::{Kind, SecureCluster};
 use support::load::Load;
 use support::scrape::{Page, Task};
 use support::{accounts, kafka, scrape};
@@ -36,11 +36,12 @@ fn main() {
         true => (20_000, kafka::Options::for_tests()),
         false => (4_000_000, kafka::Options::for_drains()),
     };
-    let cluster = Cluster::start(1, &options);
+    let secure = SecureCluster::start_as(options, &[], &[]);
+    let cluster = &secure.cluster;
     let preload = |name: &str, load: fn() -> Load| {
-        let topics = Topics::create(&cluster, name, PARTITIONS);
+        let topics = Topics::create(cluster, name, PARTITIONS);
         let started = Instant::now();
-        load().produce(&cluster, &topics, events);
+        load().produce(cluster, &topics, events);
         report(&format!(
             "{name}: {events} events of {PLAYERS} players in {PARTITIONS} partitions, {} bytes \
              each; preloaded in {:.1} s",
@@ -52,10 +53,12 @@ fn main() {
     let plain = preload("plain", || Load::new(PLAYERS, PARTITIONS));
     let noted = preload("noted", || Load::new(PLAYERS, PARTITIONS).with_notes());
     // The first reading of the log comes from the page cache, as all further ones.
+    let outputs_of = |input: &Topics, name: &str| {
+        let outputs = Topics::create(cluster, name, PARTITIONS);
+        Topics { input: input.input.clone(), ..outputs }
+    };
     let drain_from = |input: &Topics, name: &str, settings: &[(&str, &str)]| {
-        let outputs = Topics::create(&cluster, name, PARTITIONS);
-        let run = Topics { input: input.input.clone(), ..outputs };
-        drain(&cluster, &run, settings, events)
+        drain_at(&cluster.bootstrap(), &outputs_of(input, name), settings, events)
     };
     let drain = |name: &str, settings: &[(&str, &str)]| drain_from(&plain, name, settings);
     let mut digests = Vec::new();
@@ -71,7 +74,26 @@ fn main() {
     assert!(digests.iter().all(|digest| *digest == digests[0]), "the same events, another state");
     // In turns, so that what else the machine does meets both.
     let binary = ("publish", "format = \"binary\"");
-    let pairs: Vec<f64> = (0..if smoke { 1 } else { PAIRS })
+    let pairs = 0..if smoke { 1 } else { PAIRS };
+    let tls = format!("enabled = true\nca_file = {:?}", secure.file("ca.pem"));
+    let costs: Vec<f64> = pairs
+        .clone()
+        .map(|pair| {
+            let without = drain(&format!("plaintext-{pair}"), &[binary]);
+            let outputs = outputs_of(&plain, &format!("tls-{pair}"));
+            let settings = [binary, ("kafka.tls", tls.as_str())];
+            let with = drain_at(&secure.address(Kind::Tls), &outputs, &settings, events);
+            assert_eq!(with.digest, without.digest, "TLS changes what is computed");
+            report(&format!(
+                "TLS: hot thread {:.0} ns per event, {:.0} in plaintext; {:.2} M events/s, {:.2}",
+                with.hot_ns, without.hot_ns, with.rate, without.rate
+            ));
+            with.hot_ns - without.hot_ns
+        })
+        .collect();
+    let cost = costs.iter().sum::<f64>() / costs.len() as f64;
+    report(&format!("TLS takes {cost:.0} ns more of the hot thread per event, on average"));
+    let pairs: Vec<f64> = pairs
         .map(|pair| {
             let without = drain(&format!("without-{pair}"), &[binary]);
             let state = tempfile::tempdir().expect("a temporary folder");
@@ -96,6 +118,8 @@ fn main() {
 struct Drained {
     /// Millions of events a second, until the last acknowledgement.
     rate: f64,
+    /// Time of the hot thread per event.
+    hot_ns: f64,
     snapshots: u64,
     digest: u64,
     sentences: String,
@@ -124,8 +148,8 @@ impl Usage {
     }
 }
 
-fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
-    let mut huntd = Huntd::start(cluster, topics, settings);
+fn drain_at(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
+    let mut huntd = Huntd::start_with(&[brokers], topics, settings);
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let (pid, address) = (huntd.pid(), huntd.address());
     let start = loop {
@@ -180,7 +204,9 @@ fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: 
         memory.0 / 1024,
         memory.1 / 1024,
     );
-    Drained { rate: rate(end.at), snapshots: value("snapshots_stored"), digest, sentences }
+    let hot_ns = (end.hot.ran_ns - start.hot.ran_ns) as f64 / events as f64;
+    let snapshots = value("snapshots_stored");
+    Drained { rate: rate(end.at), hot_ns, snapshots, digest, sentences }
 }
 
 /// A line of the process' memory status.

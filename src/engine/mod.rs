@@ -213,7 +213,7 @@ impl Shard {
     }
 
     /// The input partition that it is the state of.
-    pub(crate) fn partition(&self) -> u16 {
+    pub fn partition(&self) -> u16 {
         self.partition
     }
 

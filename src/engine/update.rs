@@ -81,7 +81,7 @@ impl Default for Updates {
 
 impl Update {
     /// An update about `player_id`, or about the world where that is 0.
-    pub(crate) fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
+    pub fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
         let payload = change.pack();
         Update([player_id, ts_us as u64, payload.first_word(), payload.long])
     }

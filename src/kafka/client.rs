@@ -38,7 +38,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
 
 /// The settings of a client whose connections are protected like those of the data plane. A secret
 /// that cannot be read is left out: the dialler says what is wrong with it.
-pub(crate) fn protect(config: &mut ClientConfig, security: &Security) {
+fn protect(config: &mut ClientConfig, security: &Security) {
     let Security { tls, sasl } = security;
     config.set(
         "security.protocol",

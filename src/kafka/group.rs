@@ -77,6 +77,7 @@ enum Rebalance {
     Lost(Vec<i32>),
     Answered { question: u64, is_member: bool },
     Counted(Option<i32>),
+    Trouble(MembershipError),
 }
 
 impl Membership {
@@ -148,6 +149,7 @@ impl Membership {
                 self.is_counting = false;
                 partitions.map(MembershipEvent::Counted)
             }
+            Rebalance::Trouble(trouble) => Some(MembershipEvent::Error(trouble)),
             Rebalance::Revoked(partitions) => {
                 self.releasing = Some(partitions.clone());
                 Some(MembershipEvent::Revoked(partitions))
@@ -285,8 +287,11 @@ impl Asker {
             for question in asked {
                 let answer = match question {
                     Question::Member(question, list) => {
-                        let is_member = consumer.commit(&list, CommitMode::Sync).is_ok();
-                        Rebalance::Answered { question, is_member }
+                        let committed = consumer.commit(&list, CommitMode::Sync);
+                        if let Some(trouble) = missing_right(&options, &consumer, &committed) {
+                            answers.send(Rebalance::Trouble(trouble)).ok();
+                        }
+                        Rebalance::Answered { question, is_member: committed.is_ok() }
                     }
                     Question::Partitions => {
                         Rebalance::Counted(partitions(&consumer, &options).ok())
@@ -330,6 +335,18 @@ fn partitions(
 }
 
 /// Puts librdkafka's error into the words of this module.
+/// Offsets that are not committed for want of a right. It may be given back, so that this is no
+/// reason to end.
+fn missing_right(
+    options: &GroupOptions,
+    consumer: &BaseConsumer<Callbacks>,
+    committed: &KafkaResult<()>,
+) -> Option<MembershipError> {
+    let trouble = trouble(options, consumer, committed.as_ref().err()?);
+    let is_missing = matches!(trouble, MembershipError::NotAuthorised(_));
+    is_missing.then(|| MembershipError::Passing(trouble.to_string()))
+}
+
 fn trouble(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,

@@ -5,7 +5,8 @@
 //! order are not the operator's: they are pinned here and checked against what librdkafka took.
 
 use crate::kafka::RECONNECT_MS_MAX;
-use crate::kafka::client::writer_config;
+use crate::kafka::client::{topic_error, writer_config};
+use crate::kafka::topic_error::TopicError;
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use rdkafka::ClientContext;
@@ -162,7 +163,7 @@ impl<T> Producer<T> {
         receipt: T,
     ) -> Result<(), SendError> {
         let number = record.delivery_opaque;
-        self.client.send(record).map_err(|(error, _)| refusal(&error))?;
+        self.client.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
         self.receipts.insert(number, receipt);
         Ok(())
     }
@@ -279,7 +280,7 @@ impl ProducerContext for Reports {
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
         let (offset, failure) = match result {
             Ok(message) => (message.offset(), None),
-            Err((error, message)) => (message.offset(), Some(failure(error))),
+            Err((error, message)) => (message.offset(), Some(failure(message.topic(), error))),
         };
         // The other end is gone only while the producer itself is being dropped.
         drop(self.reported.send(Reported { number, offset, failure }));
@@ -320,17 +321,21 @@ fn check_pinned(config: &ClientConfig) -> Result<(), ProducerError> {
     Ok(())
 }
 
-fn refusal(error: &KafkaError) -> SendError {
+fn refusal(topic: &str, error: &KafkaError) -> SendError {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::QueueFull) => SendError::Full,
-        _ => SendError::Refused(failure(error)),
+        _ => SendError::Refused(failure(topic, error)),
     }
 }
 
-fn failure(error: &KafkaError) -> SendFailure {
+fn failure(topic: &str, error: &KafkaError) -> SendFailure {
     let code = error.rdkafka_error_code();
     let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
-    SendFailure { sentence: error.to_string(), is_too_large }
+    let sentence = match topic_error(topic, error) {
+        TopicError::Unreachable(_) => error.to_string(),
+        about_topic => about_topic.to_string(),
+    };
+    SendFailure { sentence, is_too_large }
 }
 
 #[cfg(test)]

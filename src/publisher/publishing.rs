@@ -14,6 +14,7 @@ use crate::queue::Received;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::Progress;
+use crate::telemetry::repeated::Repeated;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -64,6 +65,7 @@ pub struct Publisher<P> {
     time: Time,
     ledger: Ledger,
     ticker: Ticker,
+    tick_trouble: Repeated,
     /// Zones that a player can go to.
     zones: i32,
     /// Taken from the inbox, and not taken by the producer yet.
@@ -116,6 +118,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         Publisher {
             options,
             ticker,
+            tick_trouble: Repeated::new(),
             zones: 0,
             ends,
             progress,
@@ -326,11 +329,13 @@ impl<P: Produce<Sent>> Publisher<P> {
             Sent::Handoff(quota) => (*quota, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
-                let counter = match delivery.failure {
-                    None => Counter::OwnRecordsAcked,
-                    Some(_) => Counter::DeliveriesFailed,
+                let Some(SendFailure { sentence, .. }) = delivery.failure else {
+                    return self.metrics.add(Counter::OwnRecordsAcked, 1);
                 };
-                return self.metrics.add(counter, 1);
+                if let Some(withheld) = self.tick_trouble.notice(self.time.now) {
+                    tracing::warn!(partition, withheld, "a tick was not appended: {sentence}");
+                }
+                return self.metrics.add(Counter::DeliveriesFailed, 1);
             }
         };
         self.count_settled(receipt.partition, bytes);

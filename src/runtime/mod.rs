@@ -4,6 +4,7 @@ pub mod turns;
 pub mod operations;
 pub mod hot_loop;
 pub mod ring;
+pub mod confinement;
 pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;

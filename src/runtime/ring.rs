@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
+use io_uring::register::Restriction;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use std::cell::{Cell, RefCell};
@@ -38,6 +39,12 @@ pub enum RingError {
     /// The process may open no more files.
     #[error("no file descriptor is left for the io_uring: raise LimitNOFILE (ulimit -n) for huntd")]
     NoDescriptors(#[source] io::Error),
+    /// The kernel refuses a filter of system calls.
+    #[error(
+        "the hot thread cannot forbid itself what it does not need: allow seccomp in the filter of \
+         the container or unit: {0}"
+    )]
+    Unconfined(#[source] io::Error),
     /// Anything else that the kernel answered.
     #[error("io_uring failed: {0}; this is not expected on any supported kernel, please report it")]
     Unexpected(#[source] io::Error),
@@ -82,6 +89,18 @@ struct Carried {
 /// The user data of operations that nobody waits for.
 const UNATTENDED: u64 = u64::MAX;
 
+/// All operations that the ring takes. The kernel refuses any other one.
+const OPCODES: [u8; 5] = [
+    opcode::Recv::CODE,
+    opcode::Send::CODE,
+    opcode::Read::CODE,
+    opcode::Write::CODE,
+    opcode::AsyncCancel::CODE,
+];
+
+/// `IORING_REGISTER_IOWQ_AFF`, the one registration that a ring in use takes.
+const REGISTER_IOWQ_AFF: u8 = 17;
+
 /// What is written to a bell's eventfd.
 static ONE: u64 = 1;
 
@@ -93,10 +112,12 @@ impl Ring {
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
+            .setup_r_disabled()
             .build(entries)?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(RingError::TooOld(io::Error::from_raw_os_error(libc::EINVAL)));
         }
+        restrict(&uring)?;
         let inner = Inner { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
         Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
     }
@@ -207,6 +228,15 @@ impl Ring {
     }
 }
 
+/// Enables the ring, for these operations alone.
+fn restrict(uring: &IoUring) -> Result<(), RingError> {
+    let mut restrictions: Vec<_> = OPCODES.into_iter().map(Restriction::sqe_op).collect();
+    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::SKIP_SUCCESS.bits()));
+    restrictions.push(Restriction::register_op(REGISTER_IOWQ_AFF));
+    uring.submitter().register_restrictions(&mut restrictions)?;
+    Ok(uring.submitter().register_enable_rings()?)
+}
+
 /// ETIME: the wait is over. EINTR: a signal. EBUSY and EAGAIN: completions have to be taken first.
 fn passes(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
@@ -254,5 +284,32 @@ fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
             let entry = opcode::Read::new(fd, buffer.as_mut_ptr(), length).build();
             (entry, buffer, bell)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Operations, Ring};
+    use io_uring::{opcode, squeue};
+
+    /// What the kernel answers to an entry.
+    fn answer(entry: squeue::Entry) -> i32 {
+        let ring = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
+        let mut inner = ring.inner.borrow_mut();
+        // SAFETY: the entries of these tests point to nothing.
+        unsafe { inner.uring.submission().push(&entry).expect("there is room") };
+        inner.uring.submit_and_wait(1).expect("the ring takes entries");
+        inner.uring.completion().next().expect("it waited for one").result()
+    }
+
+    #[test]
+    fn operations_that_the_hot_thread_has_no_use_for_are_refused() {
+        let cancel = opcode::AsyncCancel::new(1).build();
+        assert_eq!(answer(cancel.clone()), -libc::ENOENT, "it is done: there is no such operation");
+        assert_eq!(answer(opcode::Nop::new().build()), -libc::EACCES);
+        let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
+        assert_eq!(answer(socket), -libc::EACCES);
+        let flags = squeue::Flags::ASYNC;
+        assert_eq!(answer(cancel.flags(flags)), -libc::EACCES, "a flag that is not used");
     }
 }

@@ -56,7 +56,7 @@ impl Served {
     }
 
     /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.
-    pub(crate) fn fold(&mut self, zone: u16, updates: &[Update]) {
+    pub fn fold(&mut self, zone: u16, updates: &[Update]) {
         if self.is_halted(zone) {
             return;
         }
@@ -67,7 +67,7 @@ impl Served {
     }
 
     /// A frame's updates were folded: the zone has come up to this input offset.
-    pub(crate) fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, lag_ms: u64) {
+    pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, lag_ms: u64) {
         self.view.seal(zone, next_offset);
         if matches!(self.zones[usize::from(zone)], ZoneState::Live { .. }) {
             self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch, lag_ms };
@@ -75,7 +75,7 @@ impl Served {
     }
 
     /// The zone's answers are of now.
-    pub(crate) fn live(&mut self, zone: u16, owner_epoch: u64) {
+    pub fn live(&mut self, zone: u16, owner_epoch: u64) {
         match &mut self.zones[usize::from(zone)] {
             ZoneState::Halted(_) => {}
             ZoneState::Live { owner_epoch: present, .. } => *present = owner_epoch,

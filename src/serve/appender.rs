@@ -1,13 +1,16 @@
 //! Appends commands to the input topic, through librdkafka.
 
-use crate::kafka::client::{ClientOptions, writer_config};
+use crate::kafka::client::{ClientOptions, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
 use crate::serve::command::{Appended, Command};
+use crate::telemetry::repeated::Repeated;
 use rdkafka::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 use smol::channel::{Receiver, Sender, bounded};
+use std::sync::Mutex;
+use std::time::Instant;
 
 /// Commands on their way to the brokers at once.
 const COMMANDS_WAITING_MAX: usize = 16_384;
@@ -22,9 +25,31 @@ pub(crate) struct Appender {
 }
 
 /// Hands each delivery report to the session that waits for it.
-struct Reports;
+struct Reports {
+    topic: String,
+    trouble: Mutex<Repeated>,
+}
 
-impl ClientContext for Reports {}
+impl Reports {
+    /// Says in the log what the brokers do not take.
+    fn failed(&self, error: &KafkaError) -> Appended {
+        let error = topic_error(&self.topic, error);
+        let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
+        if let Some(withheld) = trouble.notice(Instant::now()) {
+            tracing::warn!(withheld, "events are not appended: {error}");
+        }
+        match error {
+            TopicError::NotAuthorised(_) | TopicError::Missing(_) => Appended::Refused,
+            _ => Appended::Unknown,
+        }
+    }
+}
+
+impl ClientContext for Reports {
+    fn error(&self, error: KafkaError, _reason: &str) {
+        self.failed(&error);
+    }
+}
 
 impl ProducerContext for Reports {
     type DeliveryOpaque = Box<Sender<Appended>>;
@@ -32,7 +57,7 @@ impl ProducerContext for Reports {
     fn delivery(&self, result: &DeliveryResult<'_>, session: Box<Sender<Appended>>) {
         let appended = match result {
             Ok(message) => Appended::At(message.offset()),
-            Err(_) => Appended::Unknown,
+            Err((error, _)) => self.failed(error),
         };
         // Its client may be gone.
         let _gone = session.try_send(appended);
@@ -48,7 +73,8 @@ impl Appender {
             .set("message.timeout.ms", APPEND_MS_MAX.to_string())
             .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
-        let producer = config.create_with_context(Reports).map_err(unusable)?;
+        let reports = Reports { topic: topic.clone(), trouble: Mutex::default() };
+        let producer = config.create_with_context(reports).map_err(unusable)?;
         Ok(Appender { topic, producer })
     }
 

@@ -40,6 +40,8 @@ pub(crate) enum Appended {
     At(i64),
     /// It was not sent: as much is on its way as there may be.
     Full,
+    /// The brokers do not take it from this process.
+    Refused,
     /// The brokers did not say whether they have it.
     Unknown,
 }

@@ -284,7 +284,7 @@ impl Exchange {
             Some(Post::Appended { commands, is_list, until_ms }) => {
                 let is_open = |(command, appended): &(Command, Appended)| match appended {
                     Appended::At(offset) => !is_decided(served, command, *offset),
-                    Appended::Full | Appended::Unknown => false,
+                    Appended::Full | Appended::Refused | Appended::Unknown => false,
                 };
                 let is_open = commands.iter().any(is_open);
                 if is_open && now_ms < until_ms {
@@ -411,6 +411,9 @@ fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
     let any = |wanted| commands.iter().any(|(_, appended)| *appended == wanted);
     if any(Appended::Unknown) {
         return Some(Problem::Unknown);
+    }
+    if any(Appended::Refused) {
+        return Some(Problem::NotTaken);
     }
     any(Appended::Full).then_some(Problem::Busy)
 }

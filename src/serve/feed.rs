@@ -11,7 +11,6 @@ use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{ClientOptions, is_out_of_range, partitions, reader_config};
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
-use crate::output::reader::Position;
 use crate::serve::follower::{Followed, Follower};
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
@@ -34,10 +33,6 @@ pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 
 /// KiB of records that are fetched ahead.
 const FETCHED_KBYTES_MAX: usize = 8 * 1024;
-
-/// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
-/// that the state has not seen, as many as a shard has on their way, and their fences.
-const RECORDS_BEFORE_MARK: i64 = 64;
 
 /// How often the thread looks whether it has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
@@ -201,11 +196,9 @@ impl Feed {
             .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
         let is_there = |mark: &Mark| (log_start..=log_end).contains(&mark.output_offset);
         if let Some((shard, header)) = self.newest(zone, &is_there, stop) {
-            let Header { next_update, next_offset, chain, mark, .. } = header;
-            // What lies before the mark may be an earlier owner's.
-            let position = Position { owner_epoch: 0, next_update, next_offset, chain };
-            let (follower, begun) = Follower::from_shard(&shard, &self.rulebook, position);
-            let from = (mark.output_offset - RECORDS_BEFORE_MARK).max(log_start);
+            let Header { next_update, next_offset, .. } = header;
+            let (follower, begun, from) =
+                Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
             tracing::info!(zone, next_update, next_offset, "began with a snapshot");
             return Ok((follower, from, Some(begun)));
         }

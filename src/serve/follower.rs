@@ -7,13 +7,18 @@ use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
-use crate::output::frame::FrameHeader;
+use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Position, Reader, Verdict};
+use crate::snapshot::format::Header;
 use crate::view::zone::{ZonePosition, ZoneView};
+
+/// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
+/// that the state has not seen, as many as a shard has on their way, and their fences.
+const RECORDS_BEFORE_MARK: i64 = 64;
 
 /// What one record means to the view.
 #[derive(Debug)]
-pub(crate) enum Followed {
+pub enum Followed {
     /// The zone begins, in place of what was known of it.
     Begun(Box<ZoneView>),
     /// New updates, possibly none, up to this input offset.
@@ -23,56 +28,73 @@ pub(crate) enum Followed {
 }
 
 /// Where a zone stands, record by record.
-pub(crate) struct Follower {
+#[derive(Clone)]
+pub struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
-    /// Whether a zone was made: it begins by the rules of the first frame.
-    has_begun: bool,
+    begun: Begun,
     has_halted: bool,
+}
+
+/// Whether a zone was made, and by which rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// Not yet: the first frame decides.
+    Nothing,
+    /// By this ruleset, unless an owner takes over that would begin by another one before anything
+    /// was played.
+    By(u32),
+    /// By what nobody changes any more: a snapshot, a genesis, a frame of what was played.
+    ForGood,
 }
 
 impl Follower {
     /// A follower at the log's very start.
-    pub(crate) fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
+    pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
         let (reader, rulebook) = (Reader::new(), rulebook.clone());
-        Follower { partition, rulebook, reader, has_begun: false, has_halted: false }
+        Follower { partition, rulebook, reader, begun: Begun::Nothing, has_halted: false }
     }
 
-    /// A follower behind a snapshot's state, with the zone that it is.
-    pub(crate) fn from_shard(
+    /// A follower behind a snapshot's state, with the zone that it is, and the first record that it
+    /// takes of a log that begins at `log_start`.
+    pub fn from_snapshot(
         shard: &Shard,
+        header: &Header,
         rulebook: &Rulebook,
-        position: Position,
-    ) -> (Follower, Box<ZoneView>) {
-        let Position { next_update: update, next_offset, .. } = position;
-        let at = ZonePosition { update, next_offset };
+        log_start: i64,
+    ) -> (Follower, Box<ZoneView>, i64) {
+        let Header { next_update, next_offset, chain, mark, .. } = *header;
+        // What lies before the mark may be an earlier owner's.
+        let position = Position { owner_epoch: 0, next_update, next_offset, chain };
         let follower = Follower {
             partition: shard.partition(),
             rulebook: rulebook.clone(),
             reader: Reader::at(position),
-            has_begun: true,
+            begun: Begun::ForGood,
             has_halted: false,
         };
-        (follower, Box::new(ZoneView::of_shard(shard, rulebook, at)))
+        let at = ZonePosition { update: next_update, next_offset };
+        let zone = Box::new(ZoneView::of_shard(shard, rulebook, at));
+        (follower, zone, (mark.output_offset - RECORDS_BEFORE_MARK).max(log_start))
     }
 
     /// Number of the present owner's epoch.
-    pub(crate) fn owner_epoch(&self) -> u64 {
+    pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
     }
 
     /// The log has no further record at present: a zone without any begins by the first rules.
-    pub(crate) fn at_end(&mut self) -> Option<Followed> {
-        if self.has_begun || self.has_halted {
+    pub fn at_end(&mut self) -> Option<Followed> {
+        if self.begun != Begun::Nothing || self.has_halted {
             return None;
         }
-        self.has_begun = true;
+        self.begun = Begun::By(self.rulebook.first().ruleset);
         Some(Followed::Begun(Box::new(ZoneView::new(self.partition, &self.rulebook))))
     }
 
     /// Takes the next record of the log, and gives what it means, in order.
-    pub(crate) fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
+    pub fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
         if self.has_halted {
             return;
         }
@@ -103,9 +125,14 @@ impl Follower {
         let verdict = self.reader.fold(&header, &updates);
         let after = self.reader.position();
         let counts = !matches!(verdict, Verdict::Stale | Verdict::Halt);
-        if verdict == Verdict::Genesis || (counts && !self.has_begun) {
-            let at = if verdict == Verdict::Genesis { after } else { before };
-            give(Followed::Begun(self.begin(&header, at)?));
+        if verdict == Verdict::Genesis {
+            give(Followed::Begun(self.begin(&header, after)?));
+            self.begun = Begun::ForGood;
+        } else if counts && self.is_begun_by(&header, before) {
+            give(Followed::Begun(self.begin(&header, before)?));
+        }
+        if matches!(verdict, Verdict::Accepted { .. } | Verdict::Progress) {
+            self.begun = Begun::ForGood;
         }
         match verdict {
             Verdict::Halt => {
@@ -133,6 +160,19 @@ impl Follower {
         Ok(())
     }
 
+    /// Whether this frame says by which rules the zone begins.
+    fn is_begun_by(&self, header: &FrameHeader, before: Position) -> bool {
+        // A fence of an epoch that was taken already is of an owner that has lost the race.
+        let takes_over = header.kind == FrameKind::Fence
+            && header.next_offset < 0
+            && before.owner_epoch < header.owner_epoch;
+        match self.begun {
+            Begun::Nothing => true,
+            Begun::By(ruleset) => takes_over && ruleset != header.ruleset,
+            Begun::ForGood => false,
+        }
+    }
+
     /// An empty zone by the rules of this frame.
     fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<ZoneView>, String> {
         let FrameHeader { ruleset, .. } = *header;
@@ -142,7 +182,7 @@ impl Follower {
                  rules.files, and run the version of huntd that wrote it"
             )
         })?;
-        self.has_begun = true;
+        self.begun = Begun::By(ruleset);
         let Position { next_update: update, next_offset, .. } = position;
         let shard = Shard::new(self.partition, &rulebook);
         Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))

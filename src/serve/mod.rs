@@ -33,7 +33,7 @@ pub(crate) mod health;
 
 pub mod exchange;
 
-pub(crate) mod follower;
+pub mod follower;
 
 pub(crate) mod feed;
 

@@ -61,6 +61,8 @@ pub(crate) enum Problem {
     Forbidden,
     /// As many commands or streams are under way as there may be.
     Busy,
+    /// The brokers do not take events from this process.
+    NotTaken,
     /// Whether the event was appended is not known.
     Unknown,
 }
@@ -82,9 +84,10 @@ impl Problem {
             Problem::TooMany => "429 Too Many Requests",
             Problem::HeadTooLong => "431 Request Header Fields Too Large",
             Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
-            Problem::ZoneLoading(_) | Problem::ZoneHalted { .. } | Problem::Busy => {
-                "503 Service Unavailable"
-            }
+            Problem::ZoneLoading(_)
+            | Problem::ZoneHalted { .. }
+            | Problem::Busy
+            | Problem::NotTaken => "503 Service Unavailable",
             Problem::Unknown => "504 Gateway Timeout",
         }
     }
@@ -123,6 +126,7 @@ impl Problem {
             Problem::TooMany => "send fewer requests per second; try again in a second",
             Problem::Forbidden => "this process takes no events; post them to another one",
             Problem::Busy => "as much is under way as there may be; try again in a second",
+            Problem::NotTaken => "the brokers take no events from this process; its log says why",
             Problem::Unknown => {
                 "whether the event was appended is not known; send it again with the same seq"
             }

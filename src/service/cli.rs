@@ -203,6 +203,9 @@ pub struct ClusterArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub brokers: Vec<String>,
+    /// Take brokers, TLS, SASL and the topics' names from the daemons' configuration instead.
+    #[arg(long = "config", value_name = "FILE", conflicts_with = "brokers")]
+    pub config_file: Option<PathBuf>,
 }
 
 /// Arguments of `load`.
@@ -211,9 +214,9 @@ pub struct LoadArgs {
     /// Whom to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The topic to produce to. It must exist: see `huntd topics`.
-    #[arg(long, value_name = "TOPIC", default_value = "hunt-events")]
-    pub topic: String,
+    /// The topic to produce to, hunt-events without it. It must exist: see `huntd topics`.
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
     /// Events to make, or to take of the match at most.
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,

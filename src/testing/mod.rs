@@ -6,6 +6,8 @@ pub mod random_game;
 
 pub mod hostile_zone;
 
+pub mod viewed_world;
+
 pub mod frame_maker;
 
 pub mod batch_builder;

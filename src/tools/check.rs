@@ -1,7 +1,7 @@
 //! `huntd check`: all that would keep `huntd run` from starting, or its shards from going on.
 
 use super::failure::ToolError;
-use super::kafka::{self, Read, TopicReader};
+use super::kafka::{self, Cluster, Read, TopicReader};
 use super::{brokers, rulebook, topics};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
@@ -95,9 +95,9 @@ fn unknown_rules(
 
 /// The rules that each zone goes by, as far as its last frames tell.
 fn published_rulesets(config: &Config) -> Result<BTreeMap<u16, u32>, ToolError> {
-    let (brokers, topic) = (&config.group.client.brokers, &config.publisher.output_topic);
-    let partitions = kafka::topic_partitions(brokers, topic)?;
-    let reader = TopicReader::connect(brokers, "check", topic, FETCH_WAIT_MS)?;
+    let Cluster { client, output_topic, .. } = Cluster::of_config(config, "check")?;
+    let partitions = kafka::topic_partitions(&client, &output_topic)?;
+    let reader = TopicReader::connect(&client, &output_topic, FETCH_WAIT_MS)?;
     let mut places = Vec::new();
     for partition in 0..partitions {
         let (start, end) = reader.bounds(partition)?;

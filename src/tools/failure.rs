@@ -30,8 +30,13 @@ pub enum ToolError {
     #[error("{0}")]
     TopicWrong(String),
     /// The broker refuses.
-    #[error("not authorised for `{0}`; grant its READ, WRITE and DESCRIBE to this user")]
-    NotAuthorised(String),
+    #[error("not authorised for `{topic}`; grant {rights} on it to this user")]
+    NotAuthorised {
+        /// The topic.
+        topic: String,
+        /// What the verb needs.
+        rights: &'static str,
+    },
     /// What came out is not what went in.
     #[error("{0}")]
     VerificationFailed(String),
@@ -77,7 +82,7 @@ impl ToolError {
             ToolError::Config(_) => ExitCode::Config,
             ToolError::Unreachable(_) => ExitCode::KafkaUnreachable,
             ToolError::TopicMissing(_) | ToolError::TopicWrong(_) => ExitCode::TopicWrong,
-            ToolError::NotAuthorised(_) => ExitCode::NotAuthorised,
+            ToolError::NotAuthorised { .. } => ExitCode::NotAuthorised,
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
@@ -87,16 +92,34 @@ impl ToolError {
         }
     }
 
+    /// The same error, with the rights that this request needs.
+    pub(crate) fn wanting(self, wanted: &'static str) -> ToolError {
+        match self {
+            ToolError::NotAuthorised { topic, .. } => {
+                ToolError::NotAuthorised { topic, rights: wanted }
+            }
+            other => other,
+        }
+    }
+
     /// What librdkafka says about a topic, as something to do.
     pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
-        match error.rdkafka_error_code() {
+        // rdkafka does not count the codes of administration among its own.
+        let code = match error {
+            KafkaError::AdminOp(code) => Some(*code),
+            _ => error.rdkafka_error_code(),
+        };
+        match code {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 ToolError::TopicMissing(topic.to_owned())
             }
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::ClusterAuthorizationFailed,
-            ) => ToolError::NotAuthorised(topic.to_owned()),
+            ) => ToolError::NotAuthorised {
+                topic: topic.to_owned(),
+                rights: "READ, WRITE and DESCRIBE",
+            },
             Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
                 "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
             )),

@@ -1,7 +1,12 @@
 //! What the tools share about talking to brokers, through librdkafka.
 
 use super::failure::ToolError;
-use rdkafka::config::ClientConfig;
+use crate::control::dialler;
+use crate::daemon::failure::Failure;
+use crate::kafka::client::{ClientOptions, client_config};
+use crate::kafka::security::Security;
+use crate::service::cli::ClusterArgs;
+use crate::service::config::{self, Config};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
@@ -14,20 +19,61 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Partitions that a tool reads or writes, as for the daemon.
 const PARTITIONS_MAX: usize = crate::telemetry::progress::SHARDS_MAX;
 
-/// A client of these brokers, named after the verb.
-pub(crate) fn client_config(brokers: &[String], verb: &str) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", brokers.join(","));
-    config.set("client.id", format!("huntd-{verb}"));
-    config
+/// The cluster that a verb talks to, and what its topics are called.
+pub(crate) struct Cluster {
+    /// How it is reached.
+    pub client: ClientOptions,
+    /// Where events are.
+    pub input_topic: String,
+    /// Where updates are.
+    pub output_topic: String,
+    /// Where records are that were no events.
+    pub dead_letter_topic: String,
+}
+
+impl Cluster {
+    /// The cluster that the arguments name.
+    pub(crate) fn of(args: &ClusterArgs, verb: &str) -> Result<Cluster, ToolError> {
+        match &args.config_file {
+            Some(file) => Cluster::of_config(&config::load(file, &[])?, verb),
+            None => Ok(Cluster {
+                client: plaintext(&args.brokers, verb),
+                input_topic: "hunt-events".to_owned(),
+                output_topic: "hunt-updates".to_owned(),
+                dead_letter_topic: "hunt-dead-letters".to_owned(),
+            }),
+        }
+    }
+
+    /// The daemons' cluster.
+    pub(crate) fn of_config(config: &Config, verb: &str) -> Result<Cluster, ToolError> {
+        let client = config.group.client.clone();
+        dialler::check_files(&client.security).map_err(Failure::File)?;
+        Ok(Cluster {
+            client: ClientOptions { client_id: format!("huntd-{verb}"), ..client },
+            input_topic: config.fetch.input_topic.clone(),
+            output_topic: config.publisher.output_topic.clone(),
+            dead_letter_topic: config.publisher.dead_letter_topic.clone(),
+        })
+    }
+}
+
+/// A client, named after the verb, of brokers that ask for neither TLS nor SASL.
+pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
+    let name = format!("huntd-{verb}");
+    ClientOptions {
+        brokers: brokers.to_vec(),
+        client_id: name.clone(),
+        security: Security::default(),
+        group: name,
+    }
 }
 
 /// How many partitions a topic has. It is never created by asking.
-pub(crate) fn topic_partitions(brokers: &[String], topic: &str) -> Result<u16, ToolError> {
-    super::brokers::reach(brokers)?;
-    let config = client_config(brokers, "metadata");
+pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
+    super::brokers::reach(&client.brokers)?;
     let consumer: BaseConsumer =
-        config.create().map_err(|error| ToolError::of_topic(topic, &error))?;
+        client_config(client).create().map_err(|error| ToolError::of_topic(topic, &error))?;
     let metadata = consumer
         .fetch_metadata(Some(topic), ANSWER_WAIT)
         .map_err(|error| ToolError::of_topic(topic, &error))?;
@@ -66,14 +112,13 @@ pub(crate) enum Read<'a> {
 impl TopicReader {
     /// A reader that waits up to `wait_ms` for new records within one request.
     pub(crate) fn connect(
-        brokers: &[String],
-        verb: &str,
+        client: &ClientOptions,
         topic: &str,
         wait_ms: u32,
     ) -> Result<TopicReader, ToolError> {
-        let mut config = client_config(brokers, verb);
+        let mut config = client_config(client);
         config
-            .set("group.id", format!("huntd-{verb}"))
+            .set("group.id", &client.group)
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "error")

@@ -1,10 +1,11 @@
 //! `huntd tap --dead-letters`: records that were no events, with the reason; and back to the input.
 
 use super::failure::ToolError;
-use super::kafka::{self, Read, TopicReader};
+use super::kafka::{self, Cluster, Read, TopicReader};
 use super::load::EventSender;
 use super::source::SourceRecord;
 use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
+use crate::kafka::client::ClientOptions;
 use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use serde_json::json;
@@ -13,11 +14,11 @@ use std::io::Write;
 use std::time::Duration;
 
 /// Prints letters, a JSON object a line, or sends what they hold once more.
-pub(super) fn run(args: &TapArgs) -> Result<(), ToolError> {
-    let topic = args.topic.as_deref().unwrap_or("hunt-dead-letters");
-    let brokers = &args.cluster.brokers;
-    let partitions = kafka::topic_partitions(brokers, topic)?;
-    let reader = TopicReader::connect(brokers, "tap", topic, FETCH_WAIT_MS)?;
+pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
+    let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
+    let client = &cluster.client;
+    let partitions = kafka::topic_partitions(client, topic)?;
+    let reader = TopicReader::connect(client, topic, FETCH_WAIT_MS)?;
     let (mut places, mut ends) = (Vec::new(), BTreeMap::new());
     for partition in wanted_partitions(topic, args.partition, partitions)? {
         let (start, end) = reader.bounds(partition)?;
@@ -48,7 +49,7 @@ pub(super) fn run(args: &TapArgs) -> Result<(), ToolError> {
                 let Some(letter) = Letter::of(&message) else { continue };
                 left -= 1;
                 if args.resend {
-                    letter.send(brokers, &mut senders)?;
+                    letter.send(client, &mut senders)?;
                 }
                 writeln!(out, "{}", letter.json())?;
             }
@@ -104,11 +105,11 @@ impl<'a> Letter<'a> {
     /// Appends the record to the partition that it came from.
     fn send(
         &self,
-        brokers: &[String],
+        client: &ClientOptions,
         senders: &mut BTreeMap<String, EventSender>,
     ) -> Result<(), ToolError> {
         if !senders.contains_key(self.input_topic) {
-            let sender = EventSender::connect(brokers, self.input_topic, LoadCodec::None, 0)?;
+            let sender = EventSender::connect(client, self.input_topic, LoadCodec::None, 0)?;
             senders.insert(self.input_topic.to_owned(), sender);
         }
         let sender = senders.get_mut(self.input_topic).expect("it is there by now");

@@ -1,12 +1,13 @@
 //! `huntd load`: events into a topic, made up or from a recorded match.
 
 use super::failure::ToolError;
-use super::kafka;
+use super::kafka::{self, Cluster};
 use super::matches::{MatchOptions, format_of};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use crate::kafka::client::{ClientOptions, client_config};
 use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
@@ -38,13 +39,14 @@ const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends the events that the arguments ask for, and says what it did.
 pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
-    let partitions = kafka::topic_partitions(&args.cluster.brokers, &args.topic)?;
+    let cluster = Cluster::of(&args.cluster, "load")?;
+    let topic = args.topic.as_deref().unwrap_or(&cluster.input_topic);
+    let partitions = kafka::topic_partitions(&cluster.client, topic)?;
     let zones = args.partitions.unwrap_or(partitions);
     if zones > partitions {
         return Err(ToolError::TopicWrong(format!(
-            "`{}` has {partitions} partitions and --partitions asks for {zones}; use a topic with \
-             more, or ask for fewer",
-            args.topic
+            "`{topic}` has {partitions} partitions and --partitions asks for {zones}; use a topic \
+             with more, or ask for fewer"
         )));
     }
     let now_us = now_us() + if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
@@ -55,7 +57,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let mut source = open_source(args, zones, base_ms)?;
     let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
     let codec = args.compression;
-    let mut sender = EventSender::connect(&args.cluster.brokers, &args.topic, codec, linger_ms)?;
+    let mut sender = EventSender::connect(&cluster.client, topic, codec, linger_ms)?;
     let bar = ProgressBar::start(source.events_expected());
     if args.rate.is_some() {
         std::thread::sleep(CONNECT_PAUSE);
@@ -76,8 +78,8 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{} events in {zones} partitions of {} in {seconds:.1} s, {per_second:.0} events/s",
-        sender.sent, args.topic
+        "{} events in {zones} partitions of {topic} in {seconds:.1} s, {per_second:.0} events/s",
+        sender.sent
     )?;
     if let Some(file) = &args.match_file {
         writeln!(
@@ -150,12 +152,12 @@ impl ProducerContext for Reports {
 impl EventSender {
     /// Connects. An event may wait `linger_ms` for others to share its batch.
     pub(crate) fn connect(
-        brokers: &[String],
+        client: &ClientOptions,
         topic: &str,
         compression: LoadCodec,
         linger_ms: u32,
     ) -> Result<EventSender, ToolError> {
-        let config = producer_config(brokers, compression, linger_ms);
+        let config = producer_config(client, compression, linger_ms);
         let producer: Result<BaseProducer<Reports>, KafkaError> =
             config.create_with_context(Reports::default());
         let producer = producer.map_err(|error| {
@@ -223,8 +225,8 @@ fn is_full(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
 }
 
-fn producer_config(brokers: &[String], compression: LoadCodec, linger_ms: u32) -> ClientConfig {
-    let mut config = kafka::client_config(brokers, "load");
+fn producer_config(client: &ClientOptions, compression: LoadCodec, linger_ms: u32) -> ClientConfig {
+    let mut config = client_config(client);
     config
         .set("enable.idempotence", "true")
         .set("compression.codec", codec_name(compression))

@@ -2,7 +2,7 @@
 
 use super::accounts::{Account, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Read, TopicReader};
+use super::kafka::{self, Cluster, Read, TopicReader};
 use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceError, SourceRecord};
@@ -39,7 +39,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     };
     match (&args.file, &args.topic) {
         (Some(file), _) => play.file(file, args)?,
-        (None, Some(topic)) => play.topic(&args.cluster.brokers, topic)?,
+        (None, Some(topic)) => play.topic(&Cluster::of(&args.cluster, "replay")?, topic)?,
         (None, None) => {
             return Err(ToolError::Usage("say what to replay: --file or --topic".into()));
         }
@@ -88,9 +88,9 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn topic(&mut self, brokers: &[String], topic: &str) -> Result<(), ToolError> {
-        let partitions = kafka::topic_partitions(brokers, topic)?;
-        let reader = TopicReader::connect(brokers, "replay", topic, FETCH_WAIT_MS)?;
+    fn topic(&mut self, cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
+        let partitions = kafka::topic_partitions(&cluster.client, topic)?;
+        let reader = TopicReader::connect(&cluster.client, topic, FETCH_WAIT_MS)?;
         let mut places = Vec::new();
         let mut ends = Vec::new();
         for partition in 0..partitions {

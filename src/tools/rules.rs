@@ -1,9 +1,10 @@
 //! `huntd rules`: the rules that a configuration names, and the event that a game changes them by.
 
 use super::failure::ToolError;
+use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
+use super::rulebook;
 use super::source::SourceRecord;
-use super::{kafka, rulebook};
 use crate::engine::event::Action;
 use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};
@@ -51,14 +52,14 @@ fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
 /// Appends the event to each partition. Where the game goes by these rules already it is a no-op,
 /// so that after a failure it can be tried again.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
-    let (brokers, topic) = (&config.group.client.brokers, &config.fetch.input_topic);
-    let partitions = kafka::topic_partitions(brokers, topic)?;
+    let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, "rules")?;
+    let partitions = kafka::topic_partitions(&client, &topic)?;
     let ts_us = now_us();
     let time_ms = ts_us / 1000;
     let mut value = Vec::new();
     write_event(&mut value, 0, 0, ts_us, &Action::RulesChange { ruleset });
     let mut out = std::io::stdout().lock();
-    let mut sender = EventSender::connect(brokers, topic, LoadCodec::None, 0)?;
+    let mut sender = EventSender::connect(&client, &topic, LoadCodec::None, 0)?;
     for partition in 0..partitions {
         let value = Some(value.as_slice());
         sender.send(&SourceRecord { partition, offset: 0, time_ms, value })?;

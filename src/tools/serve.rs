@@ -31,7 +31,9 @@ pub(super) fn feed_options(config: &Config) -> FeedOptions {
 pub(super) fn failure(error: ServeError) -> ToolError {
     match error {
         ServeError::Topic(TopicError::Missing(topic)) => ToolError::TopicMissing(topic),
-        ServeError::Topic(TopicError::NotAuthorised(topic)) => ToolError::NotAuthorised(topic),
+        ServeError::Topic(TopicError::NotAuthorised(topic)) => {
+            ToolError::NotAuthorised { topic, rights: "READ and DESCRIBE" }
+        }
         ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
         other => ToolError::Config(other.to_string()),
     }

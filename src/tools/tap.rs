@@ -1,7 +1,7 @@
 //! `huntd tap`: the output topic as JSON lines, each update once.
 
 use super::failure::ToolError;
-use super::kafka::{self, Read, TopicReader};
+use super::kafka::{self, Cluster, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use crate::engine::update::Update;
@@ -27,12 +27,13 @@ const RECORDS_BACK: i64 = 100;
 
 /// Prints updates until there are enough of them, or for ever.
 pub fn run(args: &TapArgs) -> Result<(), ToolError> {
+    let cluster = Cluster::of(&args.cluster, "tap")?;
     if args.dead_letters {
-        return letters::run(args);
+        return letters::run(args, &cluster);
     }
-    let topic = args.topic.as_deref().unwrap_or("hunt-updates");
-    let partitions = kafka::topic_partitions(&args.cluster.brokers, topic)?;
-    let reader = TopicReader::connect(&args.cluster.brokers, "tap", topic, FETCH_WAIT_MS)?;
+    let topic = args.topic.as_deref().unwrap_or(&cluster.output_topic);
+    let partitions = kafka::topic_partitions(&cluster.client, topic)?;
+    let reader = TopicReader::connect(&cluster.client, topic, FETCH_WAIT_MS)?;
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),

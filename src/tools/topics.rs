@@ -1,9 +1,9 @@
 //! `huntd topics`: creates the topics, or checks that they are what huntd relies on.
 
+use super::brokers;
 use super::failure::ToolError;
-use super::{brokers, kafka};
 use crate::engine::event::RECORD_BYTES_MAX;
-use crate::kafka::client::protect;
+use crate::kafka::client::client_config;
 use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
 use crate::output::frame::FRAME_BYTES_MAX;
 use crate::service::cli::TopicsArgs;
@@ -82,8 +82,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     brokers::reach(&config.group.client.brokers)?;
     let client = &config.group.client;
-    let mut client_config = kafka::client_config(&client.brokers, "topics");
-    protect(&mut client_config, &client.security);
+    let client_config = client_config(client);
     let unreachable = |error: KafkaError| ToolError::Unreachable(error.to_string());
     let broker = Broker {
         admin: client_config.create().map_err(unreachable)?,
@@ -346,6 +345,11 @@ impl Broker {
                 settings.extend(entry.value.map(|value| (entry.name, value)));
             }
         }
+        // Every topic has settings; rdkafka leaves out why there are none.
+        if settings.is_empty() {
+            let (topic, rights) = (name.to_owned(), "DESCRIBE_CONFIGS");
+            return Err(ToolError::NotAuthorised { topic, rights });
+        }
         Ok(settings)
     }
 }
@@ -356,7 +360,7 @@ fn not_created(name: &str, code: RDKafkaErrorCode) -> ToolError {
             "`{name}` was not created: {code}; check --partitions, --replicas and the brokers' \
              version, which must be 3.6 or later"
         )),
-        other => other,
+        other => other.wanting("CREATE"),
     }
 }
 

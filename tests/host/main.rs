@@ -2,6 +2,7 @@
 //! systemd.
 
 mod clients;
+mod confinement;
 mod cores;
 mod decoder_allocations;
 mod hot_loop;

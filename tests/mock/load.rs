@@ -19,8 +19,8 @@ fn a_load_is_in_the_topic_byte_for_byte() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 3, 1).expect("the topic can be created");
     let args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()] },
-        topic: "events".to_owned(),
+        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        topic: Some("events".to_owned()),
         events: Some(3_000),
         rate: None,
         players: 100,
@@ -82,8 +82,8 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 2, 1).expect("the topic can be created");
     let mut args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()] },
-        topic: "events".to_owned(),
+        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        topic: Some("events".to_owned()),
         events: Some(10),
         rate: None,
         players: 1,

@@ -52,8 +52,8 @@ fn rulebook() -> Rulebook {
 
 fn produce(cluster: &Cluster, events: u64, seed: u64) {
     let args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()] },
-        topic: "events".to_owned(),
+        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        topic: Some("events".to_owned()),
         events: Some(events),
         rate: None,
         players: 500,

@@ -1,5 +1,6 @@
 //! What must hold in the end.
 
+use crate::chance::Sight;
 use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
@@ -12,6 +13,21 @@ use huntd::snapshot::format::Header;
 use std::collections::BTreeSet;
 
 impl Sim {
+    /// Readers and views take what has come.
+    pub(crate) fn follow(&mut self) -> Result<(), String> {
+        for (partition, follower) in self.followers.iter_mut().enumerate() {
+            let output = &self.broker.outputs[partition];
+            let followed = follower.follow(output, &mut self.chance);
+            let viewed = followed.and_then(|()| self.viewers[partition].follow(output, follower));
+            viewed.map_err(|what| format!("partition {partition}: {what}"))?;
+            let is_asked = |offset: &i64| self.asked_skips.contains(&(partition as i32, *offset));
+            if follower.era.skips.iter().any(is_asked) {
+                self.chance.see(Sight::SkippedAsAsked);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether every shard that can be is caught up, and nothing is on its way any more.
     pub(crate) fn is_caught_up(&self) -> bool {
         let partitions = 0..self.followers.len() as i32;
@@ -115,6 +131,7 @@ impl Sim {
         self.check_letters(partition, &replay)?;
         self.check_departures(partition, &replay)?;
         self.check_digest(partition, &replay)?;
+        self.check_views(partition, &replay)?;
         self.check_late_readers(partition, &replay)
     }
 
@@ -221,7 +238,7 @@ impl Sim {
                 && progress.ownership_id.get() != 0
                 && progress.published.get() == end
                 && progress.acked.get() == end
-                && progress.digest.get() != replay.digest
+                && progress.digest.get() != replay.shard.digest()
             {
                 return Err(format!("node {} has another state", node.name));
             }

@@ -27,6 +27,7 @@ mod producer;
 mod reader;
 mod sim;
 mod surroundings;
+mod viewer;
 
 use chance::{Counts, Fault, Sight};
 use huntd::engine::rules::rulebook::Rulebook;

@@ -35,10 +35,18 @@ pub(crate) enum Mutation {
     SlotKept,
     /// How often records took the engine down is not kept over a restart.
     PanicsForgotten,
+    /// Views fold frames of any epoch.
+    ViewFoldsStale,
+    /// Views go on with their world where the zone starts over.
+    ViewSkipsGenesis,
+    /// Views fold updates that the chain was not made of.
+    ViewUnchained,
+    /// Views answer for an offset before they have folded its updates.
+    ViewAnswersEarly,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Mutation; 14] = [
+    pub(crate) const ALL: [Mutation; 18] = [
         Mutation::UngatedAndUnfiltered,
         Mutation::Ungated,
         Mutation::Unverified,
@@ -53,5 +61,9 @@ impl Mutation {
         Mutation::OpenedUnanswered,
         Mutation::SlotKept,
         Mutation::PanicsForgotten,
+        Mutation::ViewFoldsStale,
+        Mutation::ViewSkipsGenesis,
+        Mutation::ViewUnchained,
+        Mutation::ViewAnswersEarly,
     ];
 }

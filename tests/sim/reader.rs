@@ -233,7 +233,7 @@ pub(crate) struct Replay {
     pub(crate) updates: Vec<Update>,
     /// Offsets of the records that are no events, or passed over.
     pub(crate) letters: BTreeSet<i64>,
-    pub(crate) digest: u64,
+    pub(crate) shard: Shard,
     pub(crate) chain: Chain,
 }
 
@@ -266,6 +266,6 @@ impl Replay {
             }
         }
         let chain = all.iter().fold(era.begin.chain, |chain, update| chain.with(update));
-        Replay { begin: era.begin, updates: all, letters, digest: shard.digest(), chain }
+        Replay { begin: era.begin, updates: all, letters, shard, chain }
     }
 }

@@ -10,6 +10,7 @@ use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
+use crate::viewer::Viewer;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::ownership::OwnershipOptions;
@@ -44,8 +45,10 @@ pub(crate) struct Sim {
     pub(crate) hosts: Vec<Host>,
     games: Vec<Game>,
     pub(crate) followers: Vec<Follower>,
+    /// Beside each reader.
+    pub(crate) viewers: Vec<Viewer>,
     late: Vec<Late>,
-    copies: BTreeMap<i32, (Header, Shard)>,
+    pub(crate) copies: BTreeMap<i32, (Header, Shard)>,
     pub(crate) rulebook: Rulebook,
     common: Common,
     pub(crate) now: u64,
@@ -108,6 +111,9 @@ impl Sim {
                 .map(|zone| Game::new(zone, partitions as u16, &rulebook))
                 .collect(),
             followers: (0..partitions).map(|_| Follower::new(mutation)).collect(),
+            viewers: (0..partitions as u16)
+                .map(|zone| Viewer::from_start(zone, &rulebook, mutation))
+                .collect(),
             late: Vec::new(),
             copies: BTreeMap::new(),
             rulebook,
@@ -478,19 +484,7 @@ impl Sim {
         let zone = self.games.len() as u16;
         self.games.push(Game::new(zone, zone + 1, &self.rulebook));
         self.followers.push(Follower::new(self.mutation));
-    }
-
-    fn follow(&mut self) -> Result<(), String> {
-        for (partition, follower) in self.followers.iter_mut().enumerate() {
-            let output = &self.broker.outputs[partition];
-            let followed = follower.follow(output, &mut self.chance);
-            followed.map_err(|what| format!("partition {partition}: {what}"))?;
-            let is_asked = |offset: &i64| self.asked_skips.contains(&(partition as i32, *offset));
-            if follower.era.skips.iter().any(is_asked) {
-                self.chance.see(Sight::SkippedAsAsked);
-            }
-        }
-        Ok(())
+        self.viewers.push(Viewer::from_start(zone, &self.rulebook, self.mutation));
     }
 
     /// Records on their way to nobody's knowledge.

@@ -21,6 +21,7 @@ mod winners;
 
 use super::accounts::OfflineShards;
 use super::failure::ToolError;
+use super::kafka::plaintext;
 use super::load::EventSender;
 use super::matches::{MatchOptions, format_of};
 use super::pace::Pace;
@@ -111,7 +112,8 @@ fn measure(
 ) -> Result<Measured, ToolError> {
     let flight = Flight::new(args.partitions);
     // The sender has its connections by the time the daemon is ready: start-up is no latency.
-    let sender = EventSender::connect(brokers, INPUT_TOPIC, LoadCodec::None, LINGER_MS)?;
+    let sender =
+        EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, LoadCodec::None, LINGER_MS)?;
     let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
     verifier.wait_for_owner(daemon)?;
     let source = open_source(args)?;

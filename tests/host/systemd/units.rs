@@ -69,7 +69,7 @@ fn the_system_call_filter_lets_io_uring_and_pinning_through() {
         .iter()
         .filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned))
         .collect();
-    assert_eq!(filters.last().map(String::as_str), Some("sched_setaffinity"));
+    assert_eq!(filters.last().map(String::as_str), Some("sched_setaffinity seccomp"));
     assert_eq!(filters[0], "@system-service");
     assert!(!filters[1].contains("@aio"), "@aio has io_uring");
     let Some(aio) = systemd_analyze(&["syscall-filter", "@aio"]) else {

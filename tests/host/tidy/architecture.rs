@@ -73,6 +73,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("crossbeam_queue", &["src/queue/"]),
     ("core_affinity", &["src/runtime/cpu.rs"]),
     ("mimalloc", &["src/runtime/allocator.rs"]),
+    ("seccompiler", &["src/runtime/confinement.rs"]),
 ];
 
 const UNSAFE: &[&str] = &[

@@ -31,14 +31,20 @@ pub struct Topics {
 
 impl Topics {
     /// Creates the three topics under names of their own.
-    pub fn create(cluster: &Cluster, what: &str, partitions: i32) -> Topics {
+    /// Names of topics that are not there.
+    pub fn named(what: &str, partitions: i32) -> Topics {
         let name = unique_name(what);
-        let topics = Topics {
+        Topics {
             input: name.clone(),
             output: format!("{name}-updates"),
             dead_letters: format!("{name}-dead"),
             partitions,
-        };
+        }
+    }
+
+    /// New topics, which keep all records.
+    pub fn create(cluster: &Cluster, what: &str, partitions: i32) -> Topics {
+        let topics = Topics::named(what, partitions);
         let client = cluster.client();
         // Events carry times of their own, and some are long past.
         let kept = [("retention.ms", "-1")];
@@ -241,6 +247,11 @@ impl Huntd {
             assert!(Instant::now() < end, "no {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether the daemon has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the child can be asked").is_some()
     }
 
     /// Sends SIGTERM and waits for the end, which must come within 5 s.

@@ -22,6 +22,16 @@ impl Serving {
 
     /// A process that listens there, with further settings.
     pub fn start_at(huntd: &Huntd, listen: &str, environment: &[(&str, &str)]) -> Serving {
+        let started = Serving::try_start(huntd, listen, environment);
+        started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
+    }
+
+    /// The same, or the log of a process that ended before it listened.
+    pub fn try_start(
+        huntd: &Huntd,
+        listen: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Serving, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = File::create(folder.path().join("log")).expect("the log is created");
         let child = Command::new(program())
@@ -35,14 +45,18 @@ impl Serving {
         let mut serving = Serving { child, folder, address: String::new() };
         let end = Instant::now() + PATIENCE;
         while serving.address.is_empty() {
+            let has_ended = serving.child.try_wait().expect("the child can be asked").is_some();
             let log = serving.log();
+            if has_ended {
+                return Err(log);
+            }
             assert!(Instant::now() < end, "no address:\n{log}");
             if let Some((_, rest)) = log.split_once("\"address\":\"") {
                 serving.address = rest.split('"').next().unwrap_or_default().to_owned();
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        serving
+        Ok(serving)
     }
 
     pub fn pid(&self) -> u32 {

@@ -14,9 +14,9 @@ const JAVA_VERSION_MIN: u32 = 17;
 
 const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kafka/pom.xml");
 
-/// The class path of the broker, with its jars in place.
-pub(super) fn class_path() -> String {
-    let folder = target_folder().join("kafka");
+/// The class path of a broker of this version, with its jars in place.
+pub(super) fn class_path(version: &str) -> String {
+    let folder = target_folder().join("kafka").join(version);
     fs::create_dir_all(&folder).expect("the target folder can be written");
     // Test binaries run side by side: one fetches, the others wait for it.
     let lock = File::create(folder.join("lock")).expect("the target folder can be written");
@@ -26,7 +26,7 @@ pub(super) fn class_path() -> String {
     let pom = fs::read_to_string(POM).expect("the pom is part of the source");
     let fetched = folder.join("fetched.xml");
     if fs::read_to_string(&fetched).ok().as_ref() != Some(&pom) {
-        fetch(&folder.join("jars"));
+        fetch(version, &folder.join("jars"));
         fs::write(&fetched, pom).expect("the target folder can be written");
     }
     format!("{}/*", folder.join("jars").display())
@@ -52,12 +52,13 @@ fn java_version(text: &str) -> Option<u32> {
     quoted.split(['.', '-', '+']).next()?.parse().ok()
 }
 
-fn fetch(jars: &PathBuf) {
+fn fetch(version: &str, jars: &PathBuf) {
     if let Err(error) = fs::remove_dir_all(jars) {
         assert_eq!(error.kind(), ErrorKind::NotFound, "old jars can be removed: {error}");
     }
     let output = Command::new("mvn")
         .args(["--batch-mode", "--quiet", "--file", POM, "dependency:copy-dependencies"])
+        .arg(format!("-Dkafka.version={version}"))
         .arg(format!("-DoutputDirectory={}", jars.display()))
         .stdin(Stdio::null())
         .output()

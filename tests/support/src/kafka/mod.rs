@@ -22,8 +22,13 @@ use std::ops::Index;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// The version of Kafka that the tests run on, if they do not say another one.
+const VERSION: &str = "4.3.0";
+
 /// How brokers are started.
 pub struct Options {
+    /// The version of Kafka.
+    pub version: &'static str,
     /// Heap of each broker in MiB.
     pub heap_mib: u32,
     /// Whether the JVM compiles to its best code: it does so for minutes.
@@ -42,7 +47,8 @@ pub struct Options {
 impl Options {
     fn new(heap_mib: u32, optimized: bool) -> Options {
         let (properties, listeners, scram, java) = (vec![], vec![], vec![], vec![]);
-        Options { heap_mib, optimized, properties, listeners, scram, java }
+        let version = VERSION;
+        Options { version, heap_mib, optimized, properties, listeners, scram, java }
     }
 
     /// Small and quick to start.
@@ -71,7 +77,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until it can be used.
     pub fn start(broker_count: usize, options: &Options) -> Cluster {
-        let class_path = jars::class_path();
+        let class_path = jars::class_path(options.version);
         let places = Place::reserve(broker_count);
         let brokers = places
             .iter()
@@ -127,7 +133,7 @@ pub fn shared() -> &'static Cluster {
 
 /// The class path of the brokers' jars, which hold Kafka's own client.
 pub fn class_path() -> String {
-    jars::class_path()
+    jars::class_path(VERSION)
 }
 
 /// A name that no other test on the shared broker uses, for a topic or a group.

@@ -52,10 +52,18 @@ impl SecureCluster {
     /// Starts the broker. `properties` are further lines of its configuration, `java` options of
     /// its JVM.
     pub fn start(properties: &[(&'static str, String)], java: &[&str]) -> SecureCluster {
+        SecureCluster::start_as(Options::for_tests(), properties, java)
+    }
+
+    /// The same, with other options that have neither listeners nor properties.
+    pub fn start_as(
+        mut options: Options,
+        properties: &[(&'static str, String)],
+        java: &[&str],
+    ) -> SecureCluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write_files(folder.path());
         let ports = free_ports(KINDS.len());
-        let mut options = Options::for_tests();
         for ((_, name, protocol), port) in KINDS.iter().zip(&ports) {
             options.listeners.push((name, protocol, *port, *port));
         }

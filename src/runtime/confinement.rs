@@ -1,0 +1,75 @@
+//! What the hot thread may still ask of the kernel once it runs: a seccomp filter.
+//!
+//! Records, and answers of brokers, are what strangers write, and this thread reads them. It has
+//! its sockets from the dialler, so that it needs neither files nor connections nor processes. A
+//! call that is not listed fails with EPERM, and the thread goes on.
+
+use crate::runtime::ring::RingError;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// What the thread needs whatever it is given.
+const CALLS: [i64; 24] = [
+    // The ring, and the handles that it lets go of.
+    libc::SYS_io_uring_enter,
+    libc::SYS_close,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    // Time, where the kernel does not give it without a call.
+    libc::SYS_clock_gettime,
+    libc::SYS_gettimeofday,
+    // Locks and hash keys.
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_sched_yield,
+    // Bells and messages of a panic; what a signal's handler does.
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    // The end of the thread or of the process.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    libc::SYS_restart_syscall,
+];
+
+/// Forbids the calling thread all but what the hot thread needs, for good.
+pub fn confine_this_thread() -> Result<(), RingError> {
+    let no_rules = |call: i64| (call, Vec::new());
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = CALLS.into_iter().map(no_rules).collect();
+    // A handler of a signal writes to its pipe, a pair of sockets, without naming an address.
+    rules.insert(libc::SYS_sendto, vec![argument(4, 0)]);
+    // Debug builds look whether a handle is open before they close it.
+    rules.insert(libc::SYS_fcntl, vec![argument(1, libc::F_GETFD as u64)]);
+    // The allocator gives its memory a name.
+    rules.insert(libc::SYS_prctl, vec![argument(0, libc::PR_SET_VMA as u64)]);
+    let (otherwise, listed) = (SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow);
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("seccomp knows this processor");
+    let filter = SeccompFilter::new(rules, otherwise, listed, arch).expect("the rules are whole");
+    let program = BpfProgram::try_from(filter).expect("the rules fit into a filter");
+    seccompiler::apply_filter(&program).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
+            RingError::Unconfined(error)
+        }
+        error => RingError::Unconfined(io::Error::other(error)),
+    })
+}
+
+/// The rule that this argument has this value.
+fn argument(index: u8, value: u64) -> SeccompRule {
+    let is_value = SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value);
+    SeccompRule::new(vec![is_value.expect("a call has six arguments")]).expect("one condition")
+}

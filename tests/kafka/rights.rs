@@ -1,0 +1,245 @@
+//! The rights that docs/OPERATIONS.md lists for each verb: these suffice, and none can be left out.
+
+use crate::players::{events, produce};
+use crate::verbs::huntd;
+use std::time::{Duration, Instant};
+use support::daemon::{Huntd, PATIENCE, Topics};
+use support::kafka::acl::{self, Operation, Resource};
+use support::kafka::secure::{Kind, SecureCluster, USER};
+use support::scrape::Page;
+use support::serving::Serving;
+use tempfile::TempDir;
+
+/// One right: to do what, on which kind of resource, by the name in the document.
+type Right = (Operation, Resource, String);
+
+/// The rights that the document lists for a verb.
+fn documented(verb: &str) -> Vec<Right> {
+    let document = include_str!("../../docs/OPERATIONS.md");
+    let (_, section) = document.split_once("\n## Rights\n").expect("a section about rights");
+    let mut lines = section.lines().skip_while(|line| {
+        let title = line.strip_prefix("# ").unwrap_or_default();
+        title.split([':', ',']).all(|name| name.trim() != verb)
+    });
+    lines.next();
+    let commands: Vec<&str> = lines.map_while(|line| line.strip_prefix("allow ")).collect();
+    assert!(!commands.is_empty(), "no rights are listed for {verb}");
+    commands.into_iter().flat_map(rights).collect()
+}
+
+/// The rights that one command gives.
+fn rights(command: &str) -> Vec<Right> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let pairs = words.chunks_exact(2);
+    let (mut operations, mut resource) = (Vec::new(), None);
+    for pair in pairs {
+        match (pair[0], pair[1]) {
+            ("--operation", "Read") => operations.push(Operation::Read),
+            ("--operation", "Write") => operations.push(Operation::Write),
+            ("--operation", "Create") => operations.push(Operation::Create),
+            ("--operation", "Describe") => operations.push(Operation::Describe),
+            ("--operation", "DescribeConfigs") => operations.push(Operation::DescribeConfigs),
+            ("--topic", name) => resource = Some((Resource::Topic, name)),
+            ("--group", name) => resource = Some((Resource::Group, name)),
+            other => panic!("{other:?} in {command}"),
+        }
+    }
+    let (kind, name) = resource.expect("a topic or a group");
+    operations.into_iter().map(|operation| (operation, kind, name.to_owned())).collect()
+}
+
+/// What the document calls so is called so here.
+fn name_here(topics: &Topics, name: &str) -> String {
+    match name {
+        "hunt-events" => topics.input.clone(),
+        "hunt-updates" => topics.output.clone(),
+        "hunt-dead-letters" => topics.dead_letters.clone(),
+        "huntd" => topics.group().to_owned(),
+        other => panic!("no test has `{other}`"),
+    }
+}
+
+/// What a verb said, and whether it did its work.
+struct Attempt {
+    has_worked: bool,
+    said: String,
+}
+
+/// A verb works with the rights that are documented for it, and without any one of them it names
+/// what is missing.
+fn assert_exact(
+    secure: &SecureCluster,
+    verb: &str,
+    topics: impl Fn() -> Topics,
+    attempt: impl Fn(&Topics) -> Attempt,
+) {
+    let rights = documented(verb);
+    let whole = rights.len();
+    for missing in (0..rights.len()).chain([whole]) {
+        let topics = topics();
+        for (number, (operation, resource, name)) in rights.iter().enumerate() {
+            if number != missing {
+                let name = name_here(&topics, name);
+                acl::allow(&secure.cluster.bootstrap(), USER, *operation, *resource, &name);
+            }
+        }
+        let Attempt { has_worked, said } = attempt(&topics);
+        let Some((operation, resource, name)) = rights.get(missing) else {
+            assert!(has_worked, "{verb} wants more than is documented:\n{said}");
+            continue;
+        };
+        let what = format!("{verb} without {operation:?} on {resource:?} {name}");
+        assert!(!has_worked, "{what} works:\n{said}");
+        let name = format!("`{}`", name_here(&topics, name));
+        let names = |line: &str| line.contains(&name) && line.contains("authoris");
+        assert!(said.lines().any(names), "{what} does not say so:\n{said}");
+    }
+}
+
+/// How the user logs in.
+fn sasl(secure: &SecureCluster) -> String {
+    let secret = secure.file("password");
+    format!("mechanism = \"SCRAM-SHA-256\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
+}
+
+fn start(secure: &SecureCluster, topics: &Topics) -> Huntd {
+    let sasl = sasl(secure);
+    let settings = [("kafka.sasl", sasl.as_str()), ("input", "tick_every_ms = 200")];
+    Huntd::start_with(&[&secure.address(Kind::PlainSasl)], topics, &settings)
+}
+
+/// A daemon that plays, refuses a record, ticks, and commits.
+fn run(secure: &SecureCluster, topics: &Topics) -> Attempt {
+    let mut events = events(1, 5, 1..=10);
+    events.push((0, "no event".to_owned()));
+    produce(&secure.cluster, topics, &events);
+    let mut huntd = start(secure, topics);
+    let ended = Instant::now() + PATIENCE;
+    loop {
+        let said = huntd.log();
+        if said.contains("authoris") || huntd.has_ended() {
+            return Attempt { has_worked: false, said };
+        }
+        let is_known = said.contains("\"address\":\"");
+        // Beyond what was produced, there are ticks.
+        if is_known && Page::of(&huntd.address()).progress("acked") > events.len() as u64 {
+            let ended = huntd.stop();
+            return Attempt { has_worked: ended.status.success(), said: ended.log };
+        }
+        assert!(Instant::now() < ended, "nothing comes of it:\n{said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A configuration for these brokers.
+fn configuration(address: &str, sasl: &str, topics: &Topics) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("huntd.toml");
+    let Topics { input, output, dead_letters, .. } = topics;
+    let text = format!(
+        "[kafka]\nbrokers = [{address:?}]\ngroup = {:?}\ninput_topic = {input:?}\n\
+         output_topic = {output:?}\ndead_letter_topic = {dead_letters:?}\n{sasl}\n",
+        topics.group(),
+    );
+    std::fs::write(&file, text).expect("the configuration is written");
+    let file = file.to_str().expect("the path is text").to_owned();
+    (folder, file)
+}
+
+/// A verb that ends by itself.
+fn tool(secure: &SecureCluster, topics: &Topics, verb: &[&str], further: &[&str]) -> Attempt {
+    let login = format!("[kafka.sasl]\n{}", sasl(secure));
+    let (_folder, file) = configuration(&secure.address(Kind::PlainSasl), &login, topics);
+    let ended = huntd(&[verb, &["--config", &file], further].concat());
+    Attempt { has_worked: ended.code == 0, said: ended.output + &ended.errors }
+}
+
+/// Topics as `huntd topics` makes them.
+fn well_made(secure: &SecureCluster) -> Topics {
+    let topics = Topics::named("rights", 1);
+    let (_folder, file) = configuration(&secure.cluster.bootstrap(), "", &topics);
+    let ended = huntd(&["topics", "--config", &file]);
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    topics
+}
+
+/// Topics with a dead letter.
+fn with_a_letter(secure: &SecureCluster) -> Topics {
+    let topics = Topics::create(&secure.cluster, "rights", 1);
+    produce(&secure.cluster, &topics, &[(0, "no event".to_owned())]);
+    let mut huntd = Huntd::start(&secure.cluster, &topics, &[]);
+    huntd.wait_until("a dead letter", |_| {
+        secure.cluster.client().ends(&topics.dead_letters, 1) == [1]
+    });
+    assert!(huntd.stop().status.success());
+    topics
+}
+
+#[test]
+fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
+    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let topics = || Topics::create(&secure.cluster, "rights", 1);
+    assert_exact(&secure, "run", topics, |topics| run(&secure, topics));
+}
+
+/// A process that serves a daemon's world, and gives it a command.
+fn serve(secure: &SecureCluster, topics: &Topics) -> Attempt {
+    produce(&secure.cluster, topics, &events(1, 5, 1..=10));
+    let huntd = Huntd::start(&secure.cluster, topics, &[]);
+    let address = secure.address(Kind::PlainSasl);
+    let secret = secure.file("password");
+    let serving = match Serving::try_start(
+        &huntd,
+        "127.0.0.1:0",
+        &[
+            ("HUNTD_KAFKA__BROKERS", &address),
+            ("HUNTD_KAFKA__SASL__MECHANISM", "SCRAM-SHA-256"),
+            ("HUNTD_KAFKA__SASL__USER", USER),
+            ("HUNTD_KAFKA__SASL__SECRET_FILE", secret.to_str().expect("the path is text")),
+        ],
+    ) {
+        Ok(serving) => serving,
+        Err(said) => return Attempt { has_worked: false, said },
+    };
+    let event = r#"{"type":"rotate","player_id":1,"seq":50,"heading":100}"#;
+    let ended = Instant::now() + PATIENCE;
+    loop {
+        let (status, body) = serving.post("/v1/events", event);
+        let said = serving.log() + &body;
+        if status == "200" || said.contains("authoris") {
+            return Attempt { has_worked: status == "200", said };
+        }
+        assert!(Instant::now() < ended, "nothing comes of it:\n{status} {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
+    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let topics = || Topics::create(&secure.cluster, "rights", 1);
+    let tool = |topics: &Topics, verb: &[&str], more: &[&str]| tool(&secure, topics, verb, more);
+    assert_exact(&secure, "serve", topics, |topics| serve(&secure, topics));
+    assert_exact(&secure, "check", || well_made(&secure), |topics| tool(topics, &["check"], &[]));
+    let none = || Topics::named("rights", 1);
+    assert_exact(&secure, "topics", none, |topics| tool(topics, &["topics"], &[]));
+    let load = ["load", "--events", "10", "--players", "5"];
+    assert_exact(&secure, "load", topics, |topics| tool(topics, &load, &[]));
+    assert_exact(&secure, "rules --switch-to", topics, |topics| {
+        let listed = tool(topics, &["rules"], &[]).said;
+        let ruleset = listed.split_whitespace().next().expect("the built-in rules are listed");
+        tool(topics, &["rules"], &["--switch-to", ruleset])
+    });
+    let tap = ["tap", "--from", "start", "--until-end"];
+    assert_exact(&secure, "tap", topics, |topics| tool(topics, &tap, &[]));
+    let letters = ["tap", "--dead-letters", "--resend"];
+    assert_exact(
+        &secure,
+        "tap --dead-letters --resend",
+        || with_a_letter(&secure),
+        |topics| tool(topics, &letters, &[]),
+    );
+    assert_exact(&secure, "replay --topic", topics, |topics| {
+        tool(topics, &["replay", "--topic", &topics.input], &[])
+    });
+}

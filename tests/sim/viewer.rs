@@ -1,0 +1,257 @@
+//! Views of the world as `huntd serve` has them, beside the readers and held against the replay.
+
+use crate::broker::OutputLog;
+use crate::mutation::Mutation;
+use crate::reader::{Follower as Reading, Replay};
+use crate::sim::Sim;
+use crate::surroundings::store;
+use huntd::engine::Shard;
+use huntd::engine::change::Change;
+use huntd::engine::rules::rulebook::Rulebook;
+use huntd::engine::update::Update;
+use huntd::output::encode::{decode_frame, encode};
+use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
+use huntd::output::mark::Mark;
+use huntd::serve::answers::{Served, ZoneState};
+use huntd::serve::exchange::Exchange;
+use huntd::serve::follower::{Followed, Follower};
+use huntd::serve::gate::Gate;
+use huntd::snapshot::format::Header;
+use huntd::view::zone::{ZonePosition, ZoneView};
+
+/// Players of all zones of a world: more than `game.rs` has.
+const PLAYERS_MAX: usize = 64;
+
+/// A view of one zone.
+pub(crate) struct Viewer {
+    zone: u16,
+    follower: Follower,
+    served: Served,
+    /// The output offset that is read next.
+    next: i64,
+    mutation: Mutation,
+    /// Updates that [`Mutation::ViewAnswersEarly`] folds with the next frame.
+    held: Vec<Update>,
+}
+
+impl Viewer {
+    /// A view from the log's start on.
+    pub(crate) fn from_start(zone: u16, rulebook: &Rulebook, mutation: Mutation) -> Viewer {
+        Viewer {
+            zone,
+            follower: Follower::from_start(zone, rulebook),
+            served: Served::new(usize::from(zone) + 1, PLAYERS_MAX),
+            next: 0,
+            mutation,
+            held: Vec::new(),
+        }
+    }
+
+    /// A view that begins with a snapshot.
+    fn from_snapshot(
+        header: &Header,
+        shard: &Shard,
+        rulebook: &Rulebook,
+        log: &OutputLog,
+    ) -> Viewer {
+        let (follower, zone, next) = Follower::from_snapshot(shard, header, rulebook, log.start);
+        let mut viewer = Viewer::from_start(shard.partition(), rulebook, Mutation::None);
+        (viewer.follower, viewer.next) = (follower, next);
+        viewer.served.view.put(*zone);
+        viewer
+    }
+
+    /// Reads what has come. After each record a client must find it where the reader stands.
+    pub(crate) fn follow(&mut self, log: &OutputLog, reading: &Reading) -> Result<(), String> {
+        while self.next < log.end() {
+            let offset = self.next;
+            self.read(log, reading)?;
+            let after = reading.marks.get(self.next as usize).copied();
+            let after = after.unwrap_or(reading.mark());
+            self.stands_at(&after)
+                .map_err(|what| format!("a view behind output offset {offset}: {what}"))?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, log: &OutputLog, reading: &Reading) -> Result<(), String> {
+        let before = reading.marks.get(self.next as usize).copied();
+        let bytes = log.records[self.next as usize].clone();
+        let taken = self.take(&before.unwrap_or(reading.mark()), bytes);
+        self.next += 1;
+        taken
+    }
+
+    fn take(&mut self, mark: &Mark, bytes: Vec<u8>) -> Result<(), String> {
+        let Some(bytes) = self.mutated(mark, bytes) else { return Ok(()) };
+        let mut given = Vec::new();
+        self.follower.take(self.next, &bytes, &mut |followed| given.push(followed));
+        given.into_iter().try_for_each(|followed| self.apply(followed))
+    }
+
+    /// What a view that is wrong takes the record for. `None`: for nothing.
+    fn mutated(&self, mark: &Mark, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let Ok((mut header, updates)) = decode_frame(&bytes) else { return Some(bytes) };
+        let is_updates = header.kind == FrameKind::Updates;
+        match self.mutation {
+            Mutation::ViewFoldsStale if header.kind != FrameKind::Fence => {
+                header.owner_epoch = header.owner_epoch.max(self.follower.owner_epoch());
+            }
+            Mutation::ViewSkipsGenesis if header.kind == FrameKind::Genesis => return None,
+            Mutation::ViewUnchained if is_updates => {
+                let known = mark.next_update.checked_sub(header.first_update)?;
+                let new = updates.get(known as usize..)?;
+                header.chain = new.iter().fold(mark.chain, |chain, update| chain.with(update));
+            }
+            _ => return Some(bytes),
+        }
+        Some(encoded(&header, &updates))
+    }
+
+    fn apply(&mut self, followed: Followed) -> Result<(), String> {
+        let epoch = self.follower.owner_epoch();
+        match followed {
+            Followed::Begun(zone) => self.served.view.put(*zone),
+            Followed::Updates(updates, next_offset) => {
+                let updates = match self.mutation {
+                    Mutation::ViewAnswersEarly => std::mem::replace(&mut self.held, updates),
+                    _ => updates,
+                };
+                self.served.fold(self.zone, &updates);
+                self.served.seal(self.zone, next_offset, epoch, 0);
+            }
+            Followed::Halted(sentence) => return Err(format!("a view is halted: {sentence}")),
+        }
+        self.served.live(self.zone, epoch);
+        match &self.served.zones[usize::from(self.zone)] {
+            ZoneState::Halted(sentence) => Err(format!("a view is halted: {sentence}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A client that waits for the reader's offset is answered, with the reader's position.
+    fn stands_at(&self, mark: &Mark) -> Result<(), String> {
+        let (zone, Mark { next_update, next_offset, .. }) = (self.zone, *mark);
+        let path = format!("/v1/zones/{zone}/hunts?at={zone}:{next_offset}&wait_ms=0");
+        let answer = answer(&self.served, &path);
+        let at = format!("\r\nHuntd-At: {zone}:{next_update}:{next_offset}\r\n");
+        let is_before_all = (next_update, next_offset) == (0, 0);
+        match answer.contains(&at) || is_before_all {
+            true => Ok(()),
+            false => Err(format!("asked for {mark:?}, it answers {answer}")),
+        }
+    }
+
+    /// Everything that a client can read of the zone, except what happened before a snapshot.
+    fn answers(&mut self) -> Result<String, String> {
+        if let Some(begun) = self.follower.at_end() {
+            self.apply(begun)?;
+        }
+        self.served.live(self.zone, self.follower.owner_epoch());
+        Ok(answers(&self.served, self.zone))
+    }
+
+    /// Updates that nobody's chain was made of must halt it.
+    fn check_chain(&self, mark: &Mark, ruleset: u32) -> Result<(), String> {
+        let header = FrameHeader {
+            kind: FrameKind::Updates,
+            owner_epoch: mark.owner_epoch,
+            first_update: mark.next_update,
+            count: 1,
+            next_offset: mark.next_offset + 1,
+            ruleset,
+            chain: Chain(!mark.chain.0),
+            fence_id: 0,
+        };
+        let update = Update::new(1, 1, Change::Moved { tile: 9, x: 1, y: 1 });
+        let (mut follower, mut is_halted) = (self.follower.clone(), false);
+        if let Some(bytes) = self.mutated(mark, encoded(&header, &[update])) {
+            follower.take(self.next, &bytes, &mut |followed| {
+                is_halted |= matches!(followed, Followed::Halted(_));
+            });
+        }
+        is_halted.then_some(()).ok_or_else(|| "a view folds what was not published".to_owned())
+    }
+}
+
+impl Sim {
+    /// All views are equal to the replay, wherever they began.
+    pub(crate) fn check_views(&mut self, partition: i32, replay: &Replay) -> Result<(), String> {
+        let reading = &self.followers[partition as usize];
+        let log = &self.broker.outputs[partition as usize];
+        let mark = reading.mark();
+        let position = ZonePosition { update: mark.next_update, next_offset: mark.next_offset };
+        let mut expected = Served::new(partition as usize + 1, PLAYERS_MAX);
+        expected.view.put(ZoneView::of_shard(&replay.shard, &self.rulebook, position));
+        expected.live(partition as u16, mark.owner_epoch);
+        let expected = answers(&expected, partition as u16);
+        let differs = |found: String, from: &str| match found == expected {
+            true => Ok(()),
+            false => Err(format!("a view from {from} {}", first_difference(&found, &expected))),
+        };
+        let viewer = &mut self.viewers[partition as usize];
+        differs(viewer.answers()?, "the log's start")?;
+        viewer.check_chain(&mark, replay.shard.ruleset())?;
+        let mut snapshots = Vec::new();
+        if let Some((header, shard)) = self.copies.get(&partition) {
+            snapshots.push((header.clone(), Box::new(shard.clone())));
+        }
+        for host in &self.hosts {
+            let mut store = store(&host.disk);
+            for header in store.candidates(partition) {
+                let shard = store.load(&header, &self.rulebook).ok();
+                snapshots.extend(shard.map(|shard| (header, shard)));
+            }
+        }
+        for (header, shard) in snapshots {
+            if !(log.start..=log.end()).contains(&header.mark.output_offset) {
+                continue;
+            }
+            let from = format!("a snapshot with {:?}", header.mark);
+            let mut viewer = Viewer::from_snapshot(&header, &shard, &self.rulebook, log);
+            while viewer.next < log.end() {
+                viewer.read(log, reading).map_err(|what| format!("{from}: {what}"))?;
+            }
+            differs(viewer.answers()?, &from)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where two answers differ first, with what stands around there.
+fn first_difference(found: &str, expected: &str) -> String {
+    let equal = found.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| {
+        let from = equal.saturating_sub(100).min(text.len());
+        text.get(from..(from + 200).min(text.len())).unwrap_or_default().to_owned()
+    };
+    format!("has {:?}, the replay {:?}", around(found), around(expected))
+}
+
+fn encoded(header: &FrameHeader, updates: &[Update]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(Format::Binary, header, updates, &mut bytes);
+    bytes
+}
+
+fn answer(served: &Served, path: &str) -> String {
+    let mut exchange = Exchange::default();
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.advance(served, &Gate::open(), 0);
+    String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text")
+}
+
+fn answers(served: &Served, zone: u16) -> String {
+    let mut all = answer(served, &format!("/v1/boards/{zone}?count=100"));
+    all += &answer(served, &format!("/v1/zones/{zone}/tiles"));
+    let hunts = answer(served, &format!("/v1/zones/{zone}/hunts"));
+    // A snapshot does not have those that ended before it.
+    let (_, hunts) = hunts.split_once("\"running\"").unwrap_or_default();
+    all += hunts.split_once("\"past\"").unwrap_or_default().0;
+    let ids = (0..3).flat_map(|zone| (1..=6).map(move |player| 100 * zone + player));
+    for id in ids {
+        let card = answer(served, &format!("/v1/players/{id}?zone={zone}"));
+        all += card.split_once("\r\n\r\n").unwrap_or_default().1;
+    }
+    all
+}
