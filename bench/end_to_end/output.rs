@@ -175,7 +175,7 @@ impl Head {
         if frame.starts_with(b"HNTF") {
             return (frame[5] == 1).then(|| Head::binary(frame));
         }
-        let text = frame.strip_prefix(b"{\"kind\":\"updates\"")?;
+        let text = frame.strip_prefix(b"{\"version\":2,\"kind\":\"updates\"")?;
         let head = str::from_utf8(&text[..text.len().min(256)]).expect("a header is ASCII");
         Some(Head {
             first_update: number(head, "\"first_update\":") as u64,

@@ -57,16 +57,26 @@ public final class Huntd {
         static final FenceId NONE = new FenceId(0, 0);
     }
 
+    /** "HNTF", with which binary frames begin, and the version of frames. */
+    static final int MAGIC = 0x46544e48, VERSION = 2;
+
     /** One record of the output topic. Epochs, numbers and chains are unsigned. */
     record Frame(int kind, long epoch, long firstUpdate, long nextOffset, int ruleset, long chain,
                  FenceId fenceId, List<Update> updates) {
+        /** Whether a record is a binary frame that only another version can read. It may be a fence: stop. */
+        static boolean isOfAnotherVersion(byte[] record) {
+            return record != null && record.length > 4
+                    && ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN).getInt(0) == MAGIC
+                    && record[4] != VERSION;
+        }
+
         /** A binary frame; empty: the record is none, or one of another version or form. */
         static Optional<Frame> parse(byte[] record) {
             if (record == null || record.length < 64) return Optional.empty();
             ByteBuffer in = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN);
             int kind = record[5];
             long count = Integer.toUnsignedLong(in.getInt(24));
-            if (in.getInt(0) != 0x46544e48 || record[4] != 1 || in.getShort(6) != 0
+            if (in.getInt(0) != MAGIC || record[4] != VERSION || in.getShort(6) != 0
                     || kind < UPDATES || kind > GENESIS || record.length != 64 + 32 * count) {
                 return Optional.empty();
             }
@@ -93,14 +103,16 @@ public final class Huntd {
 
     /** The chain after one more update. */
     static long chained(long chain, Update update) {
-        long[] words = {update.playerId, update.tsUs, update.third, update.fourth};
-        for (long word : words) {
-            long a = chain ^ word ^ 0x9e3779b97f4a7c15L, b = 0xd6e8feb86659fd93L;
-            // The high half of an unsigned product, out of that of a signed one.
-            long high = Math.multiplyHigh(a, b) + (a >> 63 & b) + (b >> 63 & a);
-            chain = a * b ^ high;
-        }
-        return chain;
+        long whoWhen = folded(update.playerId ^ 0x6a09e667f3bcc909L, update.tsUs ^ 0xbb67ae8584caa73bL);
+        long what = folded(update.third ^ 0x3c6ef372fe94f82cL, update.fourth ^ 0xa54ff53a5f1d36f1L);
+        return folded(chain + whoWhen + what ^ 0x6a09e667f3bcc909L, 0xa54ff53a5f1d36f1L);
+    }
+
+    /** The two halves of an unsigned 128-bit product in one word. */
+    private static long folded(long a, long b) {
+        // The high half of an unsigned product, out of that of a signed one.
+        long high = Math.multiplyHigh(a, b) + (a >> 63 & b) + (b >> 63 & a);
+        return a * b ^ high;
     }
 
     // ---- the reader rule -----------------------------------------------------------------------
@@ -265,6 +277,10 @@ public final class Huntd {
                 for (var message : consumer.poll(Duration.ofSeconds(1))) {
                     int partition = message.partition();
                     Reader reader = readers.computeIfAbsent(partition, p -> Reader.start());
+                    if (Frame.isOfAnotherVersion(message.value())) {
+                        throw new IllegalStateException(
+                                "partition " + partition + ": a frame of another version");
+                    }
                     Optional<Frame> frame = Frame.parse(message.value());
                     if (frame.isEmpty()) continue; // What is no frame is passed over.
                     Verdict verdict = reader.fold(frame.get());

@@ -59,6 +59,9 @@ void read(const std::string& brokers, const std::string& topic) {
         } else if (!message->err) {
             const auto* bytes = static_cast<const std::uint8_t*>(message->payload);
             huntd::Reader& reader = readers.at(message->partition);
+            if (huntd::of_another_version({bytes, message->len})) {
+                throw std::runtime_error("a frame of another version");
+            }
             if (const auto frame = huntd::parse_frame({bytes, message->len})) {
                 const huntd::Verdict verdict = reader.fold(*frame);
                 if (verdict.meaning == huntd::Meaning::halt) {

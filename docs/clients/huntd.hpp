@@ -25,6 +25,8 @@ namespace huntd {
 
 enum class FrameKind : std::uint8_t { updates = 1, fence, skip, genesis };
 
+inline constexpr std::uint8_t frame_version = 2;
+
 // The highest number of an update's kind.
 inline constexpr std::uint8_t update_kind_max = 30;
 
@@ -66,10 +68,17 @@ Number number_at(std::span<const std::uint8_t> bytes, std::size_t at) {
     return static_cast<Number>(value);
 }
 
+// Whether a record is a binary frame that only another version can read. It may be a fence: stop.
+inline bool of_another_version(std::span<const std::uint8_t> record) {
+    return record.size() > 4 && std::memcmp(record.data(), "HNTF", 4) == 0 &&
+           record[4] != frame_version;
+}
+
 // A binary frame; nothing if the record is none, or one of another version or form.
 inline std::optional<Frame> parse_frame(std::span<const std::uint8_t> record) {
-    if (record.size() < 64 || std::memcmp(record.data(), "HNTF\1", 5) != 0 || record[5] < 1 ||
-        record[5] > 4 || number_at<std::uint16_t>(record, 6) != 0 ||
+    if (record.size() < 64 || std::memcmp(record.data(), "HNTF", 4) != 0 ||
+        of_another_version(record) || record[5] < 1 || record[5] > 4 ||
+        number_at<std::uint16_t>(record, 6) != 0 ||
         record.size() != 64 + 32 * std::size_t{number_at<std::uint32_t>(record, 24)}) {
         return std::nullopt;
     }
@@ -102,15 +111,19 @@ inline std::optional<Frame> parse_frame(std::span<const std::uint8_t> record) {
     return frame;
 }
 
+// The two halves of a 128-bit product in one word.
+inline std::uint64_t folded(std::uint64_t a, std::uint64_t b) {
+    __extension__ using Product = unsigned __int128;
+    const Product product = Product{a} * Product{b};
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
 // The chain after one more update.
 inline std::uint64_t chained(std::uint64_t chain, const Update& update) {
-    for (std::uint64_t word : update.words) {
-        __extension__ using Product = unsigned __int128;
-        const Product product =
-            Product{chain ^ word ^ 0x9e3779b97f4a7c15} * Product{0xd6e8feb86659fd93};
-        chain = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-    }
-    return chain;
+    const auto& [player, time, third, fourth] = update.words;
+    const std::uint64_t who_when = folded(player ^ 0x6a09e667f3bcc909, time ^ 0xbb67ae8584caa73b);
+    const std::uint64_t what = folded(third ^ 0x3c6ef372fe94f82c, fourth ^ 0xa54ff53a5f1d36f1);
+    return folded((chain + who_when + what) ^ 0x6a09e667f3bcc909, 0xa54ff53a5f1d36f1);
 }
 
 // ---- the reader rule ---------------------------------------------------------------------------

@@ -126,11 +126,22 @@ export function wordsOf(update) {
 
 // ---- frames ------------------------------------------------------------------------------------
 
+const VERSION = 2;
 const FRAME_KINDS = ["", "updates", "fence", "skip", "genesis"];
 
 // JSON.parse rounds numbers of 64 bits: those of the frame's head are read as text first.
 const exact = (/** @type {string} */ text) =>
   text.replace(/"(epoch|first_update|next_offset|ts_us)":(-?\d+)/g, '"$1":"$2"');
+
+/** Whether a record is a frame that only another version can read. It may be a fence: stop.
+ * @param {Buffer | null} record */
+export function ofAnotherVersion(record) {
+  if (!record) return false;
+  const head = record.subarray(0, 16).toString("latin1");
+  if (head.startsWith("HNTF")) return record[4] !== VERSION;
+  // Version 1 had no `version`.
+  return /^\{"(version":|kind":")/.test(head) && !head.startsWith(`{"version":${VERSION},`);
+}
 
 /** A frame of either form. It throws if the record is none, or one of another version.
  * @param {Buffer} record */
@@ -149,9 +160,9 @@ export function parseFrame(record) {
 function parseFields(record) {
   if (record.subarray(0, 4).toString("latin1") === "HNTF") {
     const count = record.readUInt32LE(24);
-    if (record[4] !== 1 || record.readUInt16LE(6) !== 0 || record.length !== 64 + 32 * count ||
+    if (record[4] !== VERSION || record.readUInt16LE(6) !== 0 || record.length !== 64 + 32 * count ||
         !FRAME_KINDS[record[5]]) {
-      throw new Error("no frame of version 1");
+      throw new Error(`no frame of version ${VERSION}`);
     }
     const words = Array.from({ length: count }, (_, update) =>
       [0, 8, 16, 24].map((at) => record.readBigUInt64LE(64 + 32 * update + at)));
@@ -166,6 +177,7 @@ function parseFields(record) {
     };
   }
   const raw = JSON.parse(exact(record.toString("utf8")));
+  if (raw.version !== VERSION) throw new Error(`no frame of version ${VERSION}`);
   if (raw.updates.length !== raw.count || !FRAME_KINDS.includes(raw.kind)) {
     throw new Error("no frame");
   }
@@ -179,11 +191,17 @@ function parseFields(record) {
 /** The chain after one more update.
  * @param {bigint} chain @param {bigint[]} words */
 export function chained(chain, words) {
-  for (const word of words) {
-    const product = (chain ^ word ^ 0x9e3779b97f4a7c15n) * 0xd6e8feb86659fd93n;
-    chain = BigInt.asUintN(64, product) ^ (product >> 64n);
-  }
-  return chain;
+  const whoWhen = folded(words[0] ^ 0x6a09e667f3bcc909n, words[1] ^ 0xbb67ae8584caa73bn);
+  const what = folded(words[2] ^ 0x3c6ef372fe94f82cn, words[3] ^ 0xa54ff53a5f1d36f1n);
+  chain = BigInt.asUintN(64, chain + whoWhen + what);
+  return folded(chain ^ 0x6a09e667f3bcc909n, 0xa54ff53a5f1d36f1n);
+}
+
+/** The two halves of a 128-bit product in one word.
+ * @param {bigint} a @param {bigint} b */
+function folded(a, b) {
+  const product = a * b;
+  return BigInt.asUintN(64, product) ^ (product >> 64n);
 }
 
 // ---- the reader rule ---------------------------------------------------------------------------
@@ -329,6 +347,9 @@ async function read(/** @type {string} */ brokers, /** @type {string} */ topic) 
     eachMessage: async ({ partition, message }) => {
       if (!readers.has(partition)) readers.set(partition, new Reader());
       const reader = /** @type {Reader} */ (readers.get(partition));
+      if (ofAnotherVersion(message.value)) {
+        throw new Error(`partition ${partition}: a frame of another version`);
+      }
       let frame;
       try {
         frame = parseFrame(message.value);

@@ -131,7 +131,17 @@ def signed(value, bits):
 # ---- frames -------------------------------------------------------------------------------------
 
 U64 = (1 << 64) - 1
+VERSION = 2
 FRAME_KINDS = {1: "updates", 2: "fence", 3: "skip", 4: "genesis"}
+
+
+def of_another_version(record):
+    """Whether a record is a frame that only another version can read. It may be a fence: stop."""
+    record = record or b""
+    if record[:4] == b"HNTF":
+        return record[4:5] != bytes([VERSION])
+    heads = b'{"version":', b'{"kind":"'  # Version 1 had no `version`.
+    return record.startswith(heads) and not record.startswith(b'{"version":%d,' % VERSION)
 
 
 class Frame:
@@ -164,8 +174,8 @@ class Frame:
         version, kind, flags, epoch, first, count, ruleset, next_offset, chain, low, high = (
             struct.unpack_from("<BBHQQIIqQQQ", record, 4)
         )
-        if (version, flags) != (1, 0) or len(record) != 64 + 32 * count:
-            raise ValueError("no frame of version 1")
+        if (version, flags) != (VERSION, 0) or len(record) != 64 + 32 * count:
+            raise ValueError(f"no frame of version {VERSION}")
         numbers = struct.unpack_from(f"<{4 * count}Q", record, 64)
         words = [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
         if any(not 1 <= word[2] & 0xFF <= len(KINDS) for word in words):
@@ -176,6 +186,8 @@ class Frame:
     @staticmethod
     def _json(record):
         raw = json.loads(record)
+        if raw["version"] != VERSION:
+            raise ValueError(f"no frame of version {VERSION}")
         words = [words_of(update) for update in raw["updates"]]
         if len(words) != raw["count"] or raw["kind"] not in FRAME_KINDS.values():
             raise ValueError("no frame")
@@ -187,10 +199,16 @@ class Frame:
 
 def chained(chain, words):
     """The chain after one more update."""
-    for word in words:
-        product = (chain ^ word ^ 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
-        chain = product & U64 ^ product >> 64
-    return chain
+    who_when = folded(words[0] ^ 0x6A09E667F3BCC909, words[1] ^ 0xBB67AE8584CAA73B)
+    what = folded(words[2] ^ 0x3C6EF372FE94F82C, words[3] ^ 0xA54FF53A5F1D36F1)
+    chain = chain + who_when + what & U64
+    return folded(chain ^ 0x6A09E667F3BCC909, 0xA54FF53A5F1D36F1)
+
+
+def folded(a, b):
+    """The two halves of a 128-bit product in one word."""
+    product = a * b
+    return product & U64 ^ product >> 64
 
 
 # ---- the reader rule ----------------------------------------------------------------------------
@@ -344,6 +362,8 @@ def read(brokers, topic):
             reading.discard(message.partition())
             continue
         reader = readers[message.partition()]
+        if of_another_version(message.value()):
+            raise RuntimeError(f"partition {message.partition()}: a frame of another version")
         try:
             frame = Frame.parse(message.value())
         except ValueError:

@@ -1,4 +1,4 @@
-//! The two uses of hashing: the digest of the state, and chance.
+//! The three uses of hashing: the digest of the state, the chain of the updates, and chance.
 
 /// Multiplies 64 by 64 bits and folds the product: every input bit reaches every output bit.
 #[inline]
@@ -32,7 +32,8 @@ pub(crate) fn difference(before: u64, after: u64, key: u64) -> u128 {
     (u128::from(more) * u128::from(key)).wrapping_sub(wrapped)
 }
 
-/// Hash of a few words, in their order.
+/// Hash of a few words, in their order. Only the last multiplication waits for the salt.
+/// docs/PROTOCOL.md has it for four words, with the chain as the salt.
 #[inline(always)]
 pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;

@@ -13,8 +13,8 @@ use std::str::FromStr;
 /// First bytes of a binary frame.
 pub(crate) const MAGIC: [u8; 4] = *b"HNTF";
 
-/// The binary layout's version.
-pub(crate) const VERSION: u8 = 1;
+/// Version of frames: of both forms, and of the chain.
+pub(crate) const VERSION: u8 = 2;
 
 /// Bytes of a binary frame before its updates.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -54,7 +54,8 @@ fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
 }
 
 fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
-    push_text(out, "{\"kind\":\"", kind_name(header.kind));
+    push_number(out, "{\"version\":", VERSION);
+    push_text(out, ",\"kind\":\"", kind_name(header.kind));
     push_number(out, "\",\"epoch\":", header.owner_epoch);
     push_number(out, ",\"first_update\":", header.first_update);
     push_number(out, ",\"count\":", header.count);
@@ -228,13 +229,8 @@ fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader
 /// Reads what [`encode_json`] writes: fields in that order, without white space.
 fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let mut text = Text(bytes);
-    let kind = match text.quoted("{\"kind\":", "kind")? {
-        b"updates" => FrameKind::Updates,
-        b"fence" => FrameKind::Fence,
-        b"skip" => FrameKind::Skip,
-        b"genesis" => FrameKind::Genesis,
-        _ => return Err(FrameError::Field("kind")),
-    };
+    text.version()?;
+    let kind = text.kind_after(",\"kind\":")?;
     let mut header = FrameHeader {
         kind,
         owner_epoch: text.number(",\"epoch\":", "epoch")?,
@@ -283,6 +279,30 @@ impl<'a> Text<'a> {
     fn quoted(&mut self, key: &str, name: &'static str) -> Result<&'a [u8], FrameError> {
         let value = self.skip(key).and_then(|()| self.skip("\"")).and_then(|()| self.until(b'"'));
         value.ok_or(FrameError::Field(name))
+    }
+
+    /// Passes the version, which stands before the kind.
+    fn version(&mut self) -> Result<(), FrameError> {
+        let mut first = Text(self.0);
+        if first.kind_after("{\"kind\":").is_ok() && first.skip(",\"epoch\":").is_some() {
+            // The first version did not name itself.
+            return Err(FrameError::Version(1));
+        }
+        match self.number("{\"version\":", "version")? {
+            VERSION => Ok(()),
+            version if self.0.starts_with(b",\"kind\":\"") => Err(FrameError::Version(version)),
+            _ => Err(FrameError::Field("version")),
+        }
+    }
+
+    fn kind_after(&mut self, key: &str) -> Result<FrameKind, FrameError> {
+        match self.quoted(key, "kind")? {
+            b"updates" => Ok(FrameKind::Updates),
+            b"fence" => Ok(FrameKind::Fence),
+            b"skip" => Ok(FrameKind::Skip),
+            b"genesis" => Ok(FrameKind::Genesis),
+            _ => Err(FrameError::Field("kind")),
+        }
     }
 
     fn number<N: FromStr>(&mut self, key: &str, name: &'static str) -> Result<N, FrameError> {

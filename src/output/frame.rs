@@ -1,5 +1,6 @@
 //! The frame: one Kafka record of updates for a contiguous run of one shard's input.
 
+use crate::engine::mix;
 use crate::engine::update::{FRAME_UPDATES_MAX, Update, Updates};
 use std::time::Instant;
 
@@ -121,14 +122,9 @@ impl Chain {
     /// The chain with one more update.
     #[must_use]
     pub fn with(self, update: &Update) -> Chain {
-        let mut hash = self.0;
-        for word in update.words() {
-            // One multiplication folds 64 bits into 64: the high half of the product brings the
-            // high bits of the input down, which a plain wrapping product would lose.
-            let product = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-            hash = (product as u64) ^ (product >> 64) as u64;
-        }
-        Chain(hash)
+        // The words are hashed apart from the chain, so an update waits for only one multiplication
+        // of the update before it.
+        Chain(mix::hash(&update.words(), self.0))
     }
 }
 

@@ -37,6 +37,21 @@ impl Text {
     }
 }
 
+/// What the last eight digits of a number make up for.
+const GROUP: u64 = 100_000_000;
+
+/// Bytes that hold the digits of a 64-bit number before its last eight.
+const HEAD_BYTES: usize = 16;
+
+/// The digits of a number before its last eight, to be copied while they stay.
+#[derive(Default)]
+pub(crate) struct Head {
+    /// The number without its last eight digits; 0 while there are none.
+    number: u64,
+    digits: [u8; HEAD_BYTES],
+    length: usize,
+}
+
 /// The object that is being written.
 pub(crate) struct Line {
     bytes: [u8; LINE_BYTES],
@@ -65,9 +80,24 @@ impl Line {
         &self.bytes[..self.length]
     }
 
+    /// A number in decimal, whose digits before the last eight are mostly those of the number
+    /// before: a player's id, or a time.
+    pub(crate) fn push_digits_after(&mut self, number: u64, head: &mut Head) {
+        let (upper, lower) = (number / GROUP, number % GROUP);
+        if upper == head.number && upper != 0 {
+            self.copy(head.digits, head.length);
+            self.push_group(lower);
+            return;
+        }
+        let start = self.length;
+        self.push_digits(number);
+        head.number = upper;
+        head.length = (self.length - start).saturating_sub(8);
+        head.digits.copy_from_slice(&self.bytes[start..start + HEAD_BYTES]);
+    }
+
     /// A number in decimal, by groups of eight digits.
     pub(crate) fn push_digits(&mut self, number: u64) {
-        const GROUP: u64 = 100_000_000;
         if number < GROUP {
             self.push_first_group(number);
         } else if number < GROUP * GROUP {
@@ -141,6 +171,19 @@ mod tests {
         };
         // Both halves go the same way, so each value of a half is enough.
         (0..10_000).for_each(|half| check(half * 10_000 + (9_999 - half)));
+    }
+
+    #[test]
+    fn a_number_is_written_as_it_is_whatever_came_before() {
+        let (mut line, mut head) = (Line::new(), Head::default());
+        let upper = [0, 1, 7, 99_999_999, 100_000_000, 184_467_440_736];
+        let lower = [0, 1, 9_551_615, 99_999_999];
+        let all = upper.iter().flat_map(|upper| lower.map(|lower| upper * GROUP + lower));
+        for number in all.clone().chain(all.rev()).chain([5, 5 * GROUP, u64::MAX, 5]) {
+            line.clear();
+            line.push_digits_after(number, &mut head);
+            assert_eq!(str::from_utf8(line.written()).unwrap(), number.to_string());
+        }
     }
 
     #[test]

@@ -250,6 +250,43 @@ fn chain_before(number: u64) -> Chain {
     (0..number).fold(Chain::default(), |chain, number| chain.with(&truth(number)))
 }
 
+fn chain_of(updates: &[Update]) -> Chain {
+    updates.iter().fold(Chain::default(), |chain, update| chain.with(update))
+}
+
+#[test]
+fn an_update_that_is_lost_or_repeated_or_moved_or_changed_gives_another_chain() {
+    let updates: Vec<Update> = (0..40).map(truth).collect();
+    let chain = chain_of(&updates);
+    for at in 0..updates.len() {
+        let mut lost = updates.clone();
+        let update = lost.remove(at);
+        assert_ne!(chain_of(&lost), chain, "update {at} is lost");
+        let mut repeated = updates.clone();
+        repeated.insert(at, update);
+        assert_ne!(chain_of(&repeated), chain, "update {at} is repeated");
+        for to in (0..updates.len()).filter(|to| *to != at) {
+            let mut moved = lost.clone();
+            moved.insert(to, update);
+            assert_ne!(chain_of(&moved), chain, "update {at} is moved to {to}");
+        }
+        let Change::Rotated { heading } = update.change() else { unreachable!("truth rotates") };
+        let (player_id, ts_us) = (update.player_id(), update.ts_us());
+        for bit in 0..64 {
+            let (rotated, turned) = (Change::Rotated { heading }, heading ^ 1 << (bit % 16));
+            for other in [
+                Update::new(player_id ^ 1 << bit, ts_us, rotated),
+                Update::new(player_id, ts_us ^ 1 << bit, rotated),
+                Update::new(player_id, ts_us, Change::Rotated { heading: turned }),
+            ] {
+                let mut changed = updates.clone();
+                changed[at] = other;
+                assert_ne!(chain_of(&changed), chain, "update {at} is {other:?}");
+            }
+        }
+    }
+}
+
 /// Frames of one shard's true updates, cut anywhere, by any owner, in any order.
 fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
     let frame = (0..4u64, 0..30u64, 0..6u32, 0..5u8).prop_map(|(epoch, first, count, kind)| {
@@ -315,7 +352,8 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         prefix in 0..3usize,
     ) {
-        let prefixes: [&[u8]; 3] = [b"", b"HNTF\x01\x01\0\0", b"{\"kind\":\"updates\",\"epoch\":"];
+        let json: &[u8] = b"{\"version\":2,\"kind\":\"updates\",\"epoch\":";
+        let prefixes: [&[u8]; 3] = [b"", b"HNTF\x02\x01\0\0", json];
         let record = [prefixes[prefix], &bytes].concat();
         if let Ok((header, updates)) = decode_frame(&record) {
             prop_assert_eq!(header.count as usize, updates.len());

@@ -7,22 +7,29 @@
 
 use crate::engine::change::{Form, KINDS, PayloadPart, UpdateField, UpdateKind};
 use crate::engine::update::{Payload, Update};
-use crate::output::line::{Line, Text};
+use crate::output::line::{Head, Line, Text};
 
 /// Numbers above this are written as strings.
 const NUMBER_MAX: u64 = 1 << 53;
 
 /// Appends the updates' JSON objects, with commas between them.
 pub(crate) fn write(updates: &[Update], out: &mut Vec<u8>) {
-    let mut line = Line::new();
+    let (mut line, mut heads) = (Line::new(), Heads::default());
     for (index, update) in updates.iter().enumerate() {
         line.clear();
         if index > 0 {
             line.push(b',');
         }
-        line.push_update(update);
+        line.push_update(update, &mut heads);
         out.extend_from_slice(line.written());
     }
+}
+
+/// What the numbers that every update has begin with.
+#[derive(Default)]
+struct Heads {
+    player: Head,
+    time: Head,
 }
 
 /// How the objects of one kind are written.
@@ -102,13 +109,16 @@ impl Member {
 const TIME: Text = Text::new(&["\",\"ts_us\":"]);
 
 impl Line {
-    fn push_update(&mut self, update: &Update) {
+    fn push_update(&mut self, update: &Update, heads: &mut Heads) {
         let words = update.words();
         let template = &TEMPLATES[usize::from(words[2] as u8) - 1];
         self.push_text(&template.head);
-        self.push_digits(words[0]);
+        self.push_digits_after(words[0], &mut heads.player);
         self.push_text(&TIME);
-        self.push_signed(words[1] as i64);
+        match words[1] {
+            time @ ..=NUMBER_MAX => self.push_digits_after(time, &mut heads.time),
+            time => self.push_signed(time as i64),
+        }
         for member in &template.fields[..template.field_count] {
             self.push_member(member, words[member.word] >> member.shift & member.mask);
         }

@@ -39,7 +39,7 @@ pub enum StartError {
     /// The output has frames of another form.
     #[error(
         "the output has frames of version {version} at offset {offset}, which this huntd does not \
-         read: run the version that wrote them"
+         read: run the version that wrote them, or upgrade with a new output topic"
     )]
     OtherVersion {
         /// Output offset of the first such frame that was met.

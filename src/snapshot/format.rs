@@ -35,7 +35,8 @@ pub(crate) const BLOCK_HEAD_BYTES: usize = 16;
 pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
-const VERSION: u32 = 1;
+/// Version of the header, and of the chain in it.
+const VERSION: u32 = 2;
 const UNKNOWN_ID: [u8; 16] = [0; 16];
 /// Bytes of the header's fixed part.
 const FIXED_BYTES: usize = 160;

@@ -439,8 +439,8 @@ fn the_header_is_laid_out_as_the_documents_say() {
 #[test]
 fn a_header_of_another_version_says_which() {
     let mut bytes = example().encode();
-    bytes[8] = 2;
-    assert_eq!(Header::decode(&bytes), Err(SnapshotError::Version(2)));
+    bytes[8] = 3;
+    assert_eq!(Header::decode(&bytes), Err(SnapshotError::Version(3)));
     assert!(Header::decode(&bytes[..10]).is_err());
     assert!(Header::decode(&[]).is_err());
 }

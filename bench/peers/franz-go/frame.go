@@ -54,7 +54,7 @@ func (f *frame) end() {
 // The frame for all input up to nextOffset; the next one follows it.
 func (f *frame) seal(nextOffset int64) []byte {
 	head := make([]byte, 0, headBytes)
-	head = append(head, `{"kind":"updates","epoch":1,"first_update":`...)
+	head = append(head, `{"version":2,"kind":"updates","epoch":1,"first_update":`...)
 	head = strconv.AppendUint(head, f.firstUpdate, 10)
 	head = append(head, `,"count":`...)
 	head = strconv.AppendUint(head, f.count, 10)

@@ -362,7 +362,7 @@ public final class Reference {
         byte[] seal(long nextOffset) {
             bytes[length++] = ']';
             bytes[length++] = '}';
-            byte[] head = ascii("{\"kind\":\"updates\",\"epoch\":1,\"first_update\":" + firstUpdate
+            byte[] head = ascii("{\"version\":2,\"kind\":\"updates\",\"epoch\":1,\"first_update\":" + firstUpdate
                 + ",\"count\":" + count + ",\"next_offset\":" + nextOffset
                 + ",\"ruleset\":0,\"chain\":\"0000000000000000\",\"updates\":[");
             int start = HEAD_BYTES - head.length;

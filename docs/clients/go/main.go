@@ -68,12 +68,20 @@ type Frame struct {
 }
 
 // ErrNoFrame says that a record is no frame, or one of another version or form.
-var ErrNoFrame = errors.New("no binary frame of version 1")
+var ErrNoFrame = errors.New("no binary frame of version 2")
+
+const version = 2
+
+// OfAnotherVersion is whether a record is a binary frame that only another version can read. It may
+// be a fence: stop.
+func OfAnotherVersion(record []byte) bool {
+	return len(record) > 4 && string(record[:4]) == "HNTF" && record[4] != version
+}
 
 // ParseFrame reads a binary frame.
 func ParseFrame(record []byte) (Frame, error) {
 	var frame Frame
-	if len(record) < 64 || string(record[:4]) != "HNTF" || record[4] != 1 ||
+	if len(record) < 64 || string(record[:4]) != "HNTF" || record[4] != version ||
 		record[5] < Updates || record[5] > Genesis || record[6]|record[7] != 0 {
 		return frame, ErrNoFrame
 	}
@@ -111,11 +119,15 @@ func ParseFrame(record []byte) (Frame, error) {
 
 // Chained is the chain after one more update.
 func Chained(chain uint64, update Update) uint64 {
-	for _, word := range update {
-		high, low := bits.Mul64(chain^word^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
-		chain = low ^ high
-	}
-	return chain
+	whoWhen := folded(update[0]^0x6a09e667f3bcc909, update[1]^0xbb67ae8584caa73b)
+	what := folded(update[2]^0x3c6ef372fe94f82c, update[3]^0xa54ff53a5f1d36f1)
+	return folded((chain+whoWhen+what)^0x6a09e667f3bcc909, 0xa54ff53a5f1d36f1)
+}
+
+// folded is the two halves of a 128-bit product in one word.
+func folded(a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	return low ^ high
 }
 
 // ---- the reader rule ---------------------------------------------------------------------------
@@ -306,6 +318,9 @@ func read(brokers, topic string) error {
 			if reader == nil {
 				reader = &Reader{}
 				readers[record.Partition] = reader
+			}
+			if OfAnotherVersion(record.Value) {
+				return fmt.Errorf("partition %d: a frame of another version", record.Partition)
 			}
 			frame, err := ParseFrame(record.Value)
 			if err != nil {

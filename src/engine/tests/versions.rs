@@ -22,7 +22,7 @@ const GAME: &str = include_str!("../../../tests/data/game.tsv");
 const DECODED: (u64, u32) = (2, 3_304_230_910);
 
 /// Version, chain of the game's updates, and digest of the state after them.
-const PLAYED: (u64, u64, u64) = (5, 2_355_865_997_471_057_912, 10_645_089_784_255_944_890);
+const PLAYED: (u64, u64, u64) = (5, 13_147_403_686_807_196_959, 10_645_089_784_255_944_890);
 
 /// Versions of the form and of the engine, length and checksum of the state in a snapshot.
 const STORED: (u8, u64, usize, u32) = (5, 5, 2_432, 1_114_152_513);

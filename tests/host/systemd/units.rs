@@ -43,6 +43,26 @@ fn the_units_are_hardened() {
 }
 
 #[test]
+fn the_real_time_priority_is_off_and_its_command_is_valid_once_it_is_on() {
+    for unit in &UNITS[..2] {
+        let start = "ExecStartPost=";
+        assert!(!settings(unit).iter().any(|line| line.starts_with(start)), "{unit}");
+        let text = read(unit).replace("#ExecStartPost=", start);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(start)).collect();
+        let [line] = lines[..] else { panic!("{unit} has one such line: {lines:?}") };
+        // systemd turns two dollar signs into one and takes the quotes off.
+        let script = line.strip_prefix("ExecStartPost=+/bin/sh -c '").expect("a script");
+        let script = script.strip_suffix('\'').expect("quoted").replace("$$", "$");
+        // Run on a process that has no thread of that name, it changes nothing and succeeds.
+        let status = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .env("MAINPID", std::process::id().to_string())
+            .status();
+        assert!(status.expect("a shell is there").success(), "{script}");
+    }
+}
+
+#[test]
 fn the_system_call_filter_lets_io_uring_and_pinning_through() {
     // The order of the lines decides: the last one that names a call wins.
     let filters: Vec<_> = settings(UNITS[0])

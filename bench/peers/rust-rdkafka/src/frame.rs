@@ -64,9 +64,10 @@ impl Frame {
     pub fn seal(&mut self, next_offset: i64) -> Vec<u8> {
         let Frame { count, first_update, .. } = *self;
         let head = format!(
-            "{{\"kind\":\"updates\",\"epoch\":1,\"first_update\":{first_update},\"count\":{count},\
-             \"next_offset\":{next_offset},\"ruleset\":0,\"chain\":\"0000000000000000\",\
-             \"updates\":["
+            "{{\"version\":2,\"kind\":\"updates\",\"epoch\":1,\
+             \"first_update\":{first_update},\"count\":{count},\
+             \"next_offset\":{next_offset},\"ruleset\":0,\
+             \"chain\":\"0000000000000000\",\"updates\":["
         );
         self.text("]}");
         let size = self.bytes.len();
