@@ -3,10 +3,10 @@
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
 //! first tier learns and from records that only its second tier reads; and what TLS and snapshots
-//! cost of it. Not a goal: latency, and what other programs would need. The broker runs on the same machine
-//! and takes its share of it, and so does whatever else runs there: the hot thread's waiting time
-//! tells. The digest is the one of all shards, so no change can make the daemon faster by making it
-//! do something else. `--smoke` drains a few events.
+//! cost of it. Not a goal: latency, and what other programs would need. The broker runs on the same
+//! machine and takes its share of it, and so does whatever else runs there: the hot thread's
+//! waiting time tells. The digest is the one of all shards, so no change can make the daemon faster
+//! by making it do something else. `--smoke` drains a few events.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -53,65 +53,86 @@ fn main() {
     let plain = preload("plain", || Load::new(PLAYERS, PARTITIONS));
     let noted = preload("noted", || Load::new(PLAYERS, PARTITIONS).with_notes());
     // The first reading of the log comes from the page cache, as all further ones.
-    let outputs_of = |input: &Topics, name: &str| {
-        let outputs = Topics::create(cluster, name, PARTITIONS);
-        Topics { input: input.input.clone(), ..outputs }
-    };
-    let drain_from = |input: &Topics, name: &str, settings: &[(&str, &str)]| {
-        drain_at(&cluster.bootstrap(), &outputs_of(input, name), settings, events)
-    };
-    let drain = |name: &str, settings: &[(&str, &str)]| drain_from(&plain, name, settings);
     let mut digests = Vec::new();
     for (input, tier) in [(&plain, "first tier"), (&noted, "second tier")] {
         for format in ["json", "binary"] {
             let frames = format!("format = \"{format}\"");
             let name = format!("{format}-{}", digests.len());
-            let drained = drain_from(input, &name, &[("publish", &frames)]);
+            let outputs = Topics::create(cluster, &name, PARTITIONS);
+            let topics = Topics { input: input.input.clone(), ..outputs };
+            let drained = drain(&cluster.bootstrap(), &topics, &[("publish", &frames)], events);
             report(&format!("{tier}, {format}: {}", drained.sentences));
             digests.push(drained.digest);
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]), "the same events, another state");
-    // In turns, so that what else the machine does meets both.
-    let binary = ("publish", "format = \"binary\"");
-    let pairs = 0..if smoke { 1 } else { PAIRS };
-    let tls = format!("enabled = true\nca_file = {:?}", secure.file("ca.pem"));
-    let costs: Vec<f64> = pairs
-        .clone()
-        .map(|pair| {
-            let without = drain(&format!("plaintext-{pair}"), &[binary]);
-            let outputs = outputs_of(&plain, &format!("tls-{pair}"));
-            let settings = [binary, ("kafka.tls", tls.as_str())];
-            let with = drain_at(&secure.address(Kind::Tls), &outputs, &settings, events);
+    let pairs = Pairs { secure: &secure, input: &plain, events, is_smoke: smoke };
+    pairs.of_tls();
+    pairs.of_snapshots();
+}
+
+/// Drains of one input with and without something, in turns, so that what else the machine does
+/// meets both.
+struct Pairs<'a> {
+    secure: &'a SecureCluster,
+    input: &'a Topics,
+    events: u64,
+    is_smoke: bool,
+}
+
+/// Both write binary frames.
+const BINARY: (&str, &str) = ("publish", "format = \"binary\"");
+
+impl Pairs<'_> {
+    /// The mean of what all pairs give.
+    fn mean(&self, pair: impl FnMut(usize) -> f64) -> f64 {
+        let count = if self.is_smoke { 1 } else { PAIRS };
+        (0..count).map(pair).sum::<f64>() / count as f64
+    }
+
+    fn drain(&self, brokers: &str, name: &str, settings: &[(&str, &str)]) -> Drained {
+        let outputs = Topics::create(&self.secure.cluster, name, PARTITIONS);
+        let topics = Topics { input: self.input.input.clone(), ..outputs };
+        drain(brokers, &topics, settings, self.events)
+    }
+
+    fn of_tls(&self) {
+        let tls = format!("enabled = true\nca_file = {:?}", self.secure.file("ca.pem"));
+        let (plain, encrypted) = (self.secure.cluster.bootstrap(), self.secure.address(Kind::Tls));
+        let cost_ns = self.mean(|pair| {
+            let without = self.drain(&plain, &format!("plaintext-{pair}"), &[BINARY]);
+            let settings = [BINARY, ("kafka.tls", tls.as_str())];
+            let with = self.drain(&encrypted, &format!("tls-{pair}"), &settings);
             assert_eq!(with.digest, without.digest, "TLS changes what is computed");
             report(&format!(
                 "TLS: hot thread {:.0} ns per event, {:.0} in plaintext; {:.2} M events/s, {:.2}",
                 with.hot_ns, without.hot_ns, with.rate, without.rate
             ));
             with.hot_ns - without.hot_ns
-        })
-        .collect();
-    let cost = costs.iter().sum::<f64>() / costs.len() as f64;
-    report(&format!("TLS takes {cost:.0} ns more of the hot thread per event, on average"));
-    let pairs: Vec<f64> = pairs
-        .map(|pair| {
-            let without = drain(&format!("without-{pair}"), &[binary]);
+        });
+        report(&format!("TLS takes {cost_ns:.0} ns more of the hot thread per event, on average"));
+    }
+
+    fn of_snapshots(&self) {
+        let brokers = self.secure.cluster.bootstrap();
+        let ratio = self.mean(|pair| {
+            let without = self.drain(&brokers, &format!("without-{pair}"), &[BINARY]);
             let state = tempfile::tempdir().expect("a temporary folder");
             let snapshot =
                 format!("directory = \"{}\"\nevery_ms = {SNAPSHOT_MS}", state.path().display());
-            let with = drain(&format!("with-{pair}"), &[binary, ("snapshot", &snapshot)]);
+            let settings = [BINARY, ("snapshot", snapshot.as_str())];
+            let with = self.drain(&brokers, &format!("with-{pair}"), &settings);
             assert_eq!(with.digest, without.digest, "snapshots change what is computed");
-            assert!(smoke || with.snapshots > 0, "the drain was over before a snapshot");
+            assert!(self.is_smoke || with.snapshots > 0, "it was over before a snapshot");
             report(&format!(
                 "{} snapshots, one of each shard every {SNAPSHOT_MS} ms: {:.2} M events/s, \
                  {:.2} without",
                 with.snapshots, with.rate, without.rate
             ));
             with.rate / without.rate
-        })
-        .collect();
-    let ratio = pairs.iter().sum::<f64>() / pairs.len() as f64;
-    report(&format!("with snapshots {:.1} % of the rate without, on average", 100.0 * ratio));
+        });
+        report(&format!("with snapshots {:.1} % of the rate without, on average", 100.0 * ratio));
+    }
 }
 
 /// What one drain was.
@@ -148,7 +169,7 @@ impl Usage {
     }
 }
 
-fn drain_at(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
+fn drain(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
     let mut huntd = Huntd::start_with(&[brokers], topics, settings);
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let (pid, address) = (huntd.pid(), huntd.address());

@@ -1,5 +1,5 @@
-//! Sequences of events, valid and not: the view that is folded from their updates equals the engine,
-//! also when it goes on from snapshots.
+//! Sequences of events, valid and not: the view that is folded from their updates equals the
+//! engine, also when it goes on from snapshots.
 
 #![no_main]
 

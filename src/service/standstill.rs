@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Milliseconds without any progress after which a partition with records to take stands still.
-pub(crate) const STILL_MS: u64 = 10_000;
+const STILL_MS: u64 = 10_000;
 
 /// How far a shard was when it last moved.
 #[derive(Debug)]

@@ -108,7 +108,7 @@ impl Status {
     }
 
     /// A new number of shards that stand still. The service thread counts them itself.
-    pub fn set_still_shards(&self, count: u32) {
+    pub(crate) fn set_still_shards(&self, count: u32) {
         self.still_shards.store(count, Ordering::Release);
     }
 
