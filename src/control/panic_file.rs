@@ -2,6 +2,7 @@
 //! has to be passed over, too.
 
 use crate::ownership::panic_counts::PanicCounts;
+use crate::service::regular_file::read_regular;
 use crate::snapshot::format::Origin;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file.
 const NAME: &str = "poison";
+
+/// Bytes of the file: a line of some 300 bytes for each partition, several times over.
+const PANIC_BYTES_MAX: u64 = 1 << 20;
 
 /// The file, with what it is about.
 #[derive(Debug)]
@@ -30,7 +34,8 @@ impl PanicFile {
     /// The counts in it. Without the file nothing has failed; a damaged line costs some more tries.
     pub(super) fn load(&self) -> PanicCounts {
         let mut counts = PanicCounts::new();
-        let text = self.path.as_deref().map(fs::read_to_string).and_then(Result::ok);
+        let read = |path: &Path| read_regular(path, PANIC_BYTES_MAX);
+        let text = self.path.as_deref().map(read).and_then(Result::ok);
         for line in text.iter().flat_map(|text| text.lines()) {
             if let Some((partition, offset, count)) = self.parse(line) {
                 counts.set(partition, offset, count);

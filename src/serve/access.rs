@@ -3,12 +3,16 @@
 //! The file has the SHA-256 of each token, not the token. Players' tokens are in no file: the game
 //! signs them with a key that this process knows, and a signature says all that there is to know.
 
+use crate::service::regular_file::read_regular;
 use hmac::{Hmac, Mac};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq;
+
+/// Bytes of a file of tokens: room for all of them, and for comments.
+const TOKENS_BYTES_MAX: u64 = 1 << 20;
 
 /// Tokens of a file.
 const TOKENS_MAX: usize = 256;
@@ -112,7 +116,7 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// The tokens of a file.
     pub(crate) fn load(path: &Path) -> Result<Tokens, AccessError> {
-        let text = std::fs::read_to_string(path)
+        let text = read_regular(path, TOKENS_BYTES_MAX)
             .map_err(|source| AccessError::Read { path: path.to_owned(), source })?;
         Tokens::parse(&text)
             .map_err(|sentence| AccessError::Wrong { path: path.to_owned(), sentence })

@@ -4,7 +4,7 @@
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
 use super::schema::{Limit, Limits};
-use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings};
+use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings, variables};
 use super::written::{
     Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenServe, WrittenService, WrittenSnapshot,
 };
@@ -53,9 +53,8 @@ pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigEr
         let sentence = format!("name a readable configuration file with --config: {error}");
         ConfigErrors(vec![ConfigError::at(place, sentence)])
     })?;
-    let variables = std::env::vars_os()
-        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
-    parse_layers(&file.display().to_string(), &text, variables, arguments)
+    let variables = variables(std::env::vars_os())?;
+    parse_layers(&file.display().to_string(), &text, variables.into_iter(), arguments)
 }
 
 /// The configuration that a text and some environment variables make. `file` names the text.

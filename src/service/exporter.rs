@@ -7,12 +7,16 @@ use super::{Observed, exposition};
 
 use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
+use smol::{LocalExecutor, Task};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// HTTP connections served at once; further ones wait in the listen backlog.
+/// HTTP connections served at once. A further one takes the place of the oldest: clients that
+/// connect and say nothing must not keep a health check waiting.
 pub const HTTP_CONNECTIONS_MAX: usize = 16;
 
 /// Bytes of a request line and its headers.
@@ -47,21 +51,35 @@ impl Exporter {
         self.address
     }
 
-    /// Serves one connection after another, for ever. As many connections are served at once as
-    /// this is called.
-    pub(crate) async fn serve(&self, observed: &Observed, live: &Cell<bool>) {
+    /// Serves connections as long as the executor runs.
+    pub(crate) async fn serve(
+        self,
+        executor: Weak<LocalExecutor<'static>>,
+        observed: Observed,
+        live: Rc<Cell<bool>>,
+    ) {
+        // Dropping a task closes its connection.
+        let mut connections: VecDeque<Task<()>> = VecDeque::new();
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
                 // Out of file descriptors, most likely: others must close some first.
                 Timer::after(Duration::from_millis(100)).await;
                 continue;
             };
-            let patience = async {
-                Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
-                Ok(())
-            };
-            // A client that breaks off is the client's matter.
-            let _ = exchange(stream, observed, live).or(patience).await;
+            let Some(executor) = executor.upgrade() else { return };
+            connections.retain(|connection| !connection.is_finished());
+            if connections.len() == HTTP_CONNECTIONS_MAX {
+                connections.pop_front();
+            }
+            let (observed, live) = (observed.clone(), live.clone());
+            connections.push_back(executor.spawn(async move {
+                let patience = async {
+                    Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
+                    Ok(())
+                };
+                // A client that breaks off is the client's matter.
+                let _ = exchange(stream, &observed, &live).or(patience).await;
+            }));
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) mod restoring;
 
 mod standstill;
 
+pub(crate) mod regular_file;
+
 pub mod exporter;
 
 pub mod exposition;
@@ -154,12 +156,9 @@ fn serve(
     ended: &channel::Receiver<()>,
 ) {
     let live = Rc::new(Cell::new(true));
-    let exporter = Rc::new(exporter);
-    let executor = smol::LocalExecutor::new();
-    for _ in 0..exporter::HTTP_CONNECTIONS_MAX {
-        let (exporter, observed, live) = (exporter.clone(), observed.clone(), live.clone());
-        executor.spawn(async move { exporter.serve(&observed, &live).await }).detach();
-    }
+    let executor = Rc::new(smol::LocalExecutor::new());
+    let http = exporter.serve(Rc::downgrade(&executor), observed.clone(), live.clone());
+    executor.spawn(http).detach();
     executor.spawn(signals.watch(stop)).detach();
     executor.spawn(Reporter::run(observed, live)).detach();
     // Nothing is ever sent: the wait ends when the other end is dropped.

@@ -5,8 +5,12 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::rules::{
     ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, RulesError, Weapon,
 };
+use crate::service::regular_file::read_regular;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+
+/// Bytes of a file of rules or walls: four times the map of the largest zone.
+const RULES_BYTES_MAX: u64 = 1 << 20;
 
 /// The rules that are built in: `config/rules.toml` as it was at build time.
 pub const BUILT_IN: &str = include_str!("../../config/rules.toml");
@@ -106,7 +110,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> 
 }
 
 fn read(path: &Path) -> Result<String, RulesFileError> {
-    std::fs::read_to_string(path)
+    read_regular(path, RULES_BYTES_MAX)
         .map_err(|source| RulesFileError::Read { path: path.to_owned(), source })
 }
 

@@ -5,6 +5,7 @@
 //! with values of the default's type.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::{self, Display};
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -323,4 +324,22 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "a list of texts",
         _ => "a text in quotes",
     }
+}
+/// Variables as text. One of ours that is no text must not be passed over.
+pub(super) fn variables(
+    all: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, ConfigErrors> {
+    let (mut variables, mut errors) = (Vec::new(), Vec::new());
+    for (name, text) in all {
+        let Ok(name) = name.into_string() else { continue };
+        match text.into_string() {
+            Ok(text) => variables.push((name, text)),
+            Err(_) if name.starts_with(VARIABLE_PREFIX) => {
+                let sentence = "is not UTF-8: write its value as text".to_owned();
+                errors.push(ConfigError::at(SettingSource::Variable(name), sentence));
+            }
+            Err(_) => {}
+        }
+    }
+    if errors.is_empty() { Ok(variables) } else { Err(ConfigErrors(errors)) }
 }

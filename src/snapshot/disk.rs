@@ -4,7 +4,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,7 +76,11 @@ impl StateDirectory {
         let unusable = |error| DirectoryError::Unusable { directory: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(unusable)?;
         let mut options = OpenOptions::new();
-        let lock = options.create(true).append(true).open(directory.join(LOCK_NAME));
+        let lock = options
+            .create(true)
+            .append(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(directory.join(LOCK_NAME));
         let lock = lock.map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(StateDirectory { directory: directory.to_owned(), lock: Arc::new(lock) }),
@@ -110,14 +114,23 @@ impl Files {
         if self.open.as_ref().is_none_or(|(open, _)| open != name) {
             let path = self.directory.join(name);
             // Whoever only looks may not be allowed to write.
-            let file = match OpenOptions::new().read(true).write(true).open(&path) {
-                Err(_) => File::open(&path)?,
+            let file = match open(&path, true) {
+                Err(_) => open(&path, false)?,
                 opened => opened?,
             };
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is no regular file"));
+            }
             self.open = Some((name.to_owned(), file));
         }
         Ok(&self.open.as_ref().expect("it was opened").1)
     }
+}
+
+/// Opens a file; a pipe in its place must not keep us waiting.
+fn open(path: &Path, for_writing: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(for_writing).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 impl Disk for Files {
@@ -133,7 +146,9 @@ impl Disk for Files {
     fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()> {
         self.open = None;
         let path = self.directory.join(name);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             // A file system without it gives the room when it is written.
             Err(Errno::OPNOTSUPP) => file.set_len(bytes),

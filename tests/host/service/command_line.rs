@@ -2,7 +2,10 @@
 
 use clap::CommandFactory;
 use huntd::service::cli::Cli;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 /// Exit code, standard output and standard error.
@@ -45,6 +48,28 @@ fn a_wrong_command_line_ends_with_the_usage_code() {
         let (code, _, error) = huntd(arguments, &[]);
         assert_eq!(code, Some(2), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_variable_that_is_no_text_and_a_pipe_of_rules_are_refused_and_not_passed_over() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, pipe) = (folder.path().join("huntd.toml"), folder.path().join("rules"));
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    let check = |text: &str, variables: &[(&str, &OsStr)]| {
+        std::fs::write(&file, text).expect("it can be written");
+        let ended = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["check", "--offline", "--config"])
+            .arg(&file)
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the program runs");
+        assert_eq!(ended.status.code(), Some(3));
+        String::from_utf8(ended.stderr).expect("text")
+    };
+    let error = check("", &[("HUNTD_KAFKA__GROUP", OsStr::from_bytes(b"g\xff"))]);
+    assert!(error.contains("HUNTD_KAFKA__GROUP") && error.contains("UTF-8"), "{error}");
+    let error = check(&format!("[rules]\nfiles = [{pipe:?}]"), &[]);
+    assert!(error.contains("no regular file"), "{error}");
 }
 
 #[test]
