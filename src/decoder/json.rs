@@ -66,8 +66,11 @@ impl JsonDecoder {
     }
 
     fn reject(&mut self, value: &[u8], error: &simd_json::Error) -> Reject {
+        // The parser may meet something else first, and calls it that.
+        if std::str::from_utf8(value).is_err() {
+            return Reject::NotUtf8;
+        }
         match error.error() {
-            ErrorType::InvalidUtf8 => Reject::NotUtf8,
             ErrorType::DepthLimitExceeded => Reject::TooDeep,
             ErrorType::InvalidNumber => Reject::InvalidNumber,
             ErrorType::TrailingData => Reject::TrailingBytes,
