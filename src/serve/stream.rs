@@ -27,6 +27,10 @@ const UPDATES_EVERY_MS: u64 = 10;
 /// Milliseconds without an event after which a comment shows that the stream is alive.
 const ALIVE_EVERY_MS: u64 = 15_000;
 
+/// Milliseconds that a zone has to come to where a client is already: the process that the client
+/// comes from has read further.
+const AHEAD_MS_MAX: u64 = 10_000;
+
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
 
@@ -38,6 +42,8 @@ enum Topic {
         zone: u16,
         /// `None`: where the zone stands when it is first written.
         next: Option<u64>,
+        /// Since when the zone has not come there yet.
+        ahead_since_ms: Option<u64>,
     },
     /// State, written when it changed.
     State {
@@ -95,7 +101,7 @@ impl Stream {
                 "zone" => {
                     let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
                     let next = resumed.filter(|(of, _)| *of == zone).map(|(_, next)| next);
-                    Topic::Updates { zone, next }
+                    Topic::Updates { zone, next, ahead_since_ms: None }
                 }
                 "player" => {
                     let player_id = number.filter(|player| *player != 0);
@@ -143,10 +149,14 @@ impl Stream {
         let (mut is_waiting, mut is_flowing) = (false, false);
         for topic in &mut self.topics {
             match topic {
-                Topic::Updates { zone, next } => {
+                Topic::Updates { zone, next, ahead_since_ms } => {
                     let written = match served.zone(*zone) {
-                        Ok(known) if !known.is_within_frame() => write_updates(known, next, out),
-                        _ => UpdatesWritten::None,
+                        Ok(known) if known.is_within_frame() => UpdatesWritten::None,
+                        Ok(known) if is_ahead(known, *next, ahead_since_ms, now_ms) => {
+                            UpdatesWritten::None
+                        }
+                        Ok(known) => write_updates(known, next, out),
+                        Err(_) => UpdatesWritten::None,
                     };
                     is_waiting = true;
                     match written {
@@ -182,6 +192,17 @@ impl Stream {
 impl Topic {
     fn state(name: &'static str, route: Route) -> Topic {
         Topic::State { name, route, written: Vec::new(), due_ms: 0 }
+    }
+}
+
+/// Whether a client is further than the zone, which may still come there.
+fn is_ahead(zone: &ZoneView, next: Option<u64>, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+    match next.is_some_and(|next| next > zone.recent().next()) {
+        true => now_ms < *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX,
+        false => {
+            *since_ms = None;
+            false
+        }
     }
 }
 

@@ -41,8 +41,26 @@ fn a_stream_that_is_resumed_anywhere_has_every_update_once() {
         let mut other = stream("/v1/stream?zone=0", &all[cut]);
         assert_eq!(read_stream(&world, &mut other, 0), all[cut + 1..]);
     }
-    let mut ahead = stream("/v1/stream?zone=0", "0:99999");
-    assert_eq!(read_stream(&world, &mut ahead, 0), ["reset"]);
+}
+
+#[test]
+fn a_client_that_is_ahead_of_a_process_is_waited_for_and_not_for_ever() {
+    let mut world = World::new();
+    let next = world.served.view.zone(0).unwrap().position().update;
+    // Another process has written this one's next two updates already.
+    let mut ahead = stream("/v1/stream?zone=0", &format!("0:{}", next + 1));
+    let mut nowhere = stream("/v1/stream?zone=0", "0:99999");
+    assert!(read_stream(&world, &mut ahead, 0).is_empty());
+    assert!(read_stream(&world, &mut nowhere, 0).is_empty());
+    for heading in 1..=3 {
+        world.act(1, Action::Rotate { heading });
+    }
+    let end = world.served.view.zone(0).unwrap().position().update;
+    let rest: Vec<String> = (next + 2..end).map(|number| format!("0:{number}")).collect();
+    assert!(!rest.is_empty());
+    assert_eq!(read_stream(&world, &mut ahead, 9_999), rest);
+    assert!(read_stream(&world, &mut nowhere, 9_999).is_empty());
+    assert_eq!(read_stream(&world, &mut nowhere, 10_000), ["reset"]);
 }
 
 #[test]
