@@ -74,7 +74,8 @@ impl Load {
         }
     }
 
-    /// The same events, each with an object beside its fields: no layout fits such a record.
+    /// The same events, each with an object beside its fields that differs from record to record:
+    /// no layout fits it.
     pub fn with_notes(self) -> Load {
         Load { notes: true, ..self }
     }
@@ -100,7 +101,8 @@ impl Load {
         };
         if self.notes {
             self.text.pop();
-            self.text.extend_from_slice(br#","client":{"v":7}}"#);
+            let note = write!(self.text, r#","client":{{"frame":{number}}}}}"#);
+            note.expect("a vector takes it");
         }
         Record { partition: partition as i32, time_ms: ts_us / 1_000, value: &self.text }
     }

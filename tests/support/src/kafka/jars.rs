@@ -16,10 +16,12 @@ const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kafka/pom.xml");
 
 /// The class path of a broker of this version, with its jars in place.
 pub(super) fn class_path(version: &str) -> String {
-    let folder = target_folder().join("kafka").join(version);
+    let all = target_folder().join("kafka");
+    let folder = all.join(version);
     fs::create_dir_all(&folder).expect("the target folder can be written");
-    // Test binaries run side by side: one fetches, the others wait for it.
-    let lock = File::create(folder.join("lock")).expect("the target folder can be written");
+    // Tests run side by side: one fetches, the others wait for it, whatever version they want,
+    // because Maven's own store is not made for several at once.
+    let lock = File::create(all.join("lock")).expect("the target folder can be written");
     lock.lock().expect("the file system has file locks");
     check_java();
     // A copy of the pom stands beside the jars that were fetched for it, written after them.
