@@ -202,6 +202,7 @@ impl Ownership {
 
     /// Hears the group. While shards are let go, everything but their loss has to wait.
     fn hear(&mut self, event: MembershipEvent, now: Instant) {
+        self.session.hears(&event);
         match (event, &mut self.table.release) {
             // It is meant for the member that we were.
             _ if self.session.is_rejoining() => {}
@@ -220,7 +221,6 @@ impl Ownership {
     }
 
     fn assign(&mut self, partitions: Vec<i32>, now: Instant) {
-        self.session.joined();
         if partitions.iter().any(|partition| *partition >= self.acquirer.partitions()) {
             self.session.count_soon();
         }

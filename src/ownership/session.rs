@@ -1,6 +1,6 @@
 //! Our place in the consumer group: whether we have one, and what to do about its errors.
 
-use crate::kafka::membership::MembershipError;
+use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::ownership::action::{Note, OwnershipAction, Waiting};
 use crate::ownership::instance_id::InstanceIdLosses;
 use std::time::{Duration, Instant};
@@ -65,9 +65,13 @@ impl Session {
         matches!(self.state, State::Rejoining { .. })
     }
 
-    /// The group has let us in.
-    pub(super) fn joined(&mut self) {
-        self.state = State::Member;
+    /// The group lets us in, or has given away what was ours: it has to let us in again.
+    pub(super) fn hears(&mut self, event: &MembershipEvent) {
+        self.state = match (event, self.state) {
+            (MembershipEvent::Assigned(_), State::Joining) => State::Member,
+            (MembershipEvent::Lost(_), State::Member) => State::Joining,
+            (_, state) => state,
+        };
     }
 
     /// The input may have more partitions than are known.

@@ -354,6 +354,17 @@ fn a_member_whose_instance_id_is_taken_drops_all_and_joins_again() {
 }
 
 #[test]
+fn a_member_that_has_lost_its_partitions_is_none_until_the_group_lets_it_in_again() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    assert!(daemon.ownership.summary().is_member);
+    daemon.group(MembershipEvent::Lost(vec![0, 1]));
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.is_member, summary.open), (false, 0), "it is no standby: nobody answers");
+    daemon.group(MembershipEvent::Assigned(Vec::new()));
+    assert!(daemon.ownership.summary().is_member);
+}
+
+#[test]
 fn an_input_that_has_grown_halts_every_shard() {
     let mut daemon = Daemon::owning(&[0, 1]);
     daemon.group(MembershipEvent::Counted(PARTITIONS));
