@@ -260,12 +260,13 @@ impl Control {
             }
             ShardNotice::Panicked { partition, offset, .. } => {
                 around.chance.see(Sight::EnginePanicked);
-                // Once more than that, if what it made is published: then the shard halts.
+                // Once more than that, if what it made is published: then the shard halts. And once
+                // more, if the group takes the shard in the very moment in which it would halt.
                 let seen = around.seen_panics.entry((*partition, *offset)).or_default();
                 *seen += 1;
                 let is_same_input =
                     around.broker.inputs[*partition as usize].truncated_to.is_none();
-                if *seen > PANICS_MAX + 1 && is_same_input {
+                if *seen > PANICS_MAX + 2 && is_same_input {
                     self.wrong = Some(format!(
                         "the record at {offset} of partition {partition} takes down the host's \
                          engine again and again"
