@@ -129,7 +129,8 @@ pub enum StartError {
     /// The replay does not make what is published.
     #[error(
         "the replay differs from what is published, at update {update}: the version or the input \
-         has changed; run the version that published, or start over with `huntd run --genesis`"
+         has changed, or retention has deleted a skip from the output; run the version that \
+         published, restore a snapshot, or start over with `huntd run --genesis`"
     )]
     Diverged {
         /// Number of the first update that is known to differ.

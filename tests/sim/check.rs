@@ -7,7 +7,9 @@ use crate::reader::{Follower, Replay};
 use crate::sim::Sim;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::Action;
+use huntd::output::encode::decode_frame;
 use huntd::output::handoff::HandoffRecord;
+use huntd::output::reader::{Reader, Verdict};
 use huntd::ownership::start_error::StartError;
 use huntd::snapshot::format::Header;
 use std::collections::BTreeSet;
@@ -61,11 +63,29 @@ impl Sim {
                 wanted < input_start && *input_start <= input.start
             }
             Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
-            Some(StartError::InputLost { .. } | StartError::Diverged { .. }) => {
-                input.truncated_to.is_some()
+            Some(StartError::InputLost { .. }) => input.truncated_to.is_some(),
+            Some(StartError::Diverged { .. }) => {
+                input.truncated_to.is_some() || self.has_lost_skips(partition)
             }
             _ => false,
         }
+    }
+
+    /// Whether retention has taken a skip that no later owner can know of. A replay from the start
+    /// is then another one.
+    fn has_lost_skips(&self, partition: i32) -> bool {
+        let output = &self.broker.outputs[partition as usize];
+        let mut reader = Reader::joining();
+        let mut skips = BTreeSet::new();
+        for bytes in &output.records[output.start as usize..] {
+            let (header, updates) = decode_frame(bytes).expect("owners write frames");
+            match reader.fold(&header, &updates) {
+                Verdict::Skip { offset } => _ = skips.insert(offset),
+                Verdict::Joined | Verdict::Genesis => skips.clear(),
+                _ => {}
+            }
+        }
+        output.start > 0 && skips != self.followers[partition as usize].era.skips
     }
 
     /// What is missing, in words.
