@@ -6,6 +6,7 @@ use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::handoff::TOMBSTONES_MAX;
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
+use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::block::BLOCK_REJECTS_MAX;
 use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
@@ -19,12 +20,13 @@ use crate::service::notify::{SAMPLE_MS_MAX, STUCK_MS};
 use crate::shards::FRAMES_MAX;
 use crate::snapshot::format::{SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX};
 use crate::snapshot::replicas::REPLICA_BLOCKS_PER_RECORD;
-use crate::telemetry::progress::SHARDS_MAX;
+use crate::telemetry::progress::{RULESETS_SHOWN, SHARDS_MAX};
 
 const _: () = assert!(RECEIVE_BUFFER_BYTES_MIN >= BROKER_BATCH_BYTES + RECEIVE_BUFFER_STEP_BYTES);
 const _: () = assert!(FRAMES_MAX + BLOCK_REJECTS_MAX <= OUTBOX_ITEMS_MAX);
 const _: () = assert!(SHARDS_MAX * SHARD_BLOCKS_MIN <= ALL_BLOCKS_MAX);
 const _: () = assert!(SAMPLE_MS_MAX >= 2 * PARK_MS_MAX);
+const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(
     ACTORS_MAX * 24 * 8

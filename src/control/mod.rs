@@ -56,6 +56,9 @@ const CONTROL_POLL_MS: u64 = 10;
 /// Milliseconds that leaving the group may take.
 pub(crate) const LEAVE_MS_MAX: u64 = 300;
 
+/// Rulebooks that may wait for the control thread: a reload waits for the one before.
+pub(crate) const RULEBOOKS_MAX: usize = 1;
+
 /// Messages about shards that may wait for a thread: several for every shard.
 pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 
@@ -71,6 +74,8 @@ pub(crate) struct ControlEnds {
     pub snapshots: Option<Store<Files>>,
     /// The rules of the game.
     pub rulebook: Rulebook,
+    /// From the service thread: the rules as they were read again.
+    pub rulebooks: Receiver<Rulebook>,
     /// Raised when the daemon has to end.
     pub stop: Arc<AtomicBool>,
     /// How far each shard is.
@@ -171,6 +176,7 @@ impl Control {
             self.hear_stop();
             self.hear_group();
             self.hear_threads();
+            self.hear_service();
             self.hear_output();
             let facts = self.facts();
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
@@ -230,6 +236,16 @@ impl Control {
             let file = PanicFile::new(directory, &self.options.origin);
             self.on(OwnershipEvent::InputKnown(file.load()));
             self.panic_file = Some(file);
+        }
+    }
+
+    /// Rules that were read again are known from now on, whatever is done with a shard.
+    fn hear_service(&mut self) {
+        while let Some(rulebook) = self.ends.rulebooks.try_receive() {
+            self.on(OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
+            self.loaded.values_mut().for_each(|shard| shard.know(&rulebook));
+            self.tell_hot(ToHot::Rulebook(rulebook.clone()));
+            self.ends.rulebook = rulebook;
         }
     }
 

@@ -156,6 +156,7 @@ impl Stages {
                 Received::Item(ToHot::Open { grant, engine, skips }) => {
                     self.shards.open(grant, engine, skips);
                 }
+                Received::Item(ToHot::Rulebook(rulebook)) => self.shards.know(&rulebook),
                 Received::Item(ToHot::Close { partition }) => self.shards.close(partition),
                 Received::Item(ToHot::Drop { partition }) => self.shards.discard(partition),
                 // The control thread is gone: no shard is left, and none will come.

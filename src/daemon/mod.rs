@@ -69,7 +69,7 @@ impl Daemon {
         cpu::restrict_process(&plan)?;
         let observed = Observed {
             metrics: Arc::new(metrics),
-            progress: Arc::new(Progress::new()),
+            progress: Arc::new(Progress::with_rulesets(rulebook.rulesets())),
             status: Arc::new(Status::new()),
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -77,7 +77,8 @@ impl Daemon {
 
         let asked = stop.clone();
         let stop_daemon = move || asked.store(true, Ordering::Release);
-        let service = Service::start(&config.service, observed.clone(), stop_daemon)?;
+        let service =
+            Service::start(&config.service, observed.clone(), wiring.reloader, stop_daemon)?;
         let Observed { metrics, progress, .. } = observed.clone();
         let (options, ends) = (config.publisher.clone(), wiring.publisher);
         let publisher =

@@ -2,7 +2,7 @@
 //! thread receives one closed enum of messages.
 
 use crate::control::dialler::{DialOptions, DiallerEnds};
-use crate::control::{self, MESSAGES_MAX};
+use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
 use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
@@ -18,6 +18,7 @@ use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
 use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
+use crate::service::reload::Reloader;
 use crate::service::{self, Observed};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
 use crate::telemetry::metrics::Metrics;
@@ -29,6 +30,8 @@ use std::time::Duration;
 
 /// What each thread is given.
 pub(crate) struct Wiring {
+    /// The service thread's; `None`: the configuration is not in a file.
+    pub reloader: Option<Reloader>,
     /// The hot thread's.
     pub hot: hot::HotEnds,
     /// The dialler's.
@@ -56,6 +59,8 @@ impl Wiring {
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
         let dialler_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, &hot_bell);
+        let (to_rulebooks, rulebooks) = bounded(RULEBOOKS_MAX);
+        let reloader = Reloader::new(config, rulebook, to_rulebooks);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
         let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
         for _ in 0..FRAMES_MAX {
@@ -102,13 +107,14 @@ impl Wiring {
             publisher: to_publisher,
             snapshots: store,
             rulebook: rulebook.clone(),
+            rulebooks,
             stop: stop.clone(),
             progress,
             metrics,
             status,
         };
         let dialler = DiallerEnds { questions, bell: dialler_bell, answers };
-        Ok(Wiring { hot, dialler, publisher, snapshots: threads, control })
+        Ok(Wiring { reloader, hot, dialler, publisher, snapshots: threads, control })
     }
 }
 

@@ -217,6 +217,12 @@ impl Shard {
         self.partition
     }
 
+    /// Knows the rules of this book from now on: an event can change to them.
+    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+        assert_eq!(self.rulebook.missing_in(rulebook), None, "a book only grows");
+        self.rulebook = rulebook.clone();
+    }
+
     /// The rules that it plays by.
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules

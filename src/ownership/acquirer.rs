@@ -1,6 +1,7 @@
 //! How shards come to the hot thread, and back to it when something failed: survey, read, ask the
 //! group, fence, load, open. One path for start, restart and rebalance.
 
+use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
@@ -55,6 +56,26 @@ impl Acquirer {
     /// It is known which topic the input is: shards can be acquired.
     pub(super) fn input_known(&mut self, panics: PanicCounts) {
         self.panics = Some(panics);
+    }
+
+    /// There are more rules to begin by.
+    pub(super) fn rules_loaded(&mut self, rulesets: Vec<u32>) {
+        self.options.rulesets = rulesets;
+    }
+
+    /// Players change zones with the number of partitions, so no shard can go on.
+    pub(super) fn counted(&self, table: &mut ShardTable, partitions: i32) {
+        let (before, now) = (self.partitions() as usize, partitions as usize);
+        if now <= before {
+            return;
+        }
+        let sentence = MetadataError::PartitionCount { before, now }.to_string();
+        for partition in table.partitions() {
+            if !table.is_halted(partition) {
+                table.drop_shard(partition);
+                table.halt(partition, sentence.clone());
+            }
+        }
     }
 
     /// We are not a member any more: the group will not answer.

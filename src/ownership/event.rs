@@ -15,6 +15,8 @@ use crate::ownership::start_error::StartError;
 pub enum OwnershipEvent<'a> {
     /// It is known which topic the input is, and how often its records took the engine down.
     InputKnown(PanicCounts),
+    /// The operator has added rules: the hashes of all, that of a new world first.
+    RulesLoaded(Vec<u32>),
     /// The consumer group.
     Group(MembershipEvent),
     /// What came of `OwnershipAction::Rejoin`.

@@ -33,7 +33,6 @@ pub mod start_error;
 mod tests;
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
-use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
@@ -129,6 +128,7 @@ impl Ownership {
         let Ownership { session, table, acquirer } = self;
         match event {
             OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
+            OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),
             OwnershipEvent::Group(event) => self.hear(event, now),
             OwnershipEvent::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
             OwnershipEvent::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {
@@ -216,7 +216,9 @@ impl Ownership {
             (MembershipEvent::Answered { question, is_member }, None) => {
                 self.acquirer.answered(&mut self.table, question, is_member, now);
             }
-            (MembershipEvent::Counted(partitions), None) => self.counted(partitions),
+            (MembershipEvent::Counted(partitions), None) => {
+                self.acquirer.counted(&mut self.table, partitions);
+            }
         }
     }
 
@@ -262,21 +264,6 @@ impl Ownership {
             self.lose(owned, now);
         }
         self.table.actions.push_back(action);
-    }
-
-    /// Players change zones with the number of partitions, so no shard can go on.
-    fn counted(&mut self, partitions: i32) {
-        let (before, now) = (self.acquirer.partitions() as usize, partitions as usize);
-        if now <= before {
-            return;
-        }
-        let sentence = MetadataError::PartitionCount { before, now }.to_string();
-        for partition in self.table.partitions() {
-            if !self.table.is_halted(partition) {
-                self.table.drop_shard(partition);
-                self.table.halt(partition, sentence.clone());
-            }
-        }
     }
 
     /// Begins to let shards go. Those that are on the hot thread end in order.

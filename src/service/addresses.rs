@@ -1,9 +1,32 @@
-//! Where the process listens, as the configuration says.
+//! Where brokers are and where the process listens, as the configuration says.
 
 use super::ServeOptions;
+use super::config::Check;
+use super::settings::ConfigError;
 use super::written::WrittenServe;
+use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+impl Check<'_> {
+    pub(super) fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
+        if !(1..=BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
+            let sentence =
+                format!("has {} entries: name 1 to {}", written.len(), BOOTSTRAP_BROKERS_MAX);
+            return Err(self.error("kafka.brokers", sentence));
+        }
+        for broker in written {
+            let port = broker.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none_or(|port| port == 0) || broker.contains([',', ' ', '/']) {
+                let sentence =
+                    format!("has the entry \"{broker}\": write host:port, as in \"kafka-1:9092\"");
+                return Err(self.error("kafka.brokers", sentence));
+            }
+        }
+        Ok(written.to_vec())
+    }
+}
 
 /// An address, or the sentence that says how to write one.
 pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {

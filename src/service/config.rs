@@ -10,20 +10,22 @@ use super::written::{
 };
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
-use crate::kafka::client::{BOOTSTRAP_BROKERS_MAX, ClientOptions};
+use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// Where it can be read again; `None`: nowhere, it was made from a text.
+    pub(crate) source: Option<ConfigSource>,
     /// For the consumer group.
     pub group: GroupOptions,
     /// For the fetch path.
@@ -46,6 +48,17 @@ pub struct Config {
     pub serve: super::ServeOptions,
 }
 
+/// What a configuration was read from, and what was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigSource {
+    /// The file.
+    pub file: PathBuf,
+    /// The settings of the command line.
+    pub arguments: Vec<String>,
+    /// Every value as it is written, by `section.key`.
+    pub values: BTreeMap<String, String>,
+}
+
 /// Reads a file and the process's environment, and lays the settings of the command line over them.
 pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigErrors> {
     let text = std::fs::read_to_string(file).map_err(|error| {
@@ -54,7 +67,11 @@ pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigEr
         ConfigErrors(vec![ConfigError::at(place, sentence)])
     })?;
     let variables = variables(std::env::vars_os())?;
-    parse_layers(&file.display().to_string(), &text, variables.into_iter(), arguments)
+    let name = file.display().to_string();
+    let (config, settings) = parse_layers(&name, &text, variables.into_iter(), arguments)?;
+    let (file, arguments) = (file.to_owned(), arguments.to_vec());
+    let source = ConfigSource { file, arguments, values: settings.by_path() };
+    Ok(Config { source: Some(source), ..config })
 }
 
 /// The configuration that a text and some environment variables make. `file` names the text.
@@ -63,7 +80,7 @@ pub fn parse(
     text: &str,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Config, ConfigErrors> {
-    parse_layers(file, text, variables, &[])
+    parse_layers(file, text, variables, &[]).map(|(config, _)| config)
 }
 
 fn parse_layers(
@@ -71,7 +88,7 @@ fn parse_layers(
     text: &str,
     variables: impl Iterator<Item = (String, String)>,
     arguments: &[String],
-) -> Result<Config, ConfigErrors> {
+) -> Result<(Config, Settings), ConfigErrors> {
     let mut settings = Settings::defaults();
     let mut errors = settings.lay_file(file, text);
     let mut state_directory = None;
@@ -96,7 +113,7 @@ fn parse_layers(
         errors.push(error);
     };
     config.snapshot.directory = config.snapshot.directory.or(state_directory);
-    Ok(config)
+    Ok((config, settings))
 }
 
 fn check(settings: &Settings) -> Result<Config, ConfigError> {
@@ -132,6 +149,7 @@ impl Check<'_> {
     fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
         self.topics_differ(raw)?;
         Ok(Config {
+            source: None,
             group: self.group(raw)?,
             fetch: self.fetch(&raw.kafka, &raw.fetch)?,
             publisher: self.publisher(raw)?,
@@ -465,24 +483,6 @@ impl Check<'_> {
             return Err(self.error("rules.files", format!("must be at most {most} paths")));
         }
         Ok(files.iter().map(PathBuf::from).collect())
-    }
-
-    fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
-        if !(1..=BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
-            let sentence =
-                format!("has {} entries: name 1 to {}", written.len(), BOOTSTRAP_BROKERS_MAX);
-            return Err(self.error("kafka.brokers", sentence));
-        }
-        for broker in written {
-            let port = broker.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-            let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
-            if port.is_none_or(|port| port == 0) || broker.contains([',', ' ', '/']) {
-                let sentence =
-                    format!("has the entry \"{broker}\": write host:port, as in \"kafka-1:9092\"");
-                return Err(self.error("kafka.brokers", sentence));
-            }
-        }
-        Ok(written.to_vec())
     }
 
     pub(super) fn error(&self, path: &str, sentence: String) -> ConfigError {

@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 36] = [
+pub const FAMILIES: [Family; 37] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -91,6 +91,11 @@ pub const FAMILIES: [Family; 36] = [
     ),
     family("huntd_updates_next", "gauge", "Number of a partition's next update."),
     family("huntd_ruleset", "gauge", "The rules that a zone goes by, by partition: their ruleset."),
+    family(
+        "huntd_ruleset_known",
+        "gauge",
+        "1 for each ruleset that the zones can change to, by ruleset.",
+    ),
     family(
         "huntd_lag_records",
         "gauge",
@@ -192,6 +197,11 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         }
         "huntd_ruleset" => {
             by_partition(page, name, progress, |shard| Some(shard.ruleset.get()));
+        }
+        "huntd_ruleset_known" => {
+            for ruleset in progress.rulesets() {
+                line(page, name, &format!("{{ruleset=\"{ruleset}\"}}"), 1);
+            }
         }
         "huntd_lag_records" => {
             by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));

@@ -4,12 +4,14 @@ use super::ServiceOptions;
 
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("trace", Level::TRACE),
 ];
 
+/// What is logged can be changed while the process runs: the subscriber is the process's, too.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
 /// Sends log lines where the options say, for the rest of the process's life. Where the journal is
 /// asked for and absent, text takes its place, with a line that says so.
 pub(crate) fn start(options: &ServiceOptions) {
@@ -64,13 +69,23 @@ pub(crate) fn start(options: &ServiceOptions) {
             .with_writer(std::io::stderr)
             .boxed(),
     };
-    let filter = filter(options.log_level);
+    let (filter, handle) = reload::Layer::new(filter(options.log_level));
     // The filter is one for all, not the layer's own: that one, asked about a line that librdkafka
     // does not log in the end, would withhold the thread's next line.
     // An error means that the embedding program has a subscriber, which then serves.
-    let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
+    if tracing_subscriber::registry().with(filter).with(layer).try_init().is_ok() {
+        let _ = FILTER.set(handle);
+    }
     if let Some(refusal) = refusal {
         tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
+    }
+}
+
+/// Logs from this level on, if this process's log lines are huntd's to send. librdkafka keeps the
+/// level that its clients were made with.
+pub(crate) fn set_level(level: Level) {
+    if let Some(handle) = FILTER.get() {
+        handle.reload(filter(level)).expect("the subscriber lives as long as the process");
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) mod notify;
 
 pub(crate) mod shutdown;
 
+pub mod reload;
+
 pub mod log;
 
 pub mod exit;
@@ -48,6 +50,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use exporter::Exporter;
 use notify::Reporter;
+use reload::Reloader;
 use smol::channel;
 use status::Status;
 use std::cell::Cell;
@@ -114,22 +117,28 @@ pub struct Service {
 
 impl Service {
     /// Starts to serve. `stop` is called once, from the service thread, when SIGTERM or SIGINT asks
-    /// the daemon to drain; a second signal ends the process at once.
+    /// the daemon to drain; a second signal ends the process at once. SIGHUP reloads; without a
+    /// reloader it ends the process, as it does by default.
     ///
     /// The new thread inherits the caller's allowed cores.
     pub fn start(
         options: &ServiceOptions,
         observed: Observed,
+        reloader: Option<Reloader>,
         stop: impl FnOnce() + Send + 'static,
     ) -> Result<Service, Error> {
         let exporter = Exporter::bind(options.listen)
             .map_err(|source| Error::Listen { listen: options.listen, source })?;
         let address = exporter.address();
         let signals = shutdown::Signals::listen().map_err(Error::Resources)?;
+        let reloader = reloader
+            .map(|reloader| Ok((reloader, shutdown::Reloads::listen()?)))
+            .transpose()
+            .map_err(Error::Resources)?;
         let (alive, ended) = channel::bounded::<()>(1);
         let thread = std::thread::Builder::new()
             .name("service".to_owned())
-            .spawn(move || serve(exporter, signals, observed, stop, &ended))
+            .spawn(move || serve(exporter, signals, reloader, observed, stop, &ended))
             .map_err(Error::Resources)?;
         tracing::info!(%address, "serving /metrics, /livez and /readyz");
         Ok(Service { thread, alive, address })
@@ -151,6 +160,7 @@ impl Service {
 fn serve(
     exporter: Exporter,
     signals: shutdown::Signals,
+    reloader: Option<(Reloader, shutdown::Reloads)>,
     observed: Observed,
     stop: impl FnOnce() + 'static,
     ended: &channel::Receiver<()>,
@@ -160,7 +170,14 @@ fn serve(
     let http = exporter.serve(Rc::downgrade(&executor), observed.clone(), live.clone());
     executor.spawn(http).detach();
     executor.spawn(signals.watch(stop)).detach();
-    executor.spawn(Reporter::run(observed, live)).detach();
+    let is_announced = Rc::new(Cell::new(false));
+    if let Some((reloader, reloads)) = reloader {
+        let (progress, is_announced) = (observed.progress.clone(), is_announced.clone());
+        executor
+            .spawn(async move { reloader.run(reloads, &progress, is_announced).await })
+            .detach();
+    }
+    executor.spawn(Reporter::run(observed, live, is_announced)).detach();
     // Nothing is ever sent: the wait ends when the other end is dropped.
     smol::block_on(executor.run(ended.recv())).expect_err("the channel carries no message");
     notify::stopped();

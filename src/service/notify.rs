@@ -1,4 +1,5 @@
-//! The only place that talks to systemd: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC.
+//! The only place that talks to systemd: READY, RELOADING, STATUS, WATCHDOG, STOPPING,
+//! EXTEND_TIMEOUT_USEC.
 //!
 //! The watchdog is fed only if the hot thread has turned since the last time: a stuck engine gets
 //! the daemon restarted, whatever the other threads do.
@@ -91,8 +92,12 @@ impl Reporter {
     }
 
     /// Looks at the daemon and reports to systemd, for the daemon's life. `live` is false while the
-    /// hot thread is stuck.
-    pub(crate) async fn run(observed: Observed, live: Rc<Cell<bool>>) {
+    /// hot thread is stuck, and `is_announced` true once READY=1 is sent.
+    pub(crate) async fn run(
+        observed: Observed,
+        live: Rc<Cell<bool>>,
+        is_announced: Rc<Cell<bool>>,
+    ) {
         let pause = sd_notify::watchdog_enabled()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
@@ -110,6 +115,7 @@ impl Reporter {
                 tracing::info!("ready: {} shards", reporter.last.shards);
             }
             send(&report);
+            is_announced.set(reporter.ready_said);
             let seen = (reporter.last.phase, reporter.last.trouble);
             let pause = async {
                 smol::Timer::after(pause).await;
@@ -246,6 +252,18 @@ fn send(report: &Notification) {
     states.extend(report.extend_us.map(NotifyState::ExtendTimeoutUsec));
     states.extend(report.status.as_deref().map(NotifyState::Status));
     notify(&states);
+}
+
+/// A reload begins, at this time of the clock that systemd compares it with.
+pub(crate) fn reloading() {
+    let mut states = vec![NotifyState::Reloading];
+    states.extend(NotifyState::monotonic_usec_now());
+    notify(&states);
+}
+
+/// A reload has ended, whatever came of it.
+pub(crate) fn reloaded() {
+    notify(&[NotifyState::Ready]);
 }
 
 /// The last line, when the service thread ends.

@@ -59,7 +59,15 @@ pub fn built_in() -> Rules {
 }
 
 /// The rules of these files, those of a new world first; without any, the built-in ones. An error
-/// comes with the file that it is about.
+/// is a sentence that names the file.
+pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
+    load_all(files).map_err(|(file, error)| match error {
+        RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
+        _ => format!("{}: {error}", file.display()),
+    })
+}
+
+/// The rules of these files, as in [`rulebook`]. An error comes with the file that it is about.
 pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, (&Path, RulesFileError)> {
     let Some((first, others)) = files.split_first() else {
         return Ok(Rulebook::of(built_in()));

@@ -190,6 +190,17 @@ impl Settings {
         &self.values
     }
 
+    /// All values as they are written, by `section.key`.
+    pub(crate) fn by_path(&self) -> BTreeMap<String, String> {
+        let keys = |(section, keys): (&String, &Value)| {
+            let keys = keys.as_table().expect("the settings hold sections only").clone();
+            let section = section.clone();
+            keys.into_iter()
+                .map(move |(key, value)| (format!("{section}.{key}"), value.to_string()))
+        };
+        self.values.iter().flat_map(keys).collect()
+    }
+
     /// An error about the value of a key, at the place where it is written; if it is not, at the
     /// place of a related key of the same section, which then disagrees with the default.
     pub(crate) fn error(

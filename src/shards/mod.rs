@@ -13,6 +13,7 @@ mod shard;
 mod tests;
 
 use crate::engine::Shard;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::output::frame::Frame;
@@ -50,6 +51,8 @@ pub enum ToHot {
         /// Input offsets to pass over, in ascending order.
         skips: Box<[i64]>,
     },
+    /// Rules that an event may change to: all that were known, and perhaps more.
+    Rulebook(Rulebook),
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
     Close {
         /// The shard's partition.
@@ -246,6 +249,14 @@ impl Shards {
         }
         pool.reserve(self.owned.len());
         *shards_max = (*shards_max).max(self.owned.len() as u64);
+    }
+
+    /// Each shard knows these rules from the next event on.
+    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+        for shard in self.shards.iter_mut().flatten() {
+            shard.engine.know(rulebook);
+        }
+        self.workspace.context.progress.set_rulesets(rulebook.rulesets());
     }
 
     /// Ends a shard in order: its fetch stops, what is decoded is applied, its last frame is handed

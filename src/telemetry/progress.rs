@@ -14,9 +14,14 @@ pub const SHARDS_MAX: usize = 1024;
 /// once, when a broker has answered; zeros: brokers give none.
 pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
+/// Rulesets that are shown: as many as a daemon can have.
+pub(crate) const RULESETS_SHOWN: usize = 16;
+
 /// The progress of all shards, by partition number.
 pub struct Progress {
     shards: Box<[ShardProgress]>,
+    /// The rulesets that an event may change to, each with one added to it; 0 = none. Hot thread.
+    rulesets: [Count; RULESETS_SHOWN],
     /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
     pub input_topic_id: TopicId,
     /// Partitions, from 0 on, of which `group_lag` is known now.
@@ -29,15 +34,36 @@ impl Progress {
         let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
         Progress {
             shards,
+            rulesets: Default::default(),
             input_topic_id: TopicId::default(),
             group_lag_partitions: Count::default(),
         }
+    }
+
+    /// The same, of shards that will know these rulesets.
+    pub(crate) fn with_rulesets(rulesets: impl Iterator<Item = u32>) -> Progress {
+        let progress = Progress::new();
+        progress.set_rulesets(rulesets);
+        progress
     }
 
     /// The progress of one partition's shard. Partitions are checked against [`SHARDS_MAX`] when
     /// they are assigned.
     pub fn shard(&self, partition: i32) -> &ShardProgress {
         &self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
+    }
+
+    /// The rulesets that an event may change to, in the order of their files.
+    pub fn rulesets(&self) -> impl Iterator<Item = u32> {
+        let known = self.rulesets.iter().map_while(|known| known.get().checked_sub(1));
+        known.map(|ruleset| ruleset as u32)
+    }
+
+    /// All shards know these rulesets. Hot thread.
+    pub(crate) fn set_rulesets(&self, rulesets: impl Iterator<Item = u32>) {
+        for (known, ruleset) in self.rulesets.iter().zip(rulesets) {
+            known.set(u64::from(ruleset) + 1);
+        }
     }
 
     /// All shards that are owned now, with their partitions.

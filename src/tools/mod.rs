@@ -43,7 +43,7 @@ pub(crate) mod kafka;
 pub(crate) mod failure;
 
 use crate::engine::rules::rulebook::Rulebook;
-use crate::service::rules::{RulesFileError, load_all};
+use crate::service::rules as rules_files;
 use failure::ToolError;
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,11 +62,5 @@ fn warn(sentence: &str) -> Result<(), ToolError> {
 
 /// The rules in these files, or the built-in ones where there is none.
 fn rulebook(files: &[PathBuf]) -> Result<Rulebook, ToolError> {
-    let rulebook = load_all(files);
-    rulebook.map_err(|(file, error)| {
-        ToolError::Config(match error {
-            RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
-            _ => format!("{}: {error}", file.display()),
-        })
-    })
+    rules_files::rulebook(files).map_err(ToolError::Config)
 }

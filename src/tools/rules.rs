@@ -26,7 +26,7 @@ pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     if !rulesets.contains(&ruleset) {
         return Err(ToolError::Usage(format!(
             "no file of rules.files has ruleset {ruleset}: add it there, on every host, and \
-             restart the daemons first"
+             reload the daemons first"
         )));
     }
     switch(&config, ruleset)

@@ -22,6 +22,7 @@ mod outages;
 mod page;
 mod players;
 mod recreated;
+mod reloads;
 mod restarts;
 mod restoring;
 mod rights;

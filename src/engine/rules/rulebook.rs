@@ -65,6 +65,11 @@ impl Rulebook {
         Some(Rulebook { editions: std::iter::once(first).chain(others).cloned().collect() })
     }
 
+    /// The first rules of this book that another one lacks; `None`: a game can go on with that one.
+    pub(crate) fn missing_in(&self, other: &Rulebook) -> Option<u32> {
+        self.rulesets().find(|ruleset| other.find(*ruleset).is_none())
+    }
+
     /// The rules with this hash; `None`: they are not in the book.
     pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition> {
         self.editions.iter().find(|edition| edition.ruleset == ruleset)
@@ -86,5 +91,26 @@ mod tests {
         larger.world.tiles_per_side *= 2;
         assert_eq!(book.add(larger).unwrap_err().key, "world.tiles_per_side");
         assert_eq!(book.rulesets().collect::<Vec<_>>(), [sample().hash(), faster.hash()]);
+    }
+
+    #[test]
+    fn a_game_can_go_on_with_a_book_that_lacks_none_of_its_rules() {
+        let with_health = |health: u16| {
+            let mut rules = sample();
+            rules.actors.health = health;
+            rules
+        };
+        let book = |healths: &[u16]| {
+            let mut book = Rulebook::of(with_health(healths[0]));
+            healths[1..].iter().for_each(|health| book.add(with_health(*health)).unwrap());
+            book
+        };
+        let before = book(&[100, 90]);
+        for (after, missing) in
+            [(&[100, 90][..], None), (&[80, 90, 100], None), (&[100, 80], Some(90))]
+        {
+            let missing = missing.map(|health| with_health(health).hash());
+            assert_eq!(before.missing_in(&book(after)), missing, "{after:?}");
+        }
     }
 }

@@ -91,7 +91,7 @@ fn the_child_obeys_its_commands() {
         log_level: tracing::Level::ERROR,
     };
     let status = observed.status.clone();
-    let service = Service::start(&options, observed.clone(), move || {
+    let service = Service::start(&options, observed.clone(), None, move || {
         status.enter(Phase::Draining);
         println!("child: stop asked for");
     })

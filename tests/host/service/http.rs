@@ -32,7 +32,7 @@ fn start(observed: &Observed) -> Service {
         log_format: log::LogFormat::Text,
         log_level: tracing::Level::ERROR,
     };
-    Service::start(&options, observed.clone(), || ()).expect("a free port")
+    Service::start(&options, observed.clone(), None, || ()).expect("a free port")
 }
 
 fn connect(service: &Service) -> TcpStream {

@@ -131,7 +131,7 @@ fn what_a_restart_does_not_cure_is_not_restarted() {
 }
 
 #[test]
-fn systemd_starts_watches_and_stops_huntd() {
+fn systemd_starts_reloads_watches_and_stops_huntd() {
     if !is_possible() {
         return;
     }
@@ -155,6 +155,25 @@ fn systemd_starts_watches_and_stops_huntd() {
     let metrics = get(port, "/metrics");
     assert!(metrics.contains("\nhuntd_ready 1\n"), "{metrics}");
     assert!(metrics.contains("\nhuntd_records_received_total 2\n"), "{metrics}");
+
+    // What can be read again is, and what cannot be is refused: huntd runs on.
+    let reload = |session: &mut Session, text: String| {
+        std::fs::write(&config, text).expect("it is writable");
+        let (code, printed) = session.run("systemctl --user reload huntd");
+        assert_eq!(code, 0, "{printed}");
+        session.property_until("huntd", "ActiveState", |state| state == "active");
+    };
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let first = std::env::current_dir().expect("the repository").join("config/rules.toml");
+    let second = folder.path().join("rules.toml");
+    let with_both = format!("{text}[rules]\nfiles = {:?}\n", [&first, &second]);
+    let known = || get(port, "/metrics").matches("\nhuntd_ruleset_known{").count();
+    reload(&mut session, with_both.clone());
+    assert_eq!(known(), 1, "there is no second file yet");
+    let built_in = std::fs::read_to_string(&first).expect("the repository has it");
+    std::fs::write(&second, built_in.replace("health = 100", "health = 90")).expect("a file");
+    reload(&mut session, with_both);
+    session.until("true", |_| known() == 2);
 
     // A process that is stopped feeds no watchdog: systemd replaces it.
     let first = session.property("huntd", "MainPID");

@@ -202,6 +202,7 @@ impl Huntd {
         let signal = match name {
             "STOP" => Signal::STOP,
             "CONT" => Signal::CONT,
+            "HUP" => Signal::HUP,
             other => panic!("no test sends {other}"),
         };
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");

@@ -1,0 +1,135 @@
+//! SIGHUP: the rules files and the log level are read again while the daemon runs.
+//!
+//! Whatever is wrong with the files, or has changed in them and takes a restart, refuses all of it.
+//! An event that changes to rules that were added is in the log after the reload. A shard looks for
+//! the rules at that event and never before, so that no update depends on when they were read.
+
+use super::config::{self, Config, ConfigSource};
+use super::shutdown::Reloads;
+use super::{log, notify, rules};
+use crate::engine::rules::rulebook::Rulebook;
+use crate::queue::Sender;
+use crate::telemetry::progress::Progress;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What may change in the configuration while the daemon runs.
+const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
+
+/// The section that is another process's: `huntd serve`.
+const OTHERS_SECTION: &str = "serve.";
+
+/// Milliseconds between two looks at whether the shards know the rules.
+const KNOWN_POLL_MS: u64 = 10;
+
+/// Milliseconds after which it is said that the shards do not know the rules yet: the control
+/// thread may be waiting for brokers.
+const KNOWN_MS_MAX: u64 = 5_000;
+
+/// What is read again, and what it is compared with.
+pub struct Reloader {
+    source: ConfigSource,
+    rulebook: Rulebook,
+    /// To the control thread.
+    rulebooks: Sender<Rulebook>,
+}
+
+impl Reloader {
+    /// For a daemon that was started with these. `None`: its configuration is not in a file.
+    pub(crate) fn new(
+        config: &Config,
+        rulebook: &Rulebook,
+        rulebooks: Sender<Rulebook>,
+    ) -> Option<Reloader> {
+        let source = config.source.clone()?;
+        Some(Reloader { source, rulebook: rulebook.clone(), rulebooks })
+    }
+
+    /// Reads everything again at each signal, for the daemon's life. `is_announced`: systemd was
+    /// sent READY=1, and takes a reload for a start if it was not.
+    pub(super) async fn run(
+        mut self,
+        mut reloads: Reloads,
+        progress: &Progress,
+        is_announced: Rc<Cell<bool>>,
+    ) {
+        loop {
+            reloads.next().await;
+            let is_announced = is_announced.get();
+            if is_announced {
+                notify::reloading();
+            }
+            match self.reload() {
+                Ok(()) => self.wait_until_known(progress).await,
+                Err(sentence) => {
+                    tracing::error!("not reloaded, and nothing has changed: {sentence}");
+                }
+            }
+            if is_announced {
+                notify::reloaded();
+            }
+        }
+    }
+
+    /// An error is a sentence; then nothing has changed.
+    fn reload(&mut self) -> Result<(), String> {
+        let (config, rulebook) = self.read()?;
+        if rulebook.rulesets().ne(self.rulebook.rulesets()) {
+            // There is room: the last reload has waited until the shards knew the rules.
+            self.rulebooks.try_send(rulebook.clone()).map_err(|_| "the daemon is about to end")?;
+        }
+        log::set_level(config.service.log_level);
+        self.source = config.source.expect("it was read from the file");
+        self.rulebook = rulebook;
+        Ok(())
+    }
+
+    /// What the files hold now, if the daemon can go on with it.
+    fn read(&self) -> Result<(Config, Rulebook), String> {
+        let ConfigSource { file, arguments, values } = &self.source;
+        let config = config::load(file, arguments)
+            .map_err(|errors| errors.to_string().replace('\n', "; "))?;
+        let now = &config.source.as_ref().expect("it was read from the file").values;
+        let takes_restart = |path: &&String| {
+            !RELOADED.contains(&path.as_str()) && !path.starts_with(OTHERS_SECTION)
+        };
+        let changed = now.keys().filter(takes_restart).find(|path| now[*path] != values[*path]);
+        if let Some(path) = changed {
+            let reloaded = RELOADED.join(" and ");
+            return Err(format!(
+                "{path} has changed, which takes a restart: a reload changes {reloaded} only"
+            ));
+        }
+        let rulebook = rules::rulebook(&config.rules_files)?;
+        let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
+        if old != new {
+            return Err(format!(
+                "the first of rules.files has ruleset {new}, and a new world begins by {old}: keep \
+                 its file first, and add other rules behind it"
+            ));
+        }
+        if let Some(ruleset) = self.rulebook.missing_in(&rulebook) {
+            return Err(format!(
+                "rules.files have ruleset {ruleset} no more, which zones may play by: put its file \
+                 back as it was, or restart"
+            ));
+        }
+        Ok((config, rulebook))
+    }
+
+    /// Waits until the shards know the rules, so that an event may change to them.
+    async fn wait_until_known(&self, progress: &Progress) {
+        let begun = Instant::now();
+        let rulesets: Vec<u32> = self.rulebook.rulesets().collect();
+        let mut is_late = false;
+        while !progress.rulesets().eq(rulesets.iter().copied()) {
+            if !is_late && begun.elapsed() >= Duration::from_millis(KNOWN_MS_MAX) {
+                is_late = true;
+                tracing::warn!("the shards do not know the rules yet: brokers are waited for");
+            }
+            smol::Timer::after(Duration::from_millis(KNOWN_POLL_MS)).await;
+        }
+        tracing::info!(?rulesets, "reloaded");
+    }
+}
