@@ -14,11 +14,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut decompressor = Decompressor::new(1 << 16);
     // Twice: what a failure leaves behind must not change the next answer.
-    let first = decompressor
-        .decompress(codec, compressed)
-        .map(|plain| plain.to_vec());
-    let second = decompressor
-        .decompress(codec, compressed)
-        .map(|plain| plain.to_vec());
+    let first = decompressor.decompress(codec, compressed).map(|plain| plain.to_vec());
+    let second = decompressor.decompress(codec, compressed).map(|plain| plain.to_vec());
     assert_eq!(first, second);
 });

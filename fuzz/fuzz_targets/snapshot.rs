@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use huntd::testing::whole_state::encode_state;
-use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::Shard;
-use huntd::snapshot::format::Header;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::service::rules::built_in;
+use huntd::snapshot::format::Header;
+use huntd::testing::whole_state::encode_state;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

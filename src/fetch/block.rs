@@ -1,7 +1,7 @@
 //! The block: a pooled buffer of events of one shard, the unit that the queue carries.
 
-use crate::decoder::reject::Reject;
 use crate::engine::event::Event;
+use crate::fetch::rejected::Rejected;
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -50,23 +50,6 @@ pub struct Block {
     pub rejects: Vec<Rejected>,
     /// How many of the events were read without parsing.
     pub of_known_layout: u64,
-}
-
-/// A record that is no valid event, on its way to the dead letters.
-#[derive(Debug)]
-pub struct Rejected {
-    /// Offset of the record.
-    pub offset: i64,
-    /// Timestamp of the record, in milliseconds since the Unix epoch.
-    pub time_ms: i64,
-    /// Why it is no event.
-    pub reject: Reject,
-    /// The same in words, with what in the record is to blame.
-    pub sentence: String,
-    /// The record's key, if not null.
-    pub key: Option<Vec<u8>>,
-    /// The record's value as it came, if not null.
-    pub value: Option<Vec<u8>>,
 }
 
 const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
@@ -144,6 +127,7 @@ impl BlockPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decoder::reject::Reject;
 
     #[test]
     fn a_block_is_heavy_by_the_bytes_of_its_rejects() {
@@ -156,6 +140,7 @@ mod tests {
             sentence: String::new(),
             key: Some(vec![0; 10]),
             value: Some(vec![0; bytes - 10]),
+            cut: None,
         };
         assert!(!block.is_heavy());
         block.rejects.push(reject(BLOCK_REJECT_BYTES_MAX - 100));

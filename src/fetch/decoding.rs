@@ -2,14 +2,15 @@
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::fetch::block::{Block, Rejected};
+use crate::fetch::block::Block;
 use crate::fetch::cursor::{Cursor, CursorState};
+use crate::fetch::rejected::Rejected;
 use crate::fetch::stage::Shared;
 use crate::kafka::aborted::{AbortedTransactions, Marker};
 use crate::kafka::codec::Decompressor;
-use crate::kafka::record::{Record, Records};
-use crate::kafka::record_batch::{Batch, BatchError, BatchHeader};
-
+use crate::kafka::record::Records;
+use crate::kafka::record_batch::{Batch, BatchError, BatchHeader, OpenBatch};
+use crate::kafka::record_stream::{RecordStream, Step, StreamedRecord};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use std::rc::Rc;
@@ -110,8 +111,15 @@ impl Decoding {
         batch: Batch<'_>,
     ) -> Result<bool, BatchError> {
         let header = batch.header;
-        let mut records = batch.open(self.outlet.next_offset(), &mut self.decompressor)?;
+        let opened = batch.open_any(self.outlet.next_offset(), &mut self.decompressor)?;
         let skips = cursor.skips_from(header.base_offset);
+        let mut records = match opened {
+            OpenBatch::Whole(records) => records,
+            OpenBatch::Stream(records) => {
+                let Decoding { outlet, decoder, .. } = self;
+                return decode_stream(cursor, &header, records, decoder, outlet).await;
+            }
+        };
         while fill(&mut self.decoder, &mut records, self.outlet.block(), skips)? == Filled::Block {
             self.outlet.stamp(&header);
             self.outlet.send(cursor).await;
@@ -162,14 +170,68 @@ fn fill_room(
             }
         };
         if let Err(reject) = decoded {
-            let sentence = decoder.explain(reject, record.value());
-            block.rejects.push(Rejected::new(reject, sentence, &record));
+            block.rejects.push(Rejected::of(reject, decoder, &record));
             if block.is_heavy() {
                 break;
             }
         }
     }
     Ok(Filled::Block)
+}
+
+/// Decodes a batch that the buffer does not hold, record by record, while the other stages have
+/// their turns. Whether it was decoded to its end.
+async fn decode_stream(
+    cursor: &Cursor,
+    header: &BatchHeader,
+    mut records: Box<RecordStream<'_>>,
+    decoder: &mut Decoder,
+    outlet: &mut BlockWriter,
+) -> Result<bool, BatchError> {
+    let skips = cursor.skips_from(header.base_offset);
+    loop {
+        match records.step()? {
+            Step::End => return Ok(true),
+            Step::Unfinished => {
+                let shared = outlet.shared.clone();
+                shared.context.turns.yield_turn().await;
+            }
+            Step::Record(record) => {
+                let block = outlet.block();
+                decode_streamed(decoder, &record, skips, block);
+                if block.is_heavy() || !block.has_room() {
+                    outlet.stamp(header);
+                    outlet.send(cursor).await;
+                    if !outlet.begin(cursor).await {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        if cursor.state.get() == CursorState::Closed {
+            return Ok(false);
+        }
+    }
+}
+
+fn decode_streamed(
+    decoder: &mut Decoder,
+    record: &StreamedRecord<'_>,
+    skips: &[i64],
+    block: &mut Block,
+) {
+    let StreamedRecord { offset, timestamp_ms: time_ms, value, .. } = *record;
+    block.next_offset = offset + 1;
+    // What is longer than an event may be is known by what is there of it.
+    let value = value.map(|value| &value.head[..]);
+    let decoded = match skips.binary_search(&offset) {
+        Ok(_) => Err(Reject::Poison),
+        Err(_) => decoder.decode(RecordPosition { offset, time_ms }, value),
+    };
+    match decoded {
+        Ok(event) => block.events.push(event),
+        Err(reject) => block.rejects.push(Rejected::of_streamed(reject, decoder, record)),
+    }
 }
 
 /// The way from the decoder to the queue: one block at a time.
@@ -264,19 +326,6 @@ impl BlockWriter {
         if self.blocks_this_turn >= TURN_BLOCKS_MAX || is_heavy {
             self.blocks_this_turn = 0;
             self.shared.context.turns.yield_turn().await;
-        }
-    }
-}
-
-impl Rejected {
-    fn new(reject: Reject, sentence: String, record: &Record<'_>) -> Rejected {
-        Rejected {
-            offset: record.offset,
-            time_ms: record.timestamp_ms,
-            reject,
-            sentence,
-            key: record.key.map(<[u8]>::to_vec),
-            value: record.value().map(<[u8]>::to_vec),
         }
     }
 }

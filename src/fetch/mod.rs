@@ -7,6 +7,7 @@ pub mod decoding;
 pub mod dialling;
 mod log_ends;
 mod reading;
+pub mod rejected;
 pub(crate) mod stage;
 pub(crate) mod task;
 mod topic_check;

@@ -10,9 +10,29 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 
 /// The CRC-32C of the bytes of one part after the other.
 pub(crate) fn crc32c_of_parts(parts: [&[u8]; 2]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    parts.iter().for_each(|part| digest.update(part));
-    digest.finalize() as u32
+    let mut sum = RunningCrc32c::default();
+    parts.iter().for_each(|part| sum.update(part));
+    sum.finish()
+}
+
+/// The CRC-32C of bytes that come in parts.
+pub(crate) struct RunningCrc32c(Digest);
+
+impl Default for RunningCrc32c {
+    fn default() -> RunningCrc32c {
+        RunningCrc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl RunningCrc32c {
+    pub(crate) fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// The sum of the parts so far.
+    pub(crate) fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
 }
 
 #[cfg(test)]

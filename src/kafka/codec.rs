@@ -6,8 +6,15 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use lz4_flex::block::DecompressError;
+use std::io::{self, BufRead, BufReader};
 use thiserror::Error;
 use zstd::zstd_safe;
+
+/// Bytes that a stream decompresses at once.
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Bytes that a byte of Snappy gives at most, rounded up: three bytes copy 64.
+const SNAPPY_RATIO_MAX: usize = 22;
 
 /// How the records of a batch are compressed: the lowest three bits of its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +83,57 @@ impl Decompressor {
 
     /// Decompresses `input`; the answer lies in the reused buffer. `Codec::None` is copied.
     pub fn decompress(&mut self, codec: Codec, input: &[u8]) -> Result<&mut [u8], CodecError> {
-        let output = &mut self.scratch[..];
-        let length = match codec {
-            Codec::None => copy(input, output)?,
-            Codec::Gzip => gzip(&mut self.inflate, input, output)?,
-            Codec::Snappy => snappy(&mut self.snappy, input, output)?,
-            Codec::Lz4 => lz4(input, output)?,
-            Codec::Zstd => self.zstd.decompress(output, input).map_err(zstd_error)?,
-        };
-        Ok(&mut self.scratch[..length])
+        let length = self.fill(codec, input)?;
+        Ok(self.filled(length))
     }
+
+    /// Decompresses `input` into the reused buffer. Gives the number of bytes.
+    pub(crate) fn fill(&mut self, codec: Codec, input: &[u8]) -> Result<usize, CodecError> {
+        let output = &mut self.scratch[..];
+        match codec {
+            Codec::None => copy(input, output),
+            Codec::Gzip => gzip(&mut self.inflate, input, output),
+            Codec::Snappy => snappy(&mut self.snappy, input, output),
+            Codec::Lz4 => lz4(input, output),
+            Codec::Zstd => self.zstd.decompress(output, input).map_err(zstd_error),
+        }
+    }
+
+    /// The first bytes of the reused buffer.
+    pub(crate) fn filled(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.scratch[..bytes]
+    }
+}
+
+/// The same bytes, decompressed as they are read. Memory is taken for a codec's window; Snappy, of
+/// which a byte gives fewer than [`SNAPPY_RATIO_MAX`], is decompressed at once.
+pub(crate) fn stream<'a>(
+    codec: Codec,
+    input: &'a [u8],
+) -> Result<Box<dyn BufRead + 'a>, CodecError> {
+    Ok(match codec {
+        Codec::None => Box::new(input),
+        Codec::Gzip => {
+            let members = flate2::bufread::MultiGzDecoder::new(input);
+            Box::new(BufReader::with_capacity(STREAM_BUFFER_BYTES, members))
+        }
+        Codec::Snappy => {
+            let mut output = vec![0; input.len() * SNAPPY_RATIO_MAX];
+            let length = snappy(&mut snap::raw::Decoder::new(), input, &mut output);
+            // More than this no Snappy block can give: it is not what it says.
+            output.truncate(length.map_err(|_| CodecError::Damaged)?);
+            Box::new(io::Cursor::new(output))
+        }
+        Codec::Lz4 => Box::new(BufReader::with_capacity(
+            STREAM_BUFFER_BYTES,
+            lz4_flex::frame::FrameDecoder::new(input),
+        )),
+        Codec::Zstd => {
+            let frames = zstd::stream::read::Decoder::with_buffer(input);
+            let frames = frames.map_err(|_| CodecError::Damaged)?;
+            Box::new(BufReader::with_capacity(STREAM_BUFFER_BYTES, frames))
+        }
+    })
 }
 
 fn copy(input: &[u8], output: &mut [u8]) -> Result<usize, CodecError> {

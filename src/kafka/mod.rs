@@ -22,6 +22,8 @@ pub(crate) mod checksum;
 
 pub(crate) mod record;
 
+pub mod record_stream;
+
 pub mod aborted;
 
 pub mod client;

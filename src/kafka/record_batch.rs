@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::{Codec, CodecError, Decompressor};
 use crate::kafka::record::Records;
+use crate::kafka::record_stream::RecordStream;
 use crate::kafka::wire::WireError;
 
 /// The largest batch that a broker with default settings stores (`message.max.bytes`).
@@ -305,6 +306,15 @@ pub struct Batch<'a> {
     bytes: &'a mut [u8],
 }
 
+/// The records of a batch.
+#[derive(Debug)]
+pub enum OpenBatch<'r> {
+    /// All of them, in memory.
+    Whole(Records<'r>),
+    /// One after the other.
+    Stream(Box<RecordStream<'r>>),
+}
+
 impl<'a> Batch<'a> {
     /// The batch that begins at the start of `bytes`, checked; `None` if it is cut off.
     pub fn read(
@@ -324,6 +334,24 @@ impl<'a> Batch<'a> {
     where
         'a: 'r,
     {
+        let offset = self.header.base_offset;
+        match self.open_any(offset_min, decompressor)? {
+            OpenBatch::Whole(records) => Ok(records),
+            OpenBatch::Stream(_) => {
+                Err(BatchError { offset, reason: BatchReason::Codec(CodecError::TooLarge) })
+            }
+        }
+    }
+
+    /// The same. Records that the decompressor's buffer does not hold come as a stream.
+    pub fn open_any<'r>(
+        self,
+        offset_min: i64,
+        decompressor: &'r mut Decompressor,
+    ) -> Result<OpenBatch<'r>, BatchError>
+    where
+        'a: 'r,
+    {
         let header = self.header;
         let wrong = |reason| BatchError { offset: header.base_offset, reason };
         let codec = Codec::from_attributes(header.attributes)
@@ -331,10 +359,16 @@ impl<'a> Batch<'a> {
         let stored = &mut self.bytes[HEADER_BYTES..];
         let records = match codec {
             Codec::None => stored,
-            codec => decompressor
-                .decompress(codec, stored)
-                .map_err(|error| wrong(BatchReason::Codec(error)))?,
+            codec => match decompressor.fill(codec, stored) {
+                Ok(bytes) => decompressor.filled(bytes),
+                Err(CodecError::TooLarge) => {
+                    let stream = RecordStream::new(codec, stored, &header, offset_min);
+                    let stream = stream.map_err(|error| wrong(BatchReason::Codec(error)))?;
+                    return Ok(OpenBatch::Stream(Box::new(stream)));
+                }
+                Err(error) => return Err(wrong(BatchReason::Codec(error))),
+            },
         };
-        Ok(Records::new(records, &header, offset_min))
+        Ok(OpenBatch::Whole(Records::new(records, &header, offset_min)))
     }
 }

@@ -15,12 +15,26 @@ const HEADER_TIMESTAMP_MS: &str = "huntd.timestamp_ms";
 const HEADER_REASON: &str = "huntd.reason";
 /// Header with a sentence about what is wrong. Absent where the reason says it all.
 const HEADER_SENTENCE: &str = "huntd.sentence";
+/// Header with the number of bytes of a value that is too long for a letter, in decimal. Absent if
+/// the letter has the whole value.
+const HEADER_VALUE_BYTES: &str = "huntd.value_bytes";
+/// Header with the CRC-32C of that value, in eight hexadecimal digits.
+const HEADER_VALUE_CRC32C: &str = "huntd.value_crc32c";
 /// Header with the record's own key. Absent if it had none.
 const HEADER_KEY: &str = "huntd.key";
 
 /// Bytes that a letter takes at most beside its record's key and value: its own key, the headers
 /// with two names of the input, and what Kafka puts around them.
 pub(crate) const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
+
+/// A value of which a letter has the first bytes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutValue {
+    /// Bytes of the whole value.
+    pub bytes: u64,
+    /// CRC-32C of the whole value.
+    pub crc32c: u32,
+}
 
 /// A record that is no valid event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +55,8 @@ pub struct DeadLetter {
     pub key: Option<Vec<u8>>,
     /// The record's value, untouched.
     pub value: Option<Vec<u8>>,
+    /// What the value was, if only its first bytes are here.
+    pub cut: Option<CutValue>,
 }
 
 impl DeadLetter {
@@ -60,6 +76,10 @@ impl DeadLetter {
         ];
         if let Some(sentence) = &self.sentence {
             headers.push((HEADER_SENTENCE, sentence.as_bytes().to_vec()));
+        }
+        if let Some(CutValue { bytes, crc32c }) = self.cut {
+            headers.push((HEADER_VALUE_BYTES, bytes.to_string().into_bytes()));
+            headers.push((HEADER_VALUE_CRC32C, format!("{crc32c:08x}").into_bytes()));
         }
         if let Some(key) = &self.key {
             headers.push((HEADER_KEY, key.clone()));

@@ -75,6 +75,7 @@ impl HandoffRecord {
             sentence: Some(format!("there is no zone {} to go to", self.crossing.to_zone)),
             key: None,
             value: Some(value),
+            cut: None,
         }
     }
 }

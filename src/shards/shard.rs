@@ -182,6 +182,7 @@ impl OwnedShard {
                 sentence: Some(rejected.sentence),
                 key: rejected.key,
                 value: rejected.value,
+                cut: rejected.cut,
             };
             self.send(workspace, Outgoing::DeadLetter(Box::new(letter)));
         }

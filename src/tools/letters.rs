@@ -48,7 +48,14 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
                 }
                 let Some(letter) = Letter::of(&message) else { continue };
                 left -= 1;
-                if args.resend {
+                if let (true, Some(bytes)) = (args.resend, letter.value_bytes) {
+                    let (zone, offset) = (letter.partition, letter.offset);
+                    writeln!(
+                        std::io::stderr(),
+                        "not sent: of the {bytes} bytes at offset {offset} of partition {zone}, \
+                         the letter has the first only"
+                    )?;
+                } else if args.resend {
                     letter.send(client, &mut senders)?;
                 }
                 writeln!(out, "{}", letter.json())?;
@@ -69,6 +76,8 @@ struct Letter<'a> {
     reason: &'a str,
     sentence: &'a str,
     value: Option<&'a [u8]>,
+    /// Bytes of a value of which the letter has the first only.
+    value_bytes: Option<u64>,
 }
 
 impl<'a> Letter<'a> {
@@ -87,11 +96,12 @@ impl<'a> Letter<'a> {
             reason: text("huntd.reason")?,
             sentence: text("huntd.sentence").unwrap_or_default(),
             value: message.payload(),
+            value_bytes: text("huntd.value_bytes").and_then(|bytes| bytes.parse().ok()),
         })
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({
+        let mut json = json!({
             "topic": self.input_topic,
             "partition": self.partition,
             "offset": self.offset.parse::<i64>().unwrap_or(-1),
@@ -99,7 +109,11 @@ impl<'a> Letter<'a> {
             "reason": self.reason,
             "sentence": self.sentence,
             "value": self.value.map(String::from_utf8_lossy),
-        })
+        });
+        if let Some(bytes) = self.value_bytes {
+            json["value_bytes"] = bytes.into();
+        }
+        json
     }
 
     /// Appends the record to the partition that it came from.

@@ -4,7 +4,7 @@ use super::brokers;
 use super::failure::ToolError;
 use crate::engine::event::RECORD_BYTES_MAX;
 use crate::kafka::client::client_config;
-use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
+use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::output::frame::FRAME_BYTES_MAX;
 use crate::service::cli::TopicsArgs;
 use crate::service::config;
@@ -38,9 +38,6 @@ const RETENTION_MS_MIN: u64 = 24 * 60 * 60 * 1_000;
 
 /// Bytes of a segment of the topic for copies: a few copies of a busy zone.
 const COPY_SEGMENT_BYTES: u64 = 128 * 1024 * 1024;
-
-/// Bytes of a batch that brokers store if nobody says another number.
-const BATCH_BYTES_MAX: u64 = 1_048_588;
 
 /// A topic, as it has to be.
 struct Wanted {
@@ -91,9 +88,9 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     broker.has_room_for(args.replicas)?;
     let file = args.config.file.display();
     let input = &config.fetch.input_topic;
-    let (partitions, batch_bytes_max) = match broker.topic(input)? {
-        Some(found) => (found.partitions as u16, broker.batch_bytes_max(input)?),
-        None => (args.partitions.unwrap_or(PARTITIONS), BATCH_BYTES_MAX),
+    let partitions = match broker.topic(input)? {
+        Some(found) => found.partitions as u16,
+        None => args.partitions.unwrap_or(PARTITIONS),
     };
     let output = &config.publisher.output_topic;
     // How many copies there are decides how many of them must be in sync.
@@ -105,11 +102,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let mut wanted = vec![
         wanted_input(input, partitions, keeps_snapshots),
         wanted_output(output, partitions, replicas),
-        wanted_dead_letters(
-            &config.publisher.dead_letter_topic,
-            batch_bytes_max,
-            config.fetch.batch_bytes_max,
-        ),
+        wanted_dead_letters(&config.publisher.dead_letter_topic),
     ];
     wanted.extend(config.snapshot.topic.map(|topic| wanted_copies(&topic, partitions)));
     let mut out = std::io::stdout().lock();
@@ -193,19 +186,17 @@ fn wanted_output(name: &str, partitions: u16, replicas: u16) -> Wanted {
             // A log that is cut short after an acknowledgement breaks any recovery.
             setting("unclean.leader.election.enable", "false", Rule::Same),
             setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
-            setting("max.message.bytes", BATCH_BYTES_MAX, Rule::AtLeast(bytes)),
+            setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
         ],
     }
 }
 
-/// Whatever the input's brokers store must fit, and whatever a batch of theirs can hold should:
-/// letters may travel uncompressed.
-fn wanted_dead_letters(name: &str, input_bytes: u64, decoded_bytes: usize) -> Wanted {
-    let least = input_bytes + LETTER_HEAD_BYTES_MAX as u64;
-    let bytes = least.max((decoded_bytes + LETTER_HEAD_BYTES_MAX) as u64);
+/// Every letter fits into what a topic with default settings takes.
+fn wanted_dead_letters(name: &str) -> Wanted {
+    let bytes = BROKER_BATCH_BYTES;
     let settings = vec![
         setting("cleanup.policy", "delete", Rule::Same),
-        setting("max.message.bytes", bytes, Rule::AtLeast(least)),
+        setting("max.message.bytes", bytes, Rule::AtLeast(bytes as u64)),
     ];
     Wanted { name: name.to_owned(), partitions: None, settings }
 }
@@ -217,7 +208,7 @@ fn wanted_copies(name: &str, partitions: u16) -> Wanted {
         partitions: Some(partitions),
         settings: vec![
             setting("cleanup.policy", "compact", Rule::Same),
-            setting("max.message.bytes", BATCH_BYTES_MAX, Rule::AtLeast(bytes)),
+            setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
             // Only closed segments are compacted: with small ones little is kept that nobody needs.
             setting("segment.bytes", COPY_SEGMENT_BYTES, Rule::AtMost(1 << 30)),
         ],
@@ -323,13 +314,6 @@ impl Broker {
             problems.extend(wanted.settings.iter().filter_map(|s| s.problem(name, &settings)));
         }
         Ok(())
-    }
-
-    /// The largest batch that an existing topic stores.
-    fn batch_bytes_max(&self, name: &str) -> Result<u64, ToolError> {
-        let settings = self.settings(name)?;
-        let bytes = settings.get("max.message.bytes").and_then(|value| value.parse().ok());
-        Ok(bytes.unwrap_or(BATCH_BYTES_MAX))
     }
 
     fn settings(&self, name: &str) -> Result<BTreeMap<String, String>, ToolError> {

@@ -1,6 +1,7 @@
 //! Records that are no events: each becomes a dead letter, and the stream goes on.
 
 use crate::players::{events, produce};
+use crate::verbs::{bootstrap, huntd};
 use rdkafka::message::{Headers, Message, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use std::collections::BTreeMap;
@@ -103,6 +104,95 @@ fn every_record_that_is_no_event_becomes_a_dead_letter_and_the_accounts_close() 
         assert_eq!(text("huntd.timestamp_ms"), time_ms);
         assert_eq!(text("huntd.key").as_deref(), Some("where it came from"));
     }
+}
+
+/// The value of a batch that is small on its way and huge once it is there.
+fn letters_of_one_kind() -> Vec<u8> {
+    vec![b'a'; 20_000_000]
+}
+
+#[test]
+fn records_that_decompress_to_more_than_a_batch_may_have_become_letters_and_the_zone_goes_on() {
+    let topics = Topics::create(kafka::shared(), "inflated", 2);
+    produce(kafka::shared(), &topics, &events(2, 10, 1..=5));
+    let (long, key) = (letters_of_one_kind(), vec![b'k'; 5_000_000]);
+    let event = br#"{"type":"loot","player_id":7000,"seq":1,"ts_us":1}"#;
+    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+        let producer: BaseProducer = kafka::shared()
+            .client()
+            .config()
+            .set("message.max.bytes", "1000000000")
+            .set("compression.type", codec)
+            .set("linger.ms", "500")
+            .create()
+            .expect("the configuration is valid");
+        let long = if codec == "snappy" { &long[..9_000_000] } else { &long[..] };
+        send(&producer, &topics, Some(b"long"), Some(long));
+        // What is an event is one, whatever else its batch or its key is.
+        send(&producer, &topics, Some(&key), Some(event));
+        send(&producer, &topics, None, Some(b"short"));
+        producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    }
+    produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
+
+    let settings = [("fetch", "batch_bytes_max = 1179648")];
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &settings);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(huntd.metric("huntd_records_rejected_total"), 8);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+
+    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    assert_eq!(letters.len(), 8);
+    let (cut, whole): (Vec<_>, Vec<_>) =
+        letters.iter().partition(|letter| header(letter, "huntd.reason") == Some(b"too_long"));
+    for letter in cut {
+        let bytes = header(letter, "huntd.value_bytes").expect("only its start is here");
+        assert!(matches!(bytes, b"20000000" | b"9000000"), "{}", bytes.escape_ascii());
+        let value = vec![b'a'; String::from_utf8_lossy(bytes).parse().expect("a number")];
+        let crc = format!("{:08x}", crc32c::crc32c(&value));
+        assert_eq!(header(letter, "huntd.value_crc32c"), Some(crc.as_bytes()));
+        let head = letter.payload().expect("it has the first bytes");
+        assert!(head.len() > 1_000_000 && value.starts_with(head), "{} bytes", head.len());
+    }
+    assert_eq!(whole.len(), 4);
+    for letter in whole {
+        assert_eq!(letter.payload(), Some(&b"short"[..]));
+        assert_eq!(header(letter, "huntd.value_bytes"), None);
+    }
+}
+
+#[test]
+fn what_an_operator_has_had_passed_over_gets_a_letter_that_its_topic_takes() {
+    let mut topics = Topics::create(kafka::shared(), "skipped-large", 1);
+    topics.dead_letters.push_str("-small");
+    let small = [("max.message.bytes", "100000")];
+    kafka::shared().client().create_topic(&topics.dead_letters, 1, &small);
+    let producer = producer();
+    send(&producer, &topics, None, Some(&incompressible(900_000)));
+    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    produce(kafka::shared(), &topics, &events(1, 10, 1..=5));
+
+    let mut daemon = Huntd::start_as(kafka::shared(), &topics, &[], &["--skip", "0:0"]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    let ended = daemon.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"poison"[..]));
+    assert_eq!(header(&letters[0], "huntd.value_bytes"), Some(&b"900000"[..]));
+
+    // The start of a record is not the record.
+    let bootstrap = bootstrap();
+    let tap = ["tap", "--brokers", &bootstrap, "--dead-letters", "--topic", &topics.dead_letters];
+    let sent = huntd(&[&tap[..], &["--resend"]].concat());
+    assert_eq!(sent.code, 0, "{}", sent.errors);
+    assert!(sent.output.contains(r#""value_bytes":900000"#), "{}", sent.output);
+    assert!(sent.errors.contains("not sent: of the 900000 bytes at offset 0"), "{}", sent.errors);
+    let records = kafka::shared().client().consume(&topics.input, 0).len();
+    assert_eq!(records, 1 + 50);
 }
 
 /// Bytes without a pattern, the same each time.

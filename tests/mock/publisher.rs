@@ -105,6 +105,7 @@ fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
         sentence: Some("byte 3 is no UTF-8".to_owned()),
         key: Some(b"k".to_vec()),
         value: Some(b"{\"a\xff".to_vec()),
+        cut: None,
     };
     let tombstone = DeadLetter {
         offset: 42,

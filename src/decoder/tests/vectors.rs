@@ -98,6 +98,7 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
             sentence: Some(decoder.explain(reject, value.as_deref())),
             key: content(record, "key"),
             value,
+            cut: None,
         };
         let topic = record["topic"].as_str().expect("a name");
         assert_eq!(letter["key"], dead_letter.place(topic));

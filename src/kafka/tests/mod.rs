@@ -8,4 +8,5 @@ mod fetch;
 mod golden;
 mod messages;
 mod metadata;
+mod streams;
 mod wire;

@@ -1,0 +1,97 @@
+//! Records that are no events, with as much of them as a dead letter takes.
+
+use crate::decoder::Decoder;
+use crate::decoder::reject::Reject;
+use crate::engine::event::RECORD_BYTES_MAX;
+use crate::kafka::checksum::crc32c;
+use crate::kafka::record::Record;
+use crate::kafka::record_batch::BROKER_BATCH_BYTES;
+use crate::kafka::record_stream::StreamedRecord;
+use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX};
+
+/// Bytes of a record's key in its letter; of a longer one, the first.
+const KEY_BYTES_MAX: usize = 4 * 1024;
+
+/// Bytes of a value in its letter; of a longer one, the first. With the rest of the letter this is
+/// what a topic with default settings takes.
+const VALUE_BYTES_MAX: usize = BROKER_BATCH_BYTES - LETTER_HEAD_BYTES_MAX - KEY_BYTES_MAX;
+
+/// A record that is no valid event, on its way to the dead letters.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Offset of the record.
+    pub offset: i64,
+    /// Timestamp of the record, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Why it is no event.
+    pub reject: Reject,
+    /// The same in words, with what in the record is to blame.
+    pub sentence: String,
+    /// The record's key, if not null.
+    pub key: Option<Vec<u8>>,
+    /// The record's value as it came, if not null.
+    pub value: Option<Vec<u8>>,
+    /// What the value was, if only its first bytes are here.
+    pub cut: Option<CutValue>,
+}
+
+impl Rejected {
+    /// A record that is there as a whole.
+    pub(super) fn of(reject: Reject, decoder: &mut Decoder, record: &Record<'_>) -> Rejected {
+        let value = record.value();
+        let cut =
+            || value.map(|value| CutValue { bytes: value.len() as u64, crc32c: crc32c(value) });
+        let rejected = Rejected {
+            offset: record.offset,
+            time_ms: record.timestamp_ms,
+            reject,
+            sentence: decoder.explain(reject, value),
+            key: record.key.map(<[u8]>::to_vec),
+            value: value.map(|value| first(value, VALUE_BYTES_MAX)),
+            cut: None,
+        };
+        rejected.fit(value.map_or(0, <[u8]>::len) as u64, cut)
+    }
+
+    /// A record of which perhaps only the first bytes are there.
+    pub(super) fn of_streamed(
+        reject: Reject,
+        decoder: &mut Decoder,
+        record: &StreamedRecord<'_>,
+    ) -> Rejected {
+        let value = record.value.map(|value| &value.head[..]);
+        let cut =
+            || record.value.map(|value| CutValue { bytes: value.bytes, crc32c: value.crc32c() });
+        let rejected = Rejected {
+            offset: record.offset,
+            time_ms: record.timestamp_ms,
+            reject,
+            sentence: decoder.explain(reject, value),
+            key: record.key.map(|key| key.head.clone()),
+            value: value.map(|value| first(value, VALUE_BYTES_MAX)),
+            cut: None,
+        };
+        rejected.fit(record.value.map_or(0, |value| value.bytes), cut)
+    }
+
+    /// Cuts off what its letter does not take. What an operator has had passed over gets a letter
+    /// that every topic takes.
+    fn fit(mut self, value_bytes: u64, cut: impl FnOnce() -> Option<CutValue>) -> Rejected {
+        let bytes_max = match self.reject {
+            Reject::Poison => RECORD_BYTES_MAX,
+            _ => VALUE_BYTES_MAX,
+        };
+        if let Some(value) = self.value.as_mut().filter(|_| value_bytes > bytes_max as u64) {
+            value.truncate(bytes_max);
+            self.cut = cut();
+        }
+        if let Some(key) = &mut self.key {
+            key.truncate(KEY_BYTES_MAX);
+        }
+        self
+    }
+}
+
+fn first(bytes: &[u8], bytes_max: usize) -> Vec<u8> {
+    bytes[..bytes.len().min(bytes_max)].to_vec()
+}
