@@ -115,13 +115,13 @@ fn settings_that_lose_or_change_records_are_refused_all_in_one_sentence() {
     let setup = Setup::new("settings");
     setup.create("", 2, &[("message.timestamp.type", "LogAppendTime")]);
     setup.create("-updates", 2, &[("cleanup.policy", "compact"), ("max.message.bytes", "1000")]);
-    setup.create("-dead", 1, &[]);
+    setup.create("-dead", 1, &[("max.message.bytes", "1048587")]);
     setup.assert_refused(&[
         "message.timestamp.type = LogAppendTime; set it to CreateTime",
         "cleanup.policy = compact; set it to delete",
         "max.message.bytes = 1000; set it to at least",
-        // A letter is larger than its record.
-        "-dead` has max.message.bytes = 1048588; set it to at least 1052684",
+        // The longest letter is what a topic with default settings takes.
+        "-dead` has max.message.bytes = 1048587; set it to at least 1048588",
     ]);
 }
 
