@@ -1,5 +1,7 @@
 //! One broker process: format, launch, wait, signal, restart.
 
+use super::jars::Jars;
+use super::storage::{self, CLUSTER_ID};
 use super::{Options, client};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,9 +19,6 @@ use tempfile::TempDir;
 const WATCH: &str = include_str!("watch.sh");
 
 const LOG4J: &str = include_str!("log4j2.xml");
-
-/// Any 16 bytes in base64: the name that the brokers of one cluster share.
-const CLUSTER_ID: &str = "aHVudGQtdGVzdC1rYWZrYQ";
 
 /// How long a broker may take to start or to end before the test fails.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -83,7 +82,7 @@ pub struct Broker {
 
 impl Broker {
     /// Writes the configuration and formats the storage of a new broker.
-    pub fn format(place: Place, places: &[Place], class_path: &str, options: &Options) -> Broker {
+    pub fn format(place: Place, places: &[Place], jars: &Jars, options: &Options) -> Broker {
         let folder = tempfile::Builder::new()
             .prefix("huntd-kafka-")
             .tempdir()
@@ -97,29 +96,20 @@ impl Broker {
         let heap = format!("-Xmx{}m", options.heap_mib);
         // Codecs unpack libraries of their own there, and a broker that is killed leaves them.
         let temporary = format!("-Djava.io.tmpdir={}", folder.path().display());
+        let class_path = jars.class_path();
         let mut java: Vec<String> =
-            ["java", &heap, &log4j, &temporary, "-XX:-UsePerfData", "-cp", class_path]
+            ["java", &heap, &log4j, &temporary, "-XX:-UsePerfData", "-cp", &class_path]
                 .map(str::to_owned)
                 .to_vec();
         let quick_start = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"].map(str::to_owned);
         if !options.optimized {
             java.splice(1..1, quick_start);
         }
-        let output = Command::new(&java[0])
-            .args(&java[1..])
-            .args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID])
-            .args(["--config", &file("server.properties")])
-            .args(options.scram.iter().flat_map(|user| ["--add-scram", user]))
-            .stdin(Stdio::null())
-            .output()
-            .expect("java was there when the jars were looked for");
-        assert!(
-            output.status.success(),
-            "the broker's storage could not be formatted:\n{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        java.extend(options.java.iter().cloned());
+        let kind = (options.version, options.scram.clone());
+        storage::format(kind, &folder.path().join("data"), place.id, || {
+            run_storage_tool(&java, &file("server.properties"), &options.scram);
+        });
+        java.extend(jars.archive.iter().chain(&options.java).cloned());
         java.extend(["kafka.Kafka".to_owned(), file("server.properties")]);
         Broker { place, java, process: None, folder }
     }
@@ -216,6 +206,24 @@ impl Broker {
             thread::sleep(POLL_INTERVAL);
         }
     }
+}
+
+/// Formats storage as this configuration says, with these users.
+fn run_storage_tool(java: &[String], config: &str, scram: &[String]) {
+    let output = Command::new(&java[0])
+        .args(&java[1..])
+        .args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID])
+        .args(["--config", config])
+        .args(scram.iter().flat_map(|user| ["--add-scram", user]))
+        .stdin(Stdio::null())
+        .output()
+        .expect("java was there when the jars were looked for");
+    assert!(
+        output.status.success(),
+        "the broker's storage could not be formatted:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Options) -> String {

@@ -14,15 +14,34 @@ const JAVA_VERSION_MIN: u32 = 17;
 
 const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kafka/pom.xml");
 
-/// The class path of a broker of this version, with its jars in place.
-pub(super) fn class_path(version: &str) -> String {
-    let all = target_folder().join("kafka");
-    let folder = all.join(version);
+/// The jars of a broker of one version, in place.
+pub struct Jars {
+    folder: PathBuf,
+    /// The JVM's option that maps an archive of their classes, if there is one.
+    pub(super) archive: Option<String>,
+}
+
+impl Jars {
+    /// Fetches them, unless that was done before.
+    pub(super) fn of(version: &str) -> Jars {
+        Jars { folder: folder(version), archive: None }
+    }
+
+    /// A file beside them, which goes when they are fetched again.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What `java -cp` takes.
+    pub(super) fn class_path(&self) -> String {
+        format!("{}/*", self.folder.display())
+    }
+}
+
+fn folder(version: &str) -> PathBuf {
+    let _lock = lock();
+    let folder = kafka_folder().join(version);
     fs::create_dir_all(&folder).expect("the target folder can be written");
-    // Tests run side by side: one fetches, the others wait for it, whatever version they want,
-    // because Maven's own store is not made for several at once.
-    let lock = File::create(all.join("lock")).expect("the target folder can be written");
-    lock.lock().expect("the file system has file locks");
     check_java();
     // A copy of the pom stands beside the jars that were fetched for it, written after them.
     let pom = fs::read_to_string(POM).expect("the pom is part of the source");
@@ -31,13 +50,22 @@ pub(super) fn class_path(version: &str) -> String {
         fetch(version, &folder.join("jars"));
         fs::write(&fetched, pom).expect("the target folder can be written");
     }
-    format!("{}/*", folder.join("jars").display())
+    folder.join("jars")
+}
+
+/// Tests run side by side: one writes to the folder, the others wait for it, whatever version they
+/// want, because Maven's own store is not made for several at once. A closed file releases the lock.
+pub(super) fn lock() -> File {
+    fs::create_dir_all(kafka_folder()).expect("the target folder can be written");
+    let lock = File::create(kafka_folder().join("lock")).expect("the target folder can be written");
+    lock.lock().expect("the file system has file locks");
+    lock
 }
 
 /// Cargo puts tests and benchmarks into `<target>/<profile>/deps`, wherever the target folder is.
-fn target_folder() -> PathBuf {
+fn kafka_folder() -> PathBuf {
     let running = std::env::current_exe().expect("a program knows its file");
-    running.ancestors().nth(3).expect("it is inside the target folder").to_owned()
+    running.ancestors().nth(3).expect("it is inside the target folder").join("kafka")
 }
 
 fn check_java() {

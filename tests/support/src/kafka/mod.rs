@@ -4,7 +4,11 @@
 //! A test binary starts one broker for all its tests with [`shared`]; a test that stops or kills
 //! brokers starts its own [`Cluster`].
 
+mod archive;
+
 mod jars;
+
+mod storage;
 
 pub mod acl;
 
@@ -18,6 +22,7 @@ pub mod secure;
 
 use broker::{Broker, Place};
 use client::Client;
+use jars::Jars;
 use std::ops::Index;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,13 +82,14 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until it can be used.
     pub fn start(broker_count: usize, options: &Options) -> Cluster {
-        let class_path = jars::class_path(options.version);
+        let mut jars = Jars::of(options.version);
+        // Of another version there is one broker only.
+        if options.version == VERSION {
+            archive::add(&mut jars);
+        }
         let places = Place::reserve(broker_count);
-        let brokers = places
-            .iter()
-            .map(|place| Broker::format(*place, &places, &class_path, options))
-            .collect();
-        let mut cluster = Cluster { brokers };
+        let format = |place: &Place| Broker::format(*place, &places, &jars, options);
+        let mut cluster = Cluster { brokers: places.iter().map(format).collect() };
         for broker in &mut cluster.brokers {
             broker.launch();
         }
@@ -133,7 +139,7 @@ pub fn shared() -> &'static Cluster {
 
 /// The class path of the brokers' jars, which hold Kafka's own client.
 pub fn class_path() -> String {
-    jars::class_path(VERSION)
+    Jars::of(VERSION).class_path()
 }
 
 /// A name that no other test on the shared broker uses, for a topic or a group.
