@@ -74,9 +74,12 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
         run(Command::new("dpkg").arg(&in_root).args(forced).args(arguments))
     };
     dpkg(&["--install", deb.to_str().expect("text")]);
-    for unit in ["huntd.service", "huntd@.service"] {
+    for (unit, verb) in
+        [("huntd.service", "run"), ("huntd@.service", "run"), ("huntd-serve@.service", "serve")]
+    {
         let unit = fs::read_to_string(root.join("lib/systemd/system").join(unit));
-        assert!(unit.expect("a unit").contains("\nExecStart=/usr/bin/huntd run --config /etc/"));
+        let start = format!("\nExecStart=/usr/bin/huntd {verb} --config /etc/");
+        assert!(unit.expect("a unit").contains(&start), "{start}");
     }
     for file in ["man/man1/huntd-run.1.gz", "huntd/prometheus-alerts.yml", "huntd/clients/huntd.py"]
     {
