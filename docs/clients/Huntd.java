@@ -303,7 +303,7 @@ public final class Huntd {
                 "enable.idempotence", true, "key.serializer", ByteArraySerializer.class,
                 "value.serializer", ByteArraySerializer.class);
         Seqs seqs = new Seqs();
-        long player = 76561198000000042L;
+        long player = 76561199000000001L; // none of `huntd load`
         try (var producer = new KafkaProducer<byte[], byte[]>(config)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (int step = 0; step < 5; step++) {

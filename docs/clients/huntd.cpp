@@ -86,7 +86,7 @@ void write(const std::string& brokers, const std::string& topic, std::int32_t pa
     rd_kafka_t* producer = client(RD_KAFKA_PRODUCER, {{"bootstrap.servers", brokers},
         {"acks", "all"}, {"enable.idempotence", "true"}});
     huntd::Seqs seqs;
-    const std::uint64_t player = 76561198000000042;
+    const std::uint64_t player = 76561199000000001; // none of `huntd load`
     for (int step = 0; step < 5; ++step) {
         using namespace std::chrono;
         const auto now = static_cast<std::uint64_t>(

@@ -373,10 +373,12 @@ async function write(/** @type {string} */ brokers, /** @type {string} */ topic,
   const producer = new Kafka({ brokers: brokers.split(",") })
     .producer({ idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
-  const [seqs, player] = [new Seqs(), "76561198000000042"];
-  const steps = [1, 2, 3, 4].map((step) =>
-    event(seqs, "move", player, { x: 1000 + 10 * step, y: 2000 }));
-  const values = [event(seqs, "join", player, { x: 1000, y: 2000 }), ...steps];
+  const [seqs, player] = [new Seqs(), "76561199000000001"]; // none of `huntd load`
+  // In the order in which they count: each has a higher seq than the one before it.
+  const values = [event(seqs, "join", player, { x: 1000, y: 2000 })];
+  for (const step of [1, 2, 3, 4]) {
+    values.push(event(seqs, "move", player, { x: 1000 + 10 * step, y: 2000 }));
+  }
   // The partition is the zone: always name it, and never let a partitioner choose.
   await producer.send({ topic, acks: -1, messages: values.map((value) => ({ value, partition })) });
   await producer.disconnect();

@@ -350,7 +350,7 @@ func write(brokers, topic string, partition int32) error {
 		return err
 	}
 	defer client.Close()
-	seqs, player := Seqs{}, uint64(76561198000000042)
+	seqs, player := Seqs{}, uint64(76561199000000001) // none of `huntd load`
 	values := [][]byte{seqs.Event("join", player, map[string]any{"x": 1000, "y": 2000})}
 	for step := 1; step < 5; step++ {
 		where := map[string]any{"x": 1000 + 10*step, "y": 2000}
