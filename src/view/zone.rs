@@ -398,7 +398,20 @@ impl ZoneView {
                 details.set_compass(Compass { hunt, hint: hint as u8, distance });
             }
             Change::ItemLost { .. } => {}
-            _ => unreachable!("a change of another kind"),
+            Change::Refused { .. }
+            | Change::Joined { .. }
+            | Change::Arrived { .. }
+            | Change::HuntStarted { .. }
+            | Change::TreasureLaid { .. }
+            | Change::Finished { .. }
+            | Change::HuntEnded { .. }
+            | Change::Handoff { .. }
+            | Change::HandoffPlace { .. }
+            | Change::HandoffScore { .. }
+            | Change::HandoffItems { .. }
+            | Change::HandoffEffect { .. }
+            | Change::RulesChanged { .. }
+            | Change::Clock { .. } => unreachable!("folded before"),
         }
         self.cards[row] = card;
         Moved::Nobody
