@@ -1,4 +1,4 @@
-//! What capturing 100,000 actors costs the hot thread: the pause at the beginning, the dearer
+//! What a checkpoint of 100,000 actors costs the hot thread: the pause at its beginning, the slower
 //! events while it lasts, the pieces. And what restoring them costs a start.
 //!
 //! Goal: the longest pause. Not a goal: the disk, which is another thread's. `--smoke` runs
@@ -70,7 +70,7 @@ impl Crowd {
     }
 }
 
-/// What one capture took.
+/// What one checkpoint took.
 #[derive(Default)]
 struct Cost {
     begin: Duration,
@@ -81,7 +81,7 @@ struct Cost {
     allocations: u64,
 }
 
-fn capture(crowd: &mut Crowd, state: &mut Vec<u8>) -> Cost {
+fn take_checkpoint(crowd: &mut Crowd, state: &mut Vec<u8>) -> Cost {
     let mut cost = Cost::default();
     let mut block = Vec::with_capacity(SNAPSHOT_BLOCK_BYTES);
     state.clear();
@@ -97,10 +97,10 @@ fn capture(crowd: &mut Crowd, state: &mut Vec<u8>) -> Cost {
         cost.longest_event = cost.longest_event.max(longest);
         block.clear();
         let piece = Instant::now();
-        let captured = crowd.shard.write_checkpoint(&mut block, SNAPSHOT_BLOCK_BYTES);
+        let read = crowd.shard.write_checkpoint(&mut block, SNAPSHOT_BLOCK_BYTES);
         cost.pieces.push(piece.elapsed());
         state.extend_from_slice(&block);
-        if captured == CheckpointRead::Done {
+        if read == CheckpointRead::Done {
             cost.allocations = allocator::hot_allocations() - reserved;
             return cost;
         }
@@ -122,13 +122,14 @@ fn main() {
     let mut state = Vec::with_capacity(64 << 20);
     for round in 0..if smoke { 2 } else { 6 } {
         let quiet: Vec<Duration> = (0..200).map(|_| crowd.turn().0).collect();
-        let cost = capture(&mut crowd, &mut state);
+        let cost = take_checkpoint(&mut crowd, &mut state);
         assert_eq!(cost.bytes, state.len() as u64);
         let longest_piece = cost.pieces.iter().max().copied().unwrap_or_default();
         let events = EVENTS_PER_PIECE as u32;
         println!(
-            "capture {round}: {players} actors, {} bytes, begin {:?}, {} pieces of {:?} (longest \
-             {longest_piece:?}), event {:?} (longest {:?}), without a capture {:?}, {} allocations",
+            "checkpoint {round}: {players} actors, {} bytes, begin {:?}, {} pieces of {:?} \
+             (longest {longest_piece:?}), event {:?} (longest {:?}), without a checkpoint {:?}, \
+             {} allocations",
             cost.bytes,
             cost.begin,
             cost.pieces.len(),

@@ -25,8 +25,8 @@ const PARTITIONS: i32 = 8;
 const PAIRS: usize = 5;
 const SNAPSHOT_MS: u32 = 1_000;
 
-/// Between two looks at the daemon: its pages cost it some microseconds each.
-const LOOK: Duration = Duration::from_millis(10);
+/// Time between two samples of the daemon: its pages cost it some microseconds each.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 fn main() {
     // Without `--bench`, `cargo test` runs it.
@@ -184,7 +184,7 @@ fn drain(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64)
     };
     let mut published = None;
     huntd.wait_until("the output covers the input", |_| {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         let page = Page::of(&address);
         if page.progress("published") == events {
             published.get_or_insert_with(Instant::now);

@@ -17,8 +17,8 @@ use support::{accounts, kafka, scrape};
 
 const PARTITIONS: i32 = 16;
 
-/// Between two looks at the daemon.
-const LOOK: Duration = Duration::from_millis(5);
+/// Time between two samples of the daemon.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 struct Size {
     players: u64,
@@ -113,7 +113,7 @@ fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let address = huntd.address();
     huntd.wait_until("readiness at the end of the input", |_| {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         scrape::get(&address, "/readyz").0 == 200
             && Page::of(&address).progress("applied") == end as u64
     });

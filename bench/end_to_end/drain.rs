@@ -19,8 +19,8 @@ use support::scrape::Page;
 /// Intended time of the first event: a drain is the same whenever it runs.
 const BASE_US: u64 = 1_767_225_600_000_000;
 
-/// Between two looks at the process and at the ends of the output.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two samples of the process and of the ends of the output.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The output has ended if it has not grown for so long; then it is read.
 const QUIET: Duration = Duration::from_millis(500);
@@ -154,7 +154,7 @@ fn watch(
             }
             grown = Instant::now();
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     };
     let memory = (memory_kib(pid, "VmRSS:"), memory_kib(pid, "VmHWM:"));
     let inside = metrics.zip(watch).map(|(address, watch)| {

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use support::scrape::{self, Page, Task};
 
-/// Between two looks at the queues: each costs the daemon a fraction of a millisecond.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two samples of the queues: each costs the daemon a fraction of a millisecond.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Counters of a daemon, since its start or of a time.
 pub(crate) struct Inside {
@@ -23,17 +23,17 @@ pub(crate) struct Inside {
     peaks: Peaks,
 }
 
-/// The most that waited in the daemon's queues at any look.
+/// The most that waited in the daemon's queues in any sample.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Peaks {
-    looks: u64,
+    samples: u64,
     /// Blocks between decoder and engine.
     queue_blocks: u64,
     /// Bytes of frames between the publisher and the broker's acknowledgement.
     in_flight_bytes: u64,
 }
 
-/// Looks at the daemon's queues until it is told to stop.
+/// Samples the daemon's queues until it has to stop.
 pub(crate) struct Watch {
     is_over: Arc<AtomicBool>,
     watching: JoinHandle<Peaks>,
@@ -46,8 +46,8 @@ impl Watch {
         let watching = thread::spawn(move || {
             let mut peaks = Peaks::default();
             while !ended.load(Ordering::Relaxed) {
-                peaks.look(&Page::of(&address));
-                thread::sleep(LOOK);
+                peaks.sample(&Page::of(&address));
+                thread::sleep(POLL_INTERVAL);
             }
             peaks
         });
@@ -61,8 +61,8 @@ impl Watch {
 }
 
 impl Peaks {
-    pub(crate) fn look(&mut self, page: &Page) {
-        self.looks += 1;
+    pub(crate) fn sample(&mut self, page: &Page) {
+        self.samples += 1;
         self.queue_blocks = self.queue_blocks.max(page.value("huntd_queue_blocks"));
         self.in_flight_bytes = self.in_flight_bytes.max(page.value("huntd_in_flight_bytes"));
     }
@@ -90,7 +90,7 @@ impl Inside {
         Inside { peaks, ..self }
     }
 
-    /// What happened since an earlier look.
+    /// What happened since an earlier sample.
     pub(crate) fn since(mut self, earlier: &Inside) -> Inside {
         self.events -= earlier.events;
         self.refused -= earlier.refused;
@@ -140,7 +140,7 @@ impl Inside {
             "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
              per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
              turns {:.2} per 1,000 events; {} allocations; at most {} blocks queued and {} KiB \
-             in flight in {} looks; {:.1} % of the events refused by the rules",
+             in flight in {} samples; {:.1} % of the events refused by the rules",
             self.inside_ms(50.0),
             self.inside_ms(99.0),
             self.inside_ms(99.9),
@@ -151,7 +151,7 @@ impl Inside {
             self.allocations,
             self.peaks.queue_blocks,
             self.peaks.in_flight_bytes / 1024,
-            self.peaks.looks,
+            self.peaks.samples,
             self.per_1000(self.refused) / 10.0,
         )
     }

@@ -94,7 +94,7 @@ fn main() {
         echo::run(address, input, output, partitions.parse().expect("a number of partitions"));
     }
     let arguments = Arguments::read();
-    let programs = buildable(&arguments.programs);
+    let programs = buildable(&arguments.programs, arguments.smoke);
     let mut results = Vec::new();
     for mode in &arguments.modes {
         let cluster = || start(mode, arguments.smoke);
@@ -156,8 +156,8 @@ fn warm(cluster: &Cluster) {
 }
 
 /// Builds the peers; one that cannot be built is left out, and that is said.
-fn buildable(programs: &[Program]) -> Vec<Program> {
-    let can_be_built = |program: &Program| match program.build() {
+fn buildable(programs: &[Program], smoke: bool) -> Vec<Program> {
+    let can_be_built = |program: &Program| match program.build(smoke) {
         Ok(()) => true,
         Err(sentence) => {
             say(&format!("{} is left out: {sentence}", program.name()));

@@ -151,13 +151,13 @@ fn run_on(
             reader
         });
         let mut late = generator.send_ticks(start_us, 0..plan.ticks_warm);
-        let look = || metrics.as_ref().map(|address| Inside::of(&Page::of(address), pid));
+        let sample = || metrics.as_ref().map(|address| Inside::of(&Page::of(address), pid));
         let told = || covered.load(Ordering::Relaxed);
-        let (from, before) = (Usage::of(pid, cluster, told()), look());
+        let (from, before) = (Usage::of(pid, cluster, told()), sample());
         let watch = metrics.as_deref().map(Watch::start);
         late = late.max(generator.send_ticks(start_us, plan.ticks_warm..plan.ticks));
         let behind = plan.events - told();
-        let (usage, after) = (Usage::of(pid, cluster, told()).since(&from), look());
+        let (usage, after) = (Usage::of(pid, cluster, told()).since(&from), sample());
         let peaks = watch.map_or_else(Peaks::default, Watch::stop);
         generator.finish();
         let deadline = Instant::now() + patience(program, behind, shape.rate);

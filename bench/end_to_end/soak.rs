@@ -23,8 +23,8 @@ use support::scrape::Page;
 const RETENTION_BYTES: &str = "268435456";
 const SEGMENT_BYTES: &str = "67108864";
 
-/// Between two looks at the process, and the time of one latency figure.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two samples of the process, and of one latency figure.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Of the time, the part at the beginning that the slope leaves out: tables and pools fill.
 const WARM_UP: f64 = 0.1;
@@ -75,9 +75,9 @@ pub(crate) fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
     }
     let ticks = (time.as_secs_f64() * shape.rate as f64 / shape.tick_events() as f64) as u64;
     let events = joins + ticks * shape.tick_events();
-    let look = || Inside::of(&Page::of(&metrics), pid);
+    let sample = || Inside::of(&Page::of(&metrics), pid);
     let (mut resident, mut allocations) = (Vec::new(), Vec::new());
-    let (before, mut peaks) = (look(), Peaks::default());
+    let (before, mut peaks) = (sample(), Peaks::default());
     let start_us = now_us();
     let is_sent = AtomicBool::new(false);
     let (sent_s, late, read) = thread::scope(|scope| {
@@ -91,11 +91,11 @@ pub(crate) fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
             scope.spawn(|| Latencies::read(&mut output, load, start_us, events, &is_sent));
         let start = Instant::now();
         while !is_sent.load(Ordering::Relaxed) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             let seconds = start.elapsed().as_secs_f64();
             let kib = memory_kib(pid, "VmRSS:") as f64;
             let page = Page::of(&metrics);
-            peaks.look(&page);
+            peaks.sample(&page);
             let count = page.value("huntd_hot_allocations_total");
             resident.push((seconds, kib));
             allocations.push((seconds, count as f64));
@@ -106,7 +106,7 @@ pub(crate) fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
         let (sent_s, late) = sending.join().expect("the broker has taken everything");
         (sent_s, late, reading.join().expect("the output can be read"))
     });
-    let inside = look().since(&before).with(peaks);
+    let inside = sample().since(&before).with(peaks);
     let digest = running.stop(topics.partitions).expect("huntd tells its digest");
     let Latencies { all: latency, p50, p99 } = read;
     let soaked = Soaked {
@@ -165,7 +165,7 @@ impl Latencies {
         let mut second = bounds.expect("the bounds are sound");
         let mut read = Latencies { all: second.clone(), p50: Vec::new(), p99: Vec::new() };
         let start = Instant::now();
-        let (mut next, mut deadline) = (LOOK, None);
+        let (mut next, mut deadline) = (POLL_INTERVAL, None);
         while output.covered() < events {
             if is_sent.load(Ordering::Relaxed) {
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -183,7 +183,7 @@ impl Latencies {
                 read.p99.push((seconds, ms(99.0)));
                 read.all.add(&second).expect("both have the same bounds");
                 second.reset();
-                next += LOOK;
+                next += POLL_INTERVAL;
             }
         }
         read.all.add(&second).expect("both have the same bounds");
