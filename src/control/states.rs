@@ -1,4 +1,4 @@
-//! The states that shards may start from: this host's snapshots, and copies of other hosts'.
+//! The states that shards may start from: this host's snapshots, and replicas of other hosts'.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -26,7 +26,7 @@ pub(super) struct States {
     replica_options: Option<ReplicaOptions>,
     replicas: Option<Replicas>,
     found: BTreeMap<i32, Vec<Place>>,
-    /// States that could not be read after all. A copy may be whole where the original is not.
+    /// States that could not be read after all. A replica may be whole where the file is not.
     damaged: BTreeSet<Damaged>,
 }
 
@@ -120,7 +120,7 @@ impl States {
                 store.load(header, rulebook).map_err(ReplicaError::Snapshot)
             }
             Place::Elsewhere(replica) => {
-                let replicas = self.replicas.as_ref().expect("the copy is from there");
+                let replicas = self.replicas.as_ref().expect("the replica is from there");
                 replicas.load(replica, rulebook, watch)
             }
         };

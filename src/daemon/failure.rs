@@ -1,4 +1,4 @@
-//! Why the daemon could not start, or has ended, and which exit code tells it.
+//! Why the daemon could not start, or has ended, and with which exit code.
 
 use crate::control::control_error::ControlError;
 use crate::control::dialler::WrongFile;

@@ -27,12 +27,12 @@ pub(crate) fn spawn<T: Send + 'static>(
 pub(crate) fn joined_within<T>(thread: JoinHandle<T>, wait_max: Duration) -> bool {
     let end = Instant::now() + wait_max;
     while !thread.is_finished() && Instant::now() < end {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     thread.is_finished().then(|| joined(thread)).is_some()
 }
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Waits until a thread has ended.
 pub(crate) fn joined<T>(thread: JoinHandle<T>) -> T {

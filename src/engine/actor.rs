@@ -132,7 +132,7 @@ impl Body {
         }
     }
 
-    /// The path hint that it was told last.
+    /// The path hint that it got last.
     pub(crate) fn compass(&self) -> Compass {
         Compass {
             hint: (self.marks >> 8) as u8,
@@ -141,7 +141,7 @@ impl Body {
         }
     }
 
-    /// Notes the path hint that it is told.
+    /// Notes the path hint that it gets.
     pub(crate) fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
         let told = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
         self.marks = self.marks & 0xff | told;

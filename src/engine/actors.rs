@@ -55,7 +55,7 @@ impl Actors {
         self.index.glance(player_id)
     }
 
-    /// The second step: asks for the row that a player's actor most likely has, and tells its
+    /// The second step: asks for the row that a player's actor most likely has, and returns its
     /// number, or no row's.
     #[inline]
     pub(crate) fn likely_row(&self, glance: Glance) -> u32 {

@@ -281,7 +281,7 @@ changes! {
         /// Time since the hunt began.
         elapsed_ms: u32 = High Number "elapsed_ms",
     },
-    /// A finisher of a hunt, told when the hunt is over, in the order of the ranks.
+    /// A finisher of a hunt, published when the hunt is over, in the order of the ranks.
     Finished = 16 "finished" {
         /// Treasures that the player opened.
         found: u16 = Short Number "found",

@@ -1,19 +1,18 @@
 //! A shard's state as bytes while the shard goes on.
 //!
-//! A capture notes what stands in no table and marks the chunks of those; that is all that happens
-//! at once. From then on a chunk is copied before the first write to it, and read bit by bit
-//! whenever there is time. So the bytes say what the state was when the capture began, whatever
-//! came since.
+//! When a checkpoint begins, it notes what is in no table and marks the chunks of the tables. From
+//! then on a chunk is copied before the first write to it, and read bit by bit whenever there is
+//! time. So the bytes hold the state as it was when the checkpoint began, whatever came since.
 
 use crate::engine::Shard;
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::state::{ACTOR_WORDS, FORMAT};
 use crate::engine::table::Row;
 
-/// Rows that one piece of a capture looks at, empty ones included: some ten microseconds.
+/// Rows that one piece of a checkpoint looks at, empty ones included: some ten microseconds.
 const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
-/// Whether a capture has given all its bytes.
+/// Whether a checkpoint has given all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointRead {
     /// There are more.
@@ -25,10 +24,10 @@ pub enum CheckpointRead {
 /// Words that are noted at most: the searches for paths have most of them.
 const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
 
-/// What is still to be told of a state, and in which order.
+/// What is still to be written of a state, and in which order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoint {
-    /// What was noted when the capture began.
+    /// What was noted when the checkpoint began.
     words: Vec<u64>,
     steps: Vec<Step>,
     step: usize,
@@ -62,13 +61,13 @@ impl Checkpoint {
     }
 
     /// Ends a run of words: those since the last one.
-    fn step_words(&mut self, told_before: &mut u32) {
+    fn step_words(&mut self, written_before: &mut u32) {
         let end = self.words.len() as u32;
-        self.step(Part::Words, *told_before, end);
-        *told_before = end;
+        self.step(Part::Words, *written_before, end);
+        *written_before = end;
     }
 
-    /// Nothing is to be told any more; the memory stays for the next one.
+    /// Nothing is left to be written; the memory stays for the next one.
     fn forget(&mut self) {
         self.words.clear();
         self.steps.clear();
@@ -79,15 +78,15 @@ impl Checkpoint {
         self.step == self.steps.len() && self.waiting_count == 0
     }
 
-    /// Tells what waits, as far as there is room.
+    /// Writes what waits, as far as there is room.
     fn write_waiting(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
         let room = (bytes_max - out.len()) / 8;
-        let told = self.waiting_count.min(room);
-        for word in &self.waiting[..told] {
+        let written = self.waiting_count.min(room);
+        for word in &self.waiting[..written] {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        self.waiting.copy_within(told..self.waiting_count, 0);
-        self.waiting_count -= told;
+        self.waiting.copy_within(written..self.waiting_count, 0);
+        self.waiting_count -= written;
     }
 
     fn wait(&mut self, words: &[u64]) {
@@ -113,62 +112,63 @@ impl Checkpoint {
         match part {
             Part::Words => self.wait(&[self.words[number as usize]]),
             Part::Actors => {
-                let body = shard.actors.bodies.captured(number);
+                let body = shard.actors.bodies.checkpointed(number);
                 if body.player_id != 0 {
                     self.wait(&body.to_words());
-                    self.wait(&shard.actors.packs.captured(number).to_words());
+                    self.wait(&shard.actors.packs.checkpointed(number).to_words());
                 }
             }
             Part::Tombstones => {
-                let tombstone = shard.tombstones.rows.captured(number);
+                let tombstone = shard.tombstones.rows.checkpointed(number);
                 if tombstone.player_id != 0 {
                     self.wait(&[number.into()]);
                     self.wait(&tombstone.to_words());
                 }
             }
             Part::Treasures(slot) => {
-                self.wait(&shard.hunts.treasures[slot].captured(number).to_words());
+                self.wait(&shard.hunts.treasures[slot].checkpointed(number).to_words());
             }
             Part::Finishers(slot) => {
-                self.wait(&shard.hunts.finishers[slot].captured(number).to_words());
+                self.wait(&shard.hunts.finishers[slot].checkpointed(number).to_words());
             }
         }
     }
 }
 
 impl Shard {
-    /// Begins to capture the state as it is now: how many bytes it takes. Bounded work, whatever
-    /// the state's size. A capture that was not told to its end is over.
+    /// Begins a checkpoint of the current state: how many bytes it takes. Bounded work, whatever
+    /// the state's size. One that was not read to its end is over.
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.end_checkpoint();
-        let capture = self.note();
+        let checkpoint = self.note();
         self.actors.bodies.begin_checkpoint();
         self.actors.packs.begin_checkpoint();
         self.tombstones.rows.begin_checkpoint();
         for slot in 0..HUNTS_MAX {
-            self.hunts.treasures[slot].begin_capture();
+            self.hunts.treasures[slot].begin_checkpoint();
             self.hunts.finishers[slot].begin_checkpoint();
         }
-        let bytes = self.checkpoint_bytes(&capture);
-        self.checkpoint = capture;
+        let bytes = self.checkpoint_bytes(&checkpoint);
+        self.checkpoint = checkpoint;
         bytes
     }
 
-    /// Appends the next bytes of the captured state, until there are `bytes_max` in all. Bounded
+    /// Appends the next bytes of the checkpoint, until there are `bytes_max` in all. Bounded
     /// work: there may be fewer.
     pub fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead {
         assert!(out.len() <= bytes_max, "{} bytes where {bytes_max} may be", out.len());
-        let mut capture = std::mem::take(&mut self.checkpoint);
+        let mut checkpoint = std::mem::take(&mut self.checkpoint);
         let mut rows = CHECKPOINT_ROWS_PER_PIECE;
-        capture.write_waiting(out, bytes_max);
-        while capture.waiting_count == 0 && rows > 0 && capture.step < capture.steps.len() {
-            let step = capture.step;
-            capture.write_step(self, out, bytes_max, &mut rows);
-            let Step { part, next, .. } = capture.steps[step];
+        checkpoint.write_waiting(out, bytes_max);
+        while checkpoint.waiting_count == 0 && rows > 0 && checkpoint.step < checkpoint.steps.len()
+        {
+            let step = checkpoint.step;
+            checkpoint.write_step(self, out, bytes_max, &mut rows);
+            let Step { part, next, .. } = checkpoint.steps[step];
             self.pass(part, next);
         }
-        let is_whole = capture.is_whole();
-        self.checkpoint = capture;
+        let is_whole = checkpoint.is_whole();
+        self.checkpoint = checkpoint;
         if !is_whole {
             return CheckpointRead::More;
         }
@@ -176,7 +176,7 @@ impl Shard {
         CheckpointRead::Done
     }
 
-    /// Gives up the capture, if there is one.
+    /// Gives up the checkpoint, if there is one.
     pub(crate) fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
         self.actors.bodies.end_checkpoint();
@@ -188,9 +188,9 @@ impl Shard {
         }
     }
 
-    /// Notes what stands in no table, and which rows are to be told.
+    /// Notes what stands in no table, and which rows are to be written.
     fn note(&mut self) -> Checkpoint {
-        let mut capture = std::mem::take(&mut self.checkpoint);
+        let mut checkpoint = std::mem::take(&mut self.checkpoint);
         let Shard {
             partition,
             ruleset,
@@ -206,33 +206,33 @@ impl Shard {
             tiles: _,
             checkpoint: _,
         } = &*self;
-        let mut told = 0;
-        let words = &mut capture.words;
+        let mut written = 0;
+        let words = &mut checkpoint.words;
         words.reserve(NOTED_WORDS_MAX);
         words.extend([FORMAT, (*ruleset).into(), (*partition).into()]);
         words.extend(clock.to_words());
         words.extend([*last_tick, actors.count().into()]);
-        capture.step_words(&mut told);
-        capture.step(Part::Actors, 0, actors.rows());
-        capture.words.extend(tombstones.noted().map(u64::from));
-        capture.step_words(&mut told);
-        capture.step(Part::Tombstones, 0, tombstones.rows.count());
-        capture.words.extend(hunts.noted());
+        checkpoint.step_words(&mut written);
+        checkpoint.step(Part::Actors, 0, actors.rows());
+        checkpoint.words.extend(tombstones.noted().map(u64::from));
+        checkpoint.step_words(&mut written);
+        checkpoint.step(Part::Tombstones, 0, tombstones.rows.count());
+        checkpoint.words.extend(hunts.noted());
         for slot in 0..HUNTS_MAX {
             let hunt = *hunts.hunt(slot);
-            capture.words.extend(hunt.to_words());
-            capture.step_words(&mut told);
-            capture.step(Part::Treasures(slot), 0, hunt.tried.into());
-            capture.step(Part::Finishers(slot), hunt.announced.into(), hunt.finishers.into());
-            hunts.paths[slot].note(&mut capture.words);
+            checkpoint.words.extend(hunt.to_words());
+            checkpoint.step_words(&mut written);
+            checkpoint.step(Part::Treasures(slot), 0, hunt.tried.into());
+            checkpoint.step(Part::Finishers(slot), hunt.announced.into(), hunt.finishers.into());
+            hunts.paths[slot].note(&mut checkpoint.words);
         }
-        capture.words.push(self.digest());
-        capture.step_words(&mut told);
-        capture
+        checkpoint.words.push(self.digest());
+        checkpoint.step_words(&mut written);
+        checkpoint
     }
 
-    fn checkpoint_bytes(&self, capture: &Checkpoint) -> u64 {
-        let words = capture.steps.iter().map(|Step { part, next, end }| {
+    fn checkpoint_bytes(&self, checkpoint: &Checkpoint) -> u64 {
+        let words = checkpoint.steps.iter().map(|Step { part, next, end }| {
             let rows = u64::from(end - next);
             match part {
                 Part::Words | Part::Treasures(_) => rows,
@@ -245,17 +245,17 @@ impl Shard {
         8 * words.sum::<u64>()
     }
 
-    /// Rows of a part below this one were told.
+    /// Rows of a part below this one were written.
     fn pass(&mut self, part: Part, number: u32) {
         match part {
             Part::Words => {}
             Part::Actors => {
-                self.actors.bodies.pass_captured(number);
-                self.actors.packs.pass_captured(number);
+                self.actors.bodies.pass_checkpointed(number);
+                self.actors.packs.pass_checkpointed(number);
             }
-            Part::Tombstones => self.tombstones.rows.pass_captured(number),
-            Part::Treasures(slot) => self.hunts.treasures[slot].pass_captured(number),
-            Part::Finishers(slot) => self.hunts.finishers[slot].pass_captured(number),
+            Part::Tombstones => self.tombstones.rows.pass_checkpointed(number),
+            Part::Treasures(slot) => self.hunts.treasures[slot].pass_checkpointed(number),
+            Part::Finishers(slot) => self.hunts.finishers[slot].pass_checkpointed(number),
         }
     }
 }

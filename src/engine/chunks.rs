@@ -83,12 +83,12 @@ impl<T, const ROWS: usize> IndexMut<u32> for Chunks<T, ROWS> {
     }
 }
 
-/// What chunks held when a capture began, of those that were written since.
+/// What chunks held when a checkpoint began, of those that were written since.
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow<T, const ROWS: usize> {
     /// The first chunk that is still to be read.
     from: usize,
-    /// Chunks that are still to be read, from there on; 0 without a capture.
+    /// Chunks that are still to be read, from there on; 0 without a checkpoint.
     left: usize,
     /// By chunk.
     copies: Vec<Option<Box<Chunk<T, ROWS>>>>,
@@ -97,14 +97,14 @@ pub(crate) struct Shadow<T, const ROWS: usize> {
 }
 
 impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
-    /// Nothing is captured.
+    /// There is no checkpoint.
     pub(crate) fn none() -> Shadow<T, ROWS> {
         Shadow { from: 0, left: 0, copies: Vec::new(), spare: Vec::new() }
     }
 
-    /// Begins a capture of all values that exist.
+    /// Begins a checkpoint of all values that exist.
     pub(crate) fn begin(&mut self, chunks: &Chunks<T, ROWS>) {
-        assert!(self.left == 0, "one capture at a time");
+        assert!(self.left == 0, "one checkpoint at a time");
         if self.copies.len() < chunks.chunks_max {
             self.copies.resize_with(chunks.chunks_max, || None);
             self.spare.reserve(chunks.chunks_max);
@@ -134,7 +134,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         self.copies[chunk] = Some(copy);
     }
 
-    /// A value as it was when the capture began, unless it was passed.
+    /// A value as it was when the checkpoint began, unless it was passed.
     pub(crate) fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
         match self.copies.get(at as usize / ROWS) {
             Some(Some(copy)) => &copy.0[at as usize % ROWS],
@@ -153,7 +153,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         self.left = end - self.from;
     }
 
-    /// Ends the capture.
+    /// Ends the checkpoint.
     pub(crate) fn end(&mut self) {
         self.pass(u32::MAX);
     }

@@ -18,7 +18,7 @@ pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 /// Players that left a zone and are still known there: as many as it holds, as all may leave.
 pub(crate) const TOMBSTONES_MAX: usize = ACTORS_MAX;
 
-/// Which of a player's departures one is. They come in this order: a later one has a higher `seq`,
+/// Which of a player's handoffs one is. They come in this order: a later one has a higher `seq`,
 /// and one that was sent back, or on, the same `seq` and a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HandoffId {
@@ -110,13 +110,13 @@ impl Tombstones {
         Some(tombstone)
     }
 
-    /// The row that is written next, and how many are not empty: what a capture notes at once.
+    /// The row that is written next, and how many are not empty: what a checkpoint notes at once.
     pub(crate) fn noted(&self) -> [u32; 2] {
         let Tombstones { rows: _, index, next } = self;
         [*next, index.count()]
     }
 
-    /// The tombstones that a capture told.
+    /// The tombstones of a checkpoint.
     pub(crate) fn decode(words: &mut Words) -> Option<Tombstones> {
         let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
         let mut tombstones = Tombstones::none();
@@ -163,7 +163,7 @@ pub struct HandoffOut {
 }
 
 impl HandoffOut {
-    /// The crossing as the changes that tell it.
+    /// The crossing as the changes that publish it.
     pub(crate) fn parts(&self) -> [Change; HANDOFF_PARTS] {
         let HandoffOut { to_zone, x, y, handoff } = *self;
         // The zone that it leaves is that of the updates.
@@ -191,7 +191,7 @@ impl HandoffOut {
         ]
     }
 
-    /// The crossing that these updates of `from_zone` tell, with its player. `None`: they are not
+    /// The crossing in these updates of `from_zone`, with its player. `None`: they are not
     /// the parts of one player's hand-off, all of them and in their order.
     pub(crate) fn from_updates(
         from_zone: u16,

@@ -24,7 +24,7 @@ pub(crate) enum HuntPhase {
     Laying = 1,
     /// All treasures that found a tile have been laid.
     Open = 2,
-    /// It is over: finishers are told and what is left is taken away, some an event.
+    /// It is over: each event publishes some finishers and removes some of what is left.
     Closing = 3,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Hunt {
     pub ends_ms: u64,
     /// Players that opened enough treasures.
     pub finishers: u16,
-    /// How many of them have been told.
+    /// How many of them have been published.
     pub announced: u16,
 }
 
@@ -365,7 +365,7 @@ impl Hunts {
         self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
-    /// The hunts that a capture told at this time, whose treasures this lays on the tiles.
+    /// The hunts of a checkpoint of this time, whose treasures this lays on the tiles.
     pub(crate) fn decode(tiles: &mut Tiles, now_ms: u64, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;

@@ -1,4 +1,4 @@
-//! The outline of a shard: all that its published updates tell of it, and what a view starts from.
+//! The outline of a shard: everything that its published updates say of it. A view starts from it.
 
 use crate::engine::Shard;
 use crate::engine::actor::{Body, Compass, HuntProgress, Pack};

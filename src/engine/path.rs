@@ -208,7 +208,7 @@ impl Path {
         self.stage = Stage::Clear(0);
     }
 
-    /// Gives a search one piece of work, if one is under way. `tile_of` tells where a treasure
+    /// Gives a search one piece of work, if one is under way. `tile_of` says where a treasure
     /// lies, or lay.
     pub(crate) fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
         let Some(search) = &mut self.running else { return };
@@ -296,7 +296,7 @@ impl Path {
     }
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
-    /// known. `lies` tells whether the treasure on a tile lies there still.
+    /// known. `lies` says whether the treasure on a tile is still there.
     pub(crate) fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
         let map = &self.finished_map;
         if self.finished.is_none() || map.digits(tile).is_none() {
@@ -311,10 +311,10 @@ impl Path {
         if lies(at) { (hint, distance) } else { (Hint::Stale, 0) }
     }
 
-    /// What a capture tells of the cache.
+    /// What a checkpoint holds of the cache.
     pub(crate) fn note(&self, words: &mut Vec<u64>) {
         let searches = self.searches();
-        words.extend(searches.map(|search| search.as_ref().map_or(0, Search::told)));
+        words.extend(searches.map(|search| search.as_ref().map_or(0, Search::to_word)));
         for Search { sought, hash: _, pieces: _ } in searches.into_iter().flatten() {
             words.extend(sought.0);
         }
@@ -329,8 +329,8 @@ impl Path {
         tile_of: impl Fn(u32) -> Option<u32>,
     ) -> Option<()> {
         let [finished, running] = words.take()?;
-        for (told, is_running) in [(finished, false), (running, true)] {
-            let Some(pieces) = told.checked_sub(1) else { continue };
+        for (word, is_running) in [(finished, false), (running, true)] {
+            let Some(pieces) = word.checked_sub(1) else { continue };
             let sought = TreasureSet(words.take()?);
             let mut number = sought.next(0);
             while let Some(treasure) = number {
@@ -353,7 +353,7 @@ impl Path {
     pub(crate) fn digest(&self) -> u64 {
         let words = |search: &Option<Search>| match search {
             None => [0, 0],
-            Some(search @ Search { sought: _, hash, pieces: _ }) => [search.told(), *hash],
+            Some(search @ Search { sought: _, hash, pieces: _ }) => [search.to_word(), *hash],
         };
         let [finished, running] = self.searches().map(words);
         mix::hash(&[finished[0], finished[1], running[0], running[1]], mix::KEYS[4])
@@ -376,7 +376,7 @@ impl Path {
 
 impl Search {
     /// One more than the pieces of work it had: 0 is no search.
-    fn told(&self) -> u64 {
+    fn to_word(&self) -> u64 {
         u64::from(self.pieces) + 1
     }
 }

@@ -1,8 +1,8 @@
 //! A shard's state from bytes.
 //!
 //! Little-endian words: what the rows say, and nothing that follows from them, as
-//! [`Shard::begin_capture`] tells them. The bytes end with the digest, so what is read back is what
-//! was told, or an error.
+//! [`Shard::write_checkpoint`] writes them. The bytes end with the digest, so what is read back is
+//! what was written, or an error.
 
 use crate::engine::Shard;
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};

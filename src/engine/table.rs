@@ -98,22 +98,22 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
         *kept = Kept { row, hash };
     }
 
-    /// Begins a capture: from now on [`Table::captured`] says what rows were at this moment.
+    /// Begins a checkpoint: from now on [`Table::checkpointed`] gives rows as they are now.
     pub(crate) fn begin_checkpoint(&mut self) {
         self.shadow.begin(&self.rows);
     }
 
-    /// A row as it was when the capture began, or as it is if there is no capture.
-    pub(crate) fn captured(&self, number: u32) -> &R {
+    /// A row as it was when the checkpoint began, or as it is if there is no checkpoint.
+    pub(crate) fn checkpointed(&self, number: u32) -> &R {
         &self.shadow.read(&self.rows, number).row
     }
 
-    /// Rows below this one will not be read any more for the capture.
-    pub(crate) fn pass_captured(&mut self, number: u32) {
+    /// Rows below this one will not be read any more for the checkpoint.
+    pub(crate) fn pass_checkpointed(&mut self, number: u32) {
         self.shadow.pass(number);
     }
 
-    /// Ends the capture.
+    /// Ends the checkpoint.
     pub(crate) fn end_checkpoint(&mut self) {
         self.shadow.end();
     }
@@ -172,22 +172,22 @@ impl<R: Row<1>> Column<R> {
         self.sum = self.sum.wrapping_add(mix::difference(before, after, key));
     }
 
-    /// Begins a capture: from now on [`Column::captured`] says what rows were at this moment.
-    pub(crate) fn begin_capture(&mut self) {
+    /// Begins a checkpoint: from now on [`Column::checkpointed`] gives rows as they are now.
+    pub(crate) fn begin_checkpoint(&mut self) {
         self.shadow.begin(&self.rows);
     }
 
-    /// A row as it was when the capture began, or as it is if there is no capture.
-    pub(crate) fn captured(&self, number: u32) -> R {
+    /// A row as it was when the checkpoint began, or as it is if there is no checkpoint.
+    pub(crate) fn checkpointed(&self, number: u32) -> R {
         *self.shadow.read(&self.rows, number)
     }
 
-    /// Rows below this one will not be read any more for the capture.
-    pub(crate) fn pass_captured(&mut self, number: u32) {
+    /// Rows below this one will not be read any more for the checkpoint.
+    pub(crate) fn pass_checkpointed(&mut self, number: u32) {
         self.shadow.pass(number);
     }
 
-    /// Ends the capture.
+    /// Ends the checkpoint.
     pub(crate) fn end_checkpoint(&mut self) {
         self.shadow.end();
     }

@@ -324,7 +324,7 @@ impl Tiles {
     }
 
     /// Of a word of strips, a bit each: those that are among these, which are all the map's, or
-    /// beside one of them. Some that are neither may be told.
+    /// beside one of them. Some that are neither may be among them.
     #[inline]
     pub(crate) fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
         // Rows of the largest map have eight strips.

@@ -1,4 +1,4 @@
-//! What others are told: the engine's whole output.
+//! Updates: the engine's whole output.
 //!
 //! An update is 32 bytes, four little-endian words, in memory as in a binary frame. [`Change`] is
 //! its readable form. The words are packed once, by the engine, and never rearranged after that, so

@@ -44,7 +44,7 @@ pub(crate) const FETCH_WAIT_MS_MAX: u32 = 10_000;
 /// broker that stays away is reported with every try.
 pub(crate) const REPORTS_MAX: usize = 256;
 
-/// What the fetch path is told at start-up, checked already.
+/// The options of the fetch path, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
     /// How the daemon names itself to brokers.

@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Milliseconds between two looks, as between two commits of an owner.
+/// Milliseconds between two samples, as between two commits of an owner.
 const GROUP_LAG_EVERY_MS: u64 = 5_000;
 
 /// A thread that asks the brokers. Dropped, it ends.

@@ -137,7 +137,7 @@ impl Reader {
         self.raise(header.owner_epoch, 0);
         match header.kind {
             FrameKind::Skip => Verdict::Skip { offset: header.next_offset.saturating_sub(1) },
-            FrameKind::Genesis => self.begin_anew(header),
+            FrameKind::Genesis => self.start_over(header),
             _ if header.count == 0 => self.progress(header),
             _ => {
                 let continued = |chain: Chain, from: usize| {
@@ -218,7 +218,7 @@ impl Reader {
     }
 
     /// A genesis counts at its place only: one that comes again later is a duplicate.
-    fn begin_anew(&mut self, header: &FrameHeader) -> Verdict {
+    fn start_over(&mut self, header: &FrameHeader) -> Verdict {
         if header.first_update != self.position.next_update {
             return Verdict::Duplicate;
         }

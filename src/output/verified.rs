@@ -42,7 +42,7 @@ impl Verified {
 
     /// Somebody has folded the records before the next frame of ours.
     pub(crate) fn pass_gap(&mut self, mark: Mark) {
-        assert!(self.next < mark.output_offset, "a bridge leads forward");
+        assert!(self.next < mark.output_offset, "a gap check leads forward");
         *self = Verified::new(mark);
     }
 

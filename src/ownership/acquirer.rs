@@ -133,8 +133,8 @@ impl Acquirer {
             rulesets: self.options.rulesets.clone(),
             candidates,
             poison,
-            remedy: match attempts.begins_anew {
-                true => Remedy::BeginAnew,
+            remedy: match attempts.starts_over {
+                true => Remedy::StartOver,
                 false => Remedy::Refuse,
             },
             diverged: attempts.has_diverged,
@@ -388,8 +388,8 @@ impl Acquirer {
             table.log(Note::CannotStart { partition, error });
             return table.make_due(partition, now + REACQUIRE, attempts);
         }
-        if self.options.remedy == Remedy::BeginAnew && !attempts.begins_anew {
-            attempts.begins_anew = true;
+        if self.options.remedy == Remedy::StartOver && !attempts.starts_over {
+            attempts.starts_over = true;
             table.log(Note::BeginsAnew { partition, why: error.to_string() });
             return table.make_due(partition, now, attempts);
         }
@@ -407,10 +407,10 @@ impl Acquirer {
         table.leave_hot_thread(partition);
         match self.options.remedy {
             Remedy::Refuse => table.halt(partition, why),
-            Remedy::BeginAnew => {
+            Remedy::StartOver => {
                 table.log(Note::BeginsAnew { partition, why });
                 let attempts =
-                    Attempts { failing_since: None, begins_anew: true, has_diverged: true };
+                    Attempts { failing_since: None, starts_over: true, has_diverged: true };
                 table.make_due(partition, now, attempts);
             }
         }

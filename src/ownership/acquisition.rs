@@ -56,7 +56,7 @@ pub enum Remedy {
     /// Say so and stop.
     Refuse,
     /// Begin with an empty world where the output ends: `--genesis`.
-    BeginAnew,
+    StartOver,
 }
 
 /// What an acquisition begins with.
@@ -80,7 +80,7 @@ pub struct Brief {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The records of the output from this offset on, all that come, until it ends:
-    /// [`Acquisition::take`] each, and tell when there are no more: [`Acquisition::reach_end`].
+    /// [`Acquisition::take`] each, and say when there are no more: [`Acquisition::reach_end`].
     Read {
         /// Output offset of the first one.
         from: i64,
@@ -266,7 +266,7 @@ impl Acquisition {
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
         assert!(self.state == State::Confirming && fence_id != 0);
-        // Not higher, whatever a state knows: a reader takes a jump for a fence that it has missed.
+        // Not higher, whatever a state knows: to a reader that means that it has missed a fence.
         self.epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
         self.fence_id = fence_id;
         self.fences += 1;
@@ -317,7 +317,7 @@ impl Acquisition {
         let epoch = match self.brief.candidates.get(self.candidate) {
             Some(candidate) => candidate.mark.owner_epoch,
             None if self.bounds.input_start == 0 => 0,
-            // Of an output that says nothing a copy may tell that it was lost.
+            // If the output says nothing, a replica may show that it was lost.
             None => return false,
         };
         self.position().is_some_and(|position| position.owner_epoch == epoch)
@@ -342,7 +342,7 @@ impl Acquisition {
         let mark = self.fold.mark().expect("a fence in force was read by a reader");
         let start = match self.choose_start(mark) {
             Ok(start) => start,
-            Err(_) if self.brief.remedy == Remedy::BeginAnew => return self.begin_anew(mark),
+            Err(_) if self.brief.remedy == Remedy::StartOver => return self.start_over(mark),
             Err(refusal) => return self.end(Err(refusal)),
         };
         let candidate = self.kept().map(|_| self.candidate);
@@ -429,8 +429,8 @@ impl Acquisition {
         Ok(start)
     }
 
-    /// An empty world goes on where the output ends, or where the input still is.
-    fn begin_anew(&mut self, mark: Mark) {
+    /// An empty zone continues where the output ends, or where the input still is.
+    fn start_over(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let covered = mark.next_offset;
         let is_same_input = self.kept().is_none_or(|kept| !kept.is_of_deleted_input);
@@ -442,9 +442,9 @@ impl Acquisition {
     }
 
     /// The rules that an empty zone begins with: the current ones, if they are loaded.
-    fn rules_of_hour(&self) -> u32 {
-        let is_at_hand = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
-        self.fold.ruleset().filter(is_at_hand).unwrap_or(self.brief.rulesets[0])
+    fn current_rules(&self) -> u32 {
+        let is_loaded = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
+        self.fold.ruleset().filter(is_loaded).unwrap_or(self.brief.rulesets[0])
     }
 
     fn amend(&mut self, kind: FrameKind, start: Start) {
@@ -454,7 +454,7 @@ impl Acquisition {
             first_update: start.next_update,
             chain: start.chain,
             fence_id: 0,
-            ruleset: self.rules_of_hour(),
+            ruleset: self.current_rules(),
             ..self.fence()
         });
     }

@@ -224,7 +224,7 @@ impl ShardFacts {
     }
 }
 
-/// What the other threads tell the control thread.
+/// What the other threads send to the control thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToControl {
     /// The hot thread, about one of its shards.

@@ -1,4 +1,4 @@
-//! Bridging a jump: what the records between two frames of ours mean to us, their owner.
+//! What the records in a gap between two of our frames mean to us, the owner of those frames.
 
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;
@@ -8,7 +8,7 @@ use crate::output::mark::Mark;
 pub struct Gap {
     /// The shard's partition.
     pub partition: i32,
-    /// The ownership whose frames jumped.
+    /// The ownership whose frames have a gap between them.
     pub ownership_id: u32,
     /// Where our last frame that counted ends.
     pub from: Mark,
@@ -19,32 +19,32 @@ pub struct Gap {
 /// What lies between two frames of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GapResult {
-    /// Nothing that is a fence: the frame at the mark is the next one to count.
-    Bridged(Mark),
+    /// No fence: the frame at the mark is the next one to count.
+    Passed(Mark),
     /// Another owner's fence: the shard is not ours.
     Fenced {
         /// The epoch in force.
         owner_epoch: u64,
     },
-    /// The log cannot be read any further as it stands: only acquiring can tell what it is.
+    /// The log cannot be read any further as it stands: only acquiring can find out what it is.
     Torn,
 }
 
-/// Folds the records of a jump.
+/// Folds the records of a gap.
 #[derive(Debug)]
 pub struct GapCheck {
-    /// What is bridged.
-    pub jump: Gap,
+    /// Where the gap is.
+    pub gap: Gap,
     fold: Fold,
     torn: bool,
 }
 
 impl GapCheck {
     /// Nothing is read yet.
-    pub fn new(jump: Gap) -> GapCheck {
+    pub fn new(gap: Gap) -> GapCheck {
         // Our own last frame counted a moment ago: the log start is of no interest.
-        let fold = Fold::from_mark(jump.from, jump.from.output_offset);
-        GapCheck { jump, fold, torn: false }
+        let fold = Fold::from_mark(gap.from, gap.from.output_offset);
+        GapCheck { gap, fold, torn: false }
     }
 
     /// Output offset of the next record to take.
@@ -57,10 +57,10 @@ impl GapCheck {
         if offset < self.fold.next() {
             return;
         }
-        if offset < self.jump.to {
+        if offset < self.gap.to {
             self.torn |= self.fold.take(offset, payload).is_err();
         } else {
-            self.fold.pass_to(self.jump.to);
+            self.fold.pass_to(self.gap.to);
         }
     }
 
@@ -70,9 +70,9 @@ impl GapCheck {
             return Some(GapResult::Torn);
         }
         let mark = self.fold.mark().expect("a mark has a reader");
-        if mark.owner_epoch > self.jump.from.owner_epoch {
+        if mark.owner_epoch > self.gap.from.owner_epoch {
             return Some(GapResult::Fenced { owner_epoch: mark.owner_epoch });
         }
-        (mark.output_offset >= self.jump.to).then_some(GapResult::Bridged(mark))
+        (mark.output_offset >= self.gap.to).then_some(GapResult::Passed(mark))
     }
 }

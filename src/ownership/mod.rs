@@ -422,7 +422,7 @@ impl Ownership {
             unreachable!("it has just ended");
         };
         match check.result().expect("it has ended") {
-            GapResult::Bridged(mark) => {
+            GapResult::Passed(mark) => {
                 table.actions.push_back(OwnershipAction::PassGap { partition, ownership_id, mark });
             }
             GapResult::Fenced { owner_epoch } => {

@@ -47,7 +47,7 @@ pub(super) struct Attempts {
     /// Since when the shard cannot be started.
     pub(super) failing_since: Option<Instant>,
     /// It starts over, because no state can be used and the operator asked for that.
-    pub(super) begins_anew: bool,
+    pub(super) starts_over: bool,
     /// Its replay did not make what is published.
     pub(super) has_diverged: bool,
 }

@@ -92,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// A ownership begins: its frames will stand behind this mark.
+    /// An ownership begins: its frames will stand behind this mark.
     pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
         let window = self.window(partition);
         assert!(ownership_id > window.ownership_id, "ownership ids count up");
@@ -203,7 +203,7 @@ impl Ledger {
     }
 
     /// A delivery failed, or is worth nothing: whether that is news, and not the consequence of an
-    /// earlier failure or of a ownership that is over.
+    /// earlier failure or of an ownership that is over.
     pub(crate) fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
         let news = ownership_id == window.ownership_id && !window.failed;

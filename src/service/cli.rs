@@ -173,7 +173,7 @@ pub struct DemoArgs {
     /// A recorded match to play instead of made-up events.
     #[arg(long = "match", value_name = "FILE")]
     pub match_file: Option<PathBuf>,
-    /// How the match is recorded; without it the first record tells.
+    /// How the match is recorded; without it the first record decides.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
     /// Play the match in its own time, so many times as fast: 1 as it was recorded.
@@ -235,7 +235,7 @@ pub struct LoadArgs {
     /// A recorded match to play instead of made-up events.
     #[arg(long = "match", value_name = "FILE")]
     pub match_file: Option<PathBuf>,
-    /// How the match is recorded; without it the first record tells.
+    /// How the match is recorded; without it the first record decides.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
     /// How many times the match is played, with other players and at a later time each time.
@@ -257,7 +257,7 @@ pub struct ReplayArgs {
     /// A recorded match, or a file of events, one a line.
     #[arg(long, visible_alias = "match", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How the file is recorded; without it the first record tells.
+    /// How the file is recorded; without it the first record decides.
     #[arg(long, value_name = "FORMAT", requires = "file")]
     pub format: Option<MatchFormat>,
     /// Partitions to spread a match over, as `load` does; without it 4 for prbf2 and 16 for pubg,

@@ -131,7 +131,7 @@ pub(super) fn limits() -> Limits {
     check.limits.into_inner()
 }
 
-/// What systemd tells of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
+/// What systemd passes of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 fn first_directory(text: &str) -> Option<PathBuf> {

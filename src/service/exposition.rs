@@ -319,7 +319,7 @@ fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// What the kernel's scheduler tells of the hot thread, while there is one.
+/// What the kernel's scheduler says of the hot thread, while there is one.
 fn hot(page: &mut String, name: &str, value: impl Fn(&Schedule) -> String) {
     if let Some(schedule) = Schedule::of("hot") {
         writeln!(page, "{name} {}", value(&schedule)).expect("a string takes it");

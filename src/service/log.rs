@@ -89,7 +89,7 @@ pub(crate) fn set_level(level: Level) {
     }
 }
 
-/// What is logged. librdkafka tells of every attempt to connect, and of an outage all over again
+/// What is logged. librdkafka logs every attempt to connect, and of an outage all over again
 /// when it is past; what matters of that, huntd says itself. The rest is for who looks closer.
 fn filter(level: Level) -> Targets {
     let own = LevelFilter::from_level(level);

@@ -60,7 +60,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What the service thread is told at start-up, checked already.
+/// The options of the service thread, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceOptions {
     /// Where HTTP is served.
@@ -71,7 +71,7 @@ pub struct ServiceOptions {
     pub log_level: tracing::Level,
 }
 
-/// What `serve` is told at start-up, checked already.
+/// The options of `serve`, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Where clients are answered.

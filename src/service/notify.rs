@@ -104,7 +104,7 @@ impl Reporter {
         let mut reporter = Reporter::new(sample(&observed));
         let mut standstill = Standstill::default();
         loop {
-            let still = standstill.look(&observed.progress, Instant::now());
+            let still = standstill.sample(&observed.progress, Instant::now());
             observed.status.set_still_shards(still);
             let report = reporter.next(sample(&observed));
             let stuck = reporter.stuck();

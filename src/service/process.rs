@@ -1,4 +1,4 @@
-//! What every Prometheus client tells of its process, under the names that all of them use.
+//! What every Prometheus client exports of its process, under the names that all of them use.
 
 use std::fs;
 

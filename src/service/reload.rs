@@ -20,7 +20,7 @@ const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
 /// The section that is another process's: `huntd serve`.
 const OTHERS_SECTION: &str = "serve.";
 
-/// Milliseconds between two looks at whether the shards know the rules.
+/// Milliseconds between two checks whether the shards know the rules.
 const KNOWN_POLL_MS: u64 = 10;
 
 /// Milliseconds after which it is said that the shards do not know the rules yet: the control

@@ -23,9 +23,9 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Looks at all shards that are owned: how many stand still. The log says which, and what each
+    /// Samples all owned shards: how many stand still. The log says which, and what each
     /// waits for.
-    pub(crate) fn look(&mut self, progress: &Progress, now: Instant) -> u32 {
+    pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> u32 {
         let mut before = std::mem::take(&mut self.shards);
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
@@ -95,17 +95,17 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [90, 90, 90, 90, 80]);
-        assert_eq!(standstill.look(&progress, at(0)), 0);
-        assert_eq!(standstill.look(&progress, at(STILL_MS - 1)), 0);
-        assert_eq!(standstill.look(&progress, at(STILL_MS)), 1);
+        assert_eq!(standstill.sample(&progress, at(0)), 0);
+        assert_eq!(standstill.sample(&progress, at(STILL_MS - 1)), 0);
+        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 1);
         // Any stage that moves is a sign of life.
         shard(&progress, [91, 90, 90, 90, 80]);
-        assert_eq!(standstill.look(&progress, at(STILL_MS + 1)), 0);
-        assert_eq!(standstill.look(&progress, at(2 * STILL_MS + 1)), 1);
+        assert_eq!(standstill.sample(&progress, at(STILL_MS + 1)), 0);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS + 1)), 1);
         // Who has all there is has no reason to move.
         shard(&progress, [100; 5]);
-        assert_eq!(standstill.look(&progress, at(2 * STILL_MS + 2)), 0);
-        assert_eq!(standstill.look(&progress, at(9 * STILL_MS)), 0);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS + 2)), 0);
+        assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), 0);
     }
 
     #[test]
@@ -114,12 +114,12 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [90, 90, 90, 90, 80]);
-        standstill.look(&progress, at(0));
+        standstill.sample(&progress, at(0));
         progress.shard(3).ownership_id.set(2);
-        assert_eq!(standstill.look(&progress, at(STILL_MS)), 0);
-        assert_eq!(standstill.look(&progress, at(2 * STILL_MS)), 1);
+        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 0);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 1);
         progress.shard(3).ownership_id.set(0);
-        assert_eq!(standstill.look(&progress, at(2 * STILL_MS)), 0, "it is somebody else's");
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 0, "it is somebody else's");
     }
 
     #[test]

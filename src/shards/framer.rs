@@ -193,7 +193,7 @@ impl Framer {
         self.has_moved().then(|| self.sent_at + Duration::from_millis(FRAME_SILENCE_MS_MAX))
     }
 
-    /// Whether a frame without updates would tell how far the input is.
+    /// Whether a frame without updates would say how far the input is.
     fn has_moved(&self) -> bool {
         self.sent_offset < self.next_offset && !self.is_replaying()
     }

@@ -50,7 +50,7 @@ pub struct GatedCheckpoint {
     pub mark: Mark,
 }
 
-/// What the other threads tell the snapshot writer. Checkpoints follow one another; none begins
+/// What the other threads send to the snapshot writer. Checkpoints follow one another; none begins
 /// before the one before it has given all its bytes or was abandoned.
 #[derive(Debug)]
 pub enum ToSnapshots {

@@ -1,4 +1,4 @@
-//! How a shard is acquired and released, and how its output is read back.
+//! States on disk and in a topic, from which a shard starts.
 
 pub mod checkpoint;
 pub mod disk;
@@ -24,7 +24,7 @@ pub(crate) const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
 /// and another one may be damaged.
 pub(crate) const SNAPSHOTS_KEPT_MIN: usize = 3;
 
-/// Snapshots of a shard that are kept at most: a start looks at all of them.
+/// Snapshots of a shard that are kept at most: a start reads the headers of all of them.
 pub(crate) const SNAPSHOTS_KEPT_MAX: usize = 64;
 
 /// What the operator chose for snapshots.
@@ -36,6 +36,6 @@ pub struct SnapshotOptions {
     pub every_ms: u64,
     /// Snapshots of each shard that are kept.
     pub keep: usize,
-    /// The compacted topic that takes copies for other hosts; `None`: there are no copies.
+    /// The compacted topic that takes replicas for other hosts; `None`: there are none.
     pub topic: Option<String>,
 }

@@ -1,12 +1,13 @@
-//! Copies of snapshots in a compacted topic, for a daemon on another host.
+//! Replicas of snapshots in a compacted topic, for a daemon on another host.
 //!
-//! A copy is a snapshot's blocks, some to a record, and then its manifest: the header, and where
-//! the first record lies. Only a manifest makes a copy, so one that was not finished is none.
+//! A replica is a snapshot's blocks, several per record, and then its manifest: the header, and the
+//! offset of the first record. A replica counts only when its manifest is there.
 //!
-//! When the new manifest is acknowledged, all other records of the shard are let go: those of the
-//! copy before, and those of copies that were not finished. Whoever has not written them itself has
-//! met them where it looked for the newest manifest. That is a stretch of bounded length, and what
-//! is left before it is what compaction keeps of daemons that died while they let go.
+//! When the new manifest is acknowledged, all other records of the shard get tombstones: those of
+//! the previous replica, and those of replicas that were not finished. A replicator knows the
+//! records that it wrote itself. It has met the others in its search for the newest manifest. That
+//! search is of bounded length. Before it, only records of daemons that died before they had
+//! written all tombstones can remain.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -28,17 +29,17 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Blocks of a snapshot in one record of a copy: below [`FRAME_BYTES_MAX`], as frames are.
+/// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], as frames are.
 pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
-/// Records from the end of a partition of copies in which the newest manifest is looked for first:
-/// the records that the last copy has let go follow it.
+/// Records from the end of a partition in which the search for the newest manifest begins: the
+/// tombstones of the replica before follow it.
 const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
-/// Milliseconds that one record of a copy may take to be acknowledged.
+/// Milliseconds that one record of a replica may take to be acknowledged.
 const REPLICA_MS_MAX: u64 = 30_000;
 
-/// KiB of copies that may wait for the brokers.
+/// KiB of replicas that may wait for the brokers.
 const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
 /// What copying needs to know.
@@ -52,7 +53,7 @@ pub struct ReplicaOptions {
     pub origin: Origin,
 }
 
-/// Why there is no copy.
+/// Why there is no replica.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaError {
     /// The brokers.
@@ -77,7 +78,7 @@ pub enum ReplicaError {
     GivenUp,
 }
 
-/// The newest copy of a shard.
+/// The newest replica of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     /// The snapshot's header.
@@ -92,7 +93,7 @@ pub struct Replicas {
     consumer: BaseConsumer,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
-    /// By partition: keys of all records of copies that are there, as far as is known.
+    /// By partition: keys of all records of replicas that are there, as far as is known.
     present: BTreeMap<i32, BTreeSet<String>>,
 }
 
@@ -107,7 +108,7 @@ impl Replicas {
         Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
     }
 
-    /// Copies a snapshot, whose blocks `read_block` reads. `watch` is asked every little while
+    /// Copies a snapshot, whose blocks `read_block` reads. Asks `watch` every few milliseconds
     /// whether to go on.
     pub fn put(
         &mut self,
@@ -155,7 +156,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Appends one record; without a value it lets go the one before of this key.
+    /// Appends one record; one without a value is the tombstone of its key.
     fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
         let mut record: BaseRecord<'_, str, [u8]> =
@@ -169,7 +170,7 @@ impl Replicas {
                     if Instant::now() < end =>
                 {
                     record = back;
-                    self.producer.poll(LOOK_EVERY);
+                    self.producer.poll(POLL_INTERVAL);
                 }
                 Err((error, _)) => return Err(failure(topic, &error)),
             }
@@ -192,13 +193,13 @@ impl Replicas {
                 if watch().is_break() {
                     return Err(ReplicaError::GivenUp);
                 }
-                self.producer.poll(LOOK_EVERY);
+                self.producer.poll(POLL_INTERVAL);
             });
         }
         Ok(last)
     }
 
-    /// The newest copy of a shard, if there is one that names our topics and is wanted.
+    /// The newest replica of a shard that names our topics and is wanted, if there is one.
     pub fn newest(
         &self,
         partition: i32,
@@ -216,7 +217,7 @@ impl Replicas {
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(Option<Replica>, BTreeSet<String>), ReplicaError> {
         let (start, end) = self.watermarks(partition, watch)?;
-        // A manifest is near the end, unless copy after copy was not finished.
+        // A manifest is near the end, unless one replica after the other was not finished.
         let mut back = MANIFEST_SEARCH_RECORDS;
         loop {
             let from = start.max(end - back);
@@ -224,15 +225,15 @@ impl Replicas {
             self.read(partition, from, end, watch, &mut |message| {
                 let key = String::from_utf8_lossy(message.key().unwrap_or_default());
                 if key == partition.to_string() {
-                    let copy = message.payload().and_then(|value| manifest(value, partition));
+                    let replica = message.payload().and_then(|value| manifest(value, partition));
                     // An owner that was frozen while it copied may finish after the next one.
-                    let known = newest.as_ref().map(|copy| self.age(copy));
+                    let known = newest.as_ref().map(|known| self.age(known));
                     let is_newer =
-                        |copy: &Replica| known.is_none_or(|known| known <= self.age(copy));
+                        |replica: &Replica| known.is_none_or(|known| known <= self.age(replica));
                     let ours = |Replica { header, .. }: &Replica| {
                         header.origin.names_same(&self.options.origin) && is_wanted(header)
                     };
-                    newest = copy.filter(ours).filter(is_newer).or(newest.take());
+                    newest = replica.filter(ours).filter(is_newer).or(newest.take());
                 } else if message.payload().is_some() {
                     present.insert(key.into_owned());
                 } else {
@@ -241,17 +242,19 @@ impl Replicas {
                 ControlFlow::Continue(())
             })?;
             if newest.is_some() || from == start {
-                present.extend(newest.iter().flat_map(|copy: &Replica| record_keys(&copy.header)));
+                present.extend(
+                    newest.iter().flat_map(|replica: &Replica| record_keys(&replica.header)),
+                );
                 return Ok((newest, present));
             }
             back *= 4;
         }
     }
 
-    /// Orders copies: those of the input that is there come after all others, those of a later
-    /// owner after those before it.
-    fn age(&self, copy: &Replica) -> (bool, u64, i64) {
-        let Header { origin, mark, next_offset, .. } = &copy.header;
+    /// Orders replicas: those of the current input come after all others, those of a later owner
+    /// after those of an earlier one.
+    fn age(&self, replica: &Replica) -> (bool, u64, i64) {
+        let Header { origin, mark, next_offset, .. } = &replica.header;
         (origin.agrees(&self.options.origin), mark.owner_epoch, *next_offset)
     }
 
@@ -274,7 +277,7 @@ impl Replicas {
                     });
                 }
                 Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
-                Err(_) => std::thread::sleep(LOOK_EVERY),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -286,14 +289,14 @@ impl Replicas {
         matches!(found, Err(TopicError::Missing(_)))
     }
 
-    /// The shard as a copy has it.
+    /// The shard that a replica holds.
     pub fn load(
         &self,
-        copy: &Replica,
+        replica: &Replica,
         rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Box<Shard>, ReplicaError> {
-        let Replica { header, first_offset } = copy;
+        let Replica { header, first_offset } = replica;
         let mut state = Vec::with_capacity(header.state_bytes as usize);
         let (mut next, mut broken) = (0, Ok(()));
         self.read(header.partition, *first_offset, i64::MAX, watch, &mut |message| {
@@ -309,7 +312,9 @@ impl Replicas {
         })?;
         broken?;
         if next < records(header) {
-            return Err(SnapshotError::Unreadable("records of the copy are missing".into()).into());
+            return Err(
+                SnapshotError::Unreadable("records of the replica are missing".into()).into()
+            );
         }
         Ok(header.restore(&state, rulebook)?)
     }
@@ -350,7 +355,7 @@ impl Replicas {
             if watch().is_break() {
                 return Err(ReplicaError::GivenUp);
             }
-            match self.consumer.poll(LOOK_EVERY) {
+            match self.consumer.poll(POLL_INTERVAL) {
                 Some(Ok(message)) => {
                     last_record = Instant::now();
                     if take(&message).is_break() || message.offset() + 1 >= end {
@@ -370,7 +375,7 @@ impl Replicas {
     }
 }
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
@@ -384,7 +389,7 @@ fn blocks_of(header: &Header, record: u32) -> std::ops::Range<u32> {
     first..header.blocks().min(first + REPLICA_BLOCKS_PER_RECORD as u32)
 }
 
-/// The keys of all records of a snapshot's copy.
+/// The keys of all records of a snapshot's replica.
 fn record_keys(header: &Header) -> BTreeSet<String> {
     let key = |record| record_key(header.partition, header.id(), record);
     (0..records(header)).map(key).collect()
@@ -424,7 +429,7 @@ struct Appended(mpsc::Sender<Result<i64, KafkaError>>);
 
 impl ClientContext for Appended {
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "the producer of copies reports trouble");
+        tracing::debug!(%error, reason, "the producer of replicas reports trouble");
     }
 }
 

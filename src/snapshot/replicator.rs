@@ -34,7 +34,7 @@ pub(crate) struct ReplicatorEnds {
 /// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
 pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
-    let mut copies: Option<Replicas> = None;
+    let mut replicas: Option<Replicas> = None;
     let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
     let mut stopping: Option<Instant> = None;
     let mut watch = || {
@@ -54,11 +54,11 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
         if watch().is_break() {
             continue;
         }
-        match copy(options, &mut copies, &mut store, &header, &mut watch) {
+        match copy(options, &mut replicas, &mut store, &header, &mut watch) {
             Ok(()) => ends.metrics.add(Counter::SnapshotsCopied, 1),
             Err(error) => {
                 // What it has sent may still be on its way: the next one begins with new clients.
-                copies = None;
+                replicas = None;
                 ends.metrics.add(Counter::SnapshotCopiesFailed, 1);
                 if let Some(withheld) = trouble.notice(Instant::now()) {
                     tracing::warn!(withheld, "{error}");
@@ -87,14 +87,14 @@ fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> boo
 
 fn copy<D: Disk>(
     options: &ReplicaOptions,
-    copies: &mut Option<Replicas>,
+    replicas: &mut Option<Replicas>,
     store: &mut Store<D>,
     header: &Header,
     watch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<(), ReplicaError> {
-    let copies = match copies {
-        Some(copies) => copies,
-        None => copies.insert(Replicas::connect(options.clone())?),
+    let replicas = match replicas {
+        Some(replicas) => replicas,
+        None => replicas.insert(Replicas::connect(options.clone())?),
     };
-    copies.put(header, |index| store.read_block(header, index), watch)
+    replicas.put(header, |index| store.read_block(header, index), watch)
 }

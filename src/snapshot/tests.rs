@@ -1,7 +1,7 @@
 //! Snapshots on a disk that fails, loses power, or gives back something else.
 
 use crate::engine::Shard;
-use crate::engine::checkpoint::CheckpointRead as Told;
+use crate::engine::checkpoint::CheckpointRead;
 use crate::engine::event::{Action, Event};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
@@ -60,8 +60,8 @@ impl Zone {
     }
 
     /// The state as the hot thread sends it.
-    fn captured(&mut self, number: u64) -> (CheckpointHeader, Vec<Buffer>) {
-        let captured = CheckpointHeader {
+    fn checkpoint(&mut self, number: u64) -> (CheckpointHeader, Vec<Buffer>) {
+        let header = CheckpointHeader {
             id: CheckpointId { partition: self.shard.partition().into(), ownership_id: 1, number },
             ruleset: 7,
             next_offset: self.count,
@@ -75,27 +75,29 @@ impl Zone {
         loop {
             let bytes = buffers.last_mut().expect("one is there").bytes_mut();
             match self.shard.write_checkpoint(bytes, SNAPSHOT_BLOCK_BYTES) {
-                Told::Done => return (captured, buffers),
-                Told::More if bytes.len() == SNAPSHOT_BLOCK_BYTES => buffers.push(Buffer::new()),
-                Told::More => {}
+                CheckpointRead::Done => return (header, buffers),
+                CheckpointRead::More if bytes.len() == SNAPSHOT_BLOCK_BYTES => {
+                    buffers.push(Buffer::new())
+                }
+                CheckpointRead::More => {}
             }
         }
     }
 
     /// Stores the state as it is now.
     fn store(&mut self, store: &mut Store<Memory>) -> Result<Header, SnapshotError> {
-        let (captured, buffers) = self.captured(1);
+        let (checkpoint, buffers) = self.checkpoint(1);
         let unreadable = |error: std::io::Error| SnapshotError::Unreadable(error.to_string());
-        let mut draft = store.begin(&captured).map_err(unreadable)?;
+        let mut draft = store.begin(&checkpoint).map_err(unreadable)?;
         for mut buffer in buffers {
             store.write_block(&mut draft, &mut buffer).map_err(unreadable)?;
         }
-        store.commit(draft, mark(&captured), 5)
+        store.commit(draft, mark(&checkpoint), 5)
     }
 }
 
-fn mark(captured: &CheckpointHeader) -> Mark {
-    let CheckpointHeader { next_offset, next_update, chain, .. } = *captured;
+fn mark(checkpoint: &CheckpointHeader) -> Mark {
+    let CheckpointHeader { next_offset, next_update, chain, .. } = *checkpoint;
     Mark { output_offset: 9, owner_epoch: 2, next_update, next_offset, chain }
 }
 
@@ -278,8 +280,8 @@ fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() 
     assert!(candidates.iter().all(|header| agree(header, 2)));
 }
 
-fn gate(captured: &CheckpointHeader) -> GatedCheckpoint {
-    GatedCheckpoint { id: captured.id, mark: mark(captured) }
+fn gate(checkpoint: &CheckpointHeader) -> GatedCheckpoint {
+    GatedCheckpoint { id: checkpoint.id, mark: mark(checkpoint) }
 }
 
 fn outcomes(writer: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
@@ -295,15 +297,15 @@ fn outcomes(writer: &mut SnapshotWriter<Memory>) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
+fn a_checkpoint_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
     let mut writer = SnapshotWriter::new(store(&disk));
     for early in [true, false] {
         zone.join(800);
-        let (captured, buffers) = zone.captured(1 + u64::from(early));
-        writer.take(ToSnapshots::Begin(captured.clone()));
+        let (checkpoint, buffers) = zone.checkpoint(1 + u64::from(early));
+        writer.take(ToSnapshots::Begin(checkpoint.clone()));
         if early {
-            writer.take(ToSnapshots::Gate(gate(&captured)));
+            writer.take(ToSnapshots::Gate(gate(&checkpoint)));
         }
         for buffer in buffers {
             assert_eq!(outcomes(&mut writer), [""; 0]);
@@ -311,12 +313,12 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
         }
         if !early {
             assert_eq!(outcomes(&mut writer), [""; 0]);
-            let other = CheckpointId { ownership_id: 9, ..captured.id };
-            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&captured) }));
-            let other = CheckpointId { number: 9, ..captured.id };
-            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&captured) }));
+            let other = CheckpointId { ownership_id: 9, ..checkpoint.id };
+            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&checkpoint) }));
+            let other = CheckpointId { number: 9, ..checkpoint.id };
+            writer.take(ToSnapshots::Gate(GatedCheckpoint { id: other, ..gate(&checkpoint) }));
             assert_eq!(outcomes(&mut writer), [""; 0]);
-            writer.take(ToSnapshots::Gate(gate(&captured)));
+            writer.take(ToSnapshots::Gate(gate(&checkpoint)));
         }
         assert_eq!(outcomes(&mut writer), ["stored"]);
     }
@@ -324,15 +326,15 @@ fn a_capture_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
 }
 
 #[test]
-fn every_capture_has_one_outcome_whatever_becomes_of_it() {
+fn every_checkpoint_has_one_outcome_whatever_becomes_of_it() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
     let mut writer = SnapshotWriter::new(store(&disk));
     zone.join(2_000);
-    let (first, mut buffers) = zone.captured(1);
+    let (first, mut buffers) = zone.checkpoint(1);
     // A newer one takes its place.
     writer.take(ToSnapshots::Begin(first.clone()));
     writer.take(ToSnapshots::Block(buffers.remove(0)));
-    let (second, second_buffers) = zone.captured(2);
+    let (second, second_buffers) = zone.checkpoint(2);
     writer.take(ToSnapshots::Begin(second.clone()));
     assert_eq!(outcomes(&mut writer), ["dropped"]);
     // Its shard ends; that of an older ownership was another one.
@@ -347,15 +349,15 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
     assert_eq!(outcomes(&mut writer), [""; 0]);
     // The disk fails at the beginning, in a block, at the end, and then at something that can wait.
     for failing in 0.. {
-        let (captured, buffers) = zone.captured(10 + failing);
+        let (checkpoint, buffers) = zone.checkpoint(10 + failing);
         disk.fail_in(failing);
-        writer.take(ToSnapshots::Begin(captured.clone()));
+        writer.take(ToSnapshots::Begin(checkpoint.clone()));
         buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
-        writer.take(ToSnapshots::Gate(gate(&captured)));
+        writer.take(ToSnapshots::Gate(gate(&checkpoint)));
         let outcome = outcomes(&mut writer);
         if outcome == ["stored"] {
             // One for the room, one a block, four for header, sync, name and directory.
-            assert_eq!(failing, 5 + captured.state_bytes.div_ceil(65_520));
+            assert_eq!(failing, 5 + checkpoint.state_bytes.div_ceil(65_520));
             return;
         }
         assert_eq!(outcome, ["failed"], "operation {failing}");
@@ -363,22 +365,22 @@ fn every_capture_has_one_outcome_whatever_becomes_of_it() {
 }
 
 #[test]
-fn state_of_a_capture_that_could_not_begin_is_nobody_elses() {
+fn state_of_a_checkpoint_that_could_not_begin_is_nobody_elses() {
     let disk = Memory::default();
     let (mut zone, mut other) = (Zone::new(0), Zone::new(1));
     let mut writer = SnapshotWriter::new(store(&disk));
     zone.join(800);
     other.join(900);
-    let (captured, buffers) = zone.captured(1);
-    writer.take(ToSnapshots::Begin(captured.clone()));
+    let (checkpoint, buffers) = zone.checkpoint(1);
+    writer.take(ToSnapshots::Begin(checkpoint.clone()));
     buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
-    let (failing, buffers) = other.captured(2);
+    let (failing, buffers) = other.checkpoint(2);
     disk.fail_in(0);
     writer.take(ToSnapshots::Begin(failing.clone()));
     buffers.into_iter().for_each(|buffer| drop(writer.take(ToSnapshots::Block(buffer))));
     assert_eq!(outcomes(&mut writer), ["failed"]);
     writer.take(ToSnapshots::Gate(gate(&failing)));
-    writer.take(ToSnapshots::Gate(gate(&captured)));
+    writer.take(ToSnapshots::Gate(gate(&checkpoint)));
     assert_eq!(outcomes(&mut writer), ["stored"]);
     let mut store = store(&disk);
     let newest = store.candidates(0).remove(0);

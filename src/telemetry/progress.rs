@@ -84,7 +84,7 @@ pub struct ShardProgress {
     /// Which ownership within this process the numbers belong to; 0 = not owned. Control thread.
     pub ownership_id: OwnershipId,
     /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
-    /// thread; the control thread when it begins a ownership.
+    /// thread; the control thread when it begins an ownership.
     pub high_watermark: Offset,
     /// Where the input ended when the ownership began; -1 while unknown. The shard is live once it
     /// has applied all before that. Control thread.
@@ -98,7 +98,7 @@ pub struct ShardProgress {
     /// In a frame that was handed to the publisher. Hot thread.
     pub published: Offset,
     /// In a frame that the broker has acknowledged, with all dead letters before it. Publisher; the
-    /// control thread when it begins a ownership, for lag tools.
+    /// control thread when it begins an ownership, for lag tools.
     pub acked: Offset,
     /// Frames and dead letters handed to the publisher since the process began. Hot thread.
     pub sent: Count,
@@ -109,12 +109,12 @@ pub struct ShardProgress {
     pub sent_bytes: Count,
     /// Of these, those that are settled. Publisher.
     pub settled_bytes: Count,
-    /// Captures of the state that were begun since the process began. Hot thread.
+    /// Checkpoints that were begun since the process began. Hot thread.
     pub checkpoints: Count,
     /// Of these, how many are stored, failed or dropped. The difference is what the writer has to
-    /// do, whatever the ownership. Keeper.
+    /// do, whatever the ownership. Snapshot writer.
     pub checkpoints_settled: Count,
-    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Keeper.
+    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Snapshot writer.
     pub snapshot_at_ms: Offset,
     /// Records of the input that the group has not committed, no matter who owns the shard. Group
     /// lag thread.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds that the last frames of all partitions may take.
 const FRAMES_MS_MAX: u64 = 3_000;
 
-/// Records at the end of a partition among which there is a frame that tells its rules: before it
+/// Records at the end of a partition among which there is a frame that names its rules: before it
 /// stand fences of owners that never went on.
 const FRAMES_READ: i64 = 20;
 
@@ -93,7 +93,7 @@ fn unknown_rules(
     )))
 }
 
-/// The rules that each zone goes by, as far as its last frames tell.
+/// The rules that each zone goes by, as far as its last frames say.
 fn published_rulesets(config: &Config) -> Result<BTreeMap<u16, u32>, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "check")?;
     let partitions = kafka::topic_partitions(&client, &output_topic)?;

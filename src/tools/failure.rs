@@ -75,7 +75,7 @@ impl From<Failure> for ToolError {
 }
 
 impl ToolError {
-    /// The exit code that tells a script the same.
+    /// The exit code that says the same to a script.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             ToolError::Source(_) | ToolError::Usage(_) => ExitCode::Usage,

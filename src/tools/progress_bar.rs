@@ -3,7 +3,7 @@
 use indicatif::{HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 
-/// Events between two looks at the bar: drawing costs more than an event.
+/// Events between two updates of the bar: drawing costs more than an event.
 const EVENTS_BETWEEN: u64 = 4096;
 
 /// The bar, with the rate.
@@ -20,7 +20,7 @@ impl ProgressBar {
         };
         let style = ProgressStyle::with_template(template).expect("the template is right");
         let rate = |state: &ProgressState, out: &mut dyn Write| {
-            // Nobody is told if the terminal takes nothing.
+            // A terminal that takes nothing is no error.
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         };
         bar.set_style(style.with_key("rate", rate));

@@ -12,7 +12,7 @@ use crate::service::config::{self, Config};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Lists the rules, and tells the running game to go on by some of them.
+/// Lists the rules, and switches the running game to some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
@@ -64,7 +64,7 @@ fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
         let value = Some(value.as_slice());
         sender.send(&SourceRecord { partition, offset: 0, time_ms, value })?;
         sender.flush()?;
-        writeln!(out, "{topic} partition {partition}: told to go on by ruleset {ruleset}")?;
+        writeln!(out, "{topic} partition {partition}: asked to switch to ruleset {ruleset}")?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::service::{config, log};
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     let mut config = config::load(&args.config.file, &args.config.set)?;
     if args.genesis {
-        config.remedy = Remedy::BeginAnew;
+        config.remedy = Remedy::StartOver;
     }
     config.skips.clone_from(&args.skip);
     log::start(&config.service);

@@ -37,7 +37,7 @@ fn store_of(config: &Config, directory: &Path) -> Store<Files> {
     store(config, Files::of(directory))
 }
 
-/// No broker is asked which topic it is: only names tell whose snapshots they are.
+/// No broker is asked which topic it is: only names say whose snapshots they are.
 fn store(config: &Config, files: Files) -> Store<Files> {
     Store::new(files, snapshots::origin(config, &TopicId::default()), config.snapshot.keep)
 }

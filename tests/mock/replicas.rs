@@ -1,4 +1,4 @@
-//! Copies of snapshots in a compacted topic: what is left there of those that were not finished.
+//! Replicas of snapshots in a compacted topic: what is left there of those that were not finished.
 
 use crc32c::crc32c;
 use huntd::output::frame::Chain;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use support::mock::{self, Cluster, read_partition};
 
-/// Blocks of a snapshot whose copy is of two records.
+/// Blocks of a snapshot whose replica has two records.
 const BLOCKS: usize = REPLICA_BLOCKS_PER_RECORD + 1;
 
 fn header(sequence: u64) -> Header {
@@ -44,29 +44,29 @@ fn block(header: &Header, index: u32) -> Vec<u8> {
     block
 }
 
-fn copies(cluster: &Cluster) -> Replicas {
+fn replicas(cluster: &Cluster) -> Replicas {
     let options = ReplicaOptions {
         client: mock::client(cluster),
-        topic: "copies".to_owned(),
+        topic: "replicas".to_owned(),
         origin: Origin::default(),
     };
     Replicas::connect(options).expect("clients")
 }
 
 /// Copies a snapshot of which so many blocks can be read.
-fn put(copies: &mut Replicas, sequence: u64, blocks: usize) -> Result<(), ReplicaError> {
+fn put(replicas: &mut Replicas, sequence: u64, blocks: usize) -> Result<(), ReplicaError> {
     let header = header(sequence);
     let read_block = |index: u32| match (index as usize) < blocks {
         true => Ok(block(&header, index)),
         false => Err(SnapshotError::Unreadable("the disk is gone".to_owned())),
     };
-    copies.put(&header, read_block, &mut || ControlFlow::Continue(()))
+    replicas.put(&header, read_block, &mut || ControlFlow::Continue(()))
 }
 
 /// The keys that compaction would leave in the topic.
 fn kept(cluster: &Cluster) -> BTreeSet<String> {
     let mut kept = BTreeSet::new();
-    for record in read_partition(cluster, "copies", 0) {
+    for record in read_partition(cluster, "replicas", 0) {
         let key = String::from_utf8(record.key().expect("a key").to_vec()).expect("text");
         match record.payload() {
             Some(_) => kept.insert(key),
@@ -76,46 +76,46 @@ fn kept(cluster: &Cluster) -> BTreeSet<String> {
     kept
 }
 
-/// The keys of one copy with its manifest.
-fn copy(sequence: u64) -> BTreeSet<String> {
+/// The keys of one replica with its manifest.
+fn replica(sequence: u64) -> BTreeSet<String> {
     let id = header(sequence).id();
     ["0".to_owned(), format!("0/{id:016x}/0"), format!("0/{id:016x}/1")].into()
 }
 
 #[test]
-fn the_next_copy_that_is_finished_lets_go_what_unfinished_ones_have_left() {
-    let cluster = mock::cluster(&[("copies", 1)]);
-    let mut first = copies(&cluster);
-    put(&mut first, 1, BLOCKS).expect("a copy");
-    assert_eq!(kept(&cluster), copy(1));
+fn the_next_replica_that_is_finished_removes_what_unfinished_ones_have_left() {
+    let cluster = mock::cluster(&[("replicas", 1)]);
+    let mut first = replicas(&cluster);
+    put(&mut first, 1, BLOCKS).expect("a replica");
+    assert_eq!(kept(&cluster), replica(1));
     put(&mut first, 2, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
-    assert_eq!(kept(&cluster).len(), 4, "the copy before, and a record of this one");
-    put(&mut first, 3, BLOCKS).expect("a copy");
-    assert_eq!(kept(&cluster), copy(3));
+    assert_eq!(kept(&cluster).len(), 4, "the replica before, and a record of this one");
+    put(&mut first, 3, BLOCKS).expect("a replica");
+    assert_eq!(kept(&cluster), replica(3));
 
     // Also if their writer is gone, even on another host.
     put(&mut first, 4, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
-    put(&mut copies(&cluster), 5, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
+    put(&mut replicas(&cluster), 5, REPLICA_BLOCKS_PER_RECORD).expect_err("a block is missing");
     assert_eq!(kept(&cluster).len(), 5);
-    put(&mut copies(&cluster), 6, BLOCKS).expect("a copy");
-    assert_eq!(kept(&cluster), copy(6));
+    put(&mut replicas(&cluster), 6, BLOCKS).expect("a replica");
+    assert_eq!(kept(&cluster), replica(6));
 }
 
 #[test]
-fn copying_the_same_snapshot_again_lets_nothing_of_it_go() {
-    let cluster = mock::cluster(&[("copies", 1)]);
-    put(&mut copies(&cluster), 1, BLOCKS).expect("a copy");
-    put(&mut copies(&cluster), 1, BLOCKS).expect("the same copy");
-    assert_eq!(kept(&cluster), copy(1));
+fn replicating_the_same_snapshot_again_removes_nothing_of_it() {
+    let cluster = mock::cluster(&[("replicas", 1)]);
+    put(&mut replicas(&cluster), 1, BLOCKS).expect("a replica");
+    put(&mut replicas(&cluster), 1, BLOCKS).expect("the same replica");
+    assert_eq!(kept(&cluster), replica(1));
 }
 
 /// A file may be overwritten, for a later snapshot, while it is copied.
 #[test]
-fn a_block_that_is_not_the_snapshots_own_makes_no_copy() {
-    let cluster = mock::cluster(&[("copies", 1)]);
-    put(&mut copies(&cluster), 1, BLOCKS).expect("a copy");
+fn a_block_that_is_not_the_snapshots_own_makes_no_replica() {
+    let cluster = mock::cluster(&[("replicas", 1)]);
+    put(&mut replicas(&cluster), 1, BLOCKS).expect("a replica");
     let go_on = &mut || ControlFlow::Continue(());
-    let (mut torn, mut flipped) = (copies(&cluster), copies(&cluster));
+    let (mut torn, mut flipped) = (replicas(&cluster), replicas(&cluster));
     torn.put(&header(2), |index| Ok(block(&header(3), index)), go_on).expect_err("another's");
     let flip = |index| {
         let mut block = block(&header(2), index);
@@ -123,14 +123,14 @@ fn a_block_that_is_not_the_snapshots_own_makes_no_copy() {
         Ok(block)
     };
     flipped.put(&header(2), flip, go_on).expect_err("damaged");
-    let newest = copies(&cluster).newest(0, &|_| true, go_on).expect("a broker");
-    assert_eq!(newest.map(|copy| copy.header), Some(header(1)));
+    let newest = replicas(&cluster).newest(0, &|_| true, go_on).expect("a broker");
+    assert_eq!(newest.map(|replica| replica.header), Some(header(1)));
 }
 
 /// An owner that was frozen while it copied writes its manifest after those that came after it.
 #[test]
-fn the_copy_of_a_later_owner_is_newer_whenever_it_was_finished() {
-    let cluster = mock::cluster(&[("copies", 1)]);
+fn the_replica_of_a_later_owner_is_newer_whenever_it_was_finished() {
+    let cluster = mock::cluster(&[("replicas", 1)]);
     let of_epoch = |epoch: u64, sequence: u64| {
         let mut header = header(sequence);
         header.mark.owner_epoch = epoch;
@@ -139,11 +139,11 @@ fn the_copy_of_a_later_owner_is_newer_whenever_it_was_finished() {
     let go_on = &mut || ControlFlow::Continue(());
     for header in [of_epoch(4, 1), of_epoch(3, 2)] {
         let read_block = |index: u32| Ok(block(&header, index));
-        copies(&cluster).put(&header, read_block, go_on).expect("a copy");
+        replicas(&cluster).put(&header, read_block, go_on).expect("a replica");
     }
     let newest = |is_wanted: &dyn Fn(&Header) -> bool| {
-        let newest = copies(&cluster).newest(0, is_wanted, &mut || ControlFlow::Continue(()));
-        newest.expect("a broker").map(|copy| copy.header.mark.owner_epoch)
+        let newest = replicas(&cluster).newest(0, is_wanted, &mut || ControlFlow::Continue(()));
+        newest.expect("a broker").map(|replica| replica.header.mark.owner_epoch)
     };
     assert_eq!(newest(&|_| true), Some(4));
     assert_eq!(newest(&|header| header.mark.owner_epoch < 4), Some(3));

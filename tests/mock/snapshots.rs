@@ -166,38 +166,43 @@ fn a_directory_that_another_daemon_uses_is_refused() {
 }
 
 #[test]
-fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_old() {
+fn replicas_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_old() {
     let cluster = mock::cluster(&[
         ("events", PARTITIONS),
         ("updates", PARTITIONS),
         ("dead", 1),
-        ("copies", PARTITIONS),
+        ("replicas", PARTITIONS),
     ]);
     let directory = tempfile::tempdir().expect("a folder");
-    let text = config_text(&cluster, directory.path(), "copies");
+    let text = config_text(&cluster, directory.path(), "replicas");
     let config = config::parse("huntd.toml", &text, std::iter::empty()).expect("valid");
     let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     for seed in 1..4 {
         let before = metrics.get(Counter::SnapshotsCopied);
         produce(&cluster, 2_000, seed);
-        wait_for("copies", || metrics.get(Counter::SnapshotsCopied) > before);
+        wait_for("replicas", || metrics.get(Counter::SnapshotsCopied) > before);
     }
     daemon.stop();
     daemon.wait().expect("the daemon ends well");
     assert_eq!(metrics.get(Counter::SnapshotCopiesFailed), 0);
     let origin = snapshots::origin(&config, &TopicId::default());
     let options = snapshots::replica_options(&config, &origin).expect("there is a topic");
-    let copies = Replicas::connect(options).expect("clients");
+    let replicas = Replicas::connect(options).expect("clients");
     let go_on = &mut || ControlFlow::Continue(());
     let mut store = store(&config, directory.path());
     for partition in 0..PARTITIONS {
-        let copy = copies.newest(partition, &|_| true, go_on).expect("a broker").expect("a copy");
-        assert_eq!(copy.header, store.candidates(partition)[0], "the last one is copied too");
-        let shard = copies.load(&copy, &rulebook(), go_on).expect("a whole copy");
-        assert_eq!(shard.digest(), copy.header.digest);
+        let replica =
+            replicas.newest(partition, &|_| true, go_on).expect("a broker").expect("a replica");
+        assert_eq!(
+            replica.header,
+            store.candidates(partition)[0],
+            "the last one is replicated too"
+        );
+        let shard = replicas.load(&replica, &rulebook(), go_on).expect("a whole replica");
+        assert_eq!(shard.digest(), replica.header.digest);
         // Whatever was copied before is let go.
-        let records = read_partition(&cluster, "copies", partition);
+        let records = read_partition(&cluster, "replicas", partition);
         let mut last = std::collections::BTreeMap::new();
         for record in &records {
             last.insert(record.key().expect("a key").to_vec(), record.payload().is_some());
@@ -209,7 +214,7 @@ fn copies_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_ol
 }
 
 #[test]
-fn a_topic_that_is_missing_costs_the_copies_and_nothing_else() {
+fn a_topic_that_is_missing_costs_the_replicas_and_nothing_else() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().expect("a folder"));
     let mut config = config(&cluster, directory.path());
     // librdkafka's mock cluster makes every topic, but not with a name that is none.
@@ -217,7 +222,7 @@ fn a_topic_that_is_missing_costs_the_copies_and_nothing_else() {
     let daemon = Daemon::start(config, rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     produce(&cluster, 500, 1);
-    wait_for("a copy that fails", || metrics.get(Counter::SnapshotCopiesFailed) > 0);
+    wait_for("a replica that fails", || metrics.get(Counter::SnapshotCopiesFailed) > 0);
     let stored = metrics.get(Counter::SnapshotsStored);
     produce(&cluster, 500, 2);
     wait_for("more snapshots", || metrics.get(Counter::SnapshotsStored) > stored);

@@ -149,7 +149,7 @@ impl Sim {
         }
         self.check_snapshots(partition, &replay)?;
         self.check_letters(partition, &replay)?;
-        self.check_departures(partition, &replay)?;
+        self.check_handoffs(partition, &replay)?;
         self.check_digest(partition, &replay)?;
         self.check_views(partition, &replay)?;
         self.check_late_readers(partition, &replay)
@@ -234,14 +234,14 @@ impl Sim {
     }
 
     /// Every player that has left for another zone is on its way there, whatever has died.
-    fn check_departures(&self, partition: i32, replay: &Replay) -> Result<(), String> {
-        for departure in HandoffRecord::all(partition, 0, 0, &replay.updates) {
+    fn check_handoffs(&self, partition: i32, replay: &Replay) -> Result<(), String> {
+        for handoff in HandoffRecord::all(partition, 0, 0, &replay.updates) {
             let mut value = Vec::new();
-            departure.write(&mut value);
-            let to = &self.broker.inputs[departure.to_partition() as usize];
+            handoff.write(&mut value);
+            let to = &self.broker.inputs[handoff.to_partition() as usize];
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);
             if to.truncated_to.is_none() && !to.records.values().any(arrives) {
-                let HandoffRecord { player_id, crossing, .. } = departure;
+                let HandoffRecord { player_id, crossing, .. } = handoff;
                 return Err(format!("player {player_id} is lost on its way: {crossing:?}"));
             }
         }

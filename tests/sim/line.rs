@@ -1,5 +1,5 @@
 //! What one daemon's producer has on its way: records that land in a log some time, in the order of
-//! their lane, and what the daemon is told of it, which need not be the same.
+//! their lane, and what the daemon hears of it, which may differ.
 
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
@@ -26,7 +26,7 @@ pub(crate) struct Sent {
     pub(crate) alone: i64,
 }
 
-/// What the daemon is told of a record.
+/// What the daemon hears of a record.
 pub(crate) struct Told {
     at: u64,
     pub(crate) id: u64,

@@ -42,13 +42,13 @@ pub(crate) enum Thread {
     Hot,
     Publisher,
     Control,
-    Keeper,
+    SnapshotWriter,
     /// librdkafka's: what was handed to it lands.
     Wire,
 }
 
 const THREADS: [Thread; 5] =
-    [Thread::Hot, Thread::Publisher, Thread::Control, Thread::Keeper, Thread::Wire];
+    [Thread::Hot, Thread::Publisher, Thread::Control, Thread::SnapshotWriter, Thread::Wire];
 
 /// A daemon.
 pub(crate) struct Node {
@@ -201,9 +201,9 @@ impl Node {
                 }
                 .max(self.control.blocked_until);
             }
-            Thread::Keeper => {
+            Thread::SnapshotWriter => {
                 self.keeping.turn(around);
-                self.next[Thread::Keeper as usize] = match self.keeping.has_work() {
+                self.next[Thread::SnapshotWriter as usize] = match self.keeping.has_work() {
                     true => around.now + around.chance.delay_us(),
                     false => around.now + 500_000,
                 };
@@ -244,13 +244,13 @@ impl Node {
         if !self.outbox.is_empty() {
             self.wake(Thread::Publisher, now + around.chance.between(1, 1_000));
         }
-        self.wake_keeper(around);
+        self.wake_snapshot_writer(around);
     }
 
-    fn wake_keeper(&mut self, around: &mut Surroundings<'_>) {
+    fn wake_snapshot_writer(&mut self, around: &mut Surroundings<'_>) {
         if self.keeping.has_work() {
             let at = around.now + around.chance.delay_us();
-            self.wake(Thread::Keeper, at);
+            self.wake(Thread::SnapshotWriter, at);
         }
     }
 
@@ -283,7 +283,7 @@ impl Node {
             self.wake(Thread::Wire, now + around.chance.between(1, 1_000));
             self.wake(Thread::Hot, now + around.chance.between(1, 1_000));
         }
-        self.wake_keeper(around);
+        self.wake_snapshot_writer(around);
     }
 
     /// The thread has its next turn at this time or before.

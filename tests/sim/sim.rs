@@ -141,7 +141,7 @@ impl Sim {
         }
         self.calm_down();
         let end = self.now + CALM_US_MAX;
-        // A shard whose quota is used up by frames hands over its departures when it looks again.
+        // A shard whose quota is used up by frames hands over its handoffs at its next turn.
         let mut caught_up_at = None;
         while caught_up_at.is_none_or(|at| self.now < at + SETTLE_US) {
             if self.now > end {
@@ -309,7 +309,7 @@ impl Sim {
             skips.push((partition, offset));
         }
         let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
-        if remedy == Remedy::BeginAnew {
+        if remedy == Remedy::StartOver {
             // What could not be started can start over.
             self.refusals.clear();
         }
@@ -373,7 +373,7 @@ impl Sim {
             if is_needed && self.hosts[host].stop_at.is_none() {
                 self.chance.see(Sight::OperatorRestarted);
                 if self.chance.strikes_of(Fault::GenesisAsked, 100) {
-                    self.hosts[host].remedy = Remedy::BeginAnew;
+                    self.hosts[host].remedy = Remedy::StartOver;
                     self.is_genesis_asked = true;
                 }
                 self.stop(host);

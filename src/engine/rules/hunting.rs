@@ -9,7 +9,7 @@ use crate::engine::{Outcome, Shard, Tell, mix};
 /// Tiles that laying a treasure tries before the hunt goes without it.
 pub(super) const LAYING_TRIES: u64 = 32;
 
-/// Updates of one event that tell what hunts have still to tell: treasures laid, finishers.
+/// Updates of one event for what hunts have still to publish: treasures laid, finishers.
 pub(super) const HUNT_UPDATES_PER_EVENT: usize = 12;
 
 /// Milliseconds of event time between two pieces of that search. On a map of 65,536 tiles the ways
@@ -187,7 +187,7 @@ impl Shard {
         Some((slot, hint, distance))
     }
 
-    /// Tells finishers in the order of their ranks and pays the prizes to those who are here.
+    /// Publishes finishers in the order of their ranks and pays the prizes to those who are here.
     fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
         let mut hunt = *self.hunts.hunt(slot);
         if hunt.announced == hunt.finishers {
@@ -220,7 +220,7 @@ impl Shard {
         self.hunts.write(slot, hunt);
     }
 
-    /// Takes away what was not opened; the slot is free when all is told and taken away.
+    /// Takes away what was not opened; the slot is free when everything is published and removed.
     fn sweep(&mut self, slot: usize) {
         let mut hunt = *self.hunts.hunt(slot);
         for _ in 0..HUNT_UPDATES_PER_EVENT {

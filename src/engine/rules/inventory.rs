@@ -11,7 +11,7 @@ pub(crate) fn held(items: &Inventory, item: u8) -> u32 {
     stacks.map(|stack| u32::from(stack.count)).sum()
 }
 
-/// Adds items: to slots that hold some already, then to empty ones. Tells how many there are now
+/// Adds items: to slots that hold some already, then to empty ones. Returns how many there are now
 /// and how many found no room.
 pub(crate) fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u32, u8) {
     let mut left = added.count;
@@ -28,7 +28,7 @@ pub(crate) fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u3
     (held(items, added.item), left)
 }
 
-/// Takes one item and tells how many are left; `None`: there is none.
+/// Takes one item and returns how many are left; `None`: there is none.
 pub(crate) fn take(items: &mut Inventory, item: u8) -> Option<u32> {
     let stack = items.iter_mut().rev().find(|stack| stack.item == item && stack.count > 0)?;
     stack.count -= 1;

@@ -74,7 +74,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Tells the way that an actor's compass shows, if it has one and was not told so.
+    /// Publishes the way that an actor's compass shows, if it has one and this hint is a new one.
     #[inline]
     pub(crate) fn emit_hint(&self, body: &mut Body, tell: &mut Tell) {
         if body.has(Effect::Compass) {
@@ -82,7 +82,7 @@ impl Shard {
         }
     }
 
-    /// Tells the way from where an actor stands to a treasure, unless it is this one.
+    /// Publishes the way from where an actor stands to a treasure, unless it is this one.
     #[inline(never)]
     pub(crate) fn emit_hint_unless(&self, told: Compass, body: &mut Body, tell: &mut Tell) {
         let tile = self.tiles.under(body.x(), body.y());

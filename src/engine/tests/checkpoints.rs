@@ -1,5 +1,5 @@
-//! A capture tells what the state was when it began, whatever the shard does meanwhile and however
-//! the bytes are taken.
+//! A checkpoint holds the state as it was when it began, whatever the shard does meanwhile, and
+//! however the bytes are taken.
 
 use crate::engine::Shard;
 use crate::engine::checkpoint::CheckpointRead;
@@ -57,8 +57,8 @@ fn encoded(shard: &Shard) -> Vec<u8> {
     bytes
 }
 
-/// Takes a capture in random pieces with random events between them.
-fn captured_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
+/// Takes a checkpoint in random pieces with random events between them.
+fn checkpoint_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
     let promised = shard.begin_checkpoint();
     let mut bytes = Vec::new();
     loop {
@@ -66,9 +66,9 @@ fn captured_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
         game.play(shard, events);
         let room = 8 * game.below(2_000) as usize;
         let bytes_max = bytes.len() + room;
-        let captured = shard.write_checkpoint(&mut bytes, bytes_max);
+        let read = shard.write_checkpoint(&mut bytes, bytes_max);
         assert!(bytes.len() <= bytes_max);
-        if captured == CheckpointRead::Done {
+        if read == CheckpointRead::Done {
             assert_eq!(promised, bytes.len() as u64);
             return bytes;
         }
@@ -76,7 +76,7 @@ fn captured_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
 }
 
 #[test]
-fn a_capture_is_the_state_at_its_beginning_whatever_happens_while_it_is_taken() {
+fn a_checkpoint_is_the_state_at_its_beginning_whatever_happens_while_it_is_taken() {
     for seed in 0..30 {
         let mut game = Game::new(seed);
         let mut shard = Shard::new(0, &rulebook());
@@ -84,24 +84,24 @@ fn a_capture_is_the_state_at_its_beginning_whatever_happens_while_it_is_taken() 
             let events = game.below(3_000);
             game.play(&mut shard, events);
             let (expected, digest) = (encoded(&shard), shard.digest());
-            let captured = captured_while_playing(&mut game, &mut shard);
-            assert!(captured == expected, "seed {seed}");
-            let restored = Shard::decode_state(&captured, &rulebook()).expect("its own bytes");
+            let written = checkpoint_while_playing(&mut game, &mut shard);
+            assert!(written == expected, "seed {seed}");
+            let restored = Shard::decode_state(&written, &rulebook()).expect("its own bytes");
             assert_eq!(restored.digest(), digest, "seed {seed}");
         }
     }
 }
 
 #[test]
-fn a_shard_that_is_restored_from_a_capture_goes_on_like_the_captured_one() {
+fn a_shard_that_is_restored_from_a_checkpoint_goes_on_like_the_original() {
     for seed in 100..110 {
         let mut game = Game::new(seed);
         let mut shard = Shard::new(0, &rulebook());
         game.play(&mut shard, 4_000);
         let mut untouched = shard.clone();
         let later = game.clone();
-        let captured = captured_while_playing(&mut game, &mut shard);
-        let mut restored = Shard::decode_state(&captured, &rulebook()).expect("its own bytes");
+        let written = checkpoint_while_playing(&mut game, &mut shard);
+        let mut restored = Shard::decode_state(&written, &rulebook()).expect("its own bytes");
         let told = later.clone().play(&mut untouched, 3_000);
         assert!(later.clone().play(&mut restored, 3_000) == told, "seed {seed}");
         assert_eq!(restored.digest(), untouched.digest(), "seed {seed}");
@@ -110,7 +110,7 @@ fn a_shard_that_is_restored_from_a_capture_goes_on_like_the_captured_one() {
 }
 
 #[test]
-fn a_capture_that_is_given_up_leaves_nothing_behind() {
+fn a_checkpoint_that_is_given_up_leaves_nothing_behind() {
     let mut game = Game::new(7);
     let mut shard = Shard::new(0, &rulebook());
     game.play(&mut shard, 4_000);
@@ -121,10 +121,10 @@ fn a_capture_that_is_given_up_leaves_nothing_behind() {
     shard.end_checkpoint();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
-    assert!(captured_while_playing(&mut game, &mut shard) == expected);
-    // A new one takes the place of one that was not told to its end.
+    assert!(checkpoint_while_playing(&mut game, &mut shard) == expected);
+    // A new one takes the place of one that was not read to its end.
     shard.begin_checkpoint();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
-    assert!(captured_while_playing(&mut game, &mut shard) == expected);
+    assert!(checkpoint_while_playing(&mut game, &mut shard) == expected);
 }

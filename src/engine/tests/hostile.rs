@@ -16,7 +16,7 @@ const GAME_EVENTS: usize = 5_000;
 /// Events between two checks of the whole zone.
 const CHECK_EVENTS: usize = 500;
 
-/// Plays a game in each zone, their events interleaved; then each zone's game again, alone. Tells
+/// Plays a game in each zone, their events interleaved; then each zone's game again, alone. Returns
 /// what was reached.
 fn play(seed: u64) -> (u64, u64) {
     let rulebooks = [rulebook(false), rulebook(true)];

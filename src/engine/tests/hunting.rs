@@ -202,7 +202,7 @@ fn a_compass_points_the_way_and_never_the_wrong_one() {
     );
 }
 
-/// What players are told of ways while a line is played.
+/// The path hints of players while a line is played.
 fn hints(game: &mut Game, line: &str) -> Vec<String> {
     let told = game.play(line);
     told.iter().map(sentence).filter(|told| told.contains("path_hint")).collect()

@@ -39,7 +39,7 @@ fn rulebook() -> Rulebook {
     rulebook
 }
 
-/// A seeded game; a failing one tells its seed.
+/// A seeded game; a failing one prints its seed.
 struct Game {
     random: Random,
     events: RandomGame,
@@ -196,13 +196,13 @@ proptest! {
 /// Two zones, and the crossings between them, which may come late and more than once.
 struct World {
     zones: [Shard; 2],
-    /// Crossings in the order in which they were told, with their player.
+    /// Crossings in the order in which they were published, with their player.
     crossings: Vec<(u64, HandoffOut)>,
     /// By player: how many of its crossings have arrived.
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
-    /// What players have in the world, by what was told of it.
+    /// What players have in the world, by what was published of it.
     there: Carried,
 }
 

@@ -139,7 +139,7 @@ fn check_paths(shard: &Shard, slot: usize) -> usize {
             .treasure(tile)
             .is_some_and(|key: tiles::TreasureKey| usize::from(key.slot) == slot)
     };
-    // What players are told is about the running hunt with the lowest number.
+    // Hints are about the running hunt with the lowest number.
     let running = (0..HUNTS_MAX).filter(|slot| shard.hunts.hunt(*slot).running());
     let is_told = running.min_by_key(|slot| shard.hunts.hunt(*slot).hunt) == Some(slot);
     let mut exact = 0;
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn a_capture_that_is_taken_between_events_is_the_state_at_its_beginning(
+    fn a_checkpoint_that_is_taken_between_events_is_the_state_at_its_beginning(
         events in events(200), split: prop::sample::Index, pieces: [u8; 8],
     ) {
         let (before, after) = events.split_at(split.index(events.len()));

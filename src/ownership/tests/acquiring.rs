@@ -267,7 +267,7 @@ fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_no
     assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
     // Without them it is a topic that nobody has read before.
     assert_eq!(fresh.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
-    let allowed = Brief { remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    let allowed = Brief { remedy: Remedy::StartOver, ..brief(vec![kept]) };
     assert_eq!(fresh.acquire(allowed).expect("acquired").start.next_offset, 5);
 }
 
@@ -286,14 +286,14 @@ fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_aga
     let listed = |rulesets: &[u32]| Brief { rulesets: rulesets.to_vec(), ..brief(Vec::new()) };
     let acquired = Log::new().acquire(listed(&[8, RULESET])).expect("acquired");
     assert_eq!(acquired.begun_by, 8);
-    // Who was fenced before it told anything has begun nothing.
+    // An owner that was fenced before it published anything has begun nothing.
     let mut log = Log::new();
     assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, 8);
     assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, RULESET);
 
     let (mut log, mut shard) = owned_log(9);
     assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, RULESET);
-    // The rules of the hour are other ones, and a late copy of an early frame changes nothing.
+    // The current rules are other ones, and a late copy of an early frame changes nothing.
     let first = log.records[1].1.clone();
     shard.epoch = log.mark().owner_epoch;
     let frame = shard.frame(2);
@@ -307,17 +307,17 @@ fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_aga
 
     // A zone that starts over begins by the current rules.
     log.input = (1, 1_000);
-    let fresh = Brief { remedy: Remedy::BeginAnew, ..listed(&[RULESET, 8]) };
+    let fresh = Brief { remedy: Remedy::StartOver, ..listed(&[RULESET, 8]) };
     assert_eq!(log.acquire(fresh).expect("acquired").begun_by, 8);
     assert_eq!(log.acquire(listed(&[RULESET, 8])).expect("acquired").begun_by, 8);
 }
 
 #[test]
-fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
+fn a_shard_that_starts_over_is_numbered_on_and_has_started_over_for_good() {
     let (mut log, mut shard) = owned_log(9);
     let kept = snapshot(&log, &shard);
     log.publish(&mut shard, 2);
-    let fresh = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept.clone()]) };
+    let fresh = Brief { rulesets: vec![8], remedy: Remedy::StartOver, ..brief(vec![kept.clone()]) };
     let acquired = log.acquire(fresh).expect("acquired");
     let start = Start {
         next_offset: shard.next_offset,
@@ -336,20 +336,20 @@ fn a_shard_that_begins_anew_is_numbered_on_and_stays_anew() {
     assert_eq!((acquired.start, acquired.candidate), (start, None));
     assert_eq!(acquired.mark.next_update, shard.next_update);
     // And a shard that can be started does not start over, even if that would be allowed.
-    let allowed = Brief { rulesets: vec![8], remedy: Remedy::BeginAnew, ..brief(vec![kept]) };
+    let allowed = Brief { rulesets: vec![8], remedy: Remedy::StartOver, ..brief(vec![kept]) };
     assert_eq!(log.acquire(allowed).expect("acquired").start, start);
     let geneses = log.records.iter().filter(|(_, bytes)| bytes[5] == FrameKind::Genesis as u8);
     assert_eq!(geneses.count(), 1);
 }
 
 #[test]
-fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_anew() {
+fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_zone_starts_over() {
     let (mut log, mut shard) = owned_log(9);
     log.publish(&mut shard, 9);
     // By its offsets alone it could be the start.
     let old = Candidate { is_of_deleted_input: true, ..snapshot(&log, &shard) };
     assert_eq!(log.acquire(brief(vec![old.clone()])), Err(StartError::InputRecreated));
-    let fresh = Brief { remedy: Remedy::BeginAnew, ..brief(vec![old.clone()]) };
+    let fresh = Brief { remedy: Remedy::StartOver, ..brief(vec![old.clone()]) };
     let acquired = log.acquire(fresh).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
     assert_eq!(acquired.start.next_update, shard.next_update);
@@ -366,12 +366,12 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_world_begins_an
 }
 
 #[test]
-fn what_replays_differently_begins_anew_if_that_is_the_remedy() {
+fn what_replays_differently_starts_over_if_that_is_the_remedy() {
     let (mut log, shard) = owned_log(9);
-    let fresh = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
+    let fresh = Brief { remedy: Remedy::StartOver, diverged: true, ..brief(Vec::new()) };
     let acquired = log.acquire(fresh).expect("acquired");
     assert_eq!(acquired.start.next_offset, shard.next_offset);
-    let again = Brief { remedy: Remedy::BeginAnew, diverged: true, ..brief(Vec::new()) };
+    let again = Brief { remedy: Remedy::StartOver, diverged: true, ..brief(Vec::new()) };
     assert!(log.acquire(again).is_ok());
 }
 
@@ -442,7 +442,7 @@ fn a_lost_fence_is_raised_after_another_question_and_not_for_ever() {
 }
 
 #[test]
-fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
+fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     let (mut log, mut shard) = owned_log(6);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     let mut zombie = FrameMaker { ..shard };
@@ -457,14 +457,14 @@ fn late_frames_between_ours_are_bridged_and_a_fence_is_not() {
     let to = log.append(&frame.header, &frame.updates);
     assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
     let cross = |log: &Log, from: Mark, to: i64| {
-        let mut bridge = GapCheck::new(Gap { partition: 0, ownership_id: 1, from, to });
+        let mut check = GapCheck::new(Gap { partition: 0, ownership_id: 1, from, to });
         for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
-            assert!(bridge.result().is_none() || *offset >= to);
-            bridge.take(*offset, bytes);
+            assert!(check.result().is_none() || *offset >= to);
+            check.take(*offset, bytes);
         }
-        bridge.result().expect("everything was read")
+        check.result().expect("everything was read")
     };
-    let GapResult::Bridged(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
+    let GapResult::Passed(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
     verified.pass_gap(mark);
     assert_eq!(verified.ack(to, &frame.header), Ack::Counts);
     assert_eq!(verified.mark(), log.mark());

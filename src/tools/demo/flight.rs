@@ -10,7 +10,7 @@ const UNREAD_EVENTS_MAX: i64 = 8192;
 const EVENT_BYTES_MAX: i64 = 256;
 const _: () = assert!(UNREAD_EVENTS_MAX * EVENT_BYTES_MAX < 4 * 1024 * 1024);
 
-/// What generator and verifier tell each other. Each number has one writer.
+/// What generator and verifier share. Each number has one writer.
 pub(super) struct Flight {
     partitions: Vec<Partition>,
     generated: AtomicBool,
@@ -55,7 +55,7 @@ impl Flight {
         partition.sent.store(offset + 1, Ordering::Release);
     }
 
-    /// Notes that frames cover the input up to `next_offset`, and tells when each event newly
+    /// Notes that frames cover the input up to `next_offset`, and reports when each event newly
     /// covered was due.
     pub(super) fn cover(&self, partition: u16, next_offset: i64, mut tell: impl FnMut(u64)) {
         let sent = self.sent(partition);
@@ -94,7 +94,7 @@ impl Flight {
         self.generated.load(Ordering::Acquire) && self.uncovered() == 0
     }
 
-    /// Tells the generator that nobody waits for more.
+    /// Lets the generator know that nobody waits for more.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
     }

@@ -7,10 +7,10 @@ use crate::tools::pace::Pace;
 use crate::tools::source::{Source, SourceRecord};
 use std::time::Duration;
 
-/// The longest wait without a look at whether anybody waits for more.
+/// The longest wait before it checks whether anybody waits for more.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Pause before the next look at a partition that is full.
+/// Pause before a full partition is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
 /// What an event is due by.

@@ -89,7 +89,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     DemoReport::new(&measured, &daemon, &offline).print(args.json)
 }
 
-/// Tells somebody who watches what goes on.
+/// Shows what goes on.
 fn say(sentence: &str) -> std::io::Result<()> {
     let mut out = std::io::stderr();
     match out.is_terminal() {

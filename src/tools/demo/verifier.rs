@@ -24,7 +24,7 @@ const OWNER_WAIT: Duration = Duration::from_secs(30);
 /// The longest silence before the rest counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Largest latency that is told apart.
+/// Largest latency that is distinguished.
 const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// A reader of all output partitions.
@@ -116,7 +116,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Takes one frame, if one comes, and tells its new updates: whether it covered anything new.
+    /// Takes one frame, if one comes, and passes on its new updates: whether it covered new input.
     fn read(
         &mut self,
         flight: &Flight,

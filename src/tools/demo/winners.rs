@@ -15,7 +15,7 @@ pub(super) struct Winners {
     players: BTreeMap<(u16, u64), Standing>,
 }
 
-/// A score, and the time of the update that told it.
+/// A score, and the time of the update that published it.
 #[derive(Clone, Copy)]
 struct Standing {
     score: u64,

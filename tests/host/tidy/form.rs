@@ -349,6 +349,12 @@ const PHRASES: &[(&str, &str)] = &[
     ("keeper", "snapshot writer"),
     ("copier", "snapshot replicator"),
     ("For the same", "the sentence itself"),
+    ("a ownership", "an ownership"),
+    ("A ownership", "An ownership"),
+    ("of the hour", "current"),
+    ("begins anew", "starts over"),
+    ("bridged", "passed over"),
+    ("captured", "checkpointed"),
 ];
 
 /// Prose is plain English. Decisions and the list of changes are history.

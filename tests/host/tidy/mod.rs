@@ -323,6 +323,7 @@ fn prose_has_no_phrase_that_is_read_twice() {
             &[("src/a.rs", "// Begins anew.\n")],
             &[("docs/A.md", "whoever reads\n")],
             &[("README.md", "all but for one\n")],
+            &[("src/a.rs", "// A ownership begins.\n")],
         ],
         &[&[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")]],
     );

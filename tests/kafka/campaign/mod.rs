@@ -191,7 +191,7 @@ impl Campaign {
                 break;
             }
             assert!(Instant::now() < end, "the partitions are owned as {owned:?}\n{self}");
-            self.look();
+            self.check();
         }
         let now = Instant::now();
         let all: Vec<(i32, u64)> = (0..PARTITIONS).map(|partition| (partition, 0)).collect();
@@ -202,11 +202,11 @@ impl Campaign {
         let end = Instant::now() + PATIENCE;
         while !done(&self.witness) {
             assert!(Instant::now() < end, "waited in vain for {what}\n{self}");
-            self.look();
+            self.check();
         }
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         self.witness.assert_nothing_is_wrong();
         for instance in &mut self.instances {
             instance.assert_runs();
@@ -229,7 +229,7 @@ impl Campaign {
         let end = Instant::now() + PATIENCE;
         while !self.instances[0].has_applied(&ends) {
             assert!(Instant::now() < end, "the input was not applied to its end\n{self}");
-            self.look();
+            self.check();
         }
         let [last, _] = &mut self.instances;
         last.stop();

@@ -65,12 +65,12 @@ impl Witness {
         Witness { seen, stop, thread: Some(thread) }
     }
 
-    fn of<T>(&self, partition: i32, look: impl Fn(&Seen) -> T) -> T {
-        look(&self.seen.lock().expect("no reader panics")[partition as usize])
+    fn of<T>(&self, partition: i32, ask: impl Fn(&Seen) -> T) -> T {
+        ask(&self.seen.lock().expect("no reader panics")[partition as usize])
     }
 
-    fn of_all<T>(&self, look: impl Fn(&Seen) -> T) -> Vec<T> {
-        self.seen.lock().expect("no reader panics").iter().map(look).collect()
+    fn of_all<T>(&self, ask: impl Fn(&Seen) -> T) -> Vec<T> {
+        self.seen.lock().expect("no reader panics").iter().map(ask).collect()
     }
 
     /// The epoch of each partition.

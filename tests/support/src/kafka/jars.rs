@@ -54,7 +54,7 @@ fn folder(version: &str) -> PathBuf {
 }
 
 /// Tests run side by side: one writes to the folder, the others wait for it, whatever version they
-/// want, because Maven's own store is not made for several at once. A closed file releases the lock.
+/// want, because Maven's own store is not made for several at once. Closing the file unlocks it.
 pub(super) fn lock() -> File {
     fs::create_dir_all(kafka_folder()).expect("the target folder can be written");
     let lock = File::create(kafka_folder().join("lock")).expect("the target folder can be written");

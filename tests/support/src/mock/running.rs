@@ -94,7 +94,7 @@ impl Running {
             for record in read_partition(cluster, "updates", gap.partition) {
                 check.take(record.offset(), record.payload().expect("a value"));
             }
-            let Some(GapResult::Bridged(mark)) = check.result() else {
+            let Some(GapResult::Passed(mark)) = check.result() else {
                 panic!("{:?}", check.result());
             };
             let Gap { partition, ownership_id, .. } = gap;
