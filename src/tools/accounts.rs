@@ -38,6 +38,10 @@ pub(crate) struct Account {
     pub hunts_ended: u64,
     /// Treasures that were opened.
     pub treasures: u64,
+    /// Shots that hit somebody.
+    pub hits: u64,
+    /// Actors that were downed.
+    pub downed: u64,
     /// Hash over all updates.
     #[serde(serialize_with = "as_hex")]
     pub chain: u64,
@@ -63,6 +67,8 @@ impl Account {
         self.hunts += other.hunts;
         self.hunts_ended += other.hunts_ended;
         self.treasures += other.treasures;
+        self.hits += other.hits;
+        self.downed += other.downed;
         for (reason, count) in &other.refusals_by_reason {
             *self.refusals_by_reason.entry(reason).or_default() += count;
         }
@@ -114,7 +120,7 @@ impl OfflineShards {
     }
 
     /// Applies the next record of its partition: the number of the first update that it caused, and
-    /// the updates. The error tells that it asks for rules that are not loaded.
+    /// the updates. The error says that it asks for rules that are not loaded.
     pub(crate) fn apply(
         &mut self,
         record: &SourceRecord<'_>,
@@ -190,6 +196,8 @@ impl Played {
                 Change::HuntStarted { .. } => self.account.hunts += 1,
                 Change::HuntEnded { .. } => self.account.hunts_ended += 1,
                 Change::Looted { .. } => self.account.treasures += 1,
+                Change::Damaged { .. } => self.account.hits += 1,
+                Change::Downed { .. } => self.account.downed += 1,
                 _ => {}
             }
         }

@@ -16,7 +16,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a broker may hold an answer back; the end of a partition is told by then.
+/// How long a broker may hold an answer back; the end of a partition is known by then.
 const FETCH_WAIT_MS: u32 = 100;
 
 /// Crossings after one record: an event makes one, and few are sent back.
@@ -33,7 +33,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         line: Vec::new(),
         print_updates: args.updates,
         carry_players: args.carry_players,
-        departures: VecDeque::new(),
+        handoffs: VecDeque::new(),
         bar: ProgressBar::start(None),
         events: 0,
     };
@@ -64,7 +64,7 @@ struct Play<'a> {
     print_updates: bool,
     carry_players: bool,
     /// Players that are on their way from one zone to another.
-    departures: VecDeque<HandoffRecord>,
+    handoffs: VecDeque<HandoffRecord>,
     bar: ProgressBar,
     events: u64,
 }
@@ -149,7 +149,7 @@ impl Play<'_> {
         }
         if self.carry_players {
             let SourceRecord { partition, offset, .. } = *record;
-            self.departures.extend(HandoffRecord::all(partition.into(), 0, offset, updates));
+            self.handoffs.extend(HandoffRecord::all(partition.into(), 0, offset, updates));
         }
         self.events += 1;
         self.bar.show(self.events);
@@ -160,10 +160,10 @@ impl Play<'_> {
     /// zones send to and fro stays on its way until a later record makes room.
     fn carry(&mut self, time_ms: i64) -> Result<(), ToolError> {
         for _ in 0..CROSSINGS_PER_RECORD {
-            let Some(departure) = self.departures.pop_front() else { break };
+            let Some(handoff) = self.handoffs.pop_front() else { break };
             let mut value = Vec::new();
-            departure.write(&mut value);
-            let partition = departure.crossing.to_zone;
+            handoff.write(&mut value);
+            let partition = handoff.crossing.to_zone;
             self.apply(&SourceRecord {
                 partition,
                 offset: IN_NO_FILE,
@@ -222,6 +222,8 @@ fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io
         ("hunts", account.hunts),
         ("hunts ended", account.hunts_ended),
         ("treasures", account.treasures),
+        ("hits", account.hits),
+        ("downed", account.downed),
         ("no-ops", account.no_ops),
         ("refusals", account.refusals),
     ] {

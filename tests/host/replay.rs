@@ -8,7 +8,7 @@ use support::recordings;
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MATCHES.md");
 
 /// The line below the table's heads.
-const RULE: &str = "| --- | ---: | ---: | ---: | ---: | --- | --- | --- |\n";
+const RULE: &str = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |\n";
 
 /// One row of the table.
 fn row(file: &Path) -> String {
@@ -28,12 +28,14 @@ fn row(file: &Path) -> String {
         refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let name = file.file_name().expect("a file has a name").to_string_lossy();
     format!(
-        "| {} | {} | {} | {} | {} | {} | `{}` | `{}` |\n",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | `{}` | `{}` |\n",
         name.split('.').next().expect("a name has a first part"),
         number("events"),
         number("updates"),
         number("hunts_ended"),
         number("treasures"),
+        number("hits"),
+        number("downed"),
         refusals.join(", "),
         total["chain"].as_str().expect("a chain is text"),
         total["digest"].as_str().expect("a digest is text"),

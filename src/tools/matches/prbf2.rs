@@ -4,7 +4,7 @@
 //! absent. Whether a player is alive is therefore remembered here.
 
 use super::stage::Stage;
-use super::{heading, player_number, shot};
+use super::{heading, heading_between, player_number, shot};
 use crate::engine::event::Action;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -31,6 +31,8 @@ struct Line<'a> {
     kit: Option<Cow<'a, str>>,
     #[serde(borrow)]
     item: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    victim: Option<Cow<'a, str>>,
     #[serde(borrow)]
     weapon: Option<Cow<'a, str>>,
 }
@@ -71,7 +73,9 @@ impl Prbf2Adapter {
             }
             "kill" => {
                 let weapon = line.weapon.as_deref().unwrap_or_default();
-                stage.act(player, shot(weapon, None));
+                let victim = line.victim.as_deref().and_then(player_number);
+                let direction = victim.and_then(|victim| self.direction(player, victim));
+                stage.act(player, shot(weapon, direction));
             }
             "kit_allocated" => {
                 self.players.entry(player).or_default().kit_announced = true;
@@ -80,6 +84,13 @@ impl Prbf2Adapter {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Where one player is as seen by another.
+    fn direction(&self, from: u64, to: u64) -> Option<u16> {
+        let place = |player| self.players.get(&player)?.position;
+        let [from, to] = [place(from)?, place(to)?].map(|(x, y)| (x as f64, y as f64));
+        heading_between(from, to)
     }
 
     fn update(&mut self, player: u64, line: &Line<'_>, stage: &mut Stage) {

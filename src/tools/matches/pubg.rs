@@ -1,10 +1,10 @@
 //! PUBG: Battlegrounds. Positions are centimetres from the map's corner, times a clock's.
 //!
-//! Telemetry names the player who did something, or had it done, with a position. It does not say
+//! Telemetry names the player who did something, or had it done, with a position. Only a hit says
 //! where a player looks.
 
-use super::shot;
 use super::stage::{REPETITION_MS, Stage};
+use super::{heading_between, shot};
 use crate::engine::event::Action;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -129,6 +129,17 @@ impl PubgAdapter {
             "LogPlayerAttack" => {
                 if let (Some(player), Some(weapon)) = (player(&line.attacker), &line.weapon) {
                     stage.act(player, shot(&weapon.id, None));
+                }
+            }
+            // A hit says where the attacker aims.
+            "LogPlayerTakeDamage" => {
+                let place = |character: &Option<Character<'_>>| {
+                    character.as_ref().map(|character| (character.location.x, character.location.y))
+                };
+                let aim = place(&line.attacker).zip(place(&line.victim));
+                let heading = aim.and_then(|(from, to)| heading_between(from, to));
+                if let (Some(player), Some(heading)) = (player(&line.attacker), heading) {
+                    stage.act(player, Action::Rotate { heading });
                 }
             }
             "LogPlayerKill" | "LogPlayerKillV2" => {

@@ -90,6 +90,22 @@ fn a_kit_of_prbf2_is_one_loot_whether_announced_or_changed() {
 }
 
 #[test]
+fn a_kill_of_prbf2_is_a_shot_at_the_victim_as_long_as_both_are_there() {
+    let lines = [
+        r#"{"ts_ms":0,"type":"player_update","player":"p001","alive":true,"pos":[0,5,0]}"#,
+        r#"{"ts_ms":0,"type":"player_update","player":"p002","alive":true,"pos":[0,5,30]}"#,
+        r#"{"ts_ms":100,"type":"kill","player":"p001","victim":"p002","weapon":"rifle"}"#,
+        r#"{"ts_ms":100,"type":"player_remove","player":"p002"}"#,
+        r#"{"ts_ms":200,"type":"kill","player":"p001","victim":"p002","weapon":"rifle"}"#,
+    ];
+    let text = play(MatchFormat::Prbf2, 1, 1, &lines);
+    let kinds: Vec<&str> = text.lines().collect();
+    assert!(kinds[2].starts_with("0 1 2 shoot heading=9000 weapon="), "{text}");
+    assert_eq!(kinds[3], "0 2 2 leave");
+    assert!(kinds[4].starts_with("0 1 3 shoot weapon="), "{text}");
+}
+
+#[test]
 fn a_jump_is_a_leave_and_a_join_and_a_crossing_names_the_zone() {
     let lines = [
         r#"{"ts_ms":0,"type":"player_update","player":"p003","alive":true,"pos":[-10,5,-1000]}"#,
@@ -188,6 +204,11 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
             "LogPlayerAttack",
             &format!(r#""attacker":{nowhere},"weapon":{{"itemId":"Item_Weapon_AK47_C"}},{game}"#),
         ),
+        telemetry(
+            4,
+            "LogPlayerTakeDamage",
+            &format!(r#""attacker":{other},"victim":{ground},{game}"#),
+        ),
         telemetry(5, "LogPlayerKill", &format!(r#""killer":{other},"victim":{ground},{game}"#)),
         telemetry(6, "LogVehicleLeave", &format!(r#""character":{ground},{game}"#)),
         telemetry(6, "LogPlayerPosition", &format!(r#""character":{ground},{game}"#)),
@@ -202,12 +223,17 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
         );
         assert!(kinds[3].starts_with("0 2 3 shoot weapon="), "{text}");
         let end = [
+            // The hit: both are seen, and the attacker has turned to the victim.
             "0 2 4 move x=408300 y=408300",
             "0 1 2 move x=408000 y=408100",
-            "0 1 3 leave",
-            "0 1 4 join x=408000 y=408100",
-            "0 2 5 leave",
-            "0 1 5 leave",
+            "0 2 5 rotate heading=21369",
+            // The kill.
+            "0 2 6 move x=408300 y=408300",
+            "0 1 3 move x=408000 y=408100",
+            "0 1 4 leave",
+            "0 1 5 join x=408000 y=408100",
+            "0 2 7 leave",
+            "0 1 6 leave",
         ];
         assert_eq!(kinds[4..], end);
     };
