@@ -22,6 +22,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 struct Size {
     players: u64,
+    /// Time from one snapshot of a shard to its next, while they are taken.
+    snapshot_ms: u32,
     /// Events between the last snapshot and the kill.
     replayed: u64,
     restarts: u32,
@@ -32,9 +34,11 @@ fn main() {
     let smoke = std::env::args().any(|argument| argument == "--smoke")
         || !std::env::args().any(|argument| argument == "--bench");
     let (size, options) = if smoke {
-        (Size { players: 1_600, replayed: 20_000, restarts: 1 }, kafka::Options::for_tests())
+        let size = Size { players: 1_600, snapshot_ms: 100, replayed: 20_000, restarts: 1 };
+        (size, kafka::Options::for_tests())
     } else {
-        let size = Size { players: 1_000_000, replayed: 5_000_000, restarts: 5 };
+        let size =
+            Size { players: 1_000_000, snapshot_ms: 1_000, replayed: 5_000_000, restarts: 5 };
         (size, kafka::Options::for_drains())
     };
     let cluster = Cluster::start(1, &options);
@@ -42,7 +46,7 @@ fn main() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let mut load = Load::new(size.players, PARTITIONS);
     load.produce(&cluster, &topics, size.players);
-    take_snapshots(&cluster, &topics, state.path());
+    take_snapshots(&cluster, &topics, state.path(), size.snapshot_ms);
     load.produce(&cluster, &topics, size.replayed);
     publish_the_rest(&cluster, &topics, state.path());
     let restart = |_| restart(&cluster, &topics, state.path());
@@ -74,9 +78,8 @@ fn start(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) -> Hun
 
 /// Applies what is there, and goes on until each shard has a snapshot of all of it: then there is
 /// nothing new to store.
-fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
-    let every = Duration::from_secs(1);
-    let mut huntd = start(cluster, topics, state, every.as_millis() as u32);
+fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) {
+    let mut huntd = start(cluster, topics, state, every_ms);
     wait_until(cluster, topics, &mut huntd, "acked");
     let mut stored_before = 0;
     loop {
@@ -85,7 +88,7 @@ fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path) {
             break;
         }
         stored_before = stored;
-        std::thread::sleep(3 * every);
+        std::thread::sleep(3 * Duration::from_millis(every_ms.into()));
     }
     huntd.stop();
 }

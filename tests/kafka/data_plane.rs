@@ -73,6 +73,7 @@ fn by_librdkafka(topics: &Topics) -> BTreeMap<i64, Seen> {
         .set("isolation.level", "read_committed")
         .set("enable.auto.commit", "false")
         .set("enable.partition.eof", "true")
+        .set("fetch.wait.max.ms", "10")
         .create()
         .expect("the configuration is valid");
     let mut list = TopicPartitionList::new();

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Some(seed) => run_one(&stage, seed),
         None => {
             let right = run_many(number("HUNTD_SEEDS").unwrap_or(SEEDS));
-            let passed = repeats(&stage) & catch_mutations(&stage) & right;
+            let passed = repeats(&stage) & catch_mutations() & right;
             if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
@@ -139,14 +139,8 @@ fn run_many(seeds: u64) -> bool {
         }
         counts
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut counts = Counts::new();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            counts.add(&thread.join().expect("what a simulation fails at is a result"));
-        }
-    });
+    on_all_cores(work).iter().for_each(|counted| counts.add(counted));
     let wrong = wrong.into_inner();
     let seconds = start.elapsed().as_secs_f64();
     println!(
@@ -174,29 +168,52 @@ fn repeats(stage: &Stage) -> bool {
     differs.is_none()
 }
 
-/// Daemons that are wrong must be seen to be.
-fn catch_mutations(stage: &Stage) -> bool {
-    let mut all = true;
-    for mutation in Mutation::ALL {
-        let start = Instant::now();
-        let caught = (0..SEEDS).find_map(|seed| {
-            let what = stage.run(seed, mutation).1.err()?;
-            // Without the gate it is the snapshot that must be seen to be early.
-            let is_its_own = mutation != Mutation::Ungated || what.contains("a snapshot ");
-            is_its_own.then_some((seed, what))
-        });
-        let seconds = start.elapsed().as_secs_f64();
-        match caught {
-            Some((seed, what)) => {
-                println!("{mutation:?}: caught by seed {seed}, {seconds:.1} s: {what}")
-            }
-            None => {
-                println!("{mutation:?}: not caught by {SEEDS} seeds");
-                all = false;
+/// Daemons that are wrong must be seen to be. Each core tries one of them at a time, those that take
+/// the most seeds first.
+fn catch_mutations() -> bool {
+    let (next, missed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let stage = Stage::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(mutation) = Mutation::ALL.iter().nth_back(number) else { break };
+            if !is_caught(&stage, *mutation) {
+                missed.fetch_add(1, Ordering::Relaxed);
             }
         }
+    };
+    on_all_cores(work);
+    missed.into_inner() == 0
+}
+
+fn is_caught(stage: &Stage, mutation: Mutation) -> bool {
+    let start = Instant::now();
+    let caught = (0..SEEDS).find_map(|seed| {
+        let what = stage.run(seed, mutation).1.err()?;
+        // Without the gate it is the snapshot that must be seen to be early.
+        let is_its_own = mutation != Mutation::Ungated || what.contains("a snapshot ");
+        is_its_own.then_some((seed, what))
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    match &caught {
+        Some((seed, what)) => {
+            println!("{mutation:?}: caught by seed {seed}, {seconds:.1} s: {what}");
+        }
+        None => println!("{mutation:?}: not caught by {SEEDS} seeds"),
     }
-    all
+    caught.is_some()
+}
+
+/// Runs the same on as many threads as there are cores: what each of them came to.
+fn on_all_cores<T: Send>(work: impl Fn() -> T + Sync) -> Vec<T> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(&work)).collect();
+        let end = |thread: std::thread::ScopedJoinHandle<'_, T>| {
+            thread.join().expect("what a simulation fails at is a result")
+        };
+        threads.into_iter().map(end).collect()
+    })
 }
 
 fn show(counts: &Counts) {

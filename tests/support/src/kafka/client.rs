@@ -192,6 +192,8 @@ impl Client {
             .set("group.id", "huntd-tests-read")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
+            // The end of a partition is told by a Fetch that waits in vain.
+            .set("fetch.wait.max.ms", "10")
             .set("isolation.level", "read_uncommitted")
             .create()
             .expect("the configuration is valid");
