@@ -168,8 +168,8 @@ fn repeats(stage: &Stage) -> bool {
     differs.is_none()
 }
 
-/// Daemons that are wrong must be seen to be. Each core tries one of them at a time, those that take
-/// the most seeds first.
+/// Daemons that are wrong must be seen to be. Each core tries one of them at a time. The last ones
+/// of the list take the most seeds, so they come first.
 fn catch_mutations() -> bool {
     let (next, missed) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
