@@ -2,6 +2,8 @@
 //! ends the daemon.
 
 use super::output_log::OutputLog;
+use super::topic_client::TopicClient;
+use super::topic_rules::Problem;
 use super::{ControlError, ControlOptions, Journal, dialler};
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -58,9 +60,29 @@ fn try_once(options: &ControlOptions) -> Result<Clients, ControlError> {
 
 fn join(options: &ControlOptions) -> Result<Clients, ControlError> {
     let output = OutputLog::connect(options.output.clone())?;
+    let risks = check_topics(options, output.partitions() as u16)?;
     let membership = Membership::join(&options.group)?;
     if membership.partitions() as usize > SHARDS_MAX {
         return Err(ControlError::TooManyPartitions(membership.partitions()));
     }
+    for risk in risks {
+        tracing::warn!("{risk}");
+    }
     Ok((output, membership))
+}
+
+/// Looks for settings of topics with which the daemon cannot work, and gives those with which it
+/// can as long as nothing fails.
+fn check_topics(options: &ControlOptions, partitions: u16) -> Result<Vec<String>, ControlError> {
+    let mut client = TopicClient::connect(&options.dial)?;
+    let problems = client.problems(&options.topics, partitions)?;
+    let (fatal, risks): (Vec<_>, Vec<_>) =
+        problems.into_iter().partition(|problem| problem.is_fatal);
+    let sentences = |problems: Vec<Problem>| -> Vec<String> {
+        problems.into_iter().map(|problem| problem.sentence).collect()
+    };
+    match fatal.is_empty() {
+        true => Ok(sentences(risks)),
+        false => Err(ControlError::TopicsWrong(sentences(fatal).join("; "))),
+    }
 }

@@ -2,6 +2,7 @@
 //! thread receives one closed enum of messages.
 
 use crate::control::dialler::{DialOptions, DiallerEnds};
+use crate::control::topic_rules::TopicNames;
 use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
@@ -131,11 +132,24 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
             dead_letter_topic: config.publisher.dead_letter_topic.clone(),
             format: config.publisher.format,
         },
+        topics: topic_names(config),
         replicas: replica_options(config, &origin),
         origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,
         skips: config.skips.clone(),
+    }
+}
+
+/// The topics that have to be there.
+pub(crate) fn topic_names(config: &Config) -> TopicNames {
+    let snapshot = &config.snapshot;
+    TopicNames {
+        input: config.fetch.input_topic.clone(),
+        output: config.publisher.output_topic.clone(),
+        dead_letters: config.publisher.dead_letter_topic.clone(),
+        replicas: snapshot.topic.clone(),
+        keeps_snapshots: snapshot.directory.is_some() || snapshot.topic.is_some(),
     }
 }
 

@@ -65,6 +65,25 @@ fn partition_counts_that_differ_end_the_daemon_with_code_5() {
 }
 
 #[test]
+fn a_topic_whose_records_go_by_their_keys_ends_the_daemon_with_code_5() {
+    type Name = fn(&mut Topics) -> &mut String;
+    let names: [(Name, i32); 3] = [
+        (|topics| &mut topics.input, 2),
+        (|topics| &mut topics.output, 2),
+        (|topics| &mut topics.dead_letters, 1),
+    ];
+    for (name, partitions) in names {
+        let mut topics = Topics::create(kafka::shared(), "compacted", 2);
+        let name = name(&mut topics);
+        name.push_str("-by-key");
+        let compacted = [("cleanup.policy", "compact")];
+        kafka::shared().client().create_topic(name, partitions, &compacted);
+        let words = format!("`{name}` has cleanup.policy = compact; set it to delete");
+        assert_ends(Huntd::start(kafka::shared(), &topics, &[]), 5, &words);
+    }
+}
+
+#[test]
 fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
     let options = Options { properties: acl::properties(), ..Options::for_tests() };
     let cluster = Cluster::start(1, &options);
