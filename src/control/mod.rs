@@ -266,6 +266,8 @@ impl Control {
             output.poll(wait, |event: OutputEvent<'_>| {
                 ownership.on(OwnershipEvent::Output(event), Instant::now());
             });
+        } else {
+            self.output.rest();
         }
     }
 
