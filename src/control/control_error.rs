@@ -34,6 +34,7 @@ impl ControlError {
         match self {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Tail(error) => error.may_pass(),
+            ControlError::Dial(DialError::Resources(_)) => false,
             ControlError::Dial(error) => !error.is_final(),
             ControlError::TopicsWrong(_)
             | ControlError::TooManyPartitions(_)

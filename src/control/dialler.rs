@@ -146,18 +146,3 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
     }
     Ok(())
 }
-
-/// Connects to one of the brokers and asks it about the topic, as the data plane does. An error is
-/// one that only an operator can help with.
-pub(crate) fn probe(options: &DialOptions) -> Result<(), DialError> {
-    for endpoint in &options.bootstrap {
-        let answered = Link::open(endpoint, options)
-            .and_then(|mut link| link.ask_metadata(options, &options.input_topic));
-        match answered {
-            Ok(_) => break,
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => {}
-        }
-    }
-    Ok(())
-}

@@ -64,7 +64,7 @@ struct Channel {
 impl Link {
     /// Tries all addresses of the name, one after the other.
     pub(super) fn open(endpoint: &Endpoint, options: &DialOptions) -> Result<Link, DialError> {
-        let unknown = |error| DialError::Unknown { host: endpoint.host.clone(), error };
+        let unknown = |error| DialError::of_name(&endpoint.host, error);
         let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
         let mut last = unknown(io::Error::other("it has no address"));
         for address in addresses.map_err(unknown)?.take(ADDRESSES_MAX) {
@@ -82,7 +82,7 @@ impl Link {
         address: SocketAddr,
         options: &DialOptions,
     ) -> Result<Link, DialError> {
-        let wrong = |error| DialError::Io { endpoint: endpoint.clone(), error };
+        let wrong = |error| DialError::of_io(endpoint, error);
         let wait = Duration::from_millis(CONNECT_MS_MAX);
         let stream = TcpStream::connect_timeout(&address, wait).map_err(wrong)?;
         set_up(&stream).map_err(wrong)?;

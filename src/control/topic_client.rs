@@ -9,6 +9,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::{NewTopic, TopicSettings};
+use crate::telemetry::progress::SHARDS_MAX;
 
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
 const CREATE_MS_MAX: u64 = ANSWER_MS_MAX - 1_000;
@@ -34,11 +35,15 @@ pub(crate) struct FoundTopic {
 }
 
 impl TopicClient {
-    /// Connects to the first broker of the configuration that answers.
+    /// Connects to the first broker of the configuration that answers a question about the input.
     pub(crate) fn connect(options: &DialOptions) -> Result<TopicClient, DialError> {
         let mut last = None;
         for endpoint in &options.bootstrap {
-            match Link::open(endpoint, options) {
+            let opened = Link::open(endpoint, options).and_then(|mut link| {
+                link.ask_metadata(options, &options.input_topic)?;
+                Ok(link)
+            });
+            match opened {
                 Ok(link) => return Ok(TopicClient { options: options.clone(), link }),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => last = Some(error),
@@ -100,17 +105,28 @@ impl TopicClient {
         }
     }
 
-    /// What is wrong with the topics, as far as this user may know. The input has so many
-    /// partitions; that the others are there is checked elsewhere.
-    pub(crate) fn problems(
-        &mut self,
-        names: &TopicNames,
-        partitions: u16,
-    ) -> Result<Vec<Problem>, ControlError> {
-        let output = self.find(&names.output)?;
-        let replicas = output.map_or(0, |found| found.replicas as u16);
+    /// Whether the topics of the daemon are there and fit together, and what is wrong with their
+    /// settings, as far as this user may know.
+    pub(crate) fn problems(&mut self, names: &TopicNames) -> Result<Vec<Problem>, ControlError> {
+        let TopicNames { input: input_topic, output: output_topic, dead_letters, .. } = names;
+        let [input, output, _letters] = [input_topic, output_topic, dead_letters].map(|name| {
+            let found = self.find(name)?;
+            found.ok_or_else(|| ControlError::from(TopicError::Missing(name.clone())))
+        });
+        let (input, output, _letters) = (input?, output?, _letters?);
+        if input.partitions > SHARDS_MAX {
+            return Err(ControlError::TooManyPartitions(input.partitions as i32));
+        }
+        if input.partitions != output.partitions {
+            return Err(ControlError::Tail(TopicError::PartitionsDiffer {
+                input_topic: input_topic.clone(),
+                input: input.partitions as i32,
+                output_topic: output_topic.clone(),
+                output: output.partitions as i32,
+            }));
+        }
         let mut problems = Vec::new();
-        for wanted in names.wanted(partitions, replicas) {
+        for wanted in names.wanted(input.partitions as u16, output.replicas as u16) {
             match self.settings(&wanted.name) {
                 Ok(settings) => problems.extend(wanted.problems(&settings)),
                 Err(ControlError::Tail(

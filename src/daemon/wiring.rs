@@ -20,7 +20,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::reload::Reloader;
-use crate::service::{self, Observed};
+use crate::service::{self, Observed, process};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
@@ -53,6 +53,7 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
+        process::check_descriptors().map_err(service::Error::Resources)?;
         check_names(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
         let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);

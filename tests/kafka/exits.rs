@@ -1,7 +1,8 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use std::process::Command;
-use support::daemon::{Huntd, Topics};
+use std::time::{Duration, Instant};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
 use support::needs;
@@ -119,6 +120,30 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
     let log = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(7), "{log}");
     assert!(log.contains("kernel.io_uring_disabled"), "{log}");
+}
+
+/// Whatever is the first to find none left: the ring, a bell, a socket of huntd's or of
+/// librdkafka's.
+#[test]
+fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
+    let topics = Topics::create(kafka::shared(), "descriptors", 1);
+    let mut ends = 0;
+    for descriptors in (8..200).step_by(3) {
+        let mut huntd = Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors);
+        let end = Instant::now() + PATIENCE;
+        while !huntd.has_ended() && !huntd.log().contains("\"live\"") {
+            assert!(Instant::now() < end, "{descriptors} descriptors:\n{}", huntd.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !huntd.has_ended() {
+            assert!(ends > 0, "some number must be too few");
+            return;
+        }
+        let (code, sentence) = ending(huntd);
+        assert_eq!(code, Some(11), "{descriptors} descriptors: {sentence}");
+        ends += 1;
+    }
+    panic!("no number is enough");
 }
 
 #[test]
