@@ -3,7 +3,7 @@
 
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
-use super::topic_rules::Problem;
+use super::topic_rules::TopicProblem;
 use super::{ControlError, ControlOptions, Journal};
 use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
@@ -80,7 +80,7 @@ fn check_topics(options: &ControlOptions) -> Result<Vec<String>, ControlError> {
     let problems = client.problems(&options.topics)?;
     let (fatal, risks): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|problem| problem.is_fatal);
-    let sentences = |problems: Vec<Problem>| -> Vec<String> {
+    let sentences = |problems: Vec<TopicProblem>| -> Vec<String> {
         problems.into_iter().map(|problem| problem.sentence).collect()
     };
     match fatal.is_empty() {

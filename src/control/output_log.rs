@@ -5,7 +5,7 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, Reader, TokenSource, is_out_of_range, partitions, reader, reader_config,
+    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
     topic_error, writer_config,
 };
 use crate::kafka::topic_error::TopicError;
@@ -47,7 +47,7 @@ pub struct OutputLogOptions {
 /// Clients for one output topic.
 pub struct OutputLog {
     options: OutputLogOptions,
-    consumer: Reader,
+    consumer: KafkaReader,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Append>,
     /// Number of the last append.

@@ -3,7 +3,7 @@
 use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
 use crate::control::link::{ANSWER_MS_MAX, Link};
-use crate::control::topic_rules::{Problem, TopicNames};
+use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
@@ -107,7 +107,10 @@ impl TopicClient {
 
     /// Whether the topics of the daemon are there and fit together, and what is wrong with their
     /// settings, as far as this user may know.
-    pub(crate) fn problems(&mut self, names: &TopicNames) -> Result<Vec<Problem>, ControlError> {
+    pub(crate) fn problems(
+        &mut self,
+        names: &TopicNames,
+    ) -> Result<Vec<TopicProblem>, ControlError> {
         let TopicNames { input: input_topic, output: output_topic, dead_letters, .. } = names;
         let [input, output, _letters] = [input_topic, output_topic, dead_letters].map(|name| {
             let found = self.find(name)?;
@@ -133,7 +136,7 @@ impl TopicClient {
                     error @ (TopicError::MayNot { .. } | TopicError::Missing(_)),
                 )) => {
                     let sentence = format!("{error}; until then its settings are not checked");
-                    problems.push(Problem { sentence, is_fatal: false });
+                    problems.push(TopicProblem { sentence, is_fatal: false });
                 }
                 Err(error) => return Err(error),
             }

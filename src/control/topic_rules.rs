@@ -40,12 +40,12 @@ pub(crate) struct WantedTopic {
     /// Its partitions; `None`: any number is fine.
     pub partitions: Option<u16>,
     /// Its settings.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<TopicSetting>,
 }
 
 /// A setting of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct TopicSetting {
     /// Kafka's name.
     pub name: &'static str,
     /// What a topic is created with.
@@ -70,7 +70,7 @@ enum Rule {
 
 /// Something that is wrong with a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct TopicProblem {
     /// What is wrong, and what to do.
     pub sentence: String,
     /// Whether the daemon cannot work until it is mended. With others it works, until a broker
@@ -97,14 +97,14 @@ impl TopicNames {
     }
 }
 
-fn setting(name: &'static str, value: impl ToString, rule: Rule) -> Setting {
-    Setting { name, value: value.to_string(), rule, is_needed: false }
+fn setting(name: &'static str, value: impl ToString, rule: Rule) -> TopicSetting {
+    TopicSetting { name, value: value.to_string(), rule, is_needed: false }
 }
 
 /// Records go by their age. Where they go by their keys, a broker refuses frames and dead letters,
 /// which have none, or deletes events that a replay needs.
-fn deleted_by_age() -> Setting {
-    Setting { is_needed: true, ..setting("cleanup.policy", "delete", Rule::Same) }
+fn deleted_by_age() -> TopicSetting {
+    TopicSetting { is_needed: true, ..setting("cleanup.policy", "delete", Rule::Same) }
 }
 
 fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTopic {
@@ -169,16 +169,16 @@ fn wanted_replicas(name: &str, partitions: u16) -> WantedTopic {
 
 impl WantedTopic {
     /// What is wrong with the settings that this topic has.
-    pub(crate) fn problems(&self, settings: &TopicSettings) -> Vec<Problem> {
-        let problem = |setting: &Setting| {
+    pub(crate) fn problems(&self, settings: &TopicSettings) -> Vec<TopicProblem> {
+        let problem = |setting: &TopicSetting| {
             let sentence = setting.problem(&self.name, settings)?;
-            Some(Problem { sentence, is_fatal: setting.is_needed })
+            Some(TopicProblem { sentence, is_fatal: setting.is_needed })
         };
         self.settings.iter().filter_map(problem).collect()
     }
 }
 
-impl Setting {
+impl TopicSetting {
     /// What is wrong with the setting of an existing topic, if anything is.
     fn problem(&self, topic: &str, settings: &TopicSettings) -> Option<String> {
         let value = settings.get(self.name)?;

@@ -53,8 +53,7 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
-        process::check_descriptors().map_err(service::Error::Resources)?;
-        check_names(&config.group.client.brokers)?;
+        check_surroundings(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
         let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
@@ -173,8 +172,10 @@ pub(crate) fn dial_options(config: &Config) -> DialOptions {
     }
 }
 
-/// Some of the names in the configuration may be unknown at the start, but not all.
-fn check_names(brokers: &[String]) -> Result<(), Failure> {
+/// There are file descriptors for a start. Some of the names in the configuration may be unknown
+/// then, but not all.
+fn check_surroundings(brokers: &[String]) -> Result<(), Failure> {
+    process::check_descriptors().map_err(service::Error::Resources)?;
     match brokers.iter().any(|broker| broker.to_socket_addrs().is_ok()) {
         true => Ok(()),
         false => Err(Failure::UnknownBrokers(brokers.join(","))),

@@ -161,7 +161,7 @@ pub enum DialError {
 
 impl DialError {
     /// A system call for a connection to this broker has failed.
-    pub fn of_io(endpoint: &Endpoint, error: io::Error) -> DialError {
+    pub(crate) fn of_io(endpoint: &Endpoint, error: io::Error) -> DialError {
         match is_out_of_descriptors(&error) {
             true => DialError::Resources(error),
             false => DialError::Io { endpoint: endpoint.clone(), error },
@@ -169,7 +169,7 @@ impl DialError {
     }
 
     /// A name has no address now.
-    pub fn of_name(host: &str, error: io::Error) -> DialError {
+    pub(crate) fn of_name(host: &str, error: io::Error) -> DialError {
         match is_out_of_descriptors(&error) {
             true => DialError::Resources(error),
             false => DialError::Unknown { host: host.to_owned(), error },

@@ -130,11 +130,11 @@ impl ClientContext for TokenSource {
 impl ConsumerContext for TokenSource {}
 
 /// A consumer that hears nothing of its group.
-pub(crate) type Reader = BaseConsumer<TokenSource>;
+pub(crate) type KafkaReader = BaseConsumer<TokenSource>;
 
 /// A consumer that may be asked at once.
-pub(crate) fn reader(config: &ClientConfig, options: &ClientOptions) -> KafkaResult<Reader> {
-    let reader: Reader = config.create_with_context(TokenSource::of(&options.security))?;
+pub(crate) fn reader(config: &ClientConfig, options: &ClientOptions) -> KafkaResult<KafkaReader> {
+    let reader: KafkaReader = config.create_with_context(TokenSource::of(&options.security))?;
     give_first_token(&reader, options);
     Ok(reader)
 }
@@ -177,7 +177,7 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
 
 /// How many partitions a topic has. Asking never creates it.
 pub(crate) fn partitions(
-    consumer: &Reader,
+    consumer: &KafkaReader,
     topic: &str,
     wait: Duration,
 ) -> Result<i32, TopicError> {

@@ -4,7 +4,7 @@
 //! died: every instance shows it, so that an alert sees them.
 
 use crate::kafka::METADATA_MS_MAX;
-use crate::kafka::client::{Reader, partitions, reader, reader_config};
+use crate::kafka::client::{KafkaReader, partitions, reader, reader_config};
 use crate::kafka::group::GroupOptions;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use rdkafka::consumer::Consumer;
@@ -31,7 +31,7 @@ impl GroupLag {
         let consumer = reader(&reader_config(&options.client), &options.client).ok();
         let (alive, ended) = mpsc::channel::<()>();
         let topic = options.input_topic.clone();
-        let watch = move |consumer: Reader| {
+        let watch = move |consumer: KafkaReader| {
             let pause = Duration::from_millis(GROUP_LAG_EVERY_MS);
             loop {
                 // It reads nothing: what it may ask for is a token.
@@ -65,7 +65,7 @@ impl Drop for GroupLag {
 }
 
 /// Records after the group's commit, for each partition in order. `None`: not all brokers answer.
-fn lags(consumer: &Reader, topic: &str) -> Option<Vec<i64>> {
+fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<i64>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, wait).ok()?.min(SHARDS_MAX as i32);
     let mut list = TopicPartitionList::with_capacity(count as usize);

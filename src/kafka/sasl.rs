@@ -57,7 +57,7 @@ pub enum SaslError {
          it names"
     )]
     Refused {
-        /// Who was refused: a user, or whoever the token names.
+        /// Who was refused: a user, or the one whom the token names.
         who: String,
         /// The mechanism.
         mechanism: &'static str,

@@ -9,7 +9,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, Reader, is_out_of_range, partitions, reader, reader_config,
+    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
 };
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
@@ -85,7 +85,7 @@ pub(crate) enum FeedMessage {
 pub(crate) struct Feed {
     options: FeedOptions,
     rulebook: Rulebook,
-    consumer: Reader,
+    consumer: KafkaReader,
     zones: u16,
 }
 

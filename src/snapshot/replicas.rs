@@ -11,7 +11,7 @@
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::client::{
-    ClientOptions, Reader, TokenSource, is_out_of_range, partitions, reader, reader_config,
+    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
     writer_config,
 };
 use crate::kafka::topic_error::TopicError;
@@ -92,7 +92,7 @@ pub struct Replica {
 /// Clients for the topic.
 pub struct Replicas {
     options: ReplicaOptions,
-    consumer: Reader,
+    consumer: KafkaReader,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
     /// By partition: keys of all records of copies that are there, as far as is known.

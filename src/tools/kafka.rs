@@ -3,7 +3,7 @@
 use super::failure::ToolError;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
-use crate::kafka::client::{ClientOptions, Reader, client_config, reader};
+use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
 use crate::kafka::security::Security;
 use crate::service::cli::ClusterArgs;
 use crate::service::config::{self, Config};
@@ -95,7 +95,7 @@ pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u1
 
 /// Reads a topic without a group, partition by partition in order.
 pub(crate) struct TopicReader {
-    consumer: Reader,
+    consumer: KafkaReader,
     topic: String,
 }
 

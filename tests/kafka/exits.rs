@@ -127,8 +127,7 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
 #[test]
 fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
     let topics = Topics::create(kafka::shared(), "descriptors", 1);
-    let mut ends = 0;
-    for descriptors in (8..200).step_by(3) {
+    for (ends, descriptors) in (8..200).step_by(3).enumerate() {
         let mut huntd = Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors);
         let end = Instant::now() + PATIENCE;
         while !huntd.has_ended() && !huntd.log().contains("\"live\"") {
@@ -141,7 +140,6 @@ fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() 
         }
         let (code, sentence) = ending(huntd);
         assert_eq!(code, Some(11), "{descriptors} descriptors: {sentence}");
-        ends += 1;
     }
     panic!("no number is enough");
 }

@@ -123,8 +123,8 @@ fn a_broker_that_falls_silent_is_asked_on_another_connection() {
     proxied.finish(&topics, huntd, follower);
 }
 
-/// librdkafka 2.12.1 reads what is not there, and its process ends with it: see decision 031. Nothing
-/// is lost by that.
+/// librdkafka 2.12.1 reads what is not there, and its process ends with it: see decision 031.
+/// Nothing is lost by that.
 #[test]
 fn a_daemon_that_answers_without_sense_have_ended_goes_on_with_its_next_start() {
     let proxied = Proxied::start();
