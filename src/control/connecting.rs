@@ -2,11 +2,15 @@
 //! ends the daemon.
 
 use super::output_log::OutputLog;
-use super::{ControlError, ControlOptions, Journal, dialler};
+use super::topic_client::TopicClient;
+use super::topic_rules::TopicProblem;
+use super::{ControlError, ControlOptions, Journal};
+use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::session::TOPIC_MISSING_MS_MAX;
-use crate::telemetry::progress::SHARDS_MAX;
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,23 +48,43 @@ pub(super) fn connect(
     }
 }
 
-/// If librdkafka cannot connect, the dialler may know better why.
+/// huntd's own client goes first: it says best why a broker cannot be reached, and answers that
+/// make no sense do not get to librdkafka (see decision 031).
 fn try_once(options: &ControlOptions) -> Result<Clients, ControlError> {
-    let joined = join(options);
-    match joined {
-        Err(error) if error.may_pass() => {
-            dialler::probe(&options.dial)?;
-            Err(error)
-        }
-        other => other,
-    }
+    let risks = check_topics(options)?;
+    join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
+        Some(Some(resources)) => DialError::Resources(resources).into(),
+        _ => error,
+    })
 }
 
-fn join(options: &ControlOptions) -> Result<Clients, ControlError> {
+/// Whether a client can do nothing because the process has no file descriptor left: librdkafka says
+/// that no broker answers.
+fn no_descriptor_left() -> Option<io::Error> {
+    File::open("/dev/null").err()
+}
+
+fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, ControlError> {
     let output = OutputLog::connect(options.output.clone())?;
     let membership = Membership::join(&options.group)?;
-    if membership.partitions() as usize > SHARDS_MAX {
-        return Err(ControlError::TooManyPartitions(membership.partitions()));
+    for risk in risks {
+        tracing::warn!("{risk}");
     }
     Ok((output, membership))
+}
+
+/// Looks for settings of topics with which the daemon cannot work, and gives those with which it
+/// can as long as nothing fails.
+fn check_topics(options: &ControlOptions) -> Result<Vec<String>, ControlError> {
+    let mut client = TopicClient::connect(&options.dial)?;
+    let problems = client.problems(&options.topics)?;
+    let (fatal, risks): (Vec<_>, Vec<_>) =
+        problems.into_iter().partition(|problem| problem.is_fatal);
+    let sentences = |problems: Vec<TopicProblem>| -> Vec<String> {
+        problems.into_iter().map(|problem| problem.sentence).collect()
+    };
+    match fatal.is_empty() {
+        true => Ok(sentences(risks)),
+        false => Err(ControlError::TopicsWrong(sentences(fatal).join("; "))),
+    }
 }

@@ -11,12 +11,15 @@ pub enum ControlError {
     /// The group.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// Brokers cannot be reached as the configuration says, until an operator changes something.
+    /// A broker cannot be reached or asked.
     #[error(transparent)]
     Dial(#[from] DialError),
     /// The output topic.
     #[error(transparent)]
     Tail(#[from] TopicError),
+    /// Settings of topics with which nothing works.
+    #[error("{0}")]
+    TopicsWrong(String),
     /// The input topic.
     #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
     TooManyPartitions(i32),
@@ -31,7 +34,9 @@ impl ControlError {
         match self {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Tail(error) => error.may_pass(),
-            ControlError::Dial(_)
+            ControlError::Dial(DialError::Resources(_)) => false,
+            ControlError::Dial(error) => !error.is_final(),
+            ControlError::TopicsWrong(_)
             | ControlError::TooManyPartitions(_)
             | ControlError::ShardsHalted(_) => false,
         }

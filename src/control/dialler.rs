@@ -114,13 +114,13 @@ fn ask(
 ) -> Result<Metadata, DialError> {
     // A kept connection may have been closed since: that says nothing about the broker.
     if let Some(mut link) = kept.take()
-        && let Ok(metadata) = link.ask_metadata(options)
+        && let Ok(metadata) = link.ask_metadata(options, &options.input_topic)
     {
         *kept = Some(link);
         return Ok(metadata);
     }
     let mut link = Link::open(&candidates.next_endpoint(), options)?;
-    let metadata = link.ask_metadata(options)?;
+    let metadata = link.ask_metadata(options, &options.input_topic)?;
     *kept = Some(link);
     Ok(metadata)
 }
@@ -143,21 +143,6 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
     }
     if let Some(sasl) = &security.sasl {
         Secret::read(&sasl.secret_file)?;
-    }
-    Ok(())
-}
-
-/// Connects to one of the brokers and asks it about the topic, as the data plane does. An error is
-/// one that only an operator can help with.
-pub(crate) fn probe(options: &DialOptions) -> Result<(), DialError> {
-    for endpoint in &options.bootstrap {
-        let answered =
-            Link::open(endpoint, options).and_then(|mut link| link.ask_metadata(options));
-        match answered {
-            Ok(_) => break,
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => {}
-        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::kafka::sasl::{self, SaslError, SaslExchange};
 use crate::kafka::security::SaslOptions;
 use crate::kafka::tls::records::Opened;
 use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
+use crate::kafka::topic_requests::{self, Creation, NewTopic, TopicSettings};
 use crate::kafka::wire::FRAME_PREFIX_BYTES;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 const CONNECT_MS_MAX: u64 = 3_000;
 
 /// Milliseconds that a broker may take for one answer.
-const ANSWER_MS_MAX: u64 = 10_000;
+pub(super) const ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
 const SILENCE_MS_MAX: u32 = 5_000;
@@ -63,7 +64,7 @@ struct Channel {
 impl Link {
     /// Tries all addresses of the name, one after the other.
     pub(super) fn open(endpoint: &Endpoint, options: &DialOptions) -> Result<Link, DialError> {
-        let unknown = |error| DialError::Unknown { host: endpoint.host.clone(), error };
+        let unknown = |error| DialError::of_name(&endpoint.host, error);
         let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
         let mut last = unknown(io::Error::other("it has no address"));
         for address in addresses.map_err(unknown)?.take(ADDRESSES_MAX) {
@@ -81,7 +82,7 @@ impl Link {
         address: SocketAddr,
         options: &DialOptions,
     ) -> Result<Link, DialError> {
-        let wrong = |error| DialError::Io { endpoint: endpoint.clone(), error };
+        let wrong = |error| DialError::of_io(endpoint, error);
         let wait = Duration::from_millis(CONNECT_MS_MAX);
         let stream = TcpStream::connect_timeout(&address, wait).map_err(wrong)?;
         set_up(&stream).map_err(wrong)?;
@@ -110,9 +111,13 @@ impl Link {
         Dialled { socket: Arc::new(OwnedFd::from(stream)), address, versions, tls, replace_at }
     }
 
-    /// Asks about the cluster and the input topic.
-    pub(super) fn ask_metadata(&mut self, options: &DialOptions) -> Result<Metadata, DialError> {
-        let (version, topic) = (self.versions.metadata, &options.input_topic);
+    /// Asks about the cluster and a topic.
+    pub(super) fn ask_metadata(
+        &mut self,
+        options: &DialOptions,
+        topic: &str,
+    ) -> Result<Metadata, DialError> {
+        let version = self.versions.metadata;
         let answer = self.channel.ask("Metadata", |out| {
             message::metadata_request(envelope(options, version), topic, out);
         });
@@ -124,6 +129,38 @@ impl Link {
             other => other,
         })?;
         message::parse_metadata(&answer, version, CORRELATION_ID, topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+
+    /// Asks for a topic's settings. A broker that does not tell any has none.
+    pub(super) fn ask_settings(
+        &mut self,
+        options: &DialOptions,
+        topic: &str,
+    ) -> Result<TopicSettings, DialError> {
+        if !self.versions.tells_settings {
+            return Ok(TopicSettings::new());
+        }
+        let answer = self.channel.ask("DescribeConfigs", |out| {
+            let envelope = envelope(options, topic_requests::SETTINGS_VERSION);
+            topic_requests::settings_request(envelope, topic, out);
+        })?;
+        topic_requests::parse_settings(&answer, CORRELATION_ID, topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+
+    /// Asks the controller, to which this connection leads, to create a topic.
+    pub(super) fn create_topic(
+        &mut self,
+        options: &DialOptions,
+        topic: &NewTopic<'_>,
+        wait_ms: u64,
+    ) -> Result<Creation, DialError> {
+        let answer = self.channel.ask("CreateTopics", |out| {
+            let envelope = envelope(options, topic_requests::CREATE_VERSION);
+            topic_requests::create_request(envelope, topic, wait_ms as i32, out);
+        })?;
+        topic_requests::parse_create(&answer, CORRELATION_ID, topic.name)
             .map_err(|error| self.channel.answer_error(error))
     }
 }

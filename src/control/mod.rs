@@ -12,6 +12,9 @@ pub mod output_log;
 mod panic_file;
 mod random;
 mod states;
+pub(crate) mod topic_client;
+pub(crate) mod topic_rules;
+mod topic_watch;
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -46,6 +49,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use topic_rules::TopicNames;
+use topic_watch::TopicWatch;
 
 /// Milliseconds that the last commit of a shard may take before the shard is let go without it.
 pub(crate) const COMMIT_MS_MAX: u64 = 500;
@@ -95,6 +100,8 @@ pub(crate) struct ControlOptions {
     pub dial: dialler::DialOptions,
     /// For the outputs.
     pub output: output_log::OutputLogOptions,
+    /// The topics that have to be there.
+    pub topics: TopicNames,
     /// Where counts are kept that have to survive a restart; `None`: nowhere.
     pub state_directory: Option<std::path::PathBuf>,
     /// The topics that snapshots are about.
@@ -123,6 +130,7 @@ struct Control {
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
     group_lag: GroupLag,
+    topic_watch: TopicWatch,
     is_stopping: bool,
 }
 
@@ -146,6 +154,7 @@ impl Control {
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let group_lag = GroupLag::start(&options.group, ends.progress.clone());
+        let topic_watch = TopicWatch::start(&options, ends.status.clone());
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets().collect(),
@@ -166,6 +175,7 @@ impl Control {
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
+            topic_watch,
             is_stopping: false,
         }
     }
@@ -182,7 +192,7 @@ impl Control {
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
                 if let ControlFlow::Break(end) = self.execute(action) {
-                    leave((self.membership, self.output, self.group_lag));
+                    leave((self.membership, self.output, self.group_lag, self.topic_watch));
                     return end;
                 }
             }
@@ -256,6 +266,8 @@ impl Control {
             output.poll(wait, |event: OutputEvent<'_>| {
                 ownership.on(OwnershipEvent::Output(event), Instant::now());
             });
+        } else {
+            self.output.rest();
         }
     }
 

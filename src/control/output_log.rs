@@ -5,7 +5,8 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, is_out_of_range, partitions, reader_config, topic_error, writer_config,
+    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
+    topic_error, writer_config,
 };
 use crate::kafka::topic_error::TopicError;
 use crate::output::encode::encode;
@@ -13,13 +14,15 @@ use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::acquisition::Bounds;
 use crate::ownership::event::OutputEvent;
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -44,7 +47,7 @@ pub struct OutputLogOptions {
 /// Clients for one output topic.
 pub struct OutputLog {
     options: OutputLogOptions,
-    consumer: BaseConsumer,
+    consumer: KafkaReader,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Append>,
     /// Number of the last append.
@@ -60,7 +63,7 @@ impl OutputLog {
     /// Connects, and checks that all topics are there and fit together.
     pub fn connect(options: OutputLogOptions) -> Result<OutputLog, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
-        let consumer: BaseConsumer = consumer_config(&options).create().map_err(unusable)?;
+        let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let input = partitions(&consumer, &options.input_topic, wait)?;
         let output = partitions(&consumer, &options.output_topic, wait)?;
@@ -70,8 +73,8 @@ impl OutputLog {
         }
         partitions(&consumer, &options.dead_letter_topic, wait)?;
         let (sender, appended) = mpsc::channel();
-        let producer =
-            producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
+        let appends = Appended { sender, tokens: TokenSource::of(&options.client.security) };
+        let producer = producer_config(&options).create_with_context(appends).map_err(unusable)?;
         Ok(OutputLog {
             options,
             consumer,
@@ -184,6 +187,12 @@ impl OutputLog {
         Ok(())
     }
 
+    /// Gives the clients what they ask for while nothing is read or appended: tokens.
+    pub(crate) fn rest(&self) {
+        drop(self.consumer.poll(Duration::ZERO));
+        self.producer.poll(Duration::ZERO);
+    }
+
     /// Hands over what has happened, waiting at most so long for the first of it.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
         let mut wait = wait_max;
@@ -273,9 +282,18 @@ struct Append {
 }
 
 /// The producer's callbacks.
-struct Appended(mpsc::Sender<Append>);
+struct Appended {
+    sender: mpsc::Sender<Append>,
+    tokens: TokenSource,
+}
 
 impl ClientContext for Appended {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "the fence producer reports trouble");
     }
@@ -290,7 +308,7 @@ impl ProducerContext for Appended {
             Err((error, _)) => Err(error.clone()),
         };
         // The other end is gone only while the producer itself is being dropped.
-        drop(self.0.send(Append { number, offset }));
+        drop(self.sender.send(Append { number, offset }));
     }
 }
 

@@ -58,7 +58,9 @@ impl Failure {
             Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
             Failure::Publisher(_) => ExitCode::OutOfResources,
             Failure::Control(ControlError::Dial(error)) => dial_code(error),
-            Failure::Control(ControlError::TooManyPartitions(_)) => ExitCode::TopicWrong,
+            Failure::Control(ControlError::TooManyPartitions(_) | ControlError::TopicsWrong(_)) => {
+                ExitCode::TopicWrong
+            }
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {
                 MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
@@ -69,11 +71,11 @@ impl Failure {
                 }
             },
             Failure::Control(ControlError::Tail(error)) => match error {
-                TopicError::Missing(_) | TopicError::PartitionsDiffer { .. } => {
-                    ExitCode::TopicWrong
-                }
-                TopicError::NotAuthorised(_) => ExitCode::NotAuthorised,
-                _ => ExitCode::KafkaUnreachable,
+                TopicError::Missing(_)
+                | TopicError::PartitionsDiffer { .. }
+                | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
+                TopicError::NotAuthorised(_) | TopicError::MayNot { .. } => ExitCode::NotAuthorised,
+                TopicError::Unreachable(_) => ExitCode::KafkaUnreachable,
             },
         }
     }

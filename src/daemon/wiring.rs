@@ -2,6 +2,7 @@
 //! thread receives one closed enum of messages.
 
 use crate::control::dialler::{DialOptions, DiallerEnds};
+use crate::control::topic_rules::TopicNames;
 use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
@@ -19,7 +20,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::reload::Reloader;
-use crate::service::{self, Observed};
+use crate::service::{self, Observed, process};
 use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
@@ -52,7 +53,7 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
-        check_names(&config.group.client.brokers)?;
+        check_surroundings(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
         let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
@@ -131,11 +132,24 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
             dead_letter_topic: config.publisher.dead_letter_topic.clone(),
             format: config.publisher.format,
         },
+        topics: topic_names(config),
         replicas: replica_options(config, &origin),
         origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,
         skips: config.skips.clone(),
+    }
+}
+
+/// The topics that have to be there.
+pub(crate) fn topic_names(config: &Config) -> TopicNames {
+    let snapshot = &config.snapshot;
+    TopicNames {
+        input: config.fetch.input_topic.clone(),
+        output: config.publisher.output_topic.clone(),
+        dead_letters: config.publisher.dead_letter_topic.clone(),
+        replicas: snapshot.topic.clone(),
+        keeps_snapshots: snapshot.directory.is_some() || snapshot.topic.is_some(),
     }
 }
 
@@ -158,8 +172,10 @@ pub(crate) fn dial_options(config: &Config) -> DialOptions {
     }
 }
 
-/// Some of the names in the configuration may be unknown at the start, but not all.
-fn check_names(brokers: &[String]) -> Result<(), Failure> {
+/// There are file descriptors for a start. Some of the names in the configuration may be unknown
+/// then, but not all.
+fn check_surroundings(brokers: &[String]) -> Result<(), Failure> {
+    process::check_descriptors().map_err(service::Error::Resources)?;
     match brokers.iter().any(|broker| broker.to_socket_addrs().is_ok()) {
         true => Ok(()),
         false => Err(Failure::UnknownBrokers(brokers.join(","))),

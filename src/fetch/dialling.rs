@@ -8,6 +8,7 @@ use crate::kafka::sasl::SaslError;
 use crate::kafka::tls::TlsError;
 use crate::kafka::tls::records::TlsSession;
 use crate::runtime::operations::Handle;
+use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -152,12 +153,29 @@ pub enum DialError {
     },
     /// The process has no thread or descriptor left for it.
     #[error(
-        "no thread is left to open a connection: {0}; raise TasksMax= and LimitNOFILE= for huntd"
+        "no thread or file descriptor is left to open a connection: {0}; raise TasksMax= and \
+         LimitNOFILE= for huntd"
     )]
     Resources(io::Error),
 }
 
 impl DialError {
+    /// A system call for a connection to this broker has failed.
+    pub(crate) fn of_io(endpoint: &Endpoint, error: io::Error) -> DialError {
+        match is_out_of_descriptors(&error) {
+            true => DialError::Resources(error),
+            false => DialError::Io { endpoint: endpoint.clone(), error },
+        }
+    }
+
+    /// A name has no address now.
+    pub(crate) fn of_name(host: &str, error: io::Error) -> DialError {
+        match is_out_of_descriptors(&error) {
+            true => DialError::Resources(error),
+            false => DialError::Unknown { host: host.to_owned(), error },
+        }
+    }
+
     /// Whether only the operator can help: certificates, secrets, or the kind of the listener.
     pub fn is_final(&self) -> bool {
         match self {
@@ -173,6 +191,11 @@ impl DialError {
             | DialError::Resources(_) => false,
         }
     }
+}
+
+/// Whether the process, or the whole system, has no file descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn shown(endpoint: &Endpoint) -> String {

@@ -1,15 +1,28 @@
 //! What all clients of librdkafka have in common: settings, and what their errors mean.
 
-use crate::kafka::security::{Secret, Security};
+use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_REFRESH_MS, RECONNECT_MS_MAX};
+use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use std::time::Duration;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 /// Brokers in the list to ask first.
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
+
+/// Milliseconds for which librdkafka is told that a token holds: it asks for one again, and so for
+/// what the file holds by then, before they are over. Whoever writes the file replaces a token
+/// minutes before it expires.
+const TOKEN_MS: u64 = 10_000;
+
+/// Time that librdkafka is given to ask for its first token, before it is asked for anything: then
+/// it waits for the token, and nobody gives it one.
+pub(crate) const FIRST_TOKEN_WAIT: Duration = Duration::from_millis(50);
 
 /// How a client reaches the cluster, and by which names brokers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +36,13 @@ pub struct ClientOptions {
     /// The consumer group. Brokers check the right to read by its name, also of clients that do
     /// not join it.
     pub group: String,
+}
+
+impl ClientOptions {
+    /// Whether librdkafka's clients ask for a token.
+    pub(crate) fn authenticates_by_token(&self) -> bool {
+        TokenSource::of(&self.security).file.is_some()
+    }
 }
 
 /// The settings of every client.
@@ -63,10 +83,70 @@ fn protect(config: &mut ClientConfig, security: &Security) {
         }
     }
     if let Some(sasl) = sasl {
-        config.set("sasl.mechanisms", sasl.mechanism.name()).set("sasl.username", &sasl.user);
+        config.set("sasl.mechanisms", sasl.mechanism.name());
+        if sasl.mechanism == Mechanism::OauthBearer {
+            return;
+        }
+        config.set("sasl.username", &sasl.user);
         if let Ok(secret) = Secret::read(&sasl.secret_file) {
             config.set("sasl.password", secret.expose());
         }
+    }
+}
+
+/// The context of librdkafka's clients: gives them a token, where they authenticate by one.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenSource {
+    file: Option<PathBuf>,
+}
+
+impl TokenSource {
+    /// For clients that are protected so.
+    pub(crate) fn of(security: &Security) -> TokenSource {
+        let sasl = security.sasl.as_ref();
+        let sasl = sasl.filter(|sasl| sasl.mechanism == Mechanism::OauthBearer);
+        TokenSource { file: sasl.map(|sasl| sasl.secret_file.clone()) }
+    }
+
+    /// The token that is in the file now.
+    pub(crate) fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {
+        let file = self.file.as_ref().ok_or("no token file is configured")?;
+        let token = Secret::read(file)?.expose().to_owned();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let lifetime_ms = (now.as_millis() + u128::from(TOKEN_MS)) as i64;
+        // librdkafka wants a name and sends it to nobody: the token has its own.
+        Ok(OAuthToken { token, principal_name: "huntd".to_owned(), lifetime_ms })
+    }
+}
+
+impl ClientContext for TokenSource {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.token()
+    }
+}
+
+impl ConsumerContext for TokenSource {}
+
+/// A consumer that hears nothing of its group.
+pub(crate) type KafkaReader = BaseConsumer<TokenSource>;
+
+/// A consumer that may be asked at once.
+pub(crate) fn reader(config: &ClientConfig, options: &ClientOptions) -> KafkaResult<KafkaReader> {
+    let reader: KafkaReader = config.create_with_context(TokenSource::of(&options.security))?;
+    give_first_token(&reader, options);
+    Ok(reader)
+}
+
+/// Gives a new consumer its first token, if it authenticates by one.
+pub(crate) fn give_first_token<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    options: &ClientOptions,
+) {
+    if options.authenticates_by_token() {
+        // It has joined nothing and reads nothing, so there is nothing else to hear.
+        drop(consumer.poll(FIRST_TOKEN_WAIT));
     }
 }
 
@@ -97,7 +177,7 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
 
 /// How many partitions a topic has. Asking never creates it.
 pub(crate) fn partitions(
-    consumer: &BaseConsumer,
+    consumer: &KafkaReader,
     topic: &str,
     wait: Duration,
 ) -> Result<i32, TopicError> {

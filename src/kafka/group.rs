@@ -6,15 +6,17 @@
 //! after that.
 
 use crate::kafka::METADATA_MS_MAX;
-use crate::kafka::client::{ClientOptions, client_config};
+use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -87,6 +89,7 @@ impl Membership {
         let refused = |error: KafkaError| MembershipError::Refused(error.to_string());
         let (rebalance_sender, rebalances) = mpsc::channel();
         let callbacks = Callbacks {
+            tokens: TokenSource::of(&options.client.security),
             rebalances: rebalance_sender,
             leaving: AtomicBool::new(false),
             fetch_requests: AtomicU64::new(0),
@@ -95,6 +98,7 @@ impl Membership {
         let answers = callbacks.rebalances.clone();
         let consumer: BaseConsumer<Callbacks> =
             config(options).create_with_context(callbacks).map_err(refused)?;
+        give_first_token(&consumer, &options.client);
         let partitions = partitions(&consumer, options)?;
         consumer.subscribe(&[&options.input_topic]).map_err(refused)?;
         let consumer = Arc::new(consumer);
@@ -385,6 +389,7 @@ fn trouble(
 
 /// librdkafka's callbacks. They run inside [`Membership::poll`], on the control thread.
 struct Callbacks {
+    tokens: TokenSource,
     rebalances: mpsc::Sender<Rebalance>,
     leaving: AtomicBool,
     fetch_requests: AtomicU64,
@@ -392,6 +397,12 @@ struct Callbacks {
 }
 
 impl ClientContext for Callbacks {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+
     fn stats(&self, statistics: Statistics) {
         let requests = statistics.brokers.values().filter_map(|broker| broker.req.get("Fetch"));
         let fetches: u64 = requests.map(|count| u64::try_from(*count).unwrap_or(0)).sum();

@@ -4,10 +4,10 @@
 //! died: every instance shows it, so that an alert sees them.
 
 use crate::kafka::METADATA_MS_MAX;
-use crate::kafka::client::{partitions, reader_config};
+use crate::kafka::client::{KafkaReader, partitions, reader, reader_config};
 use crate::kafka::group::GroupOptions;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::sync::{Arc, mpsc};
@@ -28,12 +28,14 @@ impl GroupLag {
     /// Begins to write `group_lag` of `progress`. Without a thread or a client for it the lag stays
     /// unknown.
     pub fn start(options: &GroupOptions, progress: Arc<Progress>) -> GroupLag {
-        let consumer: Option<BaseConsumer> = reader_config(&options.client).create().ok();
+        let consumer = reader(&reader_config(&options.client), &options.client).ok();
         let (alive, ended) = mpsc::channel::<()>();
         let topic = options.input_topic.clone();
-        let watch = move |consumer: BaseConsumer| {
+        let watch = move |consumer: KafkaReader| {
             let pause = Duration::from_millis(GROUP_LAG_EVERY_MS);
             loop {
+                // It reads nothing: what it may ask for is a token.
+                drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 for (partition, lag) in (0..).zip(&lags) {
                     progress.shard(partition).group_lag.set(*lag);
@@ -63,7 +65,7 @@ impl Drop for GroupLag {
 }
 
 /// Records after the group's commit, for each partition in order. `None`: not all brokers answer.
-fn lags(consumer: &BaseConsumer, topic: &str) -> Option<Vec<i64>> {
+fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<i64>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, wait).ok()?.min(SHARDS_MAX as i32);
     let mut list = TopicPartitionList::with_capacity(count as usize);

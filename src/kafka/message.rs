@@ -13,8 +13,8 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use thiserror::Error;
 
 use crate::kafka::error_code::ErrorCode;
-use crate::kafka::fetch;
 use crate::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader};
+use crate::kafka::{fetch, topic_requests};
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -125,6 +125,8 @@ pub struct Versions {
     pub fetch: i16,
     /// Of Metadata.
     pub metadata: i16,
+    /// Whether the settings of topics can be asked for.
+    pub tells_settings: bool,
 }
 
 /// The versions of one request that a broker speaks.
@@ -144,6 +146,7 @@ impl Versions {
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
             metadata: choose_version(&METADATA, ranges)?,
+            tells_settings: topic_requests::tells_settings(ranges),
         })
     }
 }
@@ -311,12 +314,16 @@ pub struct Metadata {
     pub brokers: Vec<Broker>,
     /// The cluster's name, where the broker gives it.
     pub cluster_id: Option<String>,
+    /// The broker that creates topics.
+    pub controller: Option<i32>,
     /// An error of the topic as a whole.
     pub error: ErrorCode,
     /// The topic's id, which a topic deleted and created again does not keep; 0 before version 10.
     pub topic_id: u128,
     /// The topic's partitions, in the broker's order.
     pub partitions: Vec<PartitionLeader>,
+    /// Copies of that partition which has the fewest; 0 without partitions.
+    pub replicas: usize,
 }
 
 /// A broker and where it listens.
@@ -351,26 +358,26 @@ pub fn parse_metadata(
     topic: &str,
 ) -> Result<Metadata, MessageError> {
     let flexible = version >= 9;
-    let (brokers, cluster_id, topics) =
+    let (brokers, cluster_id, controller, topics) =
         parse(&METADATA, flexible, bytes, correlation_id, |reader| {
             if version >= 3 {
                 let _throttle_ms = reader.i32()?;
             }
             let brokers = read_array(reader, flexible, |reader| read_broker(reader, flexible))?;
             let cluster_id = if version >= 2 { reader.nullable_string(flexible)? } else { None };
-            let _controller_id = reader.i32()?;
+            let controller = Some(reader.i32()?).filter(|node_id| *node_id >= 0);
             let topics = read_array(reader, flexible, |reader| read_topic(reader, version))?;
             if (8..=10).contains(&version) {
                 let _cluster_authorized_operations = reader.i32()?;
             }
             end_of_struct(reader, flexible)?;
-            Ok((brokers, cluster_id.map(str::to_owned), topics))
+            Ok((brokers, cluster_id.map(str::to_owned), controller, topics))
         })?;
-    let (_, (error, topic_id, partitions)) = topics
+    let Topic { error, topic_id, partitions, replicas, .. } = topics
         .into_iter()
-        .find(|(name, _)| name.as_deref() == Some(topic))
+        .find(|found| found.name.as_deref() == Some(topic))
         .ok_or(MessageError::TopicMissing { api: METADATA.name })?;
-    Ok(Metadata { brokers, cluster_id, error, topic_id, partitions })
+    Ok(Metadata { brokers, cluster_id, controller, error, topic_id, partitions, replicas })
 }
 
 fn read_broker(reader: &mut WireReader<'_>, flexible: bool) -> Result<Broker, WireError> {
@@ -381,7 +388,14 @@ fn read_broker(reader: &mut WireReader<'_>, flexible: bool) -> Result<Broker, Wi
     Ok(Broker { node_id, host, port })
 }
 
-type Topic = (Option<String>, (ErrorCode, u128, Vec<PartitionLeader>));
+/// One topic of a Metadata answer.
+struct Topic {
+    name: Option<String>,
+    error: ErrorCode,
+    topic_id: u128,
+    partitions: Vec<PartitionLeader>,
+    replicas: usize,
+}
 
 fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireError> {
     let flexible = version >= 9;
@@ -389,23 +403,33 @@ fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireEr
     let name = reader.nullable_string(flexible)?.map(str::to_owned);
     let topic_id = if version >= TOPIC_ID_VERSION_MIN { reader.u128()? } else { 0 };
     let _is_internal = reader.i8()?;
+    let mut replicas: Option<usize> = None;
     let partitions = read_array(reader, flexible, |reader| {
         let error = ErrorCode(reader.i16()?);
         let partition = reader.i32()?;
         let node_id = reader.i32()?;
         let leader = (node_id >= 0).then_some(node_id);
         let leader_epoch = if version >= 7 { reader.i32()? } else { -1 };
-        let lists = if version >= 5 { 3 } else { 2 };
+        let copies = read_array_of_ids(reader, flexible)?;
+        replicas = Some(replicas.map_or(copies, |fewest| fewest.min(copies)));
+        // In-sync replicas, and from version 5 on the offline ones.
+        let lists = if version >= 5 { 2 } else { 1 };
         for _ in 0..lists {
-            // Replicas, in-sync replicas, and from version 5 on the offline ones.
-            for _ in 0..reader.array(flexible)? {
-                reader.i32()?;
-            }
+            read_array_of_ids(reader, flexible)?;
         }
         Ok(PartitionLeader { partition, leader, leader_epoch, error })
     })?;
     if version >= 8 {
         let _topic_authorized_operations = reader.i32()?;
     }
-    Ok((name, (error, topic_id, partitions)))
+    Ok(Topic { name, error, topic_id, partitions, replicas: replicas.unwrap_or(0) })
+}
+
+/// Passes over a list of brokers: how many there are.
+fn read_array_of_ids(reader: &mut WireReader<'_>, flexible: bool) -> Result<usize, WireError> {
+    let count = reader.array(flexible)?;
+    for _ in 0..count {
+        reader.i32()?;
+    }
+    Ok(count)
 }

@@ -30,6 +30,8 @@ pub mod client;
 
 pub mod topic_error;
 
+pub(crate) mod topic_requests;
+
 pub mod security;
 
 pub mod sasl;

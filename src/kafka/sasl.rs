@@ -7,7 +7,7 @@ use crate::kafka::security::{Mechanism, SaslOptions, Secret, SecurityFileError};
 use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslHandshakeRequest};
 use rsasl::callback::{Context, Request, SessionCallback, SessionData};
 use rsasl::prelude::{Mechname, MessageSent, SASLClient, SASLConfig, Session, SessionError, State};
-use rsasl::property::{AuthId, Password};
+use rsasl::property::{AuthId, OAuthBearerToken, Password};
 use std::time::Duration;
 
 /// Versions that are spoken; all brokers since Kafka 2.2 do.
@@ -53,12 +53,12 @@ pub enum SaslError {
     NotAsked,
     /// The broker refuses the secret.
     #[error(
-        "the broker refuses the user {user} ({mechanism}): {sentence}; check kafka.sasl.user and \
-         the file with the secret"
+        "the broker refuses {who} ({mechanism}): {sentence}; check [kafka.sasl] and the file that \
+         it names"
     )]
     Refused {
-        /// Who was refused.
-        user: String,
+        /// Who was refused: a user, or the one whom the token names.
+        who: String,
         /// The mechanism.
         mechanism: &'static str,
         /// The broker's own words.
@@ -80,7 +80,7 @@ pub enum SaslError {
 /// One authentication under way: [`SaslExchange::step`] and the broker take turns.
 pub struct SaslExchange {
     session: Session,
-    mechanism: &'static str,
+    mechanism: Mechanism,
     user: String,
     is_over: bool,
 }
@@ -99,7 +99,10 @@ impl SessionCallback for Credentials {
         request: &mut Request<'_>,
     ) -> Result<(), SessionError> {
         let secret = self.secret.expose();
-        request.satisfy::<AuthId>(&self.user)?.satisfy::<Password>(secret.as_bytes())?;
+        request
+            .satisfy::<AuthId>(&self.user)?
+            .satisfy::<Password>(secret.as_bytes())?
+            .satisfy::<OAuthBearerToken>(secret)?;
         Ok(())
     }
 }
@@ -119,15 +122,22 @@ impl SaslExchange {
         let session = SASLClient::new(config)
             .start_suggested([&name])
             .map_err(|error| wrong(error.to_string()))?;
-        let user = options.user.clone();
+        let (mechanism, user) = (options.mechanism, options.user.clone());
         Ok(SaslExchange { session, mechanism, user, is_over: false })
     }
 
     /// The next bytes for the broker, after these from it; none before its first. `None`: it has
     /// said all that it has to say.
     pub fn step(&mut self, from_broker: Option<&[u8]>) -> Result<Option<Vec<u8>>, SaslError> {
+        // A broker that refuses a token says why instead of answering with nothing (RFC 7628), and
+        // has no more to say.
+        if self.mechanism == Mechanism::OauthBearer
+            && let Some(why) = from_broker.filter(|why| !why.is_empty())
+        {
+            return Err(self.refused(String::from_utf8_lossy(why).into_owned()));
+        }
         let mut out = Vec::new();
-        let mechanism = self.mechanism;
+        let mechanism = self.mechanism.name();
         let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
         let state = self.session.step(from_broker, &mut out);
         let state = state.map_err(|error| wrong(error.to_string()))?;
@@ -142,7 +152,11 @@ impl SaslExchange {
 
     /// Why the broker has refused.
     fn refused(&self, sentence: String) -> SaslError {
-        SaslError::Refused { user: self.user.clone(), mechanism: self.mechanism, sentence }
+        let who = match self.mechanism {
+            Mechanism::OauthBearer => "the token".to_owned(),
+            _ => format!("the user {}", self.user),
+        };
+        SaslError::Refused { who, mechanism: self.mechanism.name(), sentence }
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file with a password.
+/// Bytes of a file with a password or a token.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// How every connection to a broker is protected.
@@ -42,9 +42,9 @@ pub struct ClientCertificate {
 pub struct SaslOptions {
     /// How the secret is shown to the broker.
     pub mechanism: Mechanism,
-    /// The user's name.
+    /// The user's name; empty where a token names it.
     pub user: String,
-    /// The file with the password.
+    /// The file with the password, or with the token.
     pub secret_file: PathBuf,
 }
 
@@ -57,12 +57,14 @@ pub enum Mechanism {
     ScramSha256,
     /// The same with the longer hash.
     ScramSha512,
+    /// A token that somebody else keeps fresh (RFC 7628, KIP-255).
+    OauthBearer,
 }
 
 impl Mechanism {
     /// All mechanisms.
-    pub const ALL: [Mechanism; 3] =
-        [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512];
+    pub const ALL: [Mechanism; 4] =
+        [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512, Mechanism::OauthBearer];
 
     /// Its registered name.
     pub fn name(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::ScramSha256 => "SCRAM-SHA-256",
             Mechanism::ScramSha512 => "SCRAM-SHA-512",
+            Mechanism::OauthBearer => "OAUTHBEARER",
         }
     }
 }
@@ -91,7 +94,7 @@ impl SecurityFileError {
     }
 }
 
-/// A password. It has no `Debug` and no `Display`.
+/// A password or a token. It has no `Debug` and no `Display`.
 pub struct Secret(String);
 
 impl Secret {
@@ -102,7 +105,7 @@ impl Secret {
         let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
         match secret.is_empty() {
-            true => Err(wrong("is empty: write the password into it".to_owned())),
+            true => Err(wrong("is empty: write the password or the token into it".to_owned())),
             false => Ok(Secret(secret.to_owned())),
         }
     }

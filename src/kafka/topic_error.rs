@@ -24,6 +24,27 @@ pub enum TopicError {
     /// The broker refuses.
     #[error("not authorised for `{0}`; grant READ, WRITE and DESCRIBE on it to huntd's user")]
     NotAuthorised(String),
+    /// The broker refuses what needs this right.
+    #[error("not authorised for `{topic}`; grant {right} on it to huntd's user")]
+    MayNot {
+        /// The topic.
+        topic: String,
+        /// The missing right.
+        right: &'static str,
+    },
+    /// The broker does not create the topic.
+    #[error(
+        "`{topic}` was not created: {sentence} (error {code}); check --partitions, --replicas and \
+         the brokers' version, which must be 3.6 or later"
+    )]
+    NotCreated {
+        /// The topic.
+        topic: String,
+        /// Kafka's error code.
+        code: i16,
+        /// The broker's own words.
+        sentence: String,
+    },
     /// No answer. Trying again is right.
     #[error("the brokers do not answer: {0}; check `brokers` and the network")]
     Unreachable(String),

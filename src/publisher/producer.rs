@@ -5,11 +5,12 @@
 //! order are not the operator's: they are pinned here and checked against what librdkafka took.
 
 use crate::kafka::RECONNECT_MS_MAX;
-use crate::kafka::client::{topic_error, writer_config};
+use crate::kafka::client::{TokenSource, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Message, OwnedHeaders, ToBytes};
@@ -17,6 +18,7 @@ use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
 };
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -143,7 +145,8 @@ impl<T> Producer<T> {
         let config = config(options);
         check_pinned(&config)?;
         let (sender, reported) = mpsc::channel();
-        let reports = Reports { reported: sender, troubled: AtomicBool::new(false) };
+        let tokens = TokenSource::of(&options.client.security);
+        let reports = Reports { reported: sender, troubled: AtomicBool::new(false), tokens };
         let client = config
             .create_with_context(reports)
             .map_err(|error: KafkaError| ProducerError(error.to_string()))?;
@@ -265,9 +268,16 @@ struct Reports {
     reported: mpsc::Sender<Reported>,
     /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
+    tokens: TokenSource,
 }
 
 impl ClientContext for Reports {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         self.troubled.store(true, Ordering::Relaxed);
         tracing::debug!(%error, reason, "the Kafka producer reports trouble");

@@ -1,14 +1,16 @@
 //! Appends commands to the input topic, through librdkafka.
 
-use crate::kafka::client::{ClientOptions, topic_error, writer_config};
+use crate::kafka::client::{ClientOptions, TokenSource, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
 use crate::serve::command::{Appended, Command};
 use crate::telemetry::repeated::Repeated;
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 use smol::channel::{Receiver, Sender, bounded};
+use std::error::Error;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -28,6 +30,7 @@ pub(crate) struct Appender {
 struct Reports {
     topic: String,
     trouble: Mutex<Repeated>,
+    tokens: TokenSource,
 }
 
 impl Reports {
@@ -46,6 +49,12 @@ impl Reports {
 }
 
 impl ClientContext for Reports {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+
     fn error(&self, error: KafkaError, _reason: &str) {
         self.failed(&error);
     }
@@ -73,7 +82,8 @@ impl Appender {
             .set("message.timeout.ms", APPEND_MS_MAX.to_string())
             .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
-        let reports = Reports { topic: topic.clone(), trouble: Mutex::default() };
+        let tokens = TokenSource::of(&client.security);
+        let reports = Reports { topic: topic.clone(), trouble: Mutex::default(), tokens };
         let producer = config.create_with_context(reports).map_err(unusable)?;
         Ok(Appender { topic, producer })
     }

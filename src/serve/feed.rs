@@ -8,7 +8,9 @@ use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::kafka::METADATA_MS_MAX;
-use crate::kafka::client::{ClientOptions, is_out_of_range, partitions, reader_config};
+use crate::kafka::client::{
+    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
+};
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
 use crate::serve::follower::{Followed, Follower};
@@ -18,7 +20,7 @@ use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::view::zone::ZoneView;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -83,7 +85,7 @@ pub(crate) enum FeedMessage {
 pub(crate) struct Feed {
     options: FeedOptions,
     rulebook: Rulebook,
-    consumer: BaseConsumer,
+    consumer: KafkaReader,
     zones: u16,
 }
 
@@ -94,7 +96,7 @@ impl Feed {
         let mut config = reader_config(&options.client);
         config.set("isolation.level", "read_committed").set("fetch.error.backoff.ms", "10");
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
-        let consumer: BaseConsumer = config.create().map_err(unusable)?;
+        let consumer = reader(&config, &options.client).map_err(unusable)?;
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);

@@ -34,7 +34,7 @@ pub mod exporter;
 
 pub mod exposition;
 
-mod process;
+pub(crate) mod process;
 
 pub(crate) mod notify;
 
@@ -103,7 +103,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The process has no file descriptor or thread left.
-    #[error("cannot start the service thread: raise the limits of open files and tasks ({0})")]
+    #[error("cannot start: raise the limits of open files and tasks for huntd ({0})")]
     Resources(#[source] io::Error),
 }
 

@@ -208,6 +208,9 @@ fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
         return format!("huntd is {at_rate}");
     }
     let mut line = match (look.phase, look.trouble) {
+        (Phase::Ready, Trouble { missing_topics: count @ 1.., .. }) => {
+            format!("huntd is not ready: {count} topics MISSING, read the log")
+        }
         (Phase::Ready, Trouble { halted, .. }) if halted > 0 => {
             format!("huntd is not ready: {halted} shards HALTED, read the log; {} run", look.shards)
         }

@@ -1,6 +1,18 @@
 //! What every Prometheus client exports of its process, under the names that all of them use.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+
+/// File descriptors that a daemon with one broker needs, and some more. Those who find none left in
+/// the middle of a start are libraries, which panic or call it something else.
+const DESCRIPTORS_MIN: usize = 64;
+
+/// Whether so many file descriptors are left that a start makes sense.
+pub(crate) fn check_descriptors() -> io::Result<()> {
+    let spare: io::Result<Vec<File>> =
+        (0..DESCRIPTORS_MIN).map(|_| File::open("/dev/null")).collect();
+    spare.map(drop)
+}
 
 /// A process as the kernel sees it; `None`: it does not say.
 #[derive(Clone, Copy, Debug)]

@@ -50,22 +50,29 @@ impl Check<'_> {
 
     fn sasl(&self, raw: &WrittenSasl) -> Result<Option<SaslOptions>, ConfigError> {
         let Some(name) = optional(&raw.mechanism) else {
-            let is_set = !raw.user.is_empty() || !raw.secret_file.is_empty();
-            let sentence = "is empty, but a user or a secret is set: choose a mechanism";
+            let files = [&raw.user, &raw.secret_file, &raw.token_file];
+            let is_set = files.into_iter().any(|value| !value.is_empty());
+            let sentence = "is empty, but a user, a secret or a token is set: choose a mechanism";
             return match is_set {
                 true => Err(self.error("kafka.sasl.mechanism", sentence.to_owned())),
                 false => Ok(None),
             };
         };
-        if ["GSSAPI", "OAUTHBEARER"].contains(&name) {
-            let sentence = format!(
-                "= \"{name}\": this mechanism is not spoken; use \"SCRAM-SHA-512\" with TLS, or a \
-                 client certificate, see kafka.tls.certificate_file"
-            );
-            return Err(self.error("kafka.sasl.mechanism", sentence));
+        if name == "GSSAPI" {
+            let sentence = "= \"GSSAPI\": this mechanism is not spoken; use \"SCRAM-SHA-512\" with \
+                            TLS, or a client certificate, see kafka.tls.certificate_file";
+            return Err(self.error("kafka.sasl.mechanism", sentence.to_owned()));
         }
         let choices = Mechanism::ALL.map(|mechanism| (mechanism.name(), mechanism));
         let mechanism = self.choice("kafka.sasl.mechanism", name, &choices)?;
+        if mechanism == Mechanism::OauthBearer {
+            return self.token(raw).map(Some);
+        }
+        if !raw.token_file.is_empty() {
+            let sentence =
+                format!("is set, but {name} takes a password: set kafka.sasl.secret_file");
+            return Err(self.error("kafka.sasl.token_file", sentence));
+        }
         if raw.user.is_empty() {
             return Err(self.error("kafka.sasl.user", format!("is empty: {name} needs a user")));
         }
@@ -74,5 +81,20 @@ impl Check<'_> {
             return Err(self.error("kafka.sasl.secret_file", sentence.to_owned()));
         };
         Ok(Some(SaslOptions { mechanism, user: raw.user.clone(), secret_file: file.into() }))
+    }
+
+    /// The token that OAUTHBEARER shows: it names the user.
+    fn token(&self, raw: &WrittenSasl) -> Result<SaslOptions, ConfigError> {
+        let others = [("kafka.sasl.user", &raw.user), ("kafka.sasl.secret_file", &raw.secret_file)];
+        if let Some((path, _)) = others.iter().find(|(_, value)| !value.is_empty()) {
+            let sentence = "is set, but OAUTHBEARER takes a token: set kafka.sasl.token_file alone";
+            return Err(self.error(path, sentence.to_owned()));
+        }
+        let Some(file) = optional(&raw.token_file) else {
+            let sentence = "is empty: name the file with the token";
+            return Err(self.error("kafka.sasl.token_file", sentence.to_owned()));
+        };
+        let (mechanism, user) = (Mechanism::OauthBearer, String::new());
+        Ok(SaslOptions { mechanism, user, secret_file: file.into() })
     }
 }

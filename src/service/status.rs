@@ -2,6 +2,7 @@
 
 use atomic_waker::AtomicWaker;
 use std::future::poll_fn;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::Poll;
 
@@ -50,13 +51,15 @@ impl Phase {
     }
 }
 
-/// Shards that do not do what they should.
+/// What does not do what it should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// They cannot go on without an operator.
+    /// Shards that cannot go on without an operator.
     pub halted: u32,
-    /// They stand still although their log has grown.
+    /// Shards that stand still although their log has grown.
     pub still: u32,
+    /// Topics that are needed and do not exist.
+    pub missing_topics: u32,
 }
 
 /// Whether a daemon in this phase, with such trouble, should get work.
@@ -70,6 +73,7 @@ pub struct Status {
     phase: AtomicU8,
     halted_shards: AtomicU32,
     still_shards: AtomicU32,
+    missing_topics: Mutex<Vec<String>>,
     changed: AtomicWaker,
 }
 
@@ -93,11 +97,12 @@ impl Status {
         self.changed.wake();
     }
 
-    /// Shards that do not do what they should.
+    /// What does not do what it should.
     pub(crate) fn trouble(&self) -> Trouble {
         Trouble {
             halted: self.halted_shards.load(Ordering::Acquire),
             still: self.still_shards.load(Ordering::Acquire),
+            missing_topics: self.missing_topics().len() as u32,
         }
     }
 
@@ -112,14 +117,28 @@ impl Status {
         self.still_shards.store(count, Ordering::Release);
     }
 
+    /// The names of topics that are needed and do not exist.
+    pub(crate) fn set_missing_topics(&self, names: Vec<String>) {
+        *self.missing_topics.lock().expect("nobody panics while it is held") = names;
+        self.changed.wake();
+    }
+
+    fn missing_topics(&self) -> Vec<String> {
+        self.missing_topics.lock().expect("nobody panics while it is held").clone()
+    }
+
     /// Why the daemon should get no work, or nothing if it should.
     pub(crate) fn unready(&self) -> Option<String> {
         match (self.phase(), self.trouble()) {
             (phase, trouble) if is_ready(phase, trouble) => None,
-            (Phase::Ready, Trouble { halted, still: 0 }) => {
+            (Phase::Ready, Trouble { missing_topics: 1.., .. }) => {
+                let names = self.missing_topics().join(", ");
+                Some(format!("topics do not exist: {names}; create them with `huntd topics`"))
+            }
+            (Phase::Ready, Trouble { halted, still: 0, .. }) => {
                 Some(format!("halted shards: {halted}; read the log"))
             }
-            (Phase::Ready, Trouble { halted, still }) => {
+            (Phase::Ready, Trouble { halted, still, .. }) => {
                 Some(format!("shards that stand still: {still}, halted: {halted}; read the log"))
             }
             (phase, _) => Some(format!("huntd {}", phase.words())),

@@ -352,14 +352,20 @@ fn tls_and_sasl_are_whole_or_refused_with_what_to_do() {
     says("[kafka.tls]\nca_file = \"/ca\"", "huntd.toml:2: kafka.tls.ca_file is set, but TLS");
     says("[kafka.tls]\nenabled = true\nkey_file = \"/key\"", "set kafka.tls.certificate_file too");
     says("[kafka.sasl]\nuser = \"hunt\"", "choose a mechanism");
-    for name in ["GSSAPI", "OAUTHBEARER"] {
-        let text = format!("[kafka.sasl]\nmechanism = \"{name}\"");
-        says(&text, "use \"SCRAM-SHA-512\" with TLS");
-    }
+    says("[kafka.sasl]\nmechanism = \"GSSAPI\"", "use \"SCRAM-SHA-512\" with TLS");
     says("[kafka.sasl]\nmechanism = \"MD5\"", "choose one of \"PLAIN\"");
     says("[kafka.sasl]\nmechanism = \"PLAIN\"", "PLAIN needs a user");
     let no_secret = "[kafka.sasl]\nmechanism = \"PLAIN\"\nuser = \"hunt\"";
     says(no_secret, "name the file with the password");
+    let token = "[kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n";
+    says(token, "name the file with the token");
+    says(&format!("{token}user = \"hunt\""), "set kafka.sasl.token_file alone");
+    let with_token = format!("{no_secret}\ntoken_file = \"/token\"");
+    says(&with_token, "PLAIN takes a password: set kafka.sasl.secret_file");
+    let config = from_text(&format!("{token}token_file = \"/token\"")).expect("valid");
+    let (mechanism, user) = (Mechanism::OauthBearer, String::new());
+    let sasl = SaslOptions { mechanism, user, secret_file: "/token".into() };
+    assert_eq!(config.group.client.security.sasl, Some(sasl));
     says("[kafka.tlss]\nenabled = true", "kafka.tlss");
     says("[kafka.tls]\npassword = \"secret\"", "there is no key kafka.tls.password");
 }

@@ -51,6 +51,7 @@ pub(super) struct WrittenSasl {
     pub(super) mechanism: String,
     pub(super) user: String,
     pub(super) secret_file: String,
+    pub(super) token_file: String,
 }
 
 #[derive(Deserialize)]

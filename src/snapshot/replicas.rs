@@ -12,19 +12,22 @@
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::client::{
-    ClientOptions, is_out_of_range, partitions, reader_config, writer_config,
+    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
+    writer_config,
 };
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
 use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -90,7 +93,7 @@ pub struct Replica {
 /// Clients for the topic.
 pub struct Replicas {
     options: ReplicaOptions,
-    consumer: BaseConsumer,
+    consumer: KafkaReader,
     producer: BaseProducer<Appended>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
     /// By partition: keys of all records of replicas that are there, as far as is known.
@@ -101,10 +104,10 @@ impl Replicas {
     /// Makes the clients, which connect by themselves.
     pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
         let unusable = |error: KafkaError| failure(&options.topic, &error);
-        let consumer = consumer_config(&options).create().map_err(unusable)?;
+        let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
         let (sender, appended) = mpsc::channel();
-        let producer =
-            producer_config(&options).create_with_context(Appended(sender)).map_err(unusable)?;
+        let appends = Appended { sender, tokens: TokenSource::of(&options.client.security) };
+        let producer = producer_config(&options).create_with_context(appends).map_err(unusable)?;
         Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
     }
 
@@ -277,7 +280,8 @@ impl Replicas {
                     });
                 }
                 Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
-                Err(_) => std::thread::sleep(POLL_INTERVAL),
+                // It reads nothing now: what it may ask for meanwhile is a token.
+                Err(_) => drop(self.consumer.poll(POLL_INTERVAL)),
             }
         }
     }
@@ -425,9 +429,18 @@ fn take_record(
 }
 
 /// What became of one record.
-struct Appended(mpsc::Sender<Result<i64, KafkaError>>);
+struct Appended {
+    sender: mpsc::Sender<Result<i64, KafkaError>>,
+    tokens: TokenSource,
+}
 
 impl ClientContext for Appended {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "the producer of replicas reports trouble");
     }
@@ -442,7 +455,7 @@ impl ProducerContext for Appended {
             Err((error, _)) => Err(error.clone()),
         };
         // The other end is gone only while the producer itself is being dropped.
-        drop(self.0.send(offset));
+        drop(self.sender.send(offset));
     }
 }
 

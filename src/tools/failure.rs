@@ -92,16 +92,6 @@ impl ToolError {
         }
     }
 
-    /// The same error, with the rights that this request needs.
-    pub(crate) fn wanting(self, wanted: &'static str) -> ToolError {
-        match self {
-            ToolError::NotAuthorised { topic, .. } => {
-                ToolError::NotAuthorised { topic, rights: wanted }
-            }
-            other => other,
-        }
-    }
-
     /// What librdkafka says about a topic, as something to do.
     pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
         // rdkafka does not count the codes of administration among its own.

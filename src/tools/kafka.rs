@@ -3,11 +3,11 @@
 use super::failure::ToolError;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
-use crate::kafka::client::{ClientOptions, client_config};
+use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
 use crate::kafka::security::Security;
 use crate::service::cli::ClusterArgs;
 use crate::service::config::{self, Config};
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -72,8 +72,8 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
 /// How many partitions a topic has. It is never created by asking.
 pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
     super::brokers::reach(&client.brokers)?;
-    let consumer: BaseConsumer =
-        client_config(client).create().map_err(|error| ToolError::of_topic(topic, &error))?;
+    let consumer = reader(&client_config(client), client)
+        .map_err(|error| ToolError::of_topic(topic, &error))?;
     let metadata = consumer
         .fetch_metadata(Some(topic), ANSWER_WAIT)
         .map_err(|error| ToolError::of_topic(topic, &error))?;
@@ -95,7 +95,7 @@ pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u1
 
 /// Reads a topic without a group, partition by partition in order.
 pub(crate) struct TopicReader {
-    consumer: BaseConsumer,
+    consumer: KafkaReader,
     topic: String,
 }
 
@@ -127,7 +127,8 @@ impl TopicReader {
             .set("fetch.wait.max.ms", wait_ms.to_string())
             .set("fetch.error.backoff.ms", "10")
             .set("fetch.queue.backoff.ms", "5");
-        let consumer = config.create().map_err(|error| ToolError::of_topic(topic, &error))?;
+        let consumer =
+            reader(&config, client).map_err(|error| ToolError::of_topic(topic, &error))?;
         Ok(TopicReader { consumer, topic: topic.to_owned() })
     }
 

@@ -7,12 +7,14 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::kafka::client::{ClientOptions, client_config};
+use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, TokenSource, client_config};
 use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use std::error::Error;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,13 +131,19 @@ pub(crate) struct EventSender {
 }
 
 /// What the brokers say about the records.
-#[derive(Default)]
 struct Reports {
+    tokens: TokenSource,
     failed: AtomicU64,
     first_failure: Mutex<Option<KafkaError>>,
 }
 
-impl ClientContext for Reports {}
+impl ClientContext for Reports {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.tokens.token()
+    }
+}
 
 impl ProducerContext for Reports {
     type DeliveryOpaque = ();
@@ -159,10 +167,17 @@ impl EventSender {
     ) -> Result<EventSender, ToolError> {
         let config = producer_config(client, compression, linger_ms);
         let producer: Result<BaseProducer<Reports>, KafkaError> =
-            config.create_with_context(Reports::default());
+            config.create_with_context(Reports {
+                tokens: TokenSource::of(&client.security),
+                failed: AtomicU64::new(0),
+                first_failure: Mutex::default(),
+            });
         let producer = producer.map_err(|error| {
             ToolError::Usage(format!("librdkafka does not take the settings: {error}"))
         })?;
+        if client.authenticates_by_token() {
+            producer.poll(FIRST_TOKEN_WAIT);
+        }
         let known = producer.client().fetch_metadata(Some(topic), METADATA_WAIT);
         known.map_err(|error| ToolError::of_topic(topic, &error))?;
         Ok(EventSender { producer, topic: topic.to_owned(), sent: 0 })

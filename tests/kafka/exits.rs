@@ -1,7 +1,8 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use std::process::Command;
-use support::daemon::{Huntd, Topics};
+use std::time::{Duration, Instant};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
 use support::needs;
@@ -65,6 +66,25 @@ fn partition_counts_that_differ_end_the_daemon_with_code_5() {
 }
 
 #[test]
+fn a_topic_whose_records_go_by_their_keys_ends_the_daemon_with_code_5() {
+    type Name = fn(&mut Topics) -> &mut String;
+    let names: [(Name, i32); 3] = [
+        (|topics| &mut topics.input, 2),
+        (|topics| &mut topics.output, 2),
+        (|topics| &mut topics.dead_letters, 1),
+    ];
+    for (name, partitions) in names {
+        let mut topics = Topics::create(kafka::shared(), "compacted", 2);
+        let name = name(&mut topics);
+        name.push_str("-by-key");
+        let compacted = [("cleanup.policy", "compact")];
+        kafka::shared().client().create_topic(name, partitions, &compacted);
+        let words = format!("`{name}` has cleanup.policy = compact; set it to delete");
+        assert_ends(Huntd::start(kafka::shared(), &topics, &[]), 5, &words);
+    }
+}
+
+#[test]
 fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
     let options = Options { properties: acl::properties(), ..Options::for_tests() };
     let cluster = Cluster::start(1, &options);
@@ -100,6 +120,28 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
     let log = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(7), "{log}");
     assert!(log.contains("kernel.io_uring_disabled"), "{log}");
+}
+
+/// Whatever is the first to find none left: the ring, a bell, a socket of huntd's or of
+/// librdkafka's.
+#[test]
+fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
+    let topics = Topics::create(kafka::shared(), "descriptors", 1);
+    for (ends, descriptors) in (8..200).step_by(3).enumerate() {
+        let mut huntd = Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors);
+        let end = Instant::now() + PATIENCE;
+        while !huntd.has_ended() && !huntd.log().contains("\"live\"") {
+            assert!(Instant::now() < end, "{descriptors} descriptors:\n{}", huntd.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !huntd.has_ended() {
+            assert!(ends > 0, "some number must be too few");
+            return;
+        }
+        let (code, sentence) = ending(huntd);
+        assert_eq!(code, Some(11), "{descriptors} descriptors: {sentence}");
+    }
+    panic!("no number is enough");
 }
 
 #[test]

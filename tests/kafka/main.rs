@@ -35,4 +35,5 @@ mod stalls;
 mod tapping;
 mod verbs;
 mod versions;
+mod wire_faults;
 mod zombies;

@@ -121,8 +121,9 @@ fn run(secure: &SecureCluster, topics: &Topics) -> Attempt {
             return Attempt { has_worked: false, said };
         }
         let is_known = said.contains("\"address\":\"");
-        // Beyond what was produced, there are ticks.
-        if is_known && Page::of(&huntd.address()).progress("acked") > events.len() as u64 {
+        // Beyond what was produced, there are ticks. A daemon that has ended meanwhile has no page.
+        let page = is_known.then(|| Page::try_of(&huntd.address())).flatten();
+        if page.is_some_and(|page| page.progress("acked") > events.len() as u64) {
             let ended = huntd.stop();
             return Attempt { has_worked: ended.status.success(), said: ended.log };
         }

@@ -5,9 +5,10 @@ use crate::exits::assert_ends;
 use crate::players::{events, produce};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka::secure::{Kind, PASSWORD, SecureCluster, USER};
+use support::kafka::secure::{self, Kind, PASSWORD, SecureCluster, USER};
 
 /// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
 /// process.
@@ -28,6 +29,10 @@ fn mutual(secure: &SecureCluster) -> String {
 
 fn sasl(mechanism: &str, secret: &Path) -> String {
     format!("mechanism = \"{mechanism}\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
+}
+
+fn bearer(token: &Path) -> String {
+    format!("mechanism = \"OAUTHBEARER\"\ntoken_file = {token:?}")
 }
 
 /// A daemon at a listener of this kind.
@@ -61,6 +66,7 @@ fn every_kind_of_listener_is_read_like_a_plaintext_one() {
         assert_works(secure, Kind::Sasl, &ca, &sasl(mechanism, &password));
     }
     assert_works(secure, Kind::PlainSasl, "", &sasl("SCRAM-SHA-256", &password));
+    assert_works(secure, Kind::Token, &ca, &bearer(&secure.file("token")));
 }
 
 /// A daemon with something wrong ends with this code and these words.
@@ -92,6 +98,10 @@ fn a_user_that_is_refused_ends_the_daemon_with_code_13() {
         let words = format!("the broker refuses the user {USER} ({mechanism})");
         assert_refused(Kind::Sasl, &ca, &sasl(mechanism, &wrong), 13, &words);
     }
+    let expired = secure.file("expired-token");
+    std::fs::write(&expired, secure::token(-30)).expect("the folder is writable");
+    let words = "the broker refuses the token (OAUTHBEARER)";
+    assert_refused(Kind::Token, &ca, &bearer(&expired), 13, words);
     let plain = sasl("PLAIN", &secure.file("password"));
     let words = "does not offer PLAIN, it offers SCRAM-SHA-256";
     assert_refused(Kind::PlainSasl, "", &plain, 13, words);
@@ -155,6 +165,42 @@ fn an_authentication_that_expires_is_renewed_between_two_fetches() {
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     // The broker never had to close one.
+    assert!(!ended.log.contains("end of file"), "{}", ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
+/// Who keeps the file fresh replaces the token before it expires: all connections go on with the
+/// new one, and none of them is asked for the old one.
+#[test]
+fn a_token_that_expires_is_replaced_by_the_one_in_the_file() {
+    const VALID_S: i64 = 25;
+    let secure = shared();
+    let topics = Topics::create(&secure.cluster, "tokens", 1);
+    let file = secure.file("short-token");
+    let write = |valid_s| {
+        let draft = file.with_extension("draft");
+        std::fs::write(&draft, secure::token(valid_s)).expect("the folder is writable");
+        std::fs::rename(&draft, &file).expect("the folder is writable");
+    };
+    write(VALID_S);
+    let begun = Instant::now();
+    let ca = tls(&secure.file("ca.pem"));
+    let mut huntd = start(secure, &topics, Kind::Token, &ca, &bearer(&file));
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    produce(&secure.cluster, &topics, &events(1, 20, 1..=5));
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    write(3_600);
+    let mut round = 6;
+    let expired = Duration::from_secs(VALID_S as u64 + 3);
+    huntd.wait_until("the first token's end", |_| {
+        produce(&secure.cluster, &topics, &events(1, 20, round..=round));
+        round += 1;
+        begun.elapsed() > expired
+    });
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    assert!(huntd.metric("huntd_connections_opened_total") > 1, "no connection was replaced");
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     assert!(!ended.log.contains("end of file"), "{}", ended.log);
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }

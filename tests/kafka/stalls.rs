@@ -6,8 +6,6 @@ use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
-use support::kafka::broker::free_ports;
-use support::kafka::proxy::Proxy;
 use support::kafka::{self, Cluster, Options};
 
 #[test]
@@ -70,24 +68,29 @@ fn the_lag_is_that_of_the_log_while_the_output_takes_nothing() {
 }
 
 #[test]
-fn bits_that_flip_on_the_way_are_fetched_again_before_a_shard_halts() {
-    let [port, proxied] = free_ports(2)[..] else { panic!("two were asked for") };
-    let mut options = Options::for_tests();
-    options.listeners.push(("PROXIED", "PLAINTEXT", port, proxied));
-    let cluster = Cluster::start(1, &options);
-    let proxy = Proxy::start(proxied, port);
-    let topics = Topics::create(&cluster, "flipped", 1);
-    let mut huntd = Huntd::start_with(&[&format!("127.0.0.1:{proxied}")], &topics, &[]);
-    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
-    let mut follower = Follower::new(&cluster, &topics);
-    for round in 0..3 {
-        proxy.flip(1);
-        produce(&cluster, &topics, &events(1, 200, 5 * round + 1..=5 * round + 5));
-        huntd.wait_until("a flip", |_| proxy.flips_left() == 0);
-        accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
-    }
-    assert!(huntd.metric("huntd_connections_opened_total") > 1, "no flip was noticed");
+fn a_dead_letter_topic_that_is_deleted_is_named_until_it_exists_again() {
+    let topics = Topics::create(kafka::shared(), "letters-deleted", 1);
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=10));
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    let client = kafka::shared().client();
+    client.delete_topic(&topics.dead_letters);
+    produce(kafka::shared(), &topics, &[(0, "no event".to_owned())]);
+    produce(kafka::shared(), &topics, &events(1, 20, 11..=20));
+
+    let name = format!("`{}`", topics.dead_letters);
+    let sentence = format!("the topic {name} does not exist any more");
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(&sentence));
+    let answer = huntd.get("/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(&name), "{answer}");
+    assert_eq!(huntd.metric("huntd_ready"), 0);
+
+    client.create_topic(&topics.dead_letters, 1, &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    huntd.wait_until("readiness", |huntd| huntd.get("/readyz").starts_with("HTTP/1.1 200 "));
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
-    accounts::assert_is_the_replay(&cluster, &topics, follower);
+    assert_eq!(client.watermarks(&topics.dead_letters, 0), (0, 1));
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }

@@ -2,7 +2,7 @@
 //! version that it was asked in.
 
 use crate::broker::{BROKERS, Broker, InputLog};
-use crate::chance::{Chance, Fault};
+use crate::chance::{Chance, Fault, Sight};
 use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// The input topic.
@@ -263,6 +263,9 @@ impl Broker {
         } else {
             part.records = log.read(asked.offset, asked.bytes_max.min(room));
             damage(chance, &mut part.records);
+            if log.leader != node_id && !part.records.is_empty() {
+                chance.see(Sight::FollowerRead);
+            }
         }
         part
     }

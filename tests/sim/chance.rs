@@ -27,6 +27,7 @@ closed_list! {
         ConnectRefused,
         ConnectionReset,
         BrokerMoves,
+        AuthenticationExpires,
         MetadataStale,
         ResponseDelayed,
         ResponseTruncated,
@@ -123,6 +124,10 @@ closed_list! {
         Rejoined,
         BegunAnew,
         SkippedAsAsked,
+        ConnectionReplaced,
+        BrokerFoundAgain,
+        EpochWentBack,
+        FollowerRead,
         ZombieWrote,
         RulesChanged,
     }

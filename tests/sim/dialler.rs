@@ -2,7 +2,7 @@
 
 use crate::answers::{Answer, TOPIC};
 use crate::broker::Broker;
-use crate::chance::{Chance, Fault};
+use crate::chance::{Chance, Fault, Sight};
 use crate::network::Network;
 use huntd::fetch::dialling::{
     Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
@@ -10,9 +10,12 @@ use huntd::fetch::dialling::{
 use huntd::kafka::message::{self, ApiVersionsAnswer, Envelope, Metadata, Versions};
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// The hot thread's ends.
 pub(crate) type HotEnds = (Sender<ToDialler>, Receiver<FromDialler>);
@@ -20,19 +23,30 @@ pub(crate) type HotEnds = (Sender<ToDialler>, Receiver<FromDialler>);
 /// The name that the configuration has: it always leads to some broker.
 pub(crate) const BOOTSTRAP: &str = "bootstrap";
 
+/// Answers about the cluster from which an old one is taken.
+const ANSWERS_KEPT: usize = 4;
+
 pub(crate) struct Dialler {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
     candidates: Candidates,
     /// What is answered, and when.
     coming: Vec<(u64, ToDialler)>,
-    /// The last answer about the cluster, of any broker.
-    last_metadata: Vec<u8>,
+    /// The last answers about the cluster, of any broker, the oldest first.
+    last_metadata: VecDeque<Vec<u8>>,
+    /// The highest leader epoch that was answered of each partition.
+    epochs: BTreeMap<i32, i32>,
+    /// Brokers that were not found where they had been.
+    lost: BTreeSet<String>,
+    /// The last connection of each task.
+    connections: BTreeMap<usize, Weak<OwnedFd>>,
+    /// The time 0.
+    base: Instant,
 }
 
 impl Dialler {
     /// A dialler, and the hot thread's ends.
-    pub(crate) fn new(hot_bell: &Arc<Bell>) -> (Dialler, HotEnds) {
+    pub(crate) fn new(hot_bell: &Arc<Bell>, base: Instant) -> (Dialler, HotEnds) {
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
         let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, hot_bell);
         let bootstrap = Endpoint { host: BOOTSTRAP.to_owned(), port: 9092 };
@@ -41,7 +55,11 @@ impl Dialler {
             answers,
             candidates: Candidates::new(vec![bootstrap]),
             coming: Vec::new(),
-            last_metadata: Vec::new(),
+            last_metadata: VecDeque::new(),
+            epochs: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            base,
         };
         (dialler, (to_dialler, dialled))
     }
@@ -69,7 +87,7 @@ impl Dialler {
         while let Some(place) = self.coming.iter().position(|(at, _)| *at <= now) {
             let answer = match self.coming.remove(place).1 {
                 ToDialler::Connect { task, endpoint } => {
-                    let dialled = connect(network, broker, chance, &endpoint);
+                    let dialled = self.connect(network, broker, chance, (task, &endpoint), now);
                     FromDialler::Connected { task, dialled }
                 }
                 ToDialler::AskMetadata => FromDialler::Metadata(self.ask(broker, chance)),
@@ -86,29 +104,61 @@ impl Dialler {
         message::metadata_request(envelope(version), TOPIC, &mut request);
         let mut bytes = answer(broker, chance, node_id, &request);
         // What a broker that lags behind the others would say.
-        if chance.strikes(Fault::MetadataStale) && !self.last_metadata.is_empty() {
-            bytes.clone_from(&self.last_metadata);
+        if let Some(oldest) = self.last_metadata.front()
+            && chance.strikes_of(Fault::MetadataStale, 4)
+        {
+            bytes.clone_from(oldest);
         } else {
-            self.last_metadata.clone_from(&bytes);
+            self.last_metadata.push_back(bytes.clone());
+            let excess = self.last_metadata.len().saturating_sub(ANSWERS_KEPT);
+            self.last_metadata.drain(..excess);
         }
         let metadata = message::parse_metadata(&bytes, version, 0, TOPIC);
         let metadata = metadata.map_err(|error| DialError::Answer { endpoint, error })?;
         self.candidates.learn(&metadata.brokers);
+        for leader in &metadata.partitions {
+            let highest = self.epochs.entry(leader.partition).or_insert(leader.leader_epoch);
+            if leader.leader_epoch < *highest {
+                chance.see(Sight::EpochWentBack);
+            }
+            *highest = leader.leader_epoch.max(*highest);
+        }
         Ok(metadata)
     }
-}
 
-fn connect(
-    network: &mut Network,
-    broker: &mut Broker,
-    chance: &mut Chance,
-    endpoint: &Endpoint,
-) -> Result<Dialled, DialError> {
-    let node_id = reach(broker, chance, endpoint)?;
-    let versions = versions(broker, chance, node_id);
-    let socket = network.open(broker, node_id);
-    let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, node_id as u8), endpoint.port));
-    Ok(Dialled { socket, address, versions, tls: None, replace_at: None })
+    fn connect(
+        &mut self,
+        network: &mut Network,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        (task, endpoint): (usize, &Endpoint),
+        now: u64,
+    ) -> Result<Dialled, DialError> {
+        let name = |host: &str| host.split('-').next().unwrap_or(host).to_owned();
+        if broker.node_of(&endpoint.host).is_none() {
+            self.lost.insert(name(&endpoint.host));
+        }
+        let node_id = reach(broker, chance, endpoint)?;
+        if self.lost.remove(&name(&endpoint.host)) {
+            chance.see(Sight::BrokerFoundAgain);
+        }
+        let versions = versions(broker, chance, node_id);
+        let lifetime_us = match chance.strikes_of(Fault::AuthenticationExpires, 10) {
+            true => Some(chance.pick(&[300_000, 2_000_000, 10_000_000])),
+            false => None,
+        };
+        let socket = network.open(broker, node_id, lifetime_us.map(|lifetime| now + lifetime));
+        let before = self.connections.insert(task, Arc::downgrade(&socket));
+        // One handle is the network's, one is this, and one more is the task's.
+        let before = before.and_then(|before| before.upgrade());
+        if before.is_some_and(|old| Arc::strong_count(&old) > 2 && network.is_whole(&old)) {
+            chance.see(Sight::ConnectionReplaced);
+        }
+        let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, node_id as u8), endpoint.port));
+        let replace_at = lifetime_us
+            .map(|lifetime| self.base + Duration::from_micros(now + lifetime * 85 / 100));
+        Ok(Dialled { socket, address, versions, tls: None, replace_at })
+    }
 }
 
 /// The broker that listens there, if it can be reached now.

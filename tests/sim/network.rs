@@ -40,6 +40,8 @@ struct Socket {
     held: Option<(u64, Vec<u8>, u64)>,
     /// From this time on the connection is broken, once what came before is read.
     broken_at: Option<u64>,
+    /// When its authentication expires: then the broker closes it (KIP-368).
+    expires_at: Option<u64>,
     receive: Option<Receive>,
 }
 
@@ -100,8 +102,13 @@ impl Network {
         found.expect("sockets are connected before they are used")
     }
 
-    /// Opens a connection to a broker.
-    pub(crate) fn open(&mut self, broker: &Broker, node_id: i32) -> Handle {
+    /// Opens a connection to a broker, which closes it when its authentication expires.
+    pub(crate) fn open(
+        &mut self,
+        broker: &Broker,
+        node_id: i32,
+        expires_at: Option<u64>,
+    ) -> Handle {
         let descriptor = self.nothing.try_clone().expect("a descriptor is left");
         let handle: Handle = Arc::new(descriptor.into());
         self.sockets.push(Socket {
@@ -113,6 +120,7 @@ impl Network {
             pieces: VecDeque::new(),
             held: None,
             broken_at: None,
+            expires_at,
             receive: None,
         });
         handle
@@ -175,6 +183,13 @@ impl Network {
         moved
     }
 
+    /// Whether this connection is in use and nothing is wrong with it.
+    pub(crate) fn is_whole(&self, handle: &Handle) -> bool {
+        let fd = handle.as_raw_fd();
+        let found = self.sockets.iter().find(|socket| socket.handle.as_raw_fd() == fd);
+        found.is_some_and(|socket| socket.broken_at.is_none())
+    }
+
     /// When something will happen here by itself.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let ending = self.ending.iter().map(|(at, ..)| *at);
@@ -193,12 +208,16 @@ impl Socket {
         let held = self.held.as_ref().map(|(until, ..)| *until);
         let broken = self.broken_at.filter(|_| self.pieces.is_empty());
         let waiting = self.receive.is_some();
-        [piece.or(broken).filter(|_| waiting), held].into_iter().flatten().min()
+        let expires = self.expires_at.filter(|_| self.broken_at.is_none());
+        [piece.or(broken).filter(|_| waiting), held, expires].into_iter().flatten().min()
     }
 
     /// Takes whole requests and answers them.
     fn serve(&mut self, broker: &mut Broker, chance: &mut Chance, now: u64, last: &mut Vec<u8>) {
         if self.moves != broker.moves[self.node_id as usize - 1] {
+            self.broken_at.get_or_insert(now);
+        }
+        if self.expires_at.is_some_and(|at| at <= now) {
             self.broken_at.get_or_insert(now);
         }
         if self.broken_at.is_some() {

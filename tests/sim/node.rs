@@ -126,7 +126,7 @@ impl Node {
             checkpoints: Some(checkpoints),
         };
         let observed = (progress.clone(), metrics.clone());
-        let (dialler, dial) = Dialler::new(driver.bell());
+        let (dialler, dial) = Dialler::new(driver.bell(), common.base);
         let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed, dial);
         let (bell, snapshots_bell) = (common.bell.clone(), common.bell.clone());
         let ends = publisher::PublisherEnds {

@@ -103,7 +103,7 @@ fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T 
 
 #[test]
 fn the_newest_common_versions_are_chosen() {
-    let chosen = Versions { fetch: 17, metadata: 12 };
+    let chosen = Versions { fetch: 17, metadata: 12, tells_settings: false };
     for version in 0..=3 {
         let bytes = api_versions_answer(version, 0, &RANGES);
         let answer = parse_api_versions(&bytes, version, ID).unwrap();
@@ -127,8 +127,10 @@ fn ranges_without_a_common_version_are_refused() {
     let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
     let others = [range(2, 1, 1), range(3, 1, 1)];
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
-    let old = Versions { fetch: 4, metadata: 1 };
+    let old = Versions { fetch: 4, metadata: 1, tells_settings: false };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
+    let told = Versions { tells_settings: true, ..old };
+    assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(told));
     for fetch in [&[range(1, 0, 3)][..], &[range(1, 18, 19)], &[]] {
         let error = choose(fetch).unwrap_err();
         assert!(matches!(error, MessageError::NoVersion { api: "Fetch", .. }), "{error}");
@@ -143,6 +145,7 @@ fn metadata_is_read_in_every_version() {
         let expected = Metadata {
             brokers: vec![Broker { node_id: 4, host: "broker.example".to_owned(), port: 9092 }],
             cluster_id: (version >= 2).then(|| "cluster".to_owned()),
+            controller: Some(4),
             error: ErrorCode::NONE,
             topic_id: if version >= 10 { 99 } else { 0 },
             partitions: vec![
@@ -154,6 +157,7 @@ fn metadata_is_read_in_every_version() {
                 },
                 PartitionLeader { partition: 0, leader: None, leader_epoch, error: ErrorCode(5) },
             ],
+            replicas: 1,
         };
         assert_eq!(parse_metadata(&bytes, version, ID, "zones"), Ok(expected));
         let missing = MessageError::TopicMissing { api: "Metadata" };

@@ -20,9 +20,11 @@ fn metadata(leaders: &[(i32, i32)]) -> Metadata {
             .map(|node_id| Broker { node_id, host: format!("b{node_id}"), port: 9092 })
             .collect(),
         cluster_id: None,
+        controller: None,
         error: ErrorCode::NONE,
         topic_id: 42,
         partitions: partitions.collect(),
+        replicas: 1,
     }
 }
 

@@ -9,4 +9,5 @@ mod golden;
 mod messages;
 mod metadata;
 mod streams;
+mod topic_requests;
 mod wire;

@@ -134,7 +134,27 @@ impl Huntd {
         Huntd::spawn(&brokers.join(","), topics, settings, &[], &[])
     }
 
+    /// The same, with at most so many file descriptors.
+    pub fn start_with_descriptors(cluster: &Cluster, topics: &Topics, descriptors: u32) -> Huntd {
+        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(limited).arg(program());
+        Huntd::spawn_by(shell, &cluster.bootstrap(), topics, &[], &[], &[])
+    }
+
     fn spawn(
+        brokers: &str,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Huntd {
+        Huntd::spawn_by(Command::new(program()), brokers, topics, settings, arguments, environment)
+    }
+
+    /// Starts the program that a command begins with.
+    fn spawn_by(
+        mut program: Command,
         brokers: &str,
         topics: &Topics,
         settings: &[(&str, &str)],
@@ -173,7 +193,7 @@ impl Huntd {
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .expect("the configuration is written");
         let log = File::create(folder.path().join("log")).expect("the log is created");
-        let child = Command::new(program())
+        let child = program
             .args(["run", "--config"])
             .arg(&config)
             .args(arguments)

@@ -1,21 +1,26 @@
 //! What a running daemon shows: its HTTP pages, and its tasks in `/proc`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 /// One GET: the status code and the body.
 pub fn get(address: &str, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("the daemon listens");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout can be set");
+    try_get(address, path).expect("the daemon answers")
+}
+
+/// The same of a daemon that may end meanwhile.
+fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("the daemon reads");
+    stream.write_all(request.as_bytes())?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("the daemon answers");
+    stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    (code.expect("an answer has a status code"), body.to_owned())
+    Ok((code.expect("an answer has a status code"), body.to_owned()))
 }
 
 /// The page `/metrics` at one moment.
@@ -26,6 +31,11 @@ impl Page {
         let (code, body) = get(address, "/metrics");
         assert_eq!(code, 200, "{body}");
         Page(body)
+    }
+
+    /// The page of a daemon that may end meanwhile.
+    pub fn try_of(address: &str) -> Option<Page> {
+        try_get(address, "/metrics").ok().map(|(_, body)| Page(body))
     }
 
     /// Values of all samples of a family, with their labels as they stand between the braces.

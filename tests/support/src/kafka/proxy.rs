@@ -1,69 +1,233 @@
-//! A proxy in front of a broker's listener, which damages what passes.
+//! A proxy in front of a broker's listener, which damages what passes, either way.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
-/// Bytes in one piece from the broker from which on it is records that pass, and no small answer.
+/// Bytes in one piece from a broker from which on it is records that pass, and no small answer.
 const RECORDS_BYTES_MIN: usize = 8 * 1024;
+
+/// Bytes that are received at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes of each piece that dribbles.
+const DRIBBLE_BYTES: usize = 7;
+
+/// Where a request has its number: behind its length.
+const API_KEY_AT: usize = 4;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From clients.
+    ToBroker,
+    /// To clients.
+    FromBroker,
+}
+
+/// How a way passes bytes on for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At once.
+    Whole,
+    /// Each piece so much later.
+    Delayed(Duration),
+    /// A few bytes at a time.
+    Dribbled,
+}
+
+/// What is done to the bytes of one way. Counts go down as it is done.
+#[derive(Debug)]
+struct Orders {
+    pace: Pace,
+    /// Pieces with records in which a bit is flipped.
+    flips: usize,
+    /// The next piece in which these bytes stand has others in their place.
+    replace: Option<(Vec<u8>, Vec<u8>)>,
+    /// Pieces that pass in part, and then the connection is closed.
+    cuts: usize,
+    /// Answers to these requests are zeros behind their correlation id.
+    zeroed_api: Option<i16>,
+}
+
+/// What all connections share.
+struct Shared {
+    orders: [Mutex<Orders>; 2],
+    connections: AtomicU64,
+    /// Connections below this number whose last request was of this API pass nothing any more.
+    frozen: Mutex<(u64, i16)>,
+}
+
+/// A connection through the proxy.
+struct Passage {
+    shared: Arc<Shared>,
+    number: u64,
+    /// Kafka's number of the last request, by the first piece that it came in.
+    api: AtomicI16,
+}
 
 /// A running proxy. Its threads end with the process, or with their connections.
 pub struct Proxy {
-    flips: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
 }
 
 impl Proxy {
     /// Listens at one port, and passes everything on to another one of this host.
     pub fn start(port: u16, broker_port: u16) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
-        let flips = Arc::new(AtomicUsize::new(0));
-        let left = flips.clone();
+        let orders = || {
+            let (pace, replace, zeroed_api) = (Pace::Whole, None, None);
+            Mutex::new(Orders { pace, flips: 0, replace, cuts: 0, zeroed_api })
+        };
+        let shared = Arc::new(Shared {
+            orders: [orders(), orders()],
+            connections: AtomicU64::new(0),
+            frozen: Mutex::new((0, -1)),
+        });
+        let proxy = Proxy { shared: shared.clone() };
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(broker) = TcpStream::connect((Ipv4Addr::LOCALHOST, broker_port)) else {
                     continue;
                 };
+                let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+                let api = AtomicI16::new(-1);
+                let passage = Arc::new(Passage { shared: shared.clone(), number, api });
+                for end in [&client, &broker] {
+                    end.set_nodelay(true).expect("a connected socket takes it");
+                }
                 let ends = [&client, &broker].map(|end| end.try_clone().expect("a descriptor"));
                 let [client_end, broker_end] = ends;
-                thread::spawn(move || copy(client, broker_end, |_| {}));
-                let left = left.clone();
-                thread::spawn(move || copy(broker, client_end, |piece| flip(piece, &left)));
+                let back = passage.clone();
+                thread::spawn(move || passage.copy(Way::ToBroker, client, broker_end));
+                thread::spawn(move || back.copy(Way::FromBroker, broker, client_end));
             }
         });
-        Proxy { flips }
+        proxy
     }
 
     /// Flips a bit in so many of the next pieces with records.
     pub fn flip(&self, count: usize) {
-        self.flips.store(count, Ordering::SeqCst);
+        self.shared.orders(Way::FromBroker).flips = count;
     }
 
-    /// Bits that are still to be flipped.
-    pub fn flips_left(&self) -> usize {
-        self.flips.load(Ordering::SeqCst)
+    /// Puts other bytes, as many, in the place of these, once.
+    pub fn replace(&self, way: Way, these: &[u8], others: &[u8]) {
+        assert_eq!(these.len(), others.len());
+        self.shared.orders(way).replace = Some((these.to_vec(), others.to_vec()));
+    }
+
+    /// Passes only a part of so many of the next pieces, and closes their connections.
+    pub fn cut(&self, way: Way, count: usize) {
+        self.shared.orders(way).cuts = count;
+    }
+
+    /// From now on bytes pass at this pace.
+    pub fn pace(&self, way: Way, pace: Pace) {
+        self.shared.orders(way).pace = pace;
+    }
+
+    /// Whether answers to requests of this API are zeros, from now on.
+    pub fn zero_answers(&self, api_key: Option<i16>) {
+        self.shared.orders(Way::FromBroker).zeroed_api = api_key;
+    }
+
+    /// Connections that are there now, and whose last request was of this API, pass nothing any
+    /// more, and stay open. New ones are not touched.
+    pub fn freeze(&self, api_key: i16) {
+        let there = self.shared.connections.load(Ordering::SeqCst);
+        *self.shared.frozen.lock().expect("no holder panics") = (there, api_key);
+    }
+
+    /// Whether all that was ordered once has been done.
+    pub fn is_done(&self) -> bool {
+        [Way::ToBroker, Way::FromBroker].into_iter().all(|way| {
+            let orders = self.shared.orders(way);
+            orders.flips == 0 && orders.cuts == 0 && orders.replace.is_none()
+        })
     }
 }
 
-fn flip(piece: &mut [u8], left: &AtomicUsize) {
-    let take = |left: usize| left.checked_sub(1);
-    if piece.len() >= RECORDS_BYTES_MIN
-        && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
-    {
-        piece[RECORDS_BYTES_MIN / 2] ^= 0x10;
+impl Shared {
+    fn orders(&self, way: Way) -> MutexGuard<'_, Orders> {
+        self.orders[way as usize].lock().expect("no holder panics")
     }
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, mut change: impl FnMut(&mut [u8])) {
-    let mut buffer = vec![0; 64 * 1024];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        change(&mut buffer[..count]);
-        if to.write_all(&buffer[..count]).is_err() {
-            break;
+impl Orders {
+    /// Does what is ordered to a piece. How many of its bytes pass; fewer than there are: then
+    /// the connection ends.
+    fn carry_out(&mut self, piece: &mut [u8], last_api: i16) -> usize {
+        if self.flips > 0 && piece.len() >= RECORDS_BYTES_MIN {
+            self.flips -= 1;
+            piece[RECORDS_BYTES_MIN / 2] ^= 0x10;
+        }
+        if let Some((these, others)) = &self.replace
+            && let Some(at) = piece.windows(these.len()).position(|window| window == these)
+        {
+            piece[at..at + others.len()].copy_from_slice(others);
+            self.replace = None;
+        }
+        if self.zeroed_api == Some(last_api) && piece.len() > 8 {
+            piece[8..].fill(0);
+        }
+        match self.cuts {
+            0 => piece.len(),
+            _ => {
+                self.cuts -= 1;
+                piece.len() / 2
+            }
         }
     }
-    // Either end may be gone already.
-    let _ = to.shutdown(Shutdown::Both);
-    let _ = from.shutdown(Shutdown::Both);
+}
+
+impl Passage {
+    fn copy(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
+        let mut buffer = vec![0; PIECE_BYTES];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let piece = &mut buffer[..count];
+            if way == Way::ToBroker
+                && let Some(api) = piece.get(API_KEY_AT..API_KEY_AT + 2)
+            {
+                self.api.store(i16::from_be_bytes([api[0], api[1]]), Ordering::SeqCst);
+            }
+            self.wait_while_frozen(&to);
+            let (passing, pace) = {
+                let mut orders = self.shared.orders(way);
+                let passing = orders.carry_out(piece, self.api.load(Ordering::SeqCst));
+                (passing, orders.pace)
+            };
+            if pass(&mut to, &piece[..passing], pace).is_err() || passing < count {
+                break;
+            }
+        }
+        // Either end may be gone already.
+        let _ = to.shutdown(Shutdown::Both);
+        let _ = from.shutdown(Shutdown::Both);
+    }
+
+    /// A frozen connection never goes on: its thread ends when the other end is closed.
+    fn wait_while_frozen(&self, other: &TcpStream) {
+        let is_frozen = || {
+            let (below, api) = *self.shared.frozen.lock().expect("no holder panics");
+            self.number < below && self.api.load(Ordering::SeqCst) == api
+        };
+        while is_frozen() && other.peer_addr().is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn pass(to: &mut TcpStream, piece: &[u8], pace: Pace) -> io::Result<()> {
+    match pace {
+        Pace::Whole => to.write_all(piece),
+        Pace::Delayed(time) => {
+            thread::sleep(time);
+            to.write_all(piece)
+        }
+        Pace::Dribbled => piece.chunks(DRIBBLE_BYTES).try_for_each(|few| to.write_all(few)),
+    }
 }

@@ -3,10 +3,13 @@
 
 use super::broker::free_ports;
 use super::{Cluster, Options};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SigningKey, date_time_ymd,
 };
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use tempfile::TempDir;
 
 /// The user that the broker knows.
@@ -28,17 +31,20 @@ pub enum Kind {
     Expired,
     /// SASL without TLS.
     PlainSasl,
+    /// TLS with SASL by a token.
+    Token,
 }
 
 /// The host name that the broker's certificate has.
 pub const HOST: &str = "localhost";
 
-const KINDS: [(Kind, &str, &str); 5] = [
+const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Tls, "TLS", "SSL"),
     (Kind::Mutual, "MUTUAL", "SSL"),
     (Kind::Sasl, "LOGIN", "SASL_SSL"),
     (Kind::Expired, "EXPIRED", "SSL"),
     (Kind::PlainSasl, "OPENLOGIN", "SASL_PLAINTEXT"),
+    (Kind::Token, "TOKEN", "SASL_SSL"),
 ];
 
 /// The broker, and the folder with the files.
@@ -93,10 +99,20 @@ impl SecureCluster {
     }
 
     /// A file of the folder: `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`, `password`,
-    /// `wrong-password`.
+    /// `wrong-password`, `token`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// A token for [`USER`] that is valid from a minute ago on, for so many seconds from now. It is not
+/// signed (RFC 7515, appendix A.5): the broker has no keys.
+pub fn token(valid_s: i64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is past 1970");
+    let now = now.as_secs() as i64;
+    let claims = format!(r#"{{"sub":"{USER}","iat":{},"exp":{}}}"#, now - 60, now + valid_s);
+    let [header, claims] = [r#"{"alg":"none"}"#, &claims].map(|text| URL_SAFE_NO_PAD.encode(text));
+    format!("{header}.{claims}.")
 }
 
 /// Writes all files of [`SecureCluster::file`], and the broker's own.
@@ -122,6 +138,7 @@ pub fn write_files(folder: &Path) {
     write("client.key", &key);
     write("password", &format!("{PASSWORD}\n"));
     write("wrong-password", "something else");
+    write("token", &token(3_600));
 }
 
 /// A certificate authority, and its certificate.
@@ -145,6 +162,8 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
     let file = |name: &str| folder.join(name).display().to_string();
     let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned();
+    let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required";
+    let bearer = format!("{bearer} unsecuredLoginStringClaim_sub=\"broker\";");
     let plain = format!("{plain} user_{USER}=\"{PASSWORD}\";");
     vec![
         ("ssl.keystore.type", "PEM".to_owned()),
@@ -157,6 +176,8 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
         ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
         ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
+        ("listener.name.token.sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
+        ("listener.name.token.oauthbearer.sasl.jaas.config", bearer),
         ("listener.name.login.plain.sasl.jaas.config", plain),
         ("listener.name.login.scram-sha-256.sasl.jaas.config", scram.clone()),
         ("listener.name.login.scram-sha-512.sasl.jaas.config", scram),

@@ -1,0 +1,158 @@
+//! Questions about topics, and their creation, over a connection as the dialler opens them.
+
+use crate::control::control_error::ControlError;
+use crate::control::dialler::DialOptions;
+use crate::control::link::{ANSWER_MS_MAX, Link};
+use crate::control::topic_rules::{TopicNames, TopicProblem};
+use crate::fetch::dialling::{DialError, Endpoint};
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{Broker, MessageError, Metadata};
+use crate::kafka::topic_error::TopicError;
+use crate::kafka::topic_requests::{NewTopic, TopicSettings};
+use crate::telemetry::progress::SHARDS_MAX;
+
+/// Milliseconds that the controller may take to create a topic: less than its answer may take.
+const CREATE_MS_MAX: u64 = ANSWER_MS_MAX - 1_000;
+
+/// Kafka's codes for what can become of a question about a topic.
+const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
+const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
+const TOPIC_ALREADY_EXISTS: ErrorCode = ErrorCode(36);
+
+/// A connection to a broker that is asked about topics.
+pub(crate) struct TopicClient {
+    options: DialOptions,
+    link: Link,
+}
+
+/// A topic, as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FoundTopic {
+    /// How many partitions it has.
+    pub partitions: usize,
+    /// Copies of that partition which has the fewest.
+    pub replicas: usize,
+}
+
+impl TopicClient {
+    /// Connects to the first broker of the configuration that answers a question about the input.
+    pub(crate) fn connect(options: &DialOptions) -> Result<TopicClient, DialError> {
+        let mut last = None;
+        for endpoint in &options.bootstrap {
+            let opened = Link::open(endpoint, options).and_then(|mut link| {
+                link.ask_metadata(options, &options.input_topic)?;
+                Ok(link)
+            });
+            match opened {
+                Ok(link) => return Ok(TopicClient { options: options.clone(), link }),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("the configuration names a broker"))
+    }
+
+    /// What there is of a topic. Asking never creates it.
+    pub(crate) fn find(&mut self, topic: &str) -> Result<Option<FoundTopic>, ControlError> {
+        let Metadata { error, partitions, replicas, .. } =
+            self.link.ask_metadata(&self.options, topic)?;
+        match error {
+            ErrorCode::NONE if partitions.is_empty() => Ok(None),
+            ErrorCode::NONE => Ok(Some(FoundTopic { partitions: partitions.len(), replicas })),
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
+            TOPIC_AUTHORIZATION_FAILED => Err(may_not(topic, "READ, WRITE and DESCRIBE")),
+            error => Err(TopicError::Unreachable(format!("`{topic}`: {error}")).into()),
+        }
+    }
+
+    /// Brokers that the cluster has now.
+    pub(crate) fn broker_count(&mut self, topic: &str) -> Result<usize, DialError> {
+        Ok(self.link.ask_metadata(&self.options, topic)?.brokers.len())
+    }
+
+    /// The settings of a topic that is there. A broker that does not tell any has none.
+    pub(crate) fn settings(&mut self, topic: &str) -> Result<TopicSettings, ControlError> {
+        let told = self.link.ask_settings(&self.options, topic);
+        told.map_err(|error| match refusal(&error) {
+            Some(TOPIC_AUTHORIZATION_FAILED) => may_not(topic, "DESCRIBE_CONFIGS"),
+            Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
+                TopicError::Missing(topic.to_owned()).into()
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Creates a topic, unless somebody else was quicker.
+    pub(crate) fn create(&mut self, topic: &NewTopic<'_>) -> Result<(), ControlError> {
+        let metadata = self.link.ask_metadata(&self.options, topic.name)?;
+        let controller = |broker: &&Broker| Some(broker.node_id) == metadata.controller;
+        let creation = match metadata.brokers.iter().find(controller) {
+            Some(broker) => {
+                let mut link = Link::open(&Endpoint::of(broker), &self.options)?;
+                link.create_topic(&self.options, topic, CREATE_MS_MAX)?
+            }
+            None => self.link.create_topic(&self.options, topic, CREATE_MS_MAX)?,
+        };
+        match creation.error {
+            ErrorCode::NONE | TOPIC_ALREADY_EXISTS => Ok(()),
+            TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED => {
+                Err(may_not(topic.name, "CREATE"))
+            }
+            error => {
+                let (topic, sentence) = (topic.name.to_owned(), creation.sentence);
+                Err(TopicError::NotCreated { topic, code: error.0, sentence }.into())
+            }
+        }
+    }
+
+    /// Whether the topics of the daemon are there and fit together, and what is wrong with their
+    /// settings, as far as this user may know.
+    pub(crate) fn problems(
+        &mut self,
+        names: &TopicNames,
+    ) -> Result<Vec<TopicProblem>, ControlError> {
+        let TopicNames { input: input_topic, output: output_topic, dead_letters, .. } = names;
+        let [input, output, _letters] = [input_topic, output_topic, dead_letters].map(|name| {
+            let found = self.find(name)?;
+            found.ok_or_else(|| ControlError::from(TopicError::Missing(name.clone())))
+        });
+        let (input, output, _letters) = (input?, output?, _letters?);
+        if input.partitions > SHARDS_MAX {
+            return Err(ControlError::TooManyPartitions(input.partitions as i32));
+        }
+        if input.partitions != output.partitions {
+            return Err(ControlError::Tail(TopicError::PartitionsDiffer {
+                input_topic: input_topic.clone(),
+                input: input.partitions as i32,
+                output_topic: output_topic.clone(),
+                output: output.partitions as i32,
+            }));
+        }
+        let mut problems = Vec::new();
+        for wanted in names.wanted(input.partitions as u16, output.replicas as u16) {
+            match self.settings(&wanted.name) {
+                Ok(settings) => problems.extend(wanted.problems(&settings)),
+                Err(ControlError::Tail(
+                    error @ (TopicError::MayNot { .. } | TopicError::Missing(_)),
+                )) => {
+                    let sentence = format!("{error}; until then its settings are not checked");
+                    problems.push(TopicProblem { sentence, is_fatal: false });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(problems)
+    }
+}
+
+fn may_not(topic: &str, right: &'static str) -> ControlError {
+    TopicError::MayNot { topic: topic.to_owned(), right }.into()
+}
+
+/// The code by which a broker has refused a request.
+fn refusal(error: &DialError) -> Option<ErrorCode> {
+    match error {
+        DialError::Answer { error: MessageError::Refused { error, .. }, .. } => Some(*error),
+        _ => None,
+    }
+}

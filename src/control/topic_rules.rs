@@ -1,0 +1,287 @@
+//! What huntd's topics must be. `huntd topics` creates them so, and checks them, as `huntd check`
+//! and every start of the daemon do.
+
+use crate::engine::event::RECORD_BYTES_MAX;
+use crate::kafka::record_batch::BROKER_BATCH_BYTES;
+use crate::kafka::topic_requests::TopicSettings;
+use crate::output::frame::FRAME_BYTES_MAX;
+
+/// How far ahead of the broker's clock an event's timestamp may be: one bad clock must not run a
+/// zone into the future.
+const TIMESTAMP_AFTER_MS_MAX: u64 = 60_000;
+
+/// Milliseconds of input that must be kept where snapshots are: a daemon that was down for less
+/// than that finds what came after its snapshots.
+const RETENTION_MS_MIN: u64 = 24 * 60 * 60 * 1_000;
+
+/// Bytes of a segment of the topic for copies: a few copies of a busy zone.
+const COPY_SEGMENT_BYTES: u64 = 128 * 1024 * 1024;
+
+/// The topics of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicNames {
+    /// With the events.
+    pub input: String,
+    /// For the updates.
+    pub output: String,
+    /// For records that are no events.
+    pub dead_letters: String,
+    /// For replicas of snapshots, if there are any.
+    pub replicas: Option<String>,
+    /// Whether there are snapshots at all, so that not all of the input has to be kept.
+    pub keeps_snapshots: bool,
+}
+
+/// A topic, as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedTopic {
+    /// Its name.
+    pub name: String,
+    /// Its partitions; `None`: any number is fine.
+    pub partitions: Option<u16>,
+    /// Its settings.
+    pub settings: Vec<TopicSetting>,
+}
+
+/// A setting of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicSetting {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// What a topic is created with.
+    pub value: String,
+    rule: Rule,
+    /// Whether the daemon cannot work without it.
+    is_needed: bool,
+}
+
+/// When an existing setting is good enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    /// The same value.
+    Same,
+    /// This number or more.
+    AtLeast(u64),
+    /// This number or less.
+    AtMost(u64),
+    /// This number or more, or -1, which is without a limit.
+    AtLeastOrUnlimited(u64),
+}
+
+/// Something that is wrong with a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicProblem {
+    /// What is wrong, and what to do.
+    pub sentence: String,
+    /// Whether the daemon cannot work until it is mended. With others it works, until a broker
+    /// fails, a clock is wrong, or records get too old.
+    pub is_fatal: bool,
+}
+
+impl TopicNames {
+    /// All topics as they have to be. How many copies the output has decides how many of them must
+    /// be in sync.
+    pub(crate) fn wanted(&self, partitions: u16, output_replicas: u16) -> Vec<WantedTopic> {
+        let mut wanted = vec![
+            wanted_input(&self.input, partitions, self.keeps_snapshots),
+            wanted_output(&self.output, partitions, output_replicas),
+            wanted_dead_letters(&self.dead_letters),
+        ];
+        wanted.extend(self.replicas.as_ref().map(|topic| wanted_replicas(topic, partitions)));
+        wanted
+    }
+
+    /// The names alone.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
+        [&self.input, &self.output, &self.dead_letters].into_iter().chain(&self.replicas)
+    }
+}
+
+fn setting(name: &'static str, value: impl ToString, rule: Rule) -> TopicSetting {
+    TopicSetting { name, value: value.to_string(), rule, is_needed: false }
+}
+
+/// Records go by their age. Where they go by their keys, a broker refuses frames and dead letters,
+/// which have none, or deletes events that a replay needs.
+fn deleted_by_age() -> TopicSetting {
+    TopicSetting { is_needed: true, ..setting("cleanup.policy", "delete", Rule::Same) }
+}
+
+fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTopic {
+    let after = TIMESTAMP_AFTER_MS_MAX;
+    // Without snapshots a shard is rebuilt from the start of its input.
+    let retention = match keeps_snapshots {
+        true => Rule::AtLeastOrUnlimited(RETENTION_MS_MIN),
+        false => Rule::Same,
+    };
+    WantedTopic {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            // A shard's clock is made of the producers' timestamps.
+            setting("message.timestamp.type", "CreateTime", Rule::Same),
+            setting("message.timestamp.after.max.ms", after, Rule::AtMost(after)),
+            deleted_by_age(),
+            setting("retention.ms", -1, retention),
+            setting("retention.bytes", -1, Rule::Same),
+        ],
+    }
+}
+
+fn wanted_output(name: &str, partitions: u16, replicas: u16) -> WantedTopic {
+    let in_sync = replicas.min(2);
+    // A frame, and what the batch around it needs.
+    let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
+    WantedTopic {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            deleted_by_age(),
+            // A log that is cut short after an acknowledgement breaks any recovery.
+            setting("unclean.leader.election.enable", "false", Rule::Same),
+            setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
+            setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
+        ],
+    }
+}
+
+/// Every letter fits into what a topic with default settings takes.
+fn wanted_dead_letters(name: &str) -> WantedTopic {
+    let bytes = BROKER_BATCH_BYTES;
+    let settings =
+        vec![deleted_by_age(), setting("max.message.bytes", bytes, Rule::AtLeast(bytes as u64))];
+    WantedTopic { name: name.to_owned(), partitions: None, settings }
+}
+
+fn wanted_replicas(name: &str, partitions: u16) -> WantedTopic {
+    let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
+    WantedTopic {
+        name: name.to_owned(),
+        partitions: Some(partitions),
+        settings: vec![
+            setting("cleanup.policy", "compact", Rule::Same),
+            setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
+            // Only closed segments are compacted: with small ones little is kept that nobody needs.
+            setting("segment.bytes", COPY_SEGMENT_BYTES, Rule::AtMost(1 << 30)),
+        ],
+    }
+}
+
+impl WantedTopic {
+    /// What is wrong with the settings that this topic has.
+    pub(crate) fn problems(&self, settings: &TopicSettings) -> Vec<TopicProblem> {
+        let problem = |setting: &TopicSetting| {
+            let sentence = setting.problem(&self.name, settings)?;
+            Some(TopicProblem { sentence, is_fatal: setting.is_needed })
+        };
+        self.settings.iter().filter_map(problem).collect()
+    }
+}
+
+impl TopicSetting {
+    /// What is wrong with the setting of an existing topic, if anything is.
+    fn problem(&self, topic: &str, settings: &TopicSettings) -> Option<String> {
+        let value = settings.get(self.name)?;
+        let number = value.parse::<u64>().ok();
+        let (fits, wanted) = match self.rule {
+            Rule::Same => (*value == self.value, self.value.clone()),
+            Rule::AtLeast(least) => (number >= Some(least), format!("at least {least}")),
+            Rule::AtMost(most) => {
+                (number.is_some_and(|number| number <= most), format!("at most {most}"))
+            }
+            Rule::AtLeastOrUnlimited(least) => {
+                (value == "-1" || number >= Some(least), format!("at least {least}, or -1"))
+            }
+        };
+        (!fits).then(|| format!("`{topic}` has {} = {value}; set it to {wanted}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> TopicSettings {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn problems(wanted: &WantedTopic, pairs: &[(&str, &str)]) -> Vec<String> {
+        let problems = wanted.problems(&settings(pairs));
+        problems.into_iter().map(|problem| problem.sentence).collect()
+    }
+
+    #[test]
+    fn a_topic_as_it_is_created_has_no_problem() {
+        for wanted in
+            [wanted_input("t", 4, false), wanted_input("t", 4, true), wanted_output("t", 4, 3)]
+        {
+            let pairs: Vec<(&str, &str)> =
+                wanted.settings.iter().map(|s| (s.name, s.value.as_str())).collect();
+            assert_eq!(problems(&wanted, &pairs), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn each_wrong_setting_is_named_with_what_it_should_be() {
+        let pairs = [
+            ("message.timestamp.type", "LogAppendTime"),
+            ("message.timestamp.after.max.ms", "9223372036854775807"),
+            ("cleanup.policy", "compact"),
+        ];
+        let found = problems(&wanted_input("t", 4, false), &pairs);
+        assert_eq!(
+            found,
+            [
+                "`t` has message.timestamp.type = LogAppendTime; set it to CreateTime",
+                "`t` has message.timestamp.after.max.ms = 9223372036854775807; \
+                 set it to at most 60000",
+                "`t` has cleanup.policy = compact; set it to delete",
+            ]
+        );
+        let pairs = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
+        assert_eq!(problems(&wanted_output("t", 4, 3), &pairs).len(), 2);
+    }
+
+    #[test]
+    fn input_may_be_deleted_after_a_day_where_snapshots_are_kept() {
+        let found =
+            |snapshots, ms| problems(&wanted_input("t", 4, snapshots), &[("retention.ms", ms)]);
+        for ms in ["-1", "86400000", "604800000"] {
+            assert_eq!(found(true, ms), Vec::<String>::new());
+        }
+        let too_short = ["`t` has retention.ms = 3600000; set it to at least 86400000, or -1"];
+        assert_eq!(found(true, "3600000"), too_short);
+        assert_eq!(found(false, "604800000"), ["`t` has retention.ms = 604800000; set it to -1"]);
+    }
+
+    #[test]
+    fn only_a_topic_whose_records_go_by_their_keys_is_one_that_the_daemon_cannot_work_with() {
+        let names = TopicNames {
+            input: "in".to_owned(),
+            output: "out".to_owned(),
+            dead_letters: "dead".to_owned(),
+            replicas: Some("copies".to_owned()),
+            keeps_snapshots: true,
+        };
+        let wrong = [
+            ("cleanup.policy", "compact,delete"),
+            ("retention.ms", "1"),
+            ("min.insync.replicas", "1"),
+            ("max.message.bytes", "1"),
+        ];
+        let fatal = |wanted: &WantedTopic| -> Vec<String> {
+            let problems = wanted.problems(&settings(&wrong));
+            let fatal = problems.into_iter().filter(|problem| problem.is_fatal);
+            fatal.map(|problem| problem.sentence).collect()
+        };
+        let found: Vec<String> = names.wanted(4, 3).iter().flat_map(fatal).collect();
+        let sentence =
+            |name| format!("`{name}` has cleanup.policy = compact,delete; set it to delete");
+        assert_eq!(found, ["in", "out", "dead"].map(sentence));
+    }
+
+    #[test]
+    fn settings_that_an_old_broker_does_not_know_are_no_problem() {
+        assert!(problems(&wanted_input("t", 4, false), &[]).is_empty());
+    }
+}
