@@ -33,6 +33,13 @@ pub(crate) struct Measured {
     pub failed: u64,
 }
 
+impl Measured {
+    pub(crate) fn new() -> Measured {
+        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
+        Measured { latency_us, failed: 0 }
+    }
+}
+
 impl OpenLoop {
     /// Opens so many sessions.
     pub(crate) fn connect(address: &str, sessions: usize) -> OpenLoop {
@@ -55,8 +62,7 @@ impl OpenLoop {
         time: Duration,
         request: &dyn Fn(u64) -> String,
     ) -> Measured {
-        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
-        let mut measured = Measured { latency_us, failed: 0 };
+        let mut measured = Measured::new();
         let (begun, count) = (Instant::now(), per_s * time.as_secs());
         let due = |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / per_s);
         let mut sent = 0;
@@ -108,7 +114,8 @@ impl OpenLoop {
 fn answer(bytes: &[u8]) -> Option<(bool, usize)> {
     let head = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head is text");
-    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-    let length: usize = length.map_or(0, |length| length.parse().expect("a length is a number"));
+    let mut fields = text.lines().filter_map(|line| line.split_once(": "));
+    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = length.map_or(0, |(_, length)| length.parse().expect("a length is a number"));
     (bytes.len() >= head + length).then(|| (text.starts_with("HTTP/1.1 200 "), head + length))
 }
