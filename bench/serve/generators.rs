@@ -1,6 +1,7 @@
 //! Processes that send requests: one alone has too few descriptors for all sessions.
 
 use crate::open_loop::{Measured, OpenLoop};
+use crate::streams::EVERY_MS;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -17,10 +18,13 @@ pub(crate) enum Ask {
     Card,
     Board,
     Command,
+    /// A stream of a player's card.
+    Stream,
 }
 
 impl Ask {
-    pub(crate) const ALL: [Ask; 4] = [Ask::Poll, Ask::Card, Ask::Board, Ask::Command];
+    /// What is asked again and again.
+    pub(crate) const REQUESTS: [Ask; 4] = [Ask::Poll, Ask::Card, Ask::Board, Ask::Command];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -28,6 +32,7 @@ impl Ask {
             Ask::Card => "card",
             Ask::Board => "board",
             Ask::Command => "command",
+            Ask::Stream => "stream",
         }
     }
 
@@ -38,6 +43,7 @@ impl Ask {
         match self {
             Ask::Poll => get(&format!("/v1/players/{player}/poll")),
             Ask::Card => get(&format!("/v1/players/{player}")),
+            Ask::Stream => get(&format!("/v1/stream?player={player}&every_ms={EVERY_MS}")),
             Ask::Board => get(&format!("/v1/boards/world?from={}&count=20", 1 + number % 1_000)),
             Ask::Command => {
                 let body = format!(r#"{{"type":"loot","player_id":"{player}"}}"#);
@@ -134,7 +140,8 @@ pub(crate) fn generate(address: &str, sessions: usize) {
     crate::say("ready");
     for line in std::io::stdin().lines() {
         let job: Value = serde_json::from_str(&line.expect("text")).expect("a job is JSON");
-        let ask = Ask::ALL.into_iter().find(|ask| job["ask"] == ask.name()).expect("a known one");
+        let mut asks = Ask::REQUESTS.into_iter().chain([Ask::Stream]);
+        let ask = asks.find(|ask| job["ask"] == ask.name()).expect("a known one");
         let number = |name: &str| job[name].as_u64().expect("a number");
         let players: Vec<String> = job["players"]
             .as_array()
@@ -143,8 +150,11 @@ pub(crate) fn generate(address: &str, sessions: usize) {
             .map(|id| id.as_str().expect("an id is text").to_owned())
             .collect();
         let time = Duration::from_secs(number("seconds"));
-        let measured =
-            open_loop.run(number("per_s"), time, &|number| ask.request(number, &players));
+        let request = |number| ask.request(number, &players);
+        let measured = match ask {
+            Ask::Stream => open_loop.listen(Duration::from_millis(EVERY_MS), time, &request),
+            _ => open_loop.run(number("per_s"), time, &request),
+        };
         let pairs = |histogram: &Histogram<u64>| -> Vec<[u64; 2]> {
             let recorded = histogram.iter_recorded();
             recorded.map(|v| [v.value_iterated_to(), v.count_since_last_iteration()]).collect()

@@ -4,33 +4,46 @@
 //!
 //! Goal: the time from when a request is due to when its answer was read, and the processor time of
 //! the serving processes for each request. Broker, daemon, servers and generators share the
-//! machine. Not a goal: the network, TLS, and the highest rate. `--smoke` takes a few sessions and
-//! seconds, and no peers; `--huntd` leaves the peers out, too.
+//! machine. Not a goal: the network and TLS. `--smoke` takes a few sessions and seconds, and no
+//! peers. Names of parts take these alone: `polls` (and cards, boards, commands), `peers` (the same
+//! beside the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
+//! second that are played beside polls and commands.
 //!
 //! The peers do less: theirs is no durable log and no game, and nothing changes their cards and
 //! boards but the commands. A process has too few descriptors for all sessions, so there are two of
 //! each server.
 
+mod compare;
 mod generators;
+mod hunt;
+mod inside;
+mod million;
 mod open_loop;
 mod peers;
+mod search;
+mod streams;
 
-use generators::{Ask, GENERATE, Generators, generate};
-use open_loop::Measured;
-use peers::{Peer, Redis};
+use compare::compare;
+use generators::{Ask, GENERATE, generate};
+use peers::Peer;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, Cluster};
 use support::load::Load;
-use support::process;
 use support::serving::Serving;
 
 const ZONES: i32 = 4;
 
 /// Processes of each server.
 const SERVERS: usize = 2;
+
+/// Between two pieces of what players do.
+const PIECE: Duration = Duration::from_millis(100);
+
+/// Names of the parts.
+const PARTS: [&str; 6] = ["polls", "peers", "search", "streams", "hunt", "million"];
 
 /// What is asked, and how often.
 struct Size {
@@ -40,6 +53,15 @@ struct Size {
     events_per_s: u64,
     polls_per_s: u64,
     commands_per_s: u64,
+    /// Up to which the highest rate is searched.
+    commands_per_s_max: u64,
+    streams: usize,
+    /// Actors of a hunt with a treasure for each, and how many seconds they take.
+    actors: u64,
+    hunt_s: u64,
+    /// Players of the largest world, who do nothing.
+    players_at_rest: u64,
+    /// Of each kind of request.
     time: Duration,
 }
 
@@ -48,8 +70,13 @@ const FULL: Size = Size {
     players: 100_000,
     events_per_s: 20_000,
     polls_per_s: 15_000,
-    commands_per_s: 2_000,
-    time: Duration::from_secs(20),
+    commands_per_s: 5_000,
+    commands_per_s_max: 32_000,
+    streams: 10_000,
+    actors: 2_500,
+    hunt_s: 60,
+    players_at_rest: 1_000_000,
+    time: Duration::from_secs(10),
 };
 
 const SMOKE: Size = Size {
@@ -58,6 +85,11 @@ const SMOKE: Size = Size {
     events_per_s: 200,
     polls_per_s: 200,
     commands_per_s: 50,
+    commands_per_s_max: 0,
+    streams: 50,
+    actors: 100,
+    hunt_s: 2,
+    players_at_rest: 1_600,
     time: Duration::from_secs(1),
 };
 
@@ -67,6 +99,7 @@ impl Size {
             Ask::Poll => self.polls_per_s,
             Ask::Card | Ask::Board => self.polls_per_s / 2,
             Ask::Command => self.commands_per_s,
+            Ask::Stream => self.streams as u64 * 1_000 / streams::EVERY_MS,
         }
     }
 }
@@ -81,158 +114,86 @@ fn main() {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     // `cargo test` runs it too, and asks for the small one by not asking for a bench.
     let is_small = has("--smoke") || !has("--bench");
-    let (size, options) = match is_small {
+    let (mut size, options) = match is_small {
         true => (SMOKE, kafka::Options::for_tests()),
         false => (FULL, kafka::Options::for_rates()),
     };
+    if let Some(at) = arguments.iter().position(|argument| argument == "--events") {
+        size.events_per_s = arguments[at + 1].parse().expect("a number of events");
+    }
+    let is_whole = !PARTS.into_iter().any(has);
     // Built first, so that no compiler runs beside what is measured.
-    let peers: &[Peer] = if is_small || has("--huntd") { &[] } else { &Peer::ALL };
-    let built = peers.iter().filter(|peer| match peer.build() {
+    let wants_peers = has("peers") || (is_whole && !is_small);
+    let peers = if wants_peers { built_peers() } else { Vec::new() };
+    let cluster = Cluster::start(1, &options);
+    if is_whole || has("polls") || has("peers") {
+        beside_players(&cluster, &size, &|huntd, ends| compare(&size, huntd, ends, &peers));
+    }
+    if is_whole || has("search") {
+        beside_players(&cluster, &size, &|huntd, ends| search::search(&size, huntd, ends));
+    }
+    if is_whole || has("streams") {
+        streams::streams(&size, &cluster);
+    }
+    if is_whole || has("hunt") {
+        hunt::hunt(&size, &cluster);
+    }
+    if is_whole || has("million") {
+        million::million(&size, &cluster);
+    }
+}
+
+/// Builds the peers. Those that cannot be built are left out.
+fn built_peers() -> Vec<Peer> {
+    let is_built = |peer: &Peer| match peer.build() {
         Ok(()) => true,
         Err(why) => {
             say(&format!("{} is left out: {why}", peer.name()));
             false
         }
-    });
-    let peers: Vec<Peer> = built.copied().collect();
-    let cluster = Cluster::start(1, &options);
-    let topics = Topics::create(&cluster, "serve", ZONES);
-    let settings = [("publish", "format = \"binary\""), ("input", "tick_every_ms = 0")];
-    let mut huntd = Huntd::start(&cluster, &topics, &settings);
-    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
+    };
+    Peer::ALL.into_iter().filter(is_built).collect()
+}
+
+/// Measures something while players play.
+fn beside_players(cluster: &Cluster, size: &Size, measure: &dyn Fn(&Huntd, &[i64])) {
+    let topics = Topics::create(cluster, "serve", ZONES);
+    let huntd = start(cluster, &topics, &[]);
     let mut load = Load::new(size.players, ZONES);
-    load.produce(&cluster, &topics, size.players);
+    load.produce(cluster, &topics, size.players);
+    let ends = cluster.client().ends(&topics.input, ZONES);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let ends = cluster.client().ends(&topics.input, ZONES);
         scope.spawn(|| {
+            let (begun, mut made) = (Instant::now(), 0);
             while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                load.produce(&cluster, &topics, size.events_per_s / 10);
-                std::thread::sleep(Duration::from_millis(100).saturating_sub(begun.elapsed()));
+                let due = (begun.elapsed().as_secs_f64() * size.events_per_s as f64) as u64;
+                load.produce(cluster, &topics, (due - made).min(size.events_per_s));
+                made = due;
+                std::thread::sleep(PIECE);
             }
         });
-        compare(&size, &huntd, &ends, &peers);
+        measure(&huntd, &ends);
         is_over.store(true, Ordering::Relaxed);
     });
 }
 
-/// Measures huntd's servers, then the peers, while players play.
-fn compare(size: &Size, huntd: &Huntd, ends: &[i64], peers: &[Peer]) {
+/// A daemon with binary frames and no ticks, and further settings.
+pub(crate) fn start(cluster: &Cluster, topics: &Topics, more: &[(&str, &str)]) -> Huntd {
+    let mut settings = vec![("publish", "format = \"binary\""), ("input", "tick_every_ms = 0")];
+    settings.extend_from_slice(more);
+    let mut huntd = Huntd::start(cluster, topics, &settings);
+    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
+    huntd
+}
+
+/// Servers that have come to these offsets.
+pub(crate) fn servers(huntd: &Huntd, ends: &[i64]) -> Vec<Serving> {
     let servings: Vec<Serving> = (0..SERVERS).map(|_| Serving::start(huntd)).collect();
     for serving in &servings {
         serving.body_at(ends, "/v1/zones");
     }
-    let players = servings[0].players(size.sessions.min(100));
-    let store = (!peers.is_empty()).then(Redis::start).transpose();
-    let store = store.unwrap_or_else(|why| {
-        say(&format!("the peers are left out: {why}"));
-        None
-    });
-    if let Some(store) = &store {
-        store.fill(servings[0].address(), &players, size.players as usize);
-    }
-    let quiet = event_cpu_us(huntd, size.time);
-    say(&format!(
-        "{} sessions, {} players, {} events/s beside",
-        size.sessions, size.players, size.events_per_s
-    ));
-    say("| server | requests | per second | p50 ms | p99 ms | p99.9 ms | most ms | CPU us each | \
-         not 200 |");
-    say("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    let pids: Vec<u32> = servings.iter().map(Serving::pid).collect();
-    let addresses: Vec<String> =
-        servings.iter().map(|serving| serving.address().to_owned()).collect();
-    let stormy = measure("huntd serve", size, &pids, &addresses, &players, Some(huntd));
-    drop(servings);
-    for peer in peers {
-        let Some(store) = &store else { break };
-        let running: Vec<_> = (0..SERVERS).map(|_| peer.start(store)).collect();
-        let addresses: Vec<String> = running.iter().map(|one| one.address.clone()).collect();
-        let pids = running.iter().map(|one| one.pid()).chain([store.pid()]).collect::<Vec<_>>();
-        measure(peer.name(), size, &pids, &addresses, &players, None);
-    }
-    if let Some(stormy) = stormy {
-        say(&format!(
-            "huntd run: {quiet:.2} us of CPU per event alone, {stormy:.2} beside the polls"
-        ));
-    }
-}
-
-/// Prints the rows of one kind of server. Gives what an event costs huntd beside the polls.
-fn measure(
-    name: &str,
-    size: &Size,
-    pids: &[u32],
-    addresses: &[String],
-    players: &[String],
-    huntd: Option<&Huntd>,
-) -> Option<f64> {
-    let resident = || pids.iter().map(|pid| process::resident_bytes(*pid)).sum::<u64>();
-    let cpu = || pids.iter().map(|pid| process::cpu(*pid)).sum::<Duration>();
-    let (before, cpu_before) = (resident(), cpu());
-    std::thread::sleep(size.time / 4);
-    let idle = (cpu() - cpu_before).as_secs_f64() * 4.0 / size.time.as_secs_f64();
-    let mut generators = Generators::connect(addresses, size.sessions);
-    let mut event_us = None;
-    for ask in Ask::ALL {
-        let (before, events) = (cpu(), huntd.map(EventCost::begin));
-        let measured = generators.run(ask, size.per_s(ask), size.time, players);
-        row(name, size, ask, &measured, cpu() - before);
-        if ask == Ask::Poll {
-            event_us = events.map(EventCost::end_us);
-        }
-    }
-    say(&format!(
-        "{name}: {} MiB resident before, {} after; {:.0} ms of CPU per second without a request",
-        before >> 20,
-        resident() >> 20,
-        idle * 1e3
-    ));
-    event_us
-}
-
-fn row(name: &str, size: &Size, ask: Ask, measured: &Measured, cpu: Duration) {
-    let Measured { latency_us, failed } = measured;
-    let quantile = |at: f64| latency_us.value_at_quantile(at) as f64 / 1e3;
-    let each = cpu.as_secs_f64() * 1e6 / latency_us.len() as f64;
-    say(&format!(
-        "| {name} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {each:.1} | {failed} |",
-        ask.name(),
-        size.per_s(ask),
-        quantile(0.5),
-        quantile(0.99),
-        quantile(0.999),
-        latency_us.max() as f64 / 1e3,
-    ));
-}
-
-/// What events cost the daemon.
-struct EventCost<'h> {
-    huntd: &'h Huntd,
-    cpu: Duration,
-    events: u64,
-}
-
-impl EventCost<'_> {
-    fn begin(huntd: &Huntd) -> EventCost<'_> {
-        let events = huntd.metric("huntd_records_received_total");
-        EventCost { huntd, cpu: process::cpu(huntd.pid()), events }
-    }
-
-    /// Microseconds of processor time for each event since the beginning.
-    fn end_us(self) -> f64 {
-        let cpu = process::cpu(self.huntd.pid()) - self.cpu;
-        let events = self.huntd.metric("huntd_records_received_total") - self.events;
-        cpu.as_secs_f64() * 1e6 / events.max(1) as f64
-    }
-}
-
-/// What an event costs the daemon while nobody asks for anything.
-fn event_cpu_us(huntd: &Huntd, time: Duration) -> f64 {
-    let cost = EventCost::begin(huntd);
-    std::thread::sleep(time);
-    cost.end_us()
+    servings
 }
 
 pub(crate) fn say(line: &str) {
