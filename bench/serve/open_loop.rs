@@ -11,6 +11,12 @@ use std::time::{Duration, Instant};
 /// How long the last answers may take.
 const LAST_WAIT: Duration = Duration::from_secs(30);
 
+/// How long streams run before their events count.
+const STREAMS_WARM: Duration = Duration::from_secs(2);
+
+/// What every event of a stream begins with.
+const EVENT: &[u8] = b"event: card\n";
+
 /// One session.
 struct Session {
     stream: TcpStream,
@@ -31,6 +37,13 @@ pub(crate) struct Measured {
     pub latency_us: Histogram<u64>,
     /// Answers with another status than 200.
     pub failed: u64,
+}
+
+impl Measured {
+    pub(crate) fn new() -> Measured {
+        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
+        Measured { latency_us, failed: 0 }
+    }
 }
 
 impl OpenLoop {
@@ -55,8 +68,7 @@ impl OpenLoop {
         time: Duration,
         request: &dyn Fn(u64) -> String,
     ) -> Measured {
-        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
-        let mut measured = Measured { latency_us, failed: 0 };
+        let mut measured = Measured::new();
         let (begun, count) = (Instant::now(), per_s * time.as_secs());
         let due = |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / per_s);
         let mut sent = 0;
@@ -78,7 +90,55 @@ impl OpenLoop {
         measured
     }
 
+    /// Opens a stream on each session. What counts is by how much an event comes later than so long
+    /// after the one before.
+    pub(crate) fn listen(
+        &mut self,
+        every: Duration,
+        time: Duration,
+        request: &dyn Fn(u64) -> String,
+    ) -> Measured {
+        let (mut measured, count) = (Measured::new(), self.sessions.len() as u32);
+        for (number, session) in (0..).zip(&mut self.sessions) {
+            session.stream.write_all(request(number).as_bytes()).expect("it takes a request");
+            // Streams are opened within the time that they have, so that their turns are spread.
+            std::thread::sleep(every / count);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < STREAMS_WARM + time {
+            let is_warm = begun.elapsed() >= STREAMS_WARM;
+            self.receive(Duration::from_millis(10), |session| {
+                let now = Instant::now();
+                while let Some(at) =
+                    session.received.windows(EVENT.len()).position(|part| part == EVENT)
+                {
+                    session.received.drain(..at + EVENT.len());
+                    if let Some(before) = session.due.pop_front().filter(|_| is_warm) {
+                        let late = now.saturating_duration_since(before + every);
+                        measured.latency_us.saturating_record(1 + late.as_micros() as u64);
+                    }
+                    session.due.push_back(now);
+                }
+            });
+        }
+        measured
+    }
+
     fn read(&mut self, wait: Duration, measured: &mut Measured) {
+        self.receive(wait, |session| {
+            let now = Instant::now();
+            while let Some((is_fine, bytes)) = answer(&session.received) {
+                session.received.drain(..bytes);
+                let due = session.due.pop_front().expect("an answer has its request");
+                let latency = now.saturating_duration_since(due).as_micros() as u64;
+                measured.latency_us.saturating_record(latency.max(1));
+                measured.failed += u64::from(!is_fine);
+            }
+        });
+    }
+
+    /// Waits for bytes, and lets each session that got some be looked at.
+    fn receive(&mut self, wait: Duration, mut look: impl FnMut(&mut Session)) {
         let mut events = Vec::with_capacity(256);
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos().min(10_000_000) as i64 };
         let spare = rustix::buffer::spare_capacity(&mut events);
@@ -92,14 +152,7 @@ impl OpenLoop {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 Err(error) => panic!("{error}"),
             }
-            let now = Instant::now();
-            while let Some((is_fine, bytes)) = answer(&session.received) {
-                session.received.drain(..bytes);
-                let due = session.due.pop_front().expect("an answer has its request");
-                let latency = now.saturating_duration_since(due).as_micros() as u64;
-                measured.latency_us.saturating_record(latency.max(1));
-                measured.failed += u64::from(!is_fine);
-            }
+            look(session);
         }
     }
 }
@@ -108,7 +161,8 @@ impl OpenLoop {
 fn answer(bytes: &[u8]) -> Option<(bool, usize)> {
     let head = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head is text");
-    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-    let length: usize = length.map_or(0, |length| length.parse().expect("a length is a number"));
+    let mut fields = text.lines().filter_map(|line| line.split_once(": "));
+    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = length.map_or(0, |(_, length)| length.parse().expect("a length is a number"));
     (bytes.len() >= head + length).then(|| (text.starts_with("HTTP/1.1 200 "), head + length))
 }

@@ -29,8 +29,7 @@ fn answers<'a>(served: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u
         exchange.receive(piece);
         loop {
             let need = exchange.advance(served, &gate, 0);
-            answers.extend_from_slice(exchange.unsent());
-            exchange.sent(exchange.unsent().len());
+            answers.extend_from_slice(&exchange.take_unsent());
             match need {
                 ExchangeNeed::Sending => {}
                 ExchangeNeed::Bytes => break,

@@ -9,7 +9,7 @@ use crate::kafka::tls::TlsError;
 use crate::kafka::topic_error::TopicError;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::CpuError;
-use crate::runtime::ring::RingError;
+use crate::runtime::ring_error::RingError;
 use crate::service;
 use crate::service::exit::ExitCode;
 use crate::snapshot::disk::DirectoryError;

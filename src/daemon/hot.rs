@@ -11,7 +11,7 @@ use crate::runtime::allocator;
 use crate::runtime::confinement::confine_this_thread;
 use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::operations::Handle;
-use crate::runtime::ring::RingError;
+use crate::runtime::ring_error::RingError;
 use crate::runtime::turns::{HotContext, Turns};
 use crate::shards::{ShardEnds, ShardOptions, Shards, ToHot};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};

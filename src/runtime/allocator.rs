@@ -1,7 +1,7 @@
-//! mimalloc, with a count of what the hot thread allocates.
+//! mimalloc, with a count of what the hot thread allocates, and of what the serving thread does.
 //!
-//! The hot thread must not allocate once it fetches: the count shows whether it does. Other threads
-//! pay one thread-local read an allocation.
+//! The hot thread must not allocate once it fetches, the serving thread not for a request: the
+//! counts show whether they do. Other threads pay one thread-local read an allocation.
 
 // The allocator interface is unsafe by its nature; std offers no safe one.
 #![allow(unsafe_code)]
@@ -16,20 +16,32 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 static HOT_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
+static SERVING_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     // A constant initial value and no destructor: reading it never allocates, and it can be read
     // as long as the thread runs.
-    static COUNTED: Cell<bool> = const { Cell::new(false) };
+    static COUNT: Cell<Option<&'static AtomicU64>> = const { Cell::new(None) };
 }
 
 /// Counts the allocations of this thread from now on: the hot thread calls it once it is warm.
 pub fn count_this_thread() {
-    COUNTED.set(true);
+    COUNT.set(Some(&HOT_ALLOCATIONS));
 }
 
-/// Allocations, and growths of allocations, of all threads that are counted.
+/// Counts the allocations of this thread as those of the serving one from now on.
+pub(crate) fn count_serving_thread() {
+    COUNT.set(Some(&SERVING_ALLOCATIONS));
+}
+
+/// Allocations, and growths of allocations, of all threads that are counted as hot.
 pub fn hot_allocations() -> u64 {
     HOT_ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// Allocations, and growths of allocations, of the serving thread.
+pub(crate) fn serving_allocations() -> u64 {
+    SERVING_ALLOCATIONS.load(Ordering::Relaxed)
 }
 
 /// Keeps the kernel from backing this process with pages of 2 MiB.
@@ -46,8 +58,8 @@ struct CountingAllocator;
 impl CountingAllocator {
     #[inline]
     fn count() {
-        if COUNTED.get() {
-            HOT_ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = COUNT.get() {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! its sockets from the dialler, so that it needs neither files nor connections nor processes. A
 //! call that is not listed fails with EPERM, and the thread goes on.
 
-use crate::runtime::ring::RingError;
+use crate::runtime::ring_error::RingError;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,

@@ -5,7 +5,8 @@
 
 use crate::queue::bell::Bell;
 use crate::runtime::operations::{Handle, Operation};
-use crate::runtime::ring::{Ring, RingError};
+use crate::runtime::ring::Ring;
+use crate::runtime::ring_error::RingError;
 use crate::runtime::turns::Turns;
 use smol::LocalExecutor;
 use std::future::Future;

@@ -1,9 +1,12 @@
-//! What the hot thread stands on: its turns, the ring, its core, its allocator.
+//! What the hot thread stands on: its turns, the ring, its core, its allocator. And the sockets of
+//! the thread that serves clients, on a ring of its own.
 
 pub mod turns;
 pub mod operations;
 pub mod hot_loop;
 pub mod ring;
+pub mod ring_error;
+pub(crate) mod sockets;
 pub mod confinement;
 pub mod allocator;
 pub mod cpu;

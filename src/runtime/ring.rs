@@ -5,62 +5,29 @@
 //! keeps them until the kernel lets go: nobody else can reach a buffer while the kernel writes to
 //! it, and dropping a future cannot free it. It does no registered buffers, no multishot, no
 //! polling thread: bulk TCP is bound by the copy.
+//!
+//! The thread that serves thousands of clients has a [`SocketRing`]: one order accepts all of them,
+//! one receives all that a client sends, and a buffer is no client's until bytes have come.
 
 #![allow(unsafe_code)]
 
 use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
+use crate::runtime::ring_error::RingError;
+use crate::runtime::sockets::{Continues, SocketCompletion};
 use io_uring::register::Restriction;
-use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
 pub(crate) const RING_ENTRIES: u32 = 256;
-
-/// Why there is no ring. Each says what an operator can do.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// The kernel refuses io_uring to this process.
-    #[error(
-        "io_uring is forbidden here: set sysctl kernel.io_uring_disabled to 0, or allow \
-         io_uring_setup in the seccomp filter of the container or unit"
-    )]
-    Forbidden(#[source] io::Error),
-    /// The kernel has no io_uring, or lacks what the ring is built on.
-    #[error("this kernel's io_uring is too old: huntd needs Linux 6.1 or newer")]
-    TooOld(#[source] io::Error),
-    /// Locked memory ran out.
-    #[error("no memory for the io_uring: raise LimitMEMLOCK (ulimit -l) for huntd")]
-    NoMemory(#[source] io::Error),
-    /// The process may open no more files.
-    #[error("no file descriptor is left for the io_uring: raise LimitNOFILE (ulimit -n) for huntd")]
-    NoDescriptors(#[source] io::Error),
-    /// The kernel refuses a filter of system calls.
-    #[error(
-        "the hot thread cannot forbid itself what it does not need: allow seccomp in the filter of \
-         the container or unit: {0}"
-    )]
-    Unconfined(#[source] io::Error),
-    /// Anything else that the kernel answered.
-    #[error("io_uring failed: {0}; this is not expected on any supported kernel, please report it")]
-    Unexpected(#[source] io::Error),
-}
-
-impl From<io::Error> for RingError {
-    fn from(error: io::Error) -> RingError {
-        match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => RingError::Forbidden(error),
-            Some(libc::EINVAL) => RingError::TooOld(error),
-            Some(libc::ENOMEM) => RingError::NoMemory(error),
-            Some(libc::EMFILE | libc::ENFILE) => RingError::NoDescriptors(error),
-            _ => RingError::Unexpected(error),
-        }
-    }
-}
 
 /// The hot thread's one ring.
 pub struct Ring {
@@ -107,17 +74,9 @@ static ONE: u64 = 1;
 impl Ring {
     /// A ring for the calling thread, which alone may use it, with room for `entries` submissions.
     pub fn new(operations: Rc<Operations>, entries: u32) -> Result<Ring, RingError> {
-        let uring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_submit_all()
-            .setup_r_disabled()
-            .build(entries)?;
-        if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
-            return Err(RingError::TooOld(io::Error::from_raw_os_error(libc::EINVAL)));
-        }
-        restrict(&uring)?;
+        let uring = build(entries, 2 * entries)?;
+        let flags = Restriction::sqe_flags_allowed(squeue::Flags::SKIP_SUCCESS.bits());
+        enable(&uring, &OPCODES, vec![flags, Restriction::register_op(REGISTER_IOWQ_AFF)])?;
         let inner = Inner { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
         Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
     }
@@ -154,15 +113,8 @@ impl Ring {
             self.carry_out(&mut inner, order);
         }
         self.enters.set(self.enters.get() + 1);
-        let timeout = Timespec::from(wait.unwrap_or_default());
-        let arguments = SubmitArgs::new().timespec(&timeout);
         // What ended while the orders were carried out has to be seen before anybody waits.
-        let want = usize::from(wait.is_some() && inner.ended == 0);
-        match inner.uring.submitter().submit_with_args(want, &arguments) {
-            Ok(_) => {}
-            Err(error) if passes(&error) => {}
-            Err(error) => return Err(RingError::Unexpected(error)),
-        }
+        submit(&inner.uring, wait.filter(|_| inner.ended == 0))?;
         self.collect(&mut inner);
         inner.ended = 0;
         Ok(())
@@ -172,7 +124,12 @@ impl Ring {
         match order {
             Request::Start(token, task) => {
                 let (entry, buffer, handle) = entry_of(task);
-                inner.carry(Carried { token, buffer, _handle: handle });
+                let slot = token.slot as usize;
+                if slot >= inner.carried.len() {
+                    inner.carried.resize_with(slot + 1, || None);
+                }
+                let carried = Carried { token, buffer, _handle: handle };
+                assert!(inner.carried[slot].replace(carried).is_none());
                 // SAFETY: what the entry points to is on the heap, and was just put where it stays
                 // until the completion has arrived, whatever becomes of the future.
                 unsafe { self.push(inner, &entry.user_data(token.to_bits())) };
@@ -202,11 +159,7 @@ impl Ring {
         // SAFETY: the caller's promise is the one that is asked for here.
         while unsafe { inner.uring.submission().push(entry) }.is_err() {
             self.enters.set(self.enters.get() + 1);
-            match inner.uring.submit() {
-                Ok(_) => {}
-                Err(error) if passes(&error) => {}
-                Err(error) => panic!("a full submission queue can be submitted: {error}"),
-            }
+            submit(&inner.uring, None).expect("a full submission queue can be submitted");
             self.collect(inner);
         }
     }
@@ -228,28 +181,40 @@ impl Ring {
     }
 }
 
-/// Enables the ring, for these operations alone.
-fn restrict(uring: &IoUring) -> Result<(), RingError> {
-    let mut restrictions: Vec<_> = OPCODES.into_iter().map(Restriction::sqe_op).collect();
-    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::SKIP_SUCCESS.bits()));
-    restrictions.push(Restriction::register_op(REGISTER_IOWQ_AFF));
+/// A ring that is not enabled yet.
+fn build(entries: u32, completions: u32) -> Result<IoUring, RingError> {
+    let uring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .setup_r_disabled()
+        .setup_cqsize(completions)
+        .build(entries)?;
+    if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
+        return Err(RingError::TooOld(io::Error::from_raw_os_error(libc::EINVAL)));
+    }
+    Ok(uring)
+}
+
+/// Enables a ring, for these operations and what else is given alone.
+fn enable(uring: &IoUring, opcodes: &[u8], others: Vec<Restriction>) -> Result<(), RingError> {
+    let opcodes = opcodes.iter().copied().map(Restriction::sqe_op);
+    let mut restrictions: Vec<_> = opcodes.chain(others).collect();
     uring.submitter().register_restrictions(&mut restrictions)?;
     Ok(uring.submitter().register_enable_rings()?)
 }
 
-/// ETIME: the wait is over. EINTR: a signal. EBUSY and EAGAIN: completions have to be taken first.
-fn passes(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
-}
-
-impl Inner {
-    fn carry(&mut self, carried: Carried) {
-        let index = carried.token.slot as usize;
-        if index >= self.carried.len() {
-            self.carried.resize_with(index + 1, || None);
-        }
-        assert!(self.carried[index].is_none());
-        self.carried[index] = Some(carried);
+/// Submits, and waits at most so long for a completion; `None`: not at all.
+fn submit(uring: &IoUring, wait: Option<Duration>) -> Result<(), RingError> {
+    let timeout = Timespec::from(wait.unwrap_or_default());
+    let arguments = SubmitArgs::new().timespec(&timeout);
+    let submitted = uring.submitter().submit_with_args(usize::from(wait.is_some()), &arguments);
+    let Err(error) = submitted else { return Ok(()) };
+    match error.raw_os_error() {
+        // The wait is over; a signal; completions have to be taken first.
+        Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+        _ => Err(RingError::Unexpected(error)),
     }
 }
 
@@ -258,18 +223,10 @@ fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     match task {
         Task::Receive { socket, mut buffer, from } => {
-            let room = &mut buffer[from..];
-            let fd = Fd(socket.as_raw_fd());
-            let entry = opcode::Recv::new(fd, room.as_mut_ptr(), length(room.len())).build();
-            (entry, buffer, socket)
+            (receive_entry(&socket, &mut buffer[from..], 0), buffer, socket)
         }
         Task::ReceiveAll { socket, mut buffer, range } => {
-            let room = &mut buffer[range];
-            let fd = Fd(socket.as_raw_fd());
-            let entry = opcode::Recv::new(fd, room.as_mut_ptr(), length(room.len()))
-                .flags(libc::MSG_WAITALL)
-                .build();
-            (entry, buffer, socket)
+            (receive_entry(&socket, &mut buffer[range], libc::MSG_WAITALL), buffer, socket)
         }
         Task::Send { socket, buffer, from } => {
             let rest = &buffer[from..];
@@ -287,29 +244,255 @@ fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     }
 }
 
+fn receive_entry(socket: &Handle, room: &mut [u8], flags: i32) -> squeue::Entry {
+    let length = u32::try_from(room.len()).unwrap_or(u32::MAX);
+    opcode::Recv::new(Fd(socket.as_raw_fd()), room.as_mut_ptr(), length).flags(flags).build()
+}
+
+/// Entries of the serving thread's submission queue: answers of one turn, mostly.
+const SOCKET_ENTRIES: u32 = 512;
+
+/// All operations that a [`SocketRing`] takes.
+const SOCKET_OPCODES: [u8; 5] = [
+    opcode::AcceptMulti::CODE,
+    opcode::RecvMulti::CODE,
+    opcode::Send::CODE,
+    opcode::Read::CODE,
+    opcode::AsyncCancel::CODE,
+];
+
+/// Buffers that bytes of any client are received into. A power of two.
+const SHARED_BUFFERS: u16 = 512;
+
+/// Bytes of each: most requests are shorter.
+const SHARED_BUFFER_BYTES: usize = 2048;
+
+/// The number of the shared buffers' group.
+const SHARED_GROUP: u16 = 0;
+
+/// The ring of a thread that serves clients. A client has a slot, a small number.
+///
+/// The caller keeps a socket open until its last completion.
+pub(crate) struct SocketRing {
+    uring: IoUring,
+    shared: SharedBuffers,
+    /// What is being sent, by slot. Without the ring, the kernel may still read it.
+    sending: ManuallyDrop<Vec<Vec<u8>>>,
+    /// What the bell's eventfd is read into.
+    rung: *mut u64,
+    ended: VecDeque<cqueue::Entry>,
+}
+
+/// Operations of a [`SocketRing`].
+pub(super) const ACCEPT: u64 = 0;
+pub(super) const RECEIVE: u64 = 1;
+pub(super) const SEND: u64 = 2;
+const READ_BELL: u64 = 3;
+
+/// A shared buffer with bytes, which is not the kernel's until it is given back.
+pub(crate) struct FilledBuffer {
+    number: u16,
+    bytes: usize,
+}
+
+impl SocketRing {
+    /// A ring for the calling thread, which alone may use it.
+    pub(crate) fn new() -> Result<SocketRing, RingError> {
+        let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
+        let shared = SharedBuffers::register(&uring)?;
+        let flags = squeue::Flags::SKIP_SUCCESS | squeue::Flags::BUFFER_SELECT;
+        enable(&uring, &SOCKET_OPCODES, vec![Restriction::sqe_flags_allowed(flags.bits())])?;
+        let rung = Box::leak(Box::new(0));
+        let sending = ManuallyDrop::new(Vec::new());
+        Ok(SocketRing { uring, shared, sending, rung, ended: VecDeque::new() })
+    }
+
+    /// Accepts clients, until it fails or is cancelled.
+    pub(crate) fn accept(&mut self, listener: BorrowedFd) {
+        let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
+        // SAFETY: the kernel writes no address, so the entry points to nothing.
+        unsafe { self.push(entry.build(), user_data(ACCEPT, 0)) };
+    }
+
+    /// Receives all that a client sends, until its end, or until it is cancelled.
+    pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
+        // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
+        unsafe { self.push(entry.build(), user_data(RECEIVE, slot)) };
+    }
+
+    /// Sends `buffer[from..]`, one buffer of a client at a time.
+    pub(crate) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
+        let at = slot as usize;
+        if at >= self.sending.len() {
+            self.sending.resize_with(at + 1, Vec::new);
+        }
+        assert!(self.sending[at].is_empty() && from < buffer.len());
+        let rest = &buffer[from..];
+        let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
+            .flags(libc::MSG_NOSIGNAL);
+        self.sending[at] = buffer;
+        // SAFETY: the bytes are on the heap, and stay there until the completion has arrived.
+        unsafe { self.push(entry.build(), user_data(SEND, slot)) };
+    }
+
+    /// Reads the bell's eventfd, which resets it.
+    pub(crate) fn read_bell(&mut self, bell: BorrowedFd) {
+        let length = size_of::<u64>() as u32;
+        let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
+        // SAFETY: the word is never freed, and nobody else looks at it.
+        unsafe { self.push(entry.build(), user_data(READ_BELL, 0)) };
+    }
+
+    /// Ends an operation soon.
+    pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
+        let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
+        // SAFETY: a cancel entry points to nothing.
+        unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS), UNATTENDED) };
+    }
+
+    /// Puts an entry into the submission queue, making room if it is full.
+    ///
+    /// # Safety
+    /// What the entry points to must stay valid, and untouched by others, until its completion.
+    unsafe fn push(&mut self, entry: squeue::Entry, user_data: u64) {
+        let entry = entry.user_data(user_data);
+        // SAFETY: the caller's promise is the one that is asked for here.
+        while unsafe { self.uring.submission().push(&entry) }.is_err() {
+            submit(&self.uring, None).expect("a full submission queue can be submitted");
+            self.ended.extend(self.uring.completion());
+        }
+    }
+
+    /// Submits what was ordered, and waits at most `wait` for a completion (`None`: not at all).
+    pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+        submit(&self.uring, wait.filter(|_| self.ended.is_empty()))?;
+        self.ended.extend(self.uring.completion());
+        Ok(())
+    }
+
+    /// The next completion that [`SocketRing::enter`] has brought.
+    pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
+        let mut entry = self.ended.pop_front()?;
+        while entry.user_data() == UNATTENDED {
+            entry = self.ended.pop_front()?;
+        }
+        let (operation, slot) = (entry.user_data() >> 32, entry.user_data() as u32);
+        let result = usize::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        let continues = if cqueue::more(entry.flags()) { Continues::Yes } else { Continues::No };
+        Some(match operation {
+            ACCEPT => {
+                // SAFETY: the number is that of a socket that the kernel has just made for us.
+                let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
+                SocketCompletion::Accepted(socket, continues)
+            }
+            RECEIVE => {
+                let number = cqueue::buffer_select(entry.flags());
+                let filled = |bytes| number.map(|number| FilledBuffer { number, bytes });
+                SocketCompletion::Received(slot, result.map(filled), continues)
+            }
+            SEND => {
+                let buffer = std::mem::take(&mut self.sending[slot as usize]);
+                SocketCompletion::Sent(slot, result, buffer)
+            }
+            _ => SocketCompletion::Rung,
+        })
+    }
+
+    /// Lets these bytes be read, and gives their buffer back to the kernel.
+    pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
+        let done = read(self.shared.bytes(&filled));
+        self.shared.give(filled.number);
+        done
+    }
+}
+
+/// What names an operation, never all ones.
+fn user_data(operation: u64, slot: u32) -> u64 {
+    operation << 32 | u64::from(slot)
+}
+
+/// Buffers of which the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
+/// They are never freed: the kernel may fill them as long as it has the ring.
+struct SharedBuffers {
+    /// Those that the kernel may fill, as a ring of entries. Its tail lies in the first one.
+    queue: *mut BufRingEntry,
+    bytes: *mut u8,
+    tail: u16,
+}
+
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
+
+impl SharedBuffers {
+    fn register(uring: &IoUring) -> Result<SharedBuffers, RingError> {
+        let pages = usize::from(SHARED_BUFFERS) * size_of::<BufRingEntry>() / size_of::<Page>();
+        let queue = vec![Page([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
+        let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
+        let submitter = uring.submitter();
+        // SAFETY: the queue has so many entries, begins at a page and is never freed.
+        let registered = unsafe {
+            submitter.register_buf_ring_with_flags(queue as u64, SHARED_BUFFERS, SHARED_GROUP, 0)
+        };
+        registered?;
+        let mut shared = SharedBuffers { queue, bytes, tail: 0 };
+        (0..SHARED_BUFFERS).for_each(|number| shared.give(number));
+        Ok(shared)
+    }
+
+    /// Lets the kernel fill a buffer that it does not have.
+    fn give(&mut self, number: u16) {
+        let at = usize::from(self.tail % SHARED_BUFFERS);
+        // SAFETY: there are so many entries, and the kernel reads none at the tail or behind it.
+        let entry = unsafe { &mut *self.queue.add(at) };
+        // SAFETY: there are so many buffers.
+        let bytes = unsafe { self.bytes.add(usize::from(number) * SHARED_BUFFER_BYTES) };
+        entry.set_addr(bytes as u64);
+        entry.set_len(SHARED_BUFFER_BYTES as u32);
+        entry.set_bid(number);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the tail is an aligned word of the queue, which only this thread writes.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.queue).cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    fn bytes(&self, filled: &FilledBuffer) -> &[u8] {
+        assert!(filled.number < SHARED_BUFFERS && filled.bytes <= SHARED_BUFFER_BYTES);
+        let begin = usize::from(filled.number) * SHARED_BUFFER_BYTES;
+        // SAFETY: the bytes lie within the buffer, and the kernel does not have it now.
+        unsafe { std::slice::from_raw_parts(self.bytes.add(begin), filled.bytes) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Operations, Ring};
-    use io_uring::{opcode, squeue};
+    use super::*;
 
-    /// What the kernel answers to an entry.
-    fn answer(entry: squeue::Entry) -> i32 {
-        let ring = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
-        let mut inner = ring.inner.borrow_mut();
-        // SAFETY: the entries of these tests point to nothing.
-        unsafe { inner.uring.submission().push(&entry).expect("there is room") };
-        inner.uring.submit_and_wait(1).expect("the ring takes entries");
-        inner.uring.completion().next().expect("it waited for one").result()
+    /// What the kernel answers to an entry, which points to nothing.
+    fn answer(uring: &mut IoUring, entry: squeue::Entry) -> i32 {
+        // SAFETY: the entry points to nothing.
+        unsafe { uring.submission().push(&entry).expect("there is room") };
+        uring.submit_and_wait(1).expect("the ring takes entries");
+        uring.completion().next().expect("it waited for one").result()
     }
 
     #[test]
-    fn operations_that_the_hot_thread_has_no_use_for_are_refused() {
+    fn operations_that_a_thread_has_no_use_for_are_refused() {
+        let hot = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
+        let hot = &mut hot.inner.borrow_mut().uring;
+        let serving = &mut SocketRing::new().expect("this kernel has io_uring").uring;
         let cancel = opcode::AsyncCancel::new(1).build();
-        assert_eq!(answer(cancel.clone()), -libc::ENOENT, "it is done: there is no such operation");
-        assert_eq!(answer(opcode::Nop::new().build()), -libc::EACCES);
-        let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
-        assert_eq!(answer(socket), -libc::EACCES);
-        let flags = squeue::Flags::ASYNC;
-        assert_eq!(answer(cancel.flags(flags)), -libc::EACCES, "a flag that is not used");
+        for uring in [hot, serving] {
+            let answers = answer(uring, cancel.clone());
+            assert_eq!(answers, -libc::ENOENT, "it is done: there is no such operation");
+            assert_eq!(answer(uring, opcode::Nop::new().build()), -libc::EACCES);
+            let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
+            assert_eq!(answer(uring, socket), -libc::EACCES);
+            let unused = cancel.clone().flags(squeue::Flags::ASYNC);
+            assert_eq!(answer(uring, unused), -libc::EACCES, "a flag that is not used");
+        }
     }
 }

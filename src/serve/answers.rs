@@ -3,6 +3,7 @@
 use crate::engine::actor::Compass;
 use crate::engine::refusal::{Effect, Hint};
 use crate::engine::update::Update;
+use crate::serve::counts::ServeCounts;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
@@ -20,6 +21,8 @@ pub struct Served {
     pub view: View,
     /// By partition.
     pub zones: Vec<ZoneState>,
+    /// What the process counts of itself.
+    pub counts: ServeCounts,
 }
 
 /// How a zone is doing.
@@ -52,7 +55,8 @@ pub(crate) enum Answer {
 impl Served {
     /// No zone is loaded yet.
     pub fn new(zones: usize, players_max: usize) -> Served {
-        Served { view: View::new(zones, players_max), zones: vec![ZoneState::Loading; zones] }
+        let view = View::new(zones, players_max);
+        Served { view, zones: vec![ZoneState::Loading; zones], counts: ServeCounts::default() }
     }
 
     /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.

@@ -2,6 +2,7 @@
 
 use crate::kafka::client::{ClientOptions, TokenSource, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
+use crate::queue;
 use crate::serve::command::{Appended, Command};
 use crate::telemetry::repeated::Repeated;
 use rdkafka::ClientContext;
@@ -9,13 +10,12 @@ use rdkafka::client::OAuthToken;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
-use smol::channel::{Receiver, Sender, bounded};
 use std::error::Error;
 use std::sync::Mutex;
 use std::time::Instant;
 
 /// Commands on their way to the brokers at once.
-const COMMANDS_WAITING_MAX: usize = 16_384;
+pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
 
 /// Milliseconds in which the brokers must take a command.
 const APPEND_MS_MAX: u64 = 5_000;
@@ -26,9 +26,30 @@ pub(crate) struct Appender {
     producer: ThreadedProducer<Reports>,
 }
 
-/// Hands each delivery report to the session that waits for it.
+/// Whose command it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The session.
+    pub session: u32,
+    /// Number of the posting.
+    pub posting: u64,
+    /// Place of the command in it.
+    pub command: usize,
+}
+
+/// What became of a command's append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Whose command it is.
+    pub ticket: Ticket,
+    /// What became of it.
+    pub appended: Appended,
+}
+
+/// Hands each delivery report to the serving thread.
 struct Reports {
     topic: String,
+    reports: queue::Sender<Report>,
     trouble: Mutex<Repeated>,
     tokens: TokenSource,
 }
@@ -61,21 +82,26 @@ impl ClientContext for Reports {
 }
 
 impl ProducerContext for Reports {
-    type DeliveryOpaque = Box<Sender<Appended>>;
+    type DeliveryOpaque = Box<Ticket>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, session: Box<Sender<Appended>>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
         let appended = match result {
             Ok(message) => Appended::At(message.offset()),
             Err((error, _)) => self.failed(error),
         };
-        // Its client may be gone.
-        let _gone = session.try_send(appended);
+        // There is room for all commands that may wait; the serving thread may be gone.
+        let _gone = self.reports.try_send(Report { ticket: *ticket, appended });
     }
 }
 
 impl Appender {
-    /// Makes the producer, which connects by itself.
-    pub(crate) fn connect(client: &ClientOptions, topic: String) -> Result<Appender, TopicError> {
+    /// Makes the producer, which connects by itself. `reports` has room for one of each command
+    /// that may wait.
+    pub(crate) fn connect(
+        client: &ClientOptions,
+        topic: String,
+        reports: queue::Sender<Report>,
+    ) -> Result<Appender, TopicError> {
         let mut config = writer_config(client);
         config
             .set("enable.idempotence", "true")
@@ -83,22 +109,19 @@ impl Appender {
             .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let tokens = TokenSource::of(&client.security);
-        let reports = Reports { topic: topic.clone(), trouble: Mutex::default(), tokens };
+        let reports = Reports { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
         let producer = config.create_with_context(reports).map_err(unusable)?;
         Ok(Appender { topic, producer })
     }
 
-    /// Sends a command; its one report comes through the receiver.
-    pub(crate) fn append(&self, command: &Command) -> Receiver<Appended> {
-        let (sender, report) = bounded(1);
-        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(sender))
+    /// Sends a command, whose one report comes later. `Err`: none comes, as it is not sent.
+    pub(crate) fn append(&self, command: &Command, ticket: Ticket) -> Result<(), Appended> {
+        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
             .partition(command.zone.into())
             .payload(&command.record);
-        if let Err((error, record)) = self.producer.send(record) {
-            let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
-            let appended = if full { Appended::Full } else { Appended::Unknown };
-            record.delivery_opaque.try_send(appended).expect("its one report");
-        }
-        report
+        self.producer.send(record).map_err(|(error, _)| match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::QueueFull) => Appended::Full,
+            _ => Appended::Unknown,
+        })
     }
 }

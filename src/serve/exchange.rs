@@ -18,6 +18,9 @@ use crate::view::zone::ZonePosition;
 /// Bytes of answers that wait to be sent before another request is answered.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of a buffer that is kept for the next request; a larger one is freed.
+const BUFFER_BYTES_KEPT: usize = 2 * UNSENT_BYTES_MAX;
+
 /// What an exchange needs to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeNeed {
@@ -91,11 +94,41 @@ impl Exchange {
         &self.unsent
     }
 
-    /// So many bytes were sent. An idle exchange keeps no memory.
-    pub fn sent(&mut self, count: usize) {
-        self.unsent.drain(..count);
-        if self.unsent.is_empty() && self.received.is_empty() {
-            (self.unsent, self.received, self.body) = (Vec::new(), Vec::new(), Vec::new());
+    /// Takes what is to be sent. Its buffer comes back with [`Exchange::sent`].
+    pub fn take_unsent(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// What was taken is sent.
+    pub fn sent(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if self.unsent.capacity() == 0 {
+            self.unsent = buffer;
+        }
+    }
+
+    /// Bytes of the client that are not answered yet.
+    pub(crate) fn received_bytes(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Whether the client reads a stream: what it sends is no request.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether all is answered and sent: the exchange is as good as a new one, for any client.
+    pub(crate) fn is_idle(&self) -> bool {
+        let has_bytes = !self.received.is_empty() || !self.unsent.is_empty();
+        !has_bytes && !self.is_closing && self.post.is_none() && self.stream.is_none()
+    }
+
+    /// Frees what one request took and others need not.
+    pub(crate) fn shrink(&mut self) {
+        for buffer in [&mut self.received, &mut self.unsent, &mut self.body] {
+            if buffer.capacity() > BUFFER_BYTES_KEPT {
+                *buffer = Vec::new();
+            }
         }
     }
 

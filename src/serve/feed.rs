@@ -13,6 +13,7 @@ use crate::kafka::client::{
 };
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
+use crate::queue::bell::Bell;
 use crate::serve::follower::{Followed, Follower};
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
@@ -81,6 +82,29 @@ pub(crate) enum FeedMessage {
     Halted(u16, String),
 }
 
+/// The feed's end of the way to the serving thread.
+pub(crate) struct FeedSender {
+    /// The messages.
+    pub messages: Sender<FeedMessage>,
+    /// Calls the serving thread.
+    pub bell: Arc<Bell>,
+}
+
+impl FeedSender {
+    /// Sends a message, once there is room. It is lost if nobody receives any more.
+    fn send(&self, message: FeedMessage) {
+        let _ended = self.messages.send_blocking(message);
+        self.bell.ring();
+    }
+}
+
+impl Drop for FeedSender {
+    fn drop(&mut self) {
+        self.messages.close();
+        self.bell.ring();
+    }
+}
+
 /// Reads the topic for the serving thread.
 pub(crate) struct Feed {
     options: FeedOptions,
@@ -109,7 +133,7 @@ impl Feed {
     }
 
     /// Reads until it is asked to stop, or until nobody receives.
-    pub(crate) fn run(self, sender: &Sender<FeedMessage>, stop: &Arc<AtomicBool>) {
+    pub(crate) fn run(self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
         let mut followers: Vec<Option<Follower>> = Vec::new();
         let mut places = TopicPartitionList::new();
         for zone in 0..self.zones {
@@ -123,18 +147,18 @@ impl Feed {
                     );
                     added.expect("an offset of the log is a valid one");
                     if let Some(begun) = begun {
-                        let _ended = sender.send_blocking(FeedMessage::Begun(begun));
+                        sender.send(FeedMessage::Begun(begun));
                     }
                     Some(follower)
                 }
                 Err(sentence) => {
-                    let _ended = sender.send_blocking(FeedMessage::Halted(zone, sentence));
+                    sender.send(FeedMessage::Halted(zone, sentence));
                     None
                 }
             });
         }
         self.consumer.assign(&places).expect("a valid list of partitions is assigned");
-        while !stop.load(Ordering::Acquire) && !sender.is_closed() {
+        while !stop.load(Ordering::Acquire) && !sender.messages.is_closed() {
             match self.consumer.poll(POLL_WAIT) {
                 None => {}
                 Some(Ok(message)) => {
@@ -147,12 +171,7 @@ impl Feed {
                     let mut given = Vec::new();
                     follower.take(message.offset(), payload, &mut |part| given.push(part));
                     for followed in given {
-                        let _ended = sender.send_blocking(message_of(
-                            zone,
-                            followed,
-                            follower,
-                            published_ms,
-                        ));
+                        sender.send(message_of(zone, followed, follower, published_ms));
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(zone))) => {
@@ -161,10 +180,10 @@ impl Feed {
                         continue;
                     };
                     if let Some(begun) = follower.at_end() {
-                        let _ended = sender.send_blocking(message_of(zone, begun, follower, 0));
+                        sender.send(message_of(zone, begun, follower, 0));
                     }
                     let owner_epoch = follower.owner_epoch();
-                    let _ended = sender.send_blocking(FeedMessage::Live { zone, owner_epoch });
+                    sender.send(FeedMessage::Live { zone, owner_epoch });
                 }
                 Some(Err(error)) => self.report(&error, sender),
             }
@@ -172,14 +191,14 @@ impl Feed {
     }
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
-    fn report(&self, error: &KafkaError, sender: &Sender<FeedMessage>) {
+    fn report(&self, error: &KafkaError, sender: &FeedSender) {
         tracing::warn!("reading `{}`: {error}", self.options.output_topic);
         if is_out_of_range(error) {
             for zone in 0..self.zones {
                 let sentence = "the log was cut before it was read: raise its retention, and \
                                 restart huntd serve"
                     .to_owned();
-                let _ended = sender.send_blocking(FeedMessage::Halted(zone, sentence));
+                sender.send(FeedMessage::Halted(zone, sentence));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `/metrics`, `/livez` and `/readyz` of a serving process.
 
 use crate::serve::answers::{Served, ZoneState};
+use crate::serve::counts::{BOUNDS_US, ServeCounts};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
 
@@ -23,7 +24,7 @@ pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String
     }
 }
 
-/// How each zone is.
+/// How each zone is, and the process.
 pub(crate) fn metrics(served: &Served) -> String {
     let mut out = String::new();
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<i64>| {
@@ -54,5 +55,27 @@ pub(crate) fn metrics(served: &Served) -> String {
     family("huntd_view_offset", "gauge", "The input offset that the zone has come to.", &|zone| {
         position(zone).map(|ZonePosition { next_offset, .. }| next_offset)
     });
+    write_counts(&mut out, &served.counts);
     out
+}
+
+fn write_counts(out: &mut String, counts: &ServeCounts) {
+    let ServeCounts { sessions, allocations, answers, answers_us } = counts;
+    let mut family = |name: &str, kind: &str, help: &str, samples: &str| {
+        _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
+    };
+    let sample = format!("huntd_serve_sessions {sessions}\n");
+    family("huntd_serve_sessions", "gauge", "Clients that are connected.", &sample);
+    let (name, help) = ("huntd_serve_allocations_total", "Allocations of the serving thread.");
+    family(name, "counter", help, &format!("{name} {allocations}\n"));
+    let (name, mut samples, mut count) = ("huntd_serve_answer_seconds", String::new(), 0);
+    let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
+    for (bound, answers) in bounds.chain(["+Inf".to_owned()]).zip(answers) {
+        count += answers;
+        _ = writeln!(samples, "{name}_bucket{{le=\"{bound}\"}} {count}");
+    }
+    let sum = *answers_us as f64 / 1e6;
+    _ = write!(samples, "{name}_sum {sum}\n{name}_count {count}\n");
+    let help = "Seconds from when a request was read until its answer was written.";
+    family(name, "histogram", help, &samples);
 }

@@ -39,22 +39,37 @@ pub(crate) mod feed;
 
 pub(crate) mod appender;
 
+pub(crate) mod postings;
+
+pub(crate) mod timers;
+
+pub mod counts;
+
 pub(crate) mod sessions;
+
+pub(crate) mod serving;
 
 #[cfg(test)]
 mod tests;
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::topic_error::TopicError;
+use crate::queue::bell::Bell;
+use crate::queue::{self, Receiver};
+use crate::runtime::ring_error::RingError;
+use crate::runtime::sockets::Sockets;
 use crate::service::ServeOptions;
 use crate::service::shutdown::{Reloads, Signals};
 use access::{AccessError, Tokens};
 use answers::Served;
-use appender::Appender;
-use async_io::Async;
-use feed::{FEED_MESSAGES_MAX, Feed, FeedOptions};
+use appender::{Appender, COMMANDS_WAITING_MAX, Report};
+use feed::{FEED_MESSAGES_MAX, Feed, FeedOptions, FeedSender};
 use futures_lite::FutureExt;
 use gate::Gate;
+use postings::Postings;
+use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+use sessions::Sessions;
 use smol::channel;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -63,6 +78,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+
+/// Clients that wait to be accepted.
+const BACKLOG: i32 = 4096;
 
 /// Why `serve` cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +99,9 @@ pub(crate) enum ServeError {
     /// The file of tokens.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// There is no ring for the clients' sockets.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// The process has no file descriptor or thread left.
     #[error("cannot start to serve: raise the limits of open files and tasks ({0})")]
     Resources(#[source] io::Error),
@@ -99,10 +120,12 @@ pub(crate) enum Commands {
 pub(crate) struct Server {
     served: Served,
     gate: Gate,
-    listener: Async<TcpListener>,
+    listener: TcpListener,
     address: SocketAddr,
     appender: Option<Appender>,
+    reports: Receiver<Report>,
     feed: Feed,
+    bell: Arc<Bell>,
 }
 
 impl Server {
@@ -117,19 +140,22 @@ impl Server {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let gate = Gate::new(tokens, since.as_millis() as u64);
         let players_max = rulebook.first().rules.actors.count_max as usize;
+        let bell = Arc::new(Bell::for_ring().map_err(ServeError::Resources)?);
+        let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);
         let appender = match commands {
-            Commands::Taken => Some(Appender::connect(&feed.client, feed.input_topic.clone())?),
+            Commands::Taken => {
+                Some(Appender::connect(&feed.client, feed.input_topic.clone(), sender)?)
+            }
             Commands::Refused => None,
         };
         let feed = Feed::connect(feed, rulebook)?;
         let zones = usize::from(feed.zones());
         let served = Served::new(zones, zones * players_max);
-        let listen = options.listen;
-        let listener = Async::<TcpListener>::bind(listen);
-        let listener = listener.map_err(|source| ServeError::Listen { listen, source })?;
-        let address = listener.get_ref().local_addr().map_err(ServeError::Resources)?;
+        let listener = listen_at(options.listen)
+            .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
+        let address = listener.local_addr().map_err(ServeError::Resources)?;
         tracing::info!(%address, zones, "serving");
-        Ok(Server { served, gate, listener, address, appender, feed })
+        Ok(Server { served, gate, listener, address, appender, reports, feed, bell })
     }
 
     /// Where it listens, with the port that a configured port 0 became.
@@ -143,8 +169,10 @@ impl Server {
         stop: &Arc<AtomicBool>,
         beside: impl FnOnce(Rc<Gate>) -> B,
     ) -> Result<(), ServeError> {
-        let Server { served, gate, listener, appender, feed, .. } = self;
-        let (sender, receiver) = channel::bounded(FEED_MESSAGES_MAX);
+        let Server { served, gate, listener, appender, reports, feed, bell, .. } = self;
+        let sockets = Sockets::new(listener, bell.clone())?;
+        let (messages, receiver) = channel::bounded(FEED_MESSAGES_MAX);
+        let sender = FeedSender { messages, bell: bell.clone() };
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("feed".to_owned())
@@ -152,10 +180,28 @@ impl Server {
             .map_err(ServeError::Resources)?;
         let gate = Rc::new(gate);
         let beside = beside(gate.clone());
-        sessions::run(served, gate, appender, listener, &receiver, beside);
+        let sessions = Sessions::new(sockets, gate, Postings::new(appender, reports));
+        serving::run(served, sessions, receiver, &bell, beside)?;
         thread.join().expect("a panic in any thread ends the process");
         Ok(())
     }
+}
+
+/// Listens. Other processes of the same user may listen there, too: the kernel spreads the clients
+/// over them (`SO_REUSEPORT`).
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    set_socket_reuseport(&socket, true)?;
+    // The clients' sockets take it over.
+    set_tcp_nodelay(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 /// Serves until a signal ends it. SIGHUP reads the tokens again.

@@ -1,28 +1,17 @@
-//! The serving thread: folds what the feed gives, and answers clients between two folds.
-//!
-//! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
+//! The clients' sessions: what has come of each goes into its exchange, and what the exchange
+//! answers is sent. Between two requests a session has no buffer.
 
-use crate::decoder::Decoder;
-use crate::serve::answers::{Served, ZoneState};
-use crate::serve::appender::Appender;
-use crate::serve::command::{Appended, Command, Stamps, commands};
+use crate::runtime::ring_error::RingError;
+use crate::runtime::sockets::{SocketEvent, SocketNumber, Sockets};
+use crate::serve::answers::Served;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
-use crate::serve::feed::FeedMessage;
-use crate::serve::gate::{Gate, Pass};
-use crate::serve::problem::Problem;
+use crate::serve::gate::Gate;
+use crate::serve::postings::{Posting, Postings};
 use crate::serve::stream::StreamTurn;
-use async_io::{Async, Timer};
-use futures_lite::{AsyncWriteExt, FutureExt, future};
+use crate::serve::timers::Timers;
 use rustix::process::{Resource, getrlimit};
-use smol::LocalExecutor;
-use smol::channel::{Receiver, TryRecvError};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Clients that are connected at once; further ones wait in the listen backlog.
 const SESSIONS_MAX: u64 = 50_000;
@@ -39,291 +28,391 @@ const IDLE_MS_MAX: u64 = 75_000;
 /// Milliseconds in which a client must take some bytes of its answer.
 const SEND_MS_MAX: u64 = 30_000;
 
-/// Updates that are folded between two rounds of answers: some tens of microseconds.
-const FOLD_UPDATES_MAX: usize = 512;
+/// Milliseconds for which it is read what a client still sends after its last answer.
+const CLOSING_MS: u64 = 1_000;
 
-/// Milliseconds that folding takes at most where many answers are due: clients wait for it.
-const FOLD_MS_MAX: u64 = 5;
+/// Milliseconds after which clients are accepted again, when one could not be.
+const ACCEPT_AGAIN_MS: u64 = 100;
 
-/// What all sessions share.
-struct Shared {
-    served: RefCell<Served>,
+/// Bytes of a client that wait while something else keeps it from being answered: a request with
+/// the longest body. Beyond that they wait at the client's side.
+const RECEIVED_BYTES_MAX: usize = 20 * 1024;
+
+/// Exchanges that are kept for the next requests: some more than are under way in one turn.
+const SPARE_EXCHANGES: usize = 256;
+
+/// Events of sockets in one turn; after that, updates have theirs.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Answers that the kernel gets at once: those that are ready wait for the others.
+const ANSWERS_PER_ENTER: usize = 4;
+
+/// Milliseconds that the thread sleeps at most.
+const SLEEP_MS_MAX: u64 = 100;
+
+/// All sessions.
+pub(crate) struct Sessions {
+    sockets: Sockets,
+    /// By the numbers of their sockets.
+    sessions: Vec<Session>,
+    timers: Timers,
     gate: Rc<Gate>,
-    desk: RefCell<Desk>,
-    /// `None`: clients may not post events.
-    appender: Option<Appender>,
-    /// Sessions that wait for the next frame, by number.
-    waiting: RefCell<BTreeMap<u64, Waker>>,
-    sessions: Cell<usize>,
-    accepted: Cell<u64>,
+    postings: Postings,
+    #[expect(clippy::vec_box, reason = "sessions have boxes, which are small while they are idle")]
+    spare: Vec<Box<Exchange>>,
+    /// Sessions that wait for the next frame.
+    waiting: Vec<SocketNumber>,
+    /// As `waiting`, empty: its memory is used again.
+    woken: Vec<SocketNumber>,
+    sessions_max: usize,
+    accept_again_ms: u64,
+    /// Answers that the kernel does not have yet.
+    unsubmitted: usize,
     started: Instant,
+    /// Since the start, when the kernel was asked last.
+    now: Duration,
 }
 
-/// What turns a client's events into records.
-struct Desk {
-    decoder: Decoder,
-    stamps: Stamps,
+/// One client's session.
+#[derive(Default)]
+struct Session {
+    stage: Stage,
+    /// `None`: nothing is under way.
+    exchange: Option<Box<Exchange>>,
+    /// When what is being answered was read.
+    read_at: Option<Duration>,
+    /// The client sends no more.
+    has_ended: bool,
+    /// Bytes have come that the exchange has not looked at.
+    has_more: bool,
+    /// It is among those that wait for a frame, or was.
+    is_listed: bool,
 }
 
-/// Serves until the feed ends. `beside` runs beside everything else.
-pub(crate) fn run(
-    served: Served,
-    gate: Rc<Gate>,
-    appender: Option<Appender>,
-    listener: Async<TcpListener>,
-    feed: &Receiver<FeedMessage>,
-    beside: impl Future<Output = ()> + 'static,
-) {
-    let shared = Rc::new(Shared {
-        served: RefCell::new(served),
-        gate,
-        desk: RefCell::new(Desk { decoder: Decoder::new(), stamps: Stamps::default() }),
-        appender,
-        waiting: RefCell::new(BTreeMap::new()),
-        sessions: Cell::new(0),
-        accepted: Cell::new(0),
-        started: Instant::now(),
-    });
-    let executor = Rc::new(LocalExecutor::new());
-    let (accepting, all) = (executor.clone(), shared.clone());
-    executor.spawn(async move { accept(&listener, &accepting, &all).await }).detach();
-    executor.spawn(beside).detach();
-    smol::block_on(executor.run(fold(feed, &shared)));
+/// What a session is at.
+#[derive(Default)]
+enum Stage {
+    /// There is no client.
+    #[default]
+    Closed,
+    /// The client has to send something.
+    Receiving,
+    /// An answer is being sent; then the exchange needs this.
+    Sending(ExchangeNeed),
+    /// The brokers have to take events.
+    Appending(Posting),
+    /// A frame has to come, or a time.
+    Waiting,
+    /// The client has to take notice of the end.
+    Closing,
 }
 
-async fn accept(listener: &Async<TcpListener>, executor: &LocalExecutor<'_>, shared: &Rc<Shared>) {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let sessions_max = descriptors.saturating_sub(DESCRIPTORS_KEPT).min(SESSIONS_MAX) as usize;
-    loop {
-        if shared.sessions.get() >= sessions_max {
-            Timer::after(Duration::from_millis(10)).await;
-            continue;
+impl Sessions {
+    /// Nobody is connected.
+    pub(crate) fn new(sockets: Sockets, gate: Rc<Gate>, postings: Postings) -> Sessions {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let sessions_max = descriptors.saturating_sub(DESCRIPTORS_KEPT).min(SESSIONS_MAX);
+        Sessions {
+            sockets,
+            sessions: Vec::new(),
+            timers: Timers::new(),
+            gate,
+            postings,
+            spare: Vec::with_capacity(SPARE_EXCHANGES),
+            waiting: Vec::new(),
+            woken: Vec::new(),
+            sessions_max: sessions_max as usize,
+            accept_again_ms: 0,
+            unsubmitted: 0,
+            started: Instant::now(),
+            now: Duration::ZERO,
         }
-        let Ok((stream, _)) = listener.accept().await else {
+    }
+
+    /// Clients that are connected.
+    pub(crate) fn count(&self) -> usize {
+        self.sockets.count()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.as_millis() as u64
+    }
+
+    /// How long the thread may sleep for all that the sessions know.
+    pub(crate) fn sleep_max(&self) -> Duration {
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        let next_ms = self.timers.next_ms().unwrap_or(u64::MAX);
+        Duration::from_millis(next_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX))
+    }
+
+    /// Sends what is ready, waits at most so long for something to happen (`None`: not at all), and
+    /// deals with all that has.
+    pub(crate) fn turn(
+        &mut self,
+        served: &mut Served,
+        wait: Option<Duration>,
+    ) -> Result<(), RingError> {
+        if self.sockets.count() < self.sessions_max && self.now_ms() >= self.accept_again_ms {
+            self.sockets.accept();
+        }
+        self.enter(wait)?;
+        for _ in 0..EVENTS_PER_TURN {
+            let Some(event) = self.sockets.next() else { break };
+            self.deal_with(served, event);
+            if self.unsubmitted >= ANSWERS_PER_ENTER {
+                self.enter(None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+        self.unsubmitted = 0;
+        self.sockets.turn(wait)?;
+        self.now = self.started.elapsed();
+        Ok(())
+    }
+
+    fn deal_with(&mut self, served: &mut Served, event: SocketEvent) {
+        match event {
+            SocketEvent::Opened(number) => self.open(number),
             // Out of file descriptors, most likely: others must close some first.
-            Timer::after(Duration::from_millis(100)).await;
-            continue;
-        };
-        let shared = shared.clone();
-        shared.sessions.set(shared.sessions.get() + 1);
-        let number = shared.accepted.replace(shared.accepted.get() + 1);
-        let session = async move {
-            // A client that breaks off is the client's matter.
-            let _broken = session(stream, number, &shared).await;
-            shared.waiting.borrow_mut().remove(&number);
-            shared.sessions.set(shared.sessions.get() - 1);
-        };
-        executor.spawn(session).detach();
-    }
-}
-
-/// When the sessions have their turn: after some updates, once folding had as much time as they.
-struct FoldingTurn {
-    begun: Instant,
-    /// How long the sessions took before.
-    answering: Duration,
-    updates: usize,
-}
-
-impl FoldingTurn {
-    fn start() -> FoldingTurn {
-        FoldingTurn { begun: Instant::now(), answering: Duration::ZERO, updates: 0 }
-    }
-
-    /// Gives the sessions their turn if it is due with so many more updates.
-    async fn take(&mut self, updates: usize, shared: &Shared) {
-        self.updates += updates;
-        let share = self.answering.min(Duration::from_millis(FOLD_MS_MAX));
-        if self.updates > FOLD_UPDATES_MAX && self.begun.elapsed() >= share {
-            self.give(future::yield_now(), shared).await;
-            self.updates = updates;
-        }
-    }
-
-    /// Gives the sessions their turn until this is there.
-    async fn give<T>(&mut self, until: impl Future<Output = T>, shared: &Shared) -> T {
-        shared.waiting.take().into_values().for_each(Waker::wake);
-        let ended = Instant::now();
-        let there = until.await;
-        let begun = Instant::now();
-        *self = FoldingTurn { begun, answering: begun - ended, updates: 0 };
-        there
-    }
-}
-
-/// Folds frame after frame, and lets the sessions have their turn in between.
-async fn fold(feed: &Receiver<FeedMessage>, shared: &Shared) {
-    let mut turn = FoldingTurn::start();
-    loop {
-        let message = match feed.try_recv() {
-            Ok(message) => message,
-            Err(TryRecvError::Empty) => match turn.give(feed.recv(), shared).await {
-                Ok(message) => message,
-                Err(_ended) => return,
-            },
-            Err(TryRecvError::Closed) => return,
-        };
-        match message {
-            FeedMessage::Begun(begun) => shared.served.borrow_mut().view.put(*begun),
-            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms } => {
-                for updates in updates.chunks(FOLD_UPDATES_MAX) {
-                    turn.take(updates.len(), shared).await;
-                    shared.served.borrow_mut().fold(zone, updates);
+            SocketEvent::NotAccepted => self.accept_again_ms = self.now_ms() + ACCEPT_AGAIN_MS,
+            SocketEvent::Received(number, filled) => {
+                let session = &mut self.sessions[number as usize];
+                if session.is_heard() {
+                    let exchange = exchange_of(session, &mut self.spare);
+                    self.sockets.read(filled, |bytes| exchange.receive(bytes));
+                    self.received(served, number);
+                } else {
+                    self.sockets.read(filled, |_unheard| ());
                 }
-                let lag_ms = (unix_us() / 1000).saturating_sub(published_ms).max(0).cast_unsigned();
-                shared.served.borrow_mut().seal(zone, next_offset, owner_epoch, lag_ms);
             }
-            FeedMessage::Live { zone, owner_epoch } => {
-                shared.served.borrow_mut().live(zone, owner_epoch);
+            SocketEvent::Ended(number) => {
+                let session = &mut self.sessions[number as usize];
+                session.has_ended = true;
+                if !session.is_heard() || matches!(session.stage, Stage::Receiving) {
+                    self.close(number);
+                }
             }
-            FeedMessage::Halted(zone, sentence) => {
-                tracing::error!(zone, "halted: {sentence}");
-                shared.served.borrow_mut().zones[usize::from(zone)] = ZoneState::Halted(sentence);
+            SocketEvent::Broken(number) => self.close(number),
+            SocketEvent::Sent(number, buffer, bytes) if bytes < buffer.len() => {
+                self.send(number, buffer, bytes);
+            }
+            SocketEvent::Sent(number, buffer, _) => self.sent(served, number, buffer),
+        }
+    }
+
+    fn open(&mut self, number: SocketNumber) {
+        if number as usize >= self.sessions.len() {
+            self.sessions.resize_with(number as usize + 1, Session::default);
+        }
+        self.sessions[number as usize].stage = Stage::Receiving;
+        self.sockets.receive(number);
+        self.timers.set(number, self.now_ms() + IDLE_MS_MAX);
+        if self.sockets.count() >= self.sessions_max {
+            self.sockets.stop_accepting();
+        }
+    }
+
+    fn close(&mut self, number: SocketNumber) {
+        let is_listed = self.sessions[number as usize].is_listed;
+        self.sessions[number as usize] = Session { is_listed, ..Session::default() };
+        self.timers.clear(number);
+        self.sockets.close(number);
+    }
+
+    /// Bytes of a request have come.
+    fn received(&mut self, served: &mut Served, number: SocketNumber) {
+        let session = &mut self.sessions[number as usize];
+        match session.stage {
+            Stage::Receiving => {
+                session.read_at.get_or_insert(self.now);
+                self.advance(served, number);
+            }
+            _ => {
+                session.has_more = true;
+                let waits = session.exchange.as_ref().map_or(0, |of| of.received_bytes());
+                if waits > RECEIVED_BYTES_MAX {
+                    self.sockets.stop_receiving(number);
+                }
             }
         }
     }
-}
 
-async fn session(mut stream: Async<TcpStream>, number: u64, shared: &Shared) -> io::Result<()> {
-    stream.get_ref().set_nodelay(true)?;
-    let mut exchange = Exchange::default();
-    loop {
-        let now_ms = shared.started.elapsed().as_millis() as u64;
-        let need = exchange.advance(&shared.served.borrow(), &shared.gate, now_ms);
-        while !exchange.unsent().is_empty() {
-            let count = within(SEND_MS_MAX, stream.write(exchange.unsent())).await?;
-            exchange.sent(count);
+    fn send(&mut self, number: SocketNumber, buffer: Vec<u8>, from: usize) {
+        self.sockets.send(number, buffer, from);
+        self.unsubmitted += 1;
+        self.timers.set(number, self.now_ms() + SEND_MS_MAX);
+    }
+
+    fn sent(&mut self, served: &mut Served, number: SocketNumber, buffer: Vec<u8>) {
+        let session = &mut self.sessions[number as usize];
+        if let Some(read_at) = session.read_at.take() {
+            served.counts.answered(self.now.saturating_sub(read_at));
         }
+        exchange_of(session, &mut self.spare).sent(buffer);
+        let Stage::Sending(need) = session.stage else { unreachable!("it was sending") };
+        if self.supply(served, number, need) {
+            self.advance(served, number);
+        }
+    }
+
+    /// Answers what can be answered.
+    fn advance(&mut self, served: &mut Served, number: SocketNumber) {
+        loop {
+            let now_ms = self.now_ms();
+            let session = &mut self.sessions[number as usize];
+            session.has_more = false;
+            let exchange = exchange_of(session, &mut self.spare);
+            let need = exchange.advance(served, &self.gate, now_ms);
+            if !exchange.unsent().is_empty() {
+                let buffer = exchange.take_unsent();
+                session.stage = Stage::Sending(need);
+                return self.send(number, buffer, 0);
+            }
+            if !self.supply(served, number, need) {
+                return;
+            }
+        }
+    }
+
+    /// Sees to what an exchange needs. True: it can go on now.
+    fn supply(&mut self, served: &Served, number: SocketNumber, need: ExchangeNeed) -> bool {
+        let now_ms = self.now_ms();
+        let session = &mut self.sessions[number as usize];
         match need {
-            ExchangeNeed::Sending => {}
-            ExchangeNeed::Close => return close(&stream).await,
-            ExchangeNeed::Post => {
-                let (body, zone, pass) = exchange.posted().expect("it asks for this");
-                let appended = append(body, zone, &pass, shared).await;
-                exchange.append(appended);
+            ExchangeNeed::Sending => return true,
+            ExchangeNeed::Close if session.has_ended => self.close(number),
+            ExchangeNeed::Close => {
+                session.stage = Stage::Closing;
+                session.exchange = None;
+                // Closing with unread bytes would reset the connection and take the answer with it.
+                self.sockets.end_sending(number);
+                self.sockets.receive(number);
+                self.timers.set(number, now_ms + CLOSING_MS);
             }
-            ExchangeNeed::Frame { until_ms } => {
-                let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
-                let timer = async { _ = Timer::after(patience).await };
-                next_frame(number, shared).or(timer).await;
-            }
+            ExchangeNeed::Post => return self.post(served, number),
+            ExchangeNeed::Frame { until_ms } => self.wait(number, until_ms, true),
+            ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
-                let patience = Duration::from_millis(until_ms.saturating_sub(now_ms));
-                let turn = async { _ = Timer::after(patience).await };
-                let frame = async {
-                    match or_frame {
-                        true => next_frame(number, shared).await,
-                        false => future::pending().await,
-                    }
-                };
-                let goes_on = async {
-                    frame.or(turn).await;
-                    Ok(())
-                };
-                goes_on.or(ended(&stream)).await?;
+                self.wait(number, until_ms, or_frame);
             }
-            ExchangeNeed::Bytes => {
-                let wait_ms = match exchange.begun_ms() {
-                    None => IDLE_MS_MAX,
-                    Some(begun_ms) => (begun_ms + REQUEST_MS_MAX).saturating_sub(now_ms),
-                };
-                within(wait_ms, stream.readable()).await?;
-                if !receive(&stream, &mut exchange)? {
-                    return Ok(());
+            ExchangeNeed::Bytes if session.has_more => return true,
+            ExchangeNeed::Bytes if session.has_ended => self.close(number),
+            ExchangeNeed::Bytes => self.wait_for_bytes(number),
+        }
+        false
+    }
+
+    fn wait_for_bytes(&mut self, number: SocketNumber) {
+        let session = &mut self.sessions[number as usize];
+        session.stage = Stage::Receiving;
+        let exchange = session.exchange.as_ref().expect("it was just asked");
+        let until_ms = match exchange.begun_ms() {
+            None => self.now.as_millis() as u64 + IDLE_MS_MAX,
+            Some(begun_ms) => begun_ms + REQUEST_MS_MAX,
+        };
+        if exchange.is_idle()
+            && let Some(mut exchange) = session.exchange.take()
+            && self.spare.len() < SPARE_EXCHANGES
+        {
+            exchange.shrink();
+            self.spare.push(exchange);
+        }
+        self.sockets.receive(number);
+        self.timers.set(number, until_ms);
+    }
+
+    fn wait(&mut self, number: SocketNumber, until_ms: u64, or_frame: bool) {
+        let session = &mut self.sessions[number as usize];
+        session.stage = Stage::Waiting;
+        if or_frame && !std::mem::replace(&mut session.is_listed, true) {
+            self.waiting.push(number);
+        }
+        self.timers.set(number, until_ms);
+    }
+
+    /// Appends what a client has posted. True: nothing has to be waited for.
+    fn post(&mut self, served: &Served, number: SocketNumber) -> bool {
+        let now_ms = self.now_ms();
+        let session = &mut self.sessions[number as usize];
+        // How long the brokers take is not the server's time.
+        session.read_at = None;
+        let exchange = session.exchange.as_mut().expect("it has a request");
+        let (body, zone, pass) = exchange.posted().expect("it asks for this");
+        let clock = (&*self.gate, now_ms);
+        match self.postings.append(number, (body, zone, &pass), served, clock) {
+            Ok(posting) => {
+                session.stage = Stage::Appending(posting);
+                self.timers.clear(number);
+                self.finish_posting(number)
+            }
+            Err(problem) => {
+                exchange.append(Err(problem));
+                true
+            }
+        }
+    }
+
+    /// True: all that was posted is appended, or not, and the client can be told.
+    fn finish_posting(&mut self, number: SocketNumber) -> bool {
+        let session = &mut self.sessions[number as usize];
+        let Stage::Appending(posting) = &mut session.stage else { return false };
+        let Some(commands) = posting.take_whole() else { return false };
+        session.exchange.as_mut().expect("it has posted").append(Ok(commands));
+        true
+    }
+
+    /// Takes what the brokers say of events.
+    pub(crate) fn take_reports(&mut self, served: &mut Served) {
+        while let Some(report) = self.postings.next_report() {
+            let number = report.ticket.session;
+            if let Stage::Appending(posting) = &mut self.sessions[number as usize].stage {
+                posting.take(report);
+                if self.finish_posting(number) {
+                    self.advance(served, number);
                 }
             }
         }
     }
-}
 
-/// Waits until a client that listens to a stream ends it. What it still sends is no request.
-async fn ended(stream: &Async<TcpStream>) -> io::Result<()> {
-    let mut scrap = [0; 1024];
-    loop {
-        stream.readable().await?;
-        match stream.get_ref().read(&mut scrap) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+    /// Frames were folded: those who wait for one look again.
+    pub(crate) fn frames_folded(&mut self, served: &mut Served) {
+        let mut woken = std::mem::replace(&mut self.waiting, std::mem::take(&mut self.woken));
+        for number in woken.drain(..) {
+            let session = &mut self.sessions[number as usize];
+            session.is_listed = false;
+            if matches!(session.stage, Stage::Waiting) {
+                self.advance(served, number);
+            }
+        }
+        self.woken = woken;
+    }
+
+    /// Deals with the sessions whose time has come.
+    pub(crate) fn times_passed(&mut self, served: &mut Served) {
+        self.now = self.started.elapsed();
+        while let Some(number) = self.timers.take_due(self.now_ms()) {
+            match self.sessions[number as usize].stage {
+                Stage::Waiting => self.advance(served, number),
+                Stage::Receiving | Stage::Sending(_) | Stage::Closing => self.close(number),
+                Stage::Closed | Stage::Appending(_) => {}
+            }
         }
     }
 }
 
-/// Appends the events of a body, and waits until the brokers have them.
-async fn append(
-    body: &[u8],
-    zone: Option<u16>,
-    pass: &Pass,
-    shared: &Shared,
-) -> Result<Vec<(Command, Appended)>, Problem> {
-    let appender = shared.appender.as_ref().ok_or(Problem::Forbidden)?;
-    let commands = {
-        let Desk { decoder, stamps } = &mut *shared.desk.borrow_mut();
-        let now_us = unix_us();
-        commands(body, zone, &shared.served.borrow(), decoder, || stamps.next(now_us))?
-    };
-    let now_ms = shared.started.elapsed().as_millis() as u64;
-    shared.gate.admit_commands(pass, &commands, now_ms)?;
-    let reports: Vec<_> = commands.iter().map(|command| appender.append(command)).collect();
-    let mut appended = Vec::with_capacity(commands.len());
-    for (command, report) in commands.into_iter().zip(reports) {
-        appended.push((command, report.recv().await.unwrap_or(Appended::Unknown)));
-    }
-    Ok(appended)
-}
-
-/// Microseconds since the Unix epoch.
-fn unix_us() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// Takes what has come; no buffer waits for it. False: the client has ended.
-fn receive(stream: &Async<TcpStream>, exchange: &mut Exchange) -> io::Result<bool> {
-    let mut buffer = [0; 4096];
-    match stream.get_ref().read(&mut buffer) {
-        Ok(0) => Ok(false),
-        Ok(count) => {
-            exchange.receive(&buffer[..count]);
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
+impl Session {
+    /// Whether what the client sends may be a request.
+    fn is_heard(&self) -> bool {
+        let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
+        !is_stream && !matches!(self.stage, Stage::Closing)
     }
 }
 
-/// Reads for a moment what the client still sends: closing with unread bytes would reset the
-/// connection and take the answer with it.
-async fn close(stream: &Async<TcpStream>) -> io::Result<()> {
-    stream.get_ref().shutdown(Shutdown::Write)?;
-    let mut scrap = [0; 1024];
-    for _ in 0..64 {
-        within(1_000, stream.readable()).await?;
-        if stream.get_ref().read(&mut scrap)? == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-async fn within<T>(wait_ms: u64, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let patience = async {
-        Timer::after(Duration::from_millis(wait_ms)).await;
-        Err(io::ErrorKind::TimedOut.into())
-    };
-    work.or(patience).await
-}
-
-/// Waits until a frame was folded.
-async fn next_frame(number: u64, shared: &Shared) {
-    let mut has_waited = false;
-    future::poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        shared.waiting.borrow_mut().insert(number, context.waker().clone());
-        Poll::Pending
-    })
-    .await;
+/// The session's exchange, or a spare one.
+#[expect(clippy::vec_box, reason = "as in `Sessions`")]
+fn exchange_of<'a>(session: &'a mut Session, spare: &mut Vec<Box<Exchange>>) -> &'a mut Exchange {
+    session.exchange.get_or_insert_with(|| spare.pop().unwrap_or_default())
 }

@@ -2,6 +2,7 @@
 
 use super::failure::ToolError;
 use super::rulebook;
+use crate::daemon::failure::Failure;
 use crate::kafka::topic_error::TopicError;
 use crate::serve::feed::FeedOptions;
 use crate::serve::{self, ServeError};
@@ -35,6 +36,7 @@ pub(super) fn failure(error: ServeError) -> ToolError {
             ToolError::NotAuthorised { topic, rights: "READ and DESCRIBE" }
         }
         ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
+        ServeError::Ring(error) => ToolError::from(Failure::Ring(error)),
         other => ToolError::Config(other.to_string()),
     }
 }

@@ -171,7 +171,7 @@ fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
     let mut expiring = listen(&world, &token, "player=2");
     let mut reading = listen(&world, "reader", "zone=0");
     let closes = |world: &World, exchange: &mut Exchange, now_ms| {
-        exchange.sent(exchange.unsent().len());
+        exchange.take_unsent();
         exchange.advance(&world.served, &world.gate, now_ms) == ExchangeNeed::Close
     };
     assert!(!closes(&world, &mut expiring, 9_999));

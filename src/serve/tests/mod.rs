@@ -9,6 +9,7 @@ use crate::engine::Shard;
 use crate::engine::event::{Action, Event};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Updates;
+use crate::runtime::allocator;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
@@ -256,8 +257,7 @@ fn pipelined_requests_are_answered_in_their_order_however_their_bytes_are_split(
         for to in split.iter().copied().chain([requests.len()]) {
             exchange.receive(&requests.as_bytes()[from..to]);
             let need = exchange.advance(&world.served, &world.gate, 0);
-            out.extend_from_slice(exchange.unsent());
-            exchange.sent(exchange.unsent().len());
+            out.extend_from_slice(&exchange.take_unsent());
             assert!(need != ExchangeNeed::Sending);
             from = to;
         }
@@ -291,7 +291,7 @@ fn a_client_that_does_not_read_is_not_answered_on() {
     let mut answers = 0;
     while !exchange.unsent().is_empty() {
         answers += exchange.unsent().windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();
-        exchange.sent(exchange.unsent().len());
+        exchange.take_unsent();
         exchange.advance(&world.served, &world.gate, 0);
     }
     assert_eq!(answers, 100);
@@ -352,4 +352,29 @@ fn a_process_says_how_its_zones_are() {
 
 fn text_of(exchange: &Exchange) -> String {
     String::from_utf8(exchange.unsent().to_vec()).unwrap()
+}
+
+#[test]
+fn requests_take_no_allocation_once_an_exchange_has_its_buffers() {
+    let world = World::new();
+    let mut exchange = Exchange::default();
+    let mut ask = |path: &str| {
+        exchange.receive(b"GET ");
+        exchange.receive(path.as_bytes());
+        exchange.receive(b" HTTP/1.1\r\nHost: h\r\nUser-Agent: game/1.0\r\n\r\n");
+        let need = exchange.advance(&world.served, &world.gate, 0);
+        assert!(need == ExchangeNeed::Bytes && exchange.unsent().starts_with(b"HTTP/1.1 200"));
+        let answer = exchange.take_unsent();
+        exchange.sent(answer);
+        exchange.shrink();
+        assert!(exchange.is_idle());
+    };
+    let paths = ["/v1/players/1/poll", "/v1/players/1", "/v1/boards/world", "/v1/boards/0?from=2"];
+    paths.into_iter().for_each(&mut ask);
+    allocator::count_serving_thread();
+    let before = allocator::serving_allocations();
+    for _ in 0..1_000 {
+        paths.into_iter().for_each(&mut ask);
+    }
+    assert_eq!(allocator::serving_allocations() - before, 0);
 }

@@ -10,7 +10,7 @@ fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<Strin
     for _ in 0..100 {
         exchange.advance(&world.served, &world.gate, now_ms);
         text += &text_of(exchange);
-        exchange.sent(exchange.unsent().len());
+        exchange.take_unsent();
     }
     let lines = text.lines();
     let names = lines.filter_map(|line| {

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod page;
+mod steady;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -15,6 +15,8 @@ pub mod daemon;
 
 pub mod scrape;
 
+pub mod process;
+
 pub mod serving;
 
 pub mod browser;

@@ -63,29 +63,6 @@ impl Serving {
         self.child.id()
     }
 
-    /// Bytes of memory that it has.
-    pub fn resident(&self) -> u64 {
-        let line = self.proc("status", |text| {
-            text.lines().find_map(|line| line.strip_prefix("VmRSS:")).map(str::to_owned)
-        });
-        1024 * line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
-    }
-
-    /// Processor time that it took, of all its threads.
-    pub fn cpu(&self) -> Duration {
-        let fields =
-            self.proc("stat", |text| text.rsplit_once(')').map(|(_, rest)| rest.to_owned()));
-        let ticks = |at: usize| fields.split_whitespace().nth(at)?.parse::<u64>().ok();
-        let ticks = ticks(11).zip(ticks(12)).map(|(user, system)| user + system);
-        // A tick is a hundredth of a second on every Linux of today.
-        Duration::from_millis(10 * ticks.expect("the kernel counts"))
-    }
-
-    fn proc(&self, file: &str, find: impl Fn(&str) -> Option<String>) -> String {
-        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()));
-        find(&text.expect("the process is there")).expect("the kernel writes it")
-    }
-
     /// The first players of the world's board, by their ids.
     pub fn players(&self, count: usize) -> Vec<String> {
         let (_, body) = get(&self.address, &format!("/v1/boards/world?count={count}"));

@@ -1,0 +1,95 @@
+//! Streams of players' cards that change all the time: how late each one's next event comes.
+
+use crate::compare::{head, row};
+use crate::generators::{Ask, Generators};
+use crate::{Size, ZONES, say, servers, start};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use support::daemon::Topics;
+use support::kafka::Cluster;
+use support::process;
+
+/// Milliseconds from one event of a stream to its next.
+pub(crate) const EVERY_MS: u64 = 250;
+
+/// How often each player turns in that time, so that its card has always changed.
+const TURNS: f64 = 1.6;
+
+/// Between two pieces of what players do.
+const PIECE: Duration = Duration::from_millis(10);
+
+/// Players who turn, one after another.
+struct Turning {
+    producer: BaseProducer,
+    topic: String,
+    players: u64,
+    made: u64,
+}
+
+impl Turning {
+    fn new(cluster: &Cluster, topics: &Topics, players: u64) -> Turning {
+        let mut config = cluster.client().config();
+        config.set("linger.ms", "2").set("queue.buffering.max.messages", "1000000");
+        let producer = config.create().expect("the configuration is valid");
+        Turning { producer, topic: topics.input.clone(), players, made: 0 }
+    }
+
+    /// The next events: first every player joins, then they turn.
+    fn make(&mut self, count: u64) {
+        for _ in 0..count {
+            let (player, seq) = (self.made % self.players, 1 + self.made / self.players);
+            let (id, zone) = (1 + player, (player % ZONES as u64) as i32);
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let ts_us = now.expect("after 1970").as_micros();
+            let (x, y) = (100 + player % 500 * 500, 100 + player / 500 * 500);
+            let what = match seq {
+                1 => format!(r#""type":"join","x":{x},"y":{y}"#),
+                _ => format!(r#""type":"rotate","heading":{}"#, seq * 7 % 36_000),
+            };
+            let value = format!(r#"{{{what},"player_id":{id},"seq":{seq},"ts_us":{ts_us}}}"#);
+            let record = BaseRecord::<(), _>::to(&self.topic).partition(zone).payload(&value);
+            self.producer.send(record).map_err(|(error, _)| error).expect("there is room");
+            self.made += 1;
+        }
+        self.producer.poll(Duration::ZERO);
+    }
+
+    fn flush(&self) {
+        self.producer.flush(Duration::from_secs(60)).expect("the broker has all");
+    }
+}
+
+/// Measures so many streams, each of a player's card.
+pub(crate) fn streams(size: &Size, cluster: &Cluster) {
+    let topics = Topics::create(cluster, "streams", ZONES);
+    let huntd = start(cluster, &topics, &[]);
+    let mut turning = Turning::new(cluster, &topics, size.streams as u64);
+    turning.make(size.streams as u64);
+    turning.flush();
+    let servings = servers(&huntd, &cluster.client().ends(&topics.input, ZONES));
+    let addresses: Vec<String> = servings.iter().map(|of| of.address().to_owned()).collect();
+    let players: Vec<String> = (1..=size.streams).map(|id| id.to_string()).collect();
+    let mut generators = Generators::connect(&addresses, size.streams);
+    let cpu = || servings.iter().map(|of| process::cpu(of.pid())).sum::<Duration>();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            let per_s = TURNS * size.streams as f64 * 1e3 / EVERY_MS as f64;
+            let first = turning.made;
+            while !is_over.load(Ordering::Relaxed) {
+                let due = first + (begun.elapsed().as_secs_f64() * per_s) as u64;
+                turning.make(due.saturating_sub(turning.made));
+                std::thread::sleep(PIECE);
+            }
+            turning.flush();
+        });
+        let (before, per_s) = (cpu(), size.streams as u64 * 1_000 / EVERY_MS);
+        let measured = generators.run(Ask::Stream, per_s, size.time, &players);
+        is_over.store(true, Ordering::Relaxed);
+        say(&format!("{} streams, {} events", size.streams, measured.latency_us.len()));
+        head();
+        row("huntd serve", per_s, Ask::Stream, &measured, cpu() - before);
+    });
+}

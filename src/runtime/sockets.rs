@@ -1,0 +1,423 @@
+//! Sockets of clients, each by a small number: accepted, received from, sent to and closed through
+//! one ring.
+//!
+//! A socket is closed when the kernel has let go of it, and its number is given to another client
+//! only then, so nothing that comes late can be taken for the other's.
+
+use crate::queue::bell::Bell;
+use crate::runtime::ring::{ACCEPT, FilledBuffer, RECEIVE, SEND, SocketRing};
+use crate::runtime::ring_error::RingError;
+use rustix::net::{Shutdown, shutdown};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names a client's socket while it is open.
+pub(crate) type SocketNumber = u32;
+
+/// The sockets of a thread's clients.
+pub(crate) struct Sockets {
+    ring: SocketRing,
+    listener: TcpListener,
+    accepting: Order,
+    bell: Arc<Bell>,
+    /// By number.
+    sockets: Vec<Option<Socket>>,
+    free: Vec<SocketNumber>,
+}
+
+/// An operation that brings something again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    None,
+    UnderWay,
+    /// It is being cancelled.
+    Ending,
+    /// It is being cancelled, and wanted again.
+    EndingForAnother,
+}
+
+struct Socket {
+    handle: OwnedFd,
+    receiving: Order,
+    /// Where the bytes begin that are being sent.
+    sending_from: Option<usize>,
+    /// Nobody wants to hear of it any more.
+    is_closing: bool,
+}
+
+/// What has ended, or has brought something and goes on.
+pub(crate) enum SocketCompletion {
+    /// A client, or why there is none.
+    Accepted(io::Result<OwnedFd>, Continues),
+    /// Bytes of a client; `None`: it sends no more.
+    Received(u32, io::Result<Option<FilledBuffer>>, Continues),
+    /// So many bytes were taken, of this buffer.
+    Sent(u32, io::Result<usize>, Vec<u8>),
+    /// The bell was rung.
+    Rung,
+}
+
+/// Whether more completions of the same operation will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Continues {
+    Yes,
+    No,
+}
+
+/// What happens to clients.
+pub(crate) enum SocketEvent {
+    /// There is another one.
+    Opened(SocketNumber),
+    /// There could be another one, but it was not accepted. Nobody is any more.
+    NotAccepted,
+    /// It has sent something.
+    Received(SocketNumber, FilledBuffer),
+    /// It sends no more.
+    Ended(SocketNumber),
+    /// Its connection is broken.
+    Broken(SocketNumber),
+    /// The first so many bytes of this buffer were taken.
+    Sent(SocketNumber, Vec<u8>, usize),
+}
+
+impl Sockets {
+    /// No client yet; none is accepted before [`Sockets::accept`]. The bell ends a wait. The
+    /// calling thread alone may use them.
+    pub(crate) fn new(listener: TcpListener, bell: Arc<Bell>) -> Result<Sockets, RingError> {
+        let mut ring = SocketRing::new()?;
+        ring.read_bell(bell.as_fd());
+        let (sockets, free) = (Vec::new(), Vec::new());
+        Ok(Sockets { ring, listener, accepting: Order::None, bell, sockets, free })
+    }
+
+    /// Clients that are connected.
+    pub(crate) fn count(&self) -> usize {
+        self.sockets.len() - self.free.len()
+    }
+
+    /// Accepts clients from now on.
+    pub(crate) fn accept(&mut self) {
+        if self.accepting.begin() {
+            self.ring.accept(self.listener.as_fd());
+        }
+    }
+
+    /// Further clients wait. Some may still come that the kernel has accepted already.
+    pub(crate) fn stop_accepting(&mut self) {
+        if self.accepting.end() {
+            self.ring.cancel(ACCEPT, 0);
+        }
+    }
+
+    /// Receives what the client sends from now on.
+    pub(crate) fn receive(&mut self, number: SocketNumber) {
+        let socket = self.sockets[number as usize].as_mut().expect("an open socket");
+        if socket.receiving.begin() {
+            self.ring.receive(number, socket.handle.as_fd());
+        }
+    }
+
+    /// What the client sends waits at its side. Some may still come that was received already.
+    pub(crate) fn stop_receiving(&mut self, number: SocketNumber) {
+        let socket = self.sockets[number as usize].as_mut().expect("an open socket");
+        if socket.receiving.end() {
+            self.ring.cancel(RECEIVE, number);
+        }
+    }
+
+    /// Sends `buffer[from..]`, once the buffer before was sent.
+    pub(crate) fn send(&mut self, number: SocketNumber, buffer: Vec<u8>, from: usize) {
+        let socket = self.sockets[number as usize].as_mut().expect("an open socket");
+        assert!(socket.sending_from.replace(from).is_none());
+        self.ring.send(number, socket.handle.as_fd(), buffer, from);
+    }
+
+    /// Tells the client that nothing more is sent.
+    pub(crate) fn end_sending(&mut self, number: SocketNumber) {
+        let socket = self.sockets[number as usize].as_ref().expect("an open socket");
+        // A client that is gone already does not need to know.
+        let _gone = shutdown(&socket.handle, Shutdown::Write);
+    }
+
+    /// Closes a socket: no further event names it until its number is another client's.
+    pub(crate) fn close(&mut self, number: SocketNumber) {
+        let socket = self.sockets[number as usize].as_mut().expect("an open socket");
+        assert!(!std::mem::replace(&mut socket.is_closing, true));
+        if socket.receiving.end() {
+            self.ring.cancel(RECEIVE, number);
+        }
+        if socket.sending_from.is_some() {
+            self.ring.cancel(SEND, number);
+        }
+        self.release(number);
+    }
+
+    /// Lets go of a socket that is to be closed, once the kernel has.
+    fn release(&mut self, number: SocketNumber) {
+        let socket = &mut self.sockets[number as usize];
+        if socket.as_ref().is_some_and(Socket::is_over) {
+            *socket = None;
+            self.free.push(number);
+        }
+    }
+
+    /// Has the kernel do what was ordered, and waits at most so long for an event; `None`: not at
+    /// all.
+    pub(crate) fn turn(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+        self.ring.enter(wait)
+    }
+
+    /// Lets a client's bytes be read.
+    pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
+        self.ring.read(filled, read)
+    }
+
+    /// The next of the events that [`Sockets::turn`] has brought.
+    pub(crate) fn next(&mut self) -> Option<SocketEvent> {
+        loop {
+            let event = match self.ring.next()? {
+                SocketCompletion::Accepted(accepted, continues) => {
+                    self.accepted(accepted, continues)
+                }
+                SocketCompletion::Received(number, received, continues) => {
+                    self.received(number, received, continues)
+                }
+                SocketCompletion::Sent(number, sent, buffer) => self.sent(number, sent, buffer),
+                SocketCompletion::Rung => {
+                    self.ring.read_bell(self.bell.as_fd());
+                    None
+                }
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        accepted: io::Result<OwnedFd>,
+        continues: Continues,
+    ) -> Option<SocketEvent> {
+        let is_wanted = continues == Continues::No && self.accepting.ended();
+        if is_wanted && accepted.as_ref().err().is_none_or(is_cancelled) {
+            self.accept();
+        }
+        match accepted {
+            Ok(handle) => {
+                let socket = Socket {
+                    handle,
+                    receiving: Order::None,
+                    sending_from: None,
+                    is_closing: false,
+                };
+                let number = self.free.pop().unwrap_or_else(|| {
+                    self.sockets.push(None);
+                    u32::try_from(self.sockets.len() - 1).expect("descriptors are 32-bit numbers")
+                });
+                self.sockets[number as usize] = Some(socket);
+                Some(SocketEvent::Opened(number))
+            }
+            Err(error) if is_cancelled(&error) => None,
+            Err(_) => Some(SocketEvent::NotAccepted),
+        }
+    }
+
+    fn received(
+        &mut self,
+        number: SocketNumber,
+        received: io::Result<Option<FilledBuffer>>,
+        continues: Continues,
+    ) -> Option<SocketEvent> {
+        let socket = self.sockets[number as usize].as_mut().expect("the kernel has it");
+        let is_wanted = continues == Continues::No && socket.receiving.ended();
+        if socket.is_closing {
+            if let Ok(Some(filled)) = received {
+                self.ring.read(filled, |_late| ());
+            }
+            self.release(number);
+            return None;
+        }
+        match received {
+            Ok(Some(filled)) => {
+                if is_wanted {
+                    self.receive(number);
+                }
+                Some(SocketEvent::Received(number, filled))
+            }
+            Ok(None) => Some(SocketEvent::Ended(number)),
+            // No buffer was left, or it was told to end: what is wanted still is done again.
+            Err(error) if is_cancelled(&error) || is_without_buffer(&error) => {
+                if is_wanted {
+                    self.receive(number);
+                }
+                None
+            }
+            Err(_) => Some(SocketEvent::Broken(number)),
+        }
+    }
+
+    fn sent(
+        &mut self,
+        number: SocketNumber,
+        sent: io::Result<usize>,
+        buffer: Vec<u8>,
+    ) -> Option<SocketEvent> {
+        let socket = self.sockets[number as usize].as_mut().expect("the kernel has it");
+        let from = socket.sending_from.take().expect("it was ordered");
+        if socket.is_closing {
+            self.release(number);
+            return None;
+        }
+        Some(match sent {
+            Ok(bytes) => SocketEvent::Sent(number, buffer, from + bytes),
+            Err(_) => SocketEvent::Broken(number),
+        })
+    }
+}
+
+impl Socket {
+    /// Whether it is to be closed, and the kernel does nothing with it any more.
+    fn is_over(&self) -> bool {
+        self.is_closing && self.sending_from.is_none() && self.receiving == Order::None
+    }
+}
+
+impl Order {
+    /// It is wanted. True: it has to be given.
+    fn begin(&mut self) -> bool {
+        let before = *self;
+        *self = match before {
+            Order::None | Order::UnderWay => Order::UnderWay,
+            Order::Ending | Order::EndingForAnother => Order::EndingForAnother,
+        };
+        before == Order::None
+    }
+
+    /// It is not wanted any more. True: it has to be cancelled.
+    fn end(&mut self) -> bool {
+        let before = *self;
+        *self = match before {
+            Order::None => Order::None,
+            Order::UnderWay | Order::Ending | Order::EndingForAnother => Order::Ending,
+        };
+        before == Order::UnderWay
+    }
+
+    /// It has ended, by itself or because it was cancelled. True: it is wanted still.
+    fn ended(&mut self) -> bool {
+        match std::mem::replace(self, Order::None) {
+            Order::UnderWay | Order::EndingForAnother => true,
+            Order::Ending | Order::None => false,
+        }
+    }
+}
+
+fn is_cancelled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
+}
+
+fn is_without_buffer(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{self, TcpStream};
+
+    /// The next completion, which comes soon.
+    fn next(ring: &mut SocketRing) -> SocketCompletion {
+        loop {
+            if let Some(completion) = ring.next() {
+                return completion;
+            }
+            ring.enter(Some(Duration::from_secs(10))).expect("the ring works");
+        }
+    }
+
+    fn connect(ring: &mut SocketRing, listener: &TcpListener) -> (TcpStream, OwnedFd) {
+        let address = listener.local_addr().expect("it listens");
+        let client = TcpStream::connect(address).expect("it listens");
+        match next(ring) {
+            SocketCompletion::Accepted(Ok(socket), Continues::Yes) => (client, socket),
+            _ => panic!("a client is accepted, and the next one will be"),
+        }
+    }
+
+    #[test]
+    fn one_order_receives_all_that_a_client_sends_and_answers_are_sent() {
+        let mut ring = SocketRing::new().expect("this kernel has io_uring");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        ring.accept(listener.as_fd());
+        ring.enter(None).expect("the ring works");
+        for slot in [0, 7] {
+            let (mut client, socket) = connect(&mut ring, &listener);
+            ring.receive(slot, socket.as_fd());
+            // Many times as much as all buffers hold.
+            for round in 0..1_000_u32 {
+                let sent = [round as u8; 3_000];
+                client.write_all(&sent).expect("it is received");
+                let mut bytes = 0;
+                while bytes < sent.len() {
+                    let completion = next(&mut ring);
+                    let SocketCompletion::Received(of, Ok(Some(filled)), Continues::Yes) =
+                        completion
+                    else {
+                        panic!("bytes, and more to come");
+                    };
+                    assert_eq!(of, slot);
+                    bytes += ring.read(filled, |read| {
+                        assert!(read.iter().all(|byte| *byte == round as u8));
+                        read.len()
+                    });
+                }
+            }
+            ring.send(slot, socket.as_fd(), b"xanswer".to_vec(), 1);
+            assert!(matches!(next(&mut ring), SocketCompletion::Sent(of, Ok(6), _) if of == slot));
+            client.shutdown(net::Shutdown::Write).expect("it is open");
+            let end = next(&mut ring);
+            assert!(matches!(end, SocketCompletion::Received(_, Ok(None), Continues::No)));
+            drop(socket);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("it is sent");
+            assert_eq!(answer, "answer");
+        }
+    }
+
+    #[test]
+    fn a_client_waits_while_no_buffer_is_left_and_a_cancelled_receive_ends() {
+        let mut ring = SocketRing::new().expect("this kernel has io_uring");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        ring.accept(listener.as_fd());
+        ring.enter(None).expect("the ring works");
+        let (mut client, socket) = connect(&mut ring, &listener);
+        ring.receive(3, socket.as_fd());
+        let mut kept = Vec::new();
+        let error = loop {
+            client.write_all(b"x").expect("the socket takes it");
+            match next(&mut ring) {
+                SocketCompletion::Received(3, Ok(Some(filled)), _) => kept.push(filled),
+                SocketCompletion::Received(3, Err(error), Continues::No) => break error,
+                _ => panic!("a byte, or no buffer for it"),
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
+        kept.into_iter().for_each(|filled| ring.read(filled, |bytes| assert_eq!(bytes, b"x")));
+        ring.receive(3, socket.as_fd());
+        let SocketCompletion::Received(3, Ok(Some(filled)), Continues::Yes) = next(&mut ring)
+        else {
+            panic!("the byte that waited");
+        };
+        ring.read(filled, |bytes| assert_eq!(bytes, b"x"));
+        ring.cancel(RECEIVE, 3);
+        let SocketCompletion::Received(3, Err(error), Continues::No) = next(&mut ring) else {
+            panic!("it is cancelled");
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+    }
+}

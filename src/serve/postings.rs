@@ -1,0 +1,108 @@
+//! What clients have posted, from the moment it is sent to the brokers until they have it.
+
+use crate::decoder::Decoder;
+use crate::queue::{Received, Receiver};
+use crate::serve::answers::Served;
+use crate::serve::appender::{Appender, COMMANDS_WAITING_MAX, Report, Ticket};
+use crate::serve::command::{Appended, Command, Stamps, commands};
+use crate::serve::gate::{Gate, Pass};
+use crate::serve::problem::Problem;
+use std::time::SystemTime;
+
+/// Turns what clients post into records, and appends them.
+pub(crate) struct Postings {
+    /// `None`: clients may not post events.
+    appender: Option<Appender>,
+    reports: Receiver<Report>,
+    decoder: Decoder,
+    stamps: Stamps,
+    /// Commands of which the brokers have not reported yet.
+    commands_waiting: usize,
+    /// Number of the last posting.
+    posted: u64,
+}
+
+/// The events of one request, on their way.
+pub(crate) struct Posting {
+    number: u64,
+    commands: Vec<(Command, Option<Appended>)>,
+}
+
+impl Postings {
+    /// Nothing is posted yet. The appender's reports come through the receiver.
+    pub(crate) fn new(appender: Option<Appender>, reports: Receiver<Report>) -> Postings {
+        Postings {
+            appender,
+            reports,
+            decoder: Decoder::new(),
+            stamps: Stamps::default(),
+            commands_waiting: 0,
+            posted: 0,
+        }
+    }
+
+    /// Appends the events of a body, by the zone that its request names and what it showed at the
+    /// gate.
+    pub(crate) fn append(
+        &mut self,
+        session: u32,
+        (body, zone, pass): (&[u8], Option<u16>, &Pass),
+        served: &Served,
+        (gate, now_ms): (&Gate, u64),
+    ) -> Result<Posting, Problem> {
+        let appender = self.appender.as_ref().ok_or(Problem::Forbidden)?;
+        let now_us = unix_us();
+        let stamps = &mut self.stamps;
+        let commands = commands(body, zone, served, &mut self.decoder, || stamps.next(now_us))?;
+        gate.admit_commands(pass, &commands, now_ms)?;
+        self.posted += 1;
+        let mut posting =
+            Posting { number: self.posted, commands: Vec::with_capacity(commands.len()) };
+        for (at, command) in commands.into_iter().enumerate() {
+            let ticket = Ticket { session, posting: posting.number, command: at };
+            let appended = match self.commands_waiting < COMMANDS_WAITING_MAX {
+                true => appender.append(&command, ticket).err(),
+                false => Some(Appended::Full),
+            };
+            self.commands_waiting += usize::from(appended.is_none());
+            posting.commands.push((command, appended));
+        }
+        Ok(posting)
+    }
+
+    /// What the brokers say of a command next.
+    pub(crate) fn next_report(&mut self) -> Option<Report> {
+        match self.reports.receive() {
+            Received::Item(report) => {
+                self.commands_waiting -= 1;
+                Some(report)
+            }
+            Received::Empty | Received::Ended => None,
+        }
+    }
+}
+
+impl Posting {
+    /// Takes what the brokers say of one of its commands. Another session's report is passed over:
+    /// that session is gone, and this one has its number.
+    pub(crate) fn take(&mut self, report: Report) {
+        if report.ticket.posting == self.number {
+            self.commands[report.ticket.command].1 = Some(report.appended);
+        }
+    }
+
+    /// Takes the commands, each with what became of it, once that is known of all.
+    pub(crate) fn take_whole(&mut self) -> Option<Vec<(Command, Appended)>> {
+        if self.commands.iter().any(|(_, appended)| appended.is_none()) {
+            return None;
+        }
+        let commands = std::mem::take(&mut self.commands).into_iter();
+        commands.map(|(command, appended)| Some((command, appended?))).collect()
+    }
+}
+
+/// Microseconds since the Unix epoch.
+pub(crate) fn unix_us() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,159 @@
+//! The serving thread: folds what the feed gives, and lets the sessions have their turn between two
+//! folds.
+//!
+//! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
+
+use crate::engine::update::Update;
+use crate::queue::bell::Bell;
+use crate::runtime::allocator;
+use crate::runtime::ring_error::RingError;
+use crate::serve::answers::{Served, ZoneState};
+use crate::serve::feed::FeedMessage;
+use crate::serve::postings::unix_us;
+use crate::serve::sessions::Sessions;
+use futures_lite::future;
+use smol::LocalExecutor;
+use smol::channel::{Receiver, TryRecvError};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+/// Updates that are folded between two turns of the sessions: some tens of microseconds.
+const FOLD_UPDATES_MAX: usize = 512;
+
+/// Milliseconds that folding takes at most where many answers are due: clients wait for it.
+const FOLD_MS_MAX: u64 = 5;
+
+/// Serves until the feed ends. The bell calls this thread. `beside` runs beside everything else.
+pub(crate) fn run(
+    mut served: Served,
+    mut sessions: Sessions,
+    feed: Receiver<FeedMessage>,
+    bell: &Arc<Bell>,
+    beside: impl Future<Output = ()> + 'static,
+) -> Result<(), RingError> {
+    let executor = LocalExecutor::new();
+    executor.spawn(beside).detach();
+    let mut tasks = pin!(executor.run(future::pending::<()>()));
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut folding = Folding { feed, frame: None };
+    // How long the sessions took: folding may take as long.
+    let mut answering = Duration::ZERO;
+    allocator::count_serving_thread();
+    loop {
+        let share = answering.min(Duration::from_millis(FOLD_MS_MAX));
+        let folded = match folding.turn(&mut served, share) {
+            FoldingTurn::Ended => return Ok(()),
+            folded => folded,
+        };
+        let begun = Instant::now();
+        if folded != FoldingTurn::Nothing {
+            sessions.frames_folded(&mut served);
+        }
+        sessions.take_reports(&mut served);
+        sessions.times_passed(&mut served);
+        _ = tasks.as_mut().poll(&mut context);
+        served.counts.sessions = sessions.count();
+        served.counts.allocations = allocator::serving_allocations();
+        let may_rest = folded != FoldingTurn::Some && bell.try_rest();
+        sessions.turn(&mut served, may_rest.then(|| sessions.sleep_max()))?;
+        bell.wake_up();
+        answering = if may_rest { Duration::ZERO } else { begun.elapsed() };
+    }
+}
+
+/// What there was to fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FoldingTurn {
+    Nothing,
+    /// There may be more.
+    Some,
+    /// All that there was.
+    All,
+    /// The feed has ended.
+    Ended,
+}
+
+/// What the feed gives, piece by piece.
+struct Folding {
+    feed: Receiver<FeedMessage>,
+    /// A frame of which updates are left, and how many are folded.
+    frame: Option<Frame>,
+}
+
+struct Frame {
+    zone: u16,
+    updates: Vec<Update>,
+    folded: usize,
+    next_offset: i64,
+    owner_epoch: u64,
+    published_ms: i64,
+}
+
+impl Folding {
+    /// Folds some updates, and goes on for as long as `share` says.
+    fn turn(&mut self, served: &mut Served, share: Duration) -> FoldingTurn {
+        let (begun, mut updates, mut before) = (Instant::now(), 0, FoldingTurn::Nothing);
+        loop {
+            let frame = match self.frame.take() {
+                Some(frame) => frame,
+                None => match self.feed.try_recv() {
+                    Ok(message) => {
+                        before = FoldingTurn::All;
+                        match take(served, message) {
+                            Some(frame) => frame,
+                            None => continue,
+                        }
+                    }
+                    Err(TryRecvError::Empty) => return before,
+                    Err(TryRecvError::Closed) => return FoldingTurn::Ended,
+                },
+            };
+            let frame = self.frame.insert(frame);
+            let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_MAX);
+            updates += piece;
+            if updates > FOLD_UPDATES_MAX && begun.elapsed() >= share {
+                return FoldingTurn::Some;
+            }
+            served.fold(frame.zone, &frame.updates[frame.folded..][..piece]);
+            frame.folded += piece;
+            if frame.folded == frame.updates.len() {
+                frame.seal(served);
+                self.frame = None;
+            }
+            before = FoldingTurn::All;
+        }
+    }
+}
+
+impl Frame {
+    fn seal(&self, served: &mut Served) {
+        let lag_ms = (unix_us() / 1000).saturating_sub(self.published_ms).max(0).cast_unsigned();
+        served.seal(self.zone, self.next_offset, self.owner_epoch, lag_ms);
+    }
+}
+
+/// Takes what the feed says. Gives a frame, which is to be folded.
+fn take(served: &mut Served, message: FeedMessage) -> Option<Frame> {
+    match message {
+        FeedMessage::Begun(begun) => served.view.put(*begun),
+        FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms } => {
+            return Some(Frame {
+                zone,
+                updates,
+                folded: 0,
+                next_offset,
+                owner_epoch,
+                published_ms,
+            });
+        }
+        FeedMessage::Live { zone, owner_epoch } => served.live(zone, owner_epoch),
+        FeedMessage::Halted(zone, sentence) => {
+            tracing::error!(zone, "halted: {sentence}");
+            served.zones[usize::from(zone)] = ZoneState::Halted(sentence);
+        }
+    }
+    None
+}

@@ -1,0 +1,27 @@
+//! What the kernel counts of a process.
+
+use std::time::Duration;
+
+/// Clock ticks of proc_pid_stat(5) a second, on every Linux that huntd runs on.
+const TICKS_PER_S: u64 = 100;
+
+/// Processor time that a process took, of all its threads.
+pub fn cpu(pid: u32) -> Duration {
+    let stat = read(pid, "stat");
+    let (_, fields) = stat.rsplit_once(')').expect("the name stands in brackets");
+    let ticks = |at: usize| fields.split_whitespace().nth(at)?.parse::<u64>().ok();
+    let ticks = ticks(11).zip(ticks(12)).map(|(user, system)| user + system);
+    Duration::from_millis(1_000 / TICKS_PER_S * ticks.expect("the kernel counts"))
+}
+
+/// Bytes of memory that a process has.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = read(pid, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    1024 * kib.expect("the kernel counts")
+}
+
+fn read(pid: u32, file: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("the process is there")
+}
