@@ -255,6 +255,10 @@ impl Layout {
             }
             Some(FieldForm::Position) => (Slot::Position, bytes, position(bytes)?.1),
             Some(FieldForm::Id | FieldForm::Integer) => (Slot::Digits, bytes, unsigned(bytes)?.1),
+            // What is nested is part of the texts around it.
+            None if bytes.starts_with(b"{") || bytes.starts_with(b"[") => {
+                return after_nested(bytes);
+            }
             None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
         };
         let before = &text[..text.len() - start.len()];
@@ -323,6 +327,21 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 /// What follows `byte`, which must come first, after blanks at most.
 fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     without_blanks(bytes).strip_prefix(&[byte])
+}
+
+/// What follows an object or an array of a valid record, which has no escapes.
+fn after_nested(bytes: &[u8]) -> Option<&[u8]> {
+    let (mut depth, mut is_text) = (0, false);
+    let end = bytes.iter().position(|byte| {
+        match byte {
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => depth += 1,
+            b'}' | b']' if !is_text => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    })?;
+    bytes.get(end + 1..)
 }
 
 /// What follows a plain value: a number, a word, or an ASCII string without escapes.
