@@ -14,6 +14,9 @@ const LOW_EDGES_MAX: usize = 10;
 const HIGH_EDGES_MAX: usize = 10;
 const EDGES_MAX: usize = 32;
 
+/// As many as one half of most records has.
+const EDGES_USUAL: usize = 6;
+
 /// Bytes of one half.
 const HALF: usize = SHAPE_BYTES_MAX / 2;
 const _: () = assert!(HALF == u64::BITS as usize);
@@ -99,13 +102,21 @@ impl Places {
         if low_count > LOW_EDGES_MAX || high_count > HIGH_EDGES_MAX {
             return false;
         }
-        for edge in &mut self.edges[..LOW_EDGES_MAX] {
-            *edge = low_edges.trailing_zeros() as u8;
-            low_edges = _blsr_u64(low_edges);
+        let put = |edges: &mut [u8], bits: &mut u64, from: usize| {
+            for edge in edges {
+                *edge = (from + bits.trailing_zeros() as usize) as u8;
+                *bits = _blsr_u64(*bits);
+            }
+        };
+        // The second half's edges take the places of those that the first one has not.
+        put(&mut self.edges[..EDGES_USUAL], &mut low_edges, 0);
+        if low_count > EDGES_USUAL {
+            put(&mut self.edges[EDGES_USUAL..LOW_EDGES_MAX], &mut low_edges, 0);
         }
-        for edge in &mut self.edges[low_count..low_count + HIGH_EDGES_MAX] {
-            *edge = HALF as u8 + high_edges.trailing_zeros() as u8;
-            high_edges = _blsr_u64(high_edges);
+        let (usual, more) = self.edges[low_count..].split_at_mut(EDGES_USUAL);
+        put(usual, &mut high_edges, HALF);
+        if high_count > EDGES_USUAL {
+            put(&mut more[..HIGH_EDGES_MAX - EDGES_USUAL], &mut high_edges, HALF);
         }
         let starts = [low & !low_before, high & !high_before];
         self.edge_count = low_count + high_count;
