@@ -11,6 +11,7 @@
 
 use huntd::engine::Shard;
 use huntd::engine::event::{Action, Event};
+use huntd::engine::events::Events;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::fetch::block::BLOCK_EVENTS_MAX;
@@ -157,12 +158,12 @@ fn shortest(players: u64, smoke: bool) -> (Vec<Duration>, Duration) {
 
 /// Applies a block of events as the daemon does, and tells how long one takes.
 #[inline(never)]
-fn block(shard: &mut Shard, events: &[Event], updates: &mut Updates) -> f64 {
+fn block(shard: &mut Shard, events: &Events, updates: &mut Updates) -> f64 {
     let start = Instant::now();
     let mut applied = 0;
     while applied < events.len() {
         updates.clear();
-        applied += shard.apply_all(&events[applied..], updates, |_, _, _| {});
+        applied += shard.apply_all(events, applied, updates, |_, _, _| {});
     }
     start.elapsed().as_nanos() as f64 / events.len() as f64
 }
@@ -170,7 +171,7 @@ fn block(shard: &mut Shard, events: &[Event], updates: &mut Updates) -> f64 {
 /// Nanoseconds an event of many blocks, of which only one exists at a time, as in the daemon.
 fn blocks(shard: &mut Shard, load: &mut Load, count: usize) {
     let mut updates = Updates::new();
-    let mut events = Vec::with_capacity(BLOCK_EVENTS);
+    let mut events = Events::with_capacity(BLOCK_EVENTS, 0);
     let (mut times_ns, mut allocations) = (Vec::with_capacity(count), 0);
     for _ in 0..count {
         events.clear();

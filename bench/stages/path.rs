@@ -6,7 +6,7 @@ use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::shape::Shapes;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
-use huntd::engine::event::Event;
+use huntd::engine::events::Events;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::fetch::block::{BLOCK_EVENTS_MAX, Block, BlockPool};
 use huntd::kafka::codec::Decompressor;
@@ -264,7 +264,7 @@ impl Path {
     fn first_tier_alone(&mut self) -> u64 {
         let Path { records, shapes, buffer, events_ever, .. } = self;
         let mut known = Vec::with_capacity(records.len());
-        let mut events = Vec::with_capacity(BLOCK_EVENTS_MAX);
+        let mut events = Events::with_capacity(BLOCK_EVENTS_MAX, 0);
         for (origin, range) in records.iter() {
             events.clear();
             match shapes.read(*origin, buffer, range.clone(), &mut events) {
@@ -334,7 +334,7 @@ fn stage_first_tier(
     shapes: &mut Shapes,
     buffer: &[u8],
     known: &[(RecordPosition, Range<usize>)],
-    events: &mut Vec<Event>,
+    events: &mut Events,
 ) {
     for (origin, range) in known {
         if events.len() == BLOCK_EVENTS_MAX {
@@ -388,7 +388,7 @@ fn stage_apply(path: &mut Path, block: &Block) {
         framer.supply(free_frames.pop().expect("frames go round"));
     }
     let updates = framer.updates().expect("a block's updates fit an empty frame");
-    let applied = shard.apply_all(&block.events, updates, |_, _, _| {});
+    let applied = shard.apply_all(&block.events, 0, updates, |_, _, _| {});
     assert_eq!(applied, block.events.len(), "a block's updates fit an empty frame");
 }
 

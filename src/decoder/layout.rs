@@ -10,6 +10,7 @@ use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
 use super::fields::{field_named, set_integer, set_position, type_named};
 use crate::engine::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
+use crate::engine::events::{Events, ListedEvent};
 use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 
 /// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
@@ -50,10 +51,10 @@ impl Layouts {
         Layouts { list, replaced: 0, pause: 0, last_pause: 0 }
     }
 
-    /// The event in a record of a known layout. `None` says nothing about the record.
-    pub fn read(&mut self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
+    /// Adds the event in a record of a known layout. `false` says nothing about the record.
+    pub fn read(&mut self, origin: RecordPosition, value: &[u8], events: &mut Events) -> bool {
         if value.len() < RECORD_BYTES_MIN || value.len() > RECORD_BYTES_MAX {
-            return None;
+            return false;
         }
         let head = word(&value[8..]);
         let tail = word(&value[value.len() - 8..]);
@@ -65,10 +66,11 @@ impl Layouts {
                 && let Some(event) = layout.read(origin, value)
             {
                 self.count_hit(index);
-                return Some(event);
+                events.push_listed(event);
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Remembers the layout of a record that is an event, if it is one of plain values.
@@ -261,6 +263,7 @@ impl Layout {
             }
             None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
         };
+
         let before = &text[..text.len() - start.len()];
         self.add_segments(before, slot, field.unwrap_or(EventField::Type))?;
         *text = rest;
@@ -288,7 +291,7 @@ impl Layout {
     }
 
     #[inline]
-    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
+    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<ListedEvent> {
         let mut values = FieldValues::of(self.present);
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {

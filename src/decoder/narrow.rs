@@ -5,7 +5,7 @@ use super::RecordPosition;
 use super::numbers::Numbers;
 use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
 use super::simd::{load_4, load_16, load_32, load_lengths, store_4};
-use crate::engine::event::Event;
+use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
 /// Edges of runs in the first and in the second half of a record, at most. Other records have no
@@ -39,7 +39,7 @@ pub(super) fn read(
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
-    events: &mut Vec<Event>,
+    events: &mut Events,
 ) -> Option<usize> {
     let mut places = Places {
         edges: [SHAPE_BYTES_MAX as u8; EDGES_MAX],
@@ -57,7 +57,7 @@ pub(super) fn read(
         let shape = shapes.get(number)?;
         if places.have_texts_of(shape, window, bytes) {
             let numbers = places.numbers(shape, window)?;
-            events.push(numbers.event(origin));
+            events.push_listed(numbers.event(origin));
             return Some(number.into());
         }
         number = shape.next;

@@ -226,11 +226,13 @@ fn decode_streamed(
     let value = value.map(|value| &value.head[..]);
     let decoded = match skips.binary_search(&offset) {
         Ok(_) => Err(Reject::Poison),
-        Err(_) => decoder.decode(RecordPosition { offset, time_ms }, value),
+        Err(_) => value.ok_or(Reject::NullValue).and_then(|value| {
+            let origin = RecordPosition { offset, time_ms };
+            decoder.decode_within(origin, value, 0..value.len(), &mut block.events)
+        }),
     };
-    match decoded {
-        Ok(event) => block.events.push(event),
-        Err(reject) => block.rejects.push(Rejected::of_streamed(reject, decoder, record)),
+    if let Err(reject) = decoded {
+        block.rejects.push(Rejected::of_streamed(reject, decoder, record));
     }
 }
 
