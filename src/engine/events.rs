@@ -24,6 +24,17 @@ impl Events {
         Events { list: Vec::with_capacity(events), handoffs: Vec::with_capacity(arrivals) }
     }
 
+    /// An empty list as [`Events::with_capacity`] makes it, with its memory taken from the system:
+    /// it is the same from then on, however long the lists become.
+    pub(crate) fn with_touched_capacity(events: usize, arrivals: usize) -> Events {
+        let tick =
+            Event { offset: 0, time_ms: 0, player_id: 0, seq: 0, ts_us: 0, action: Action::Tick };
+        let (mut list, mut handoffs) = (vec![tick; events], vec![Handoff::default(); arrivals]);
+        list.clear();
+        handoffs.clear();
+        Events { list, handoffs }
+    }
+
     /// Adds an event.
     pub fn push(&mut self, event: Event) {
         let (event, handoff) = event.apart(self.handoffs.len() as HandoffNumber);

@@ -30,7 +30,7 @@ pub(crate) const BLOCK_REJECTS_MAX: usize = 32;
 pub(crate) const SHARD_BLOCKS_MAX: usize = 128;
 
 /// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
-/// behind. What is never used is hardly in memory.
+/// behind.
 const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 
 /// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
@@ -97,7 +97,7 @@ impl BlockPool {
 
     fn make(&self) -> Box<Block> {
         self.made.set(self.made.get() + 1);
-        let events = Events::with_capacity(BLOCK_EVENTS_MAX, BLOCK_ARRIVALS_MAX);
+        let events = Events::with_touched_capacity(BLOCK_EVENTS_MAX, BLOCK_ARRIVALS_MAX);
         Box::new(Block {
             partition: 0,
             ownership_id: 0,

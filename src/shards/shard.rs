@@ -145,11 +145,10 @@ impl OwnedShard {
             return Ok(false);
         }
         // The frame that came back last is the one that is still in the cache.
-        while let Some(frame) = workspace.ends.free_frames.try_receive() {
-            workspace.spare_frames.push(frame);
-        }
+        workspace.gather_frames();
         let Some(mut frame) = workspace.spare_frames.pop() else { return Ok(false) };
         frame.updates.clear();
+        frame.updates.touch();
         self.framer.supply(frame);
         Ok(true)
     }
