@@ -313,3 +313,27 @@ fn all_tiers_and_serde_json_agree_on_mutated_records() {
     assert!(kinds_by_layout.insert(ActionKind::Arrive.name()));
     assert_eq!(kinds_by_layout, all, "kinds that the first tier read, and all");
 }
+
+#[test]
+fn what_is_nested_in_a_record_is_text_of_its_layout() {
+    const NESTED: &str = r#"{"a":["]",{"x":[]},7]}"#;
+    let record = |x: u32, nested: &str| {
+        format!(r#"{{"type":"move","player_id":7,"seq":1,"ts_us":5,"at":{nested},"x":{x},"y":2}}"#)
+    };
+    let (mut layouts, mut json) = (Layouts::new(), JsonDecoder::new());
+    layouts.learn(record(1, NESTED).as_bytes());
+    for (x, nested, is_read) in [
+        (1, NESTED, true),
+        (3_000_000, NESTED, true),
+        (1, r#"{"a":["]",{"x":[]},8]}"#, false),
+        (1, r#"{"a":["]",{"x":[]},7]},"b":{}"#, false),
+        (1, "[]", false),
+        (1, "7", false),
+    ] {
+        let (record, mut events) = (record(x, nested), Events::default());
+        assert_eq!(layouts.read(ORIGIN, record.as_bytes(), &mut events), is_read, "{record}");
+        if let Some(event) = events.pop() {
+            assert_eq!(Ok(event), json.decode(ORIGIN, record.as_bytes()), "{record}");
+        }
+    }
+}
