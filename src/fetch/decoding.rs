@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// Blocks that one connection decodes before the other stages have their turn, so that the engine
 /// works on blocks that are still in the cache.
-pub const TURN_BLOCKS_MAX: usize = 8;
+pub(crate) const TURN_BLOCKS_MAX: usize = 8;
 
 /// Decodes what one connection receives.
 pub(crate) struct Decoding {
