@@ -9,6 +9,8 @@ use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::{Action, Event};
+use huntd::engine::events::Events;
+use huntd::fetch::block::BLOCK_EVENTS_MAX;
 use serde::Deserialize;
 use std::hint::black_box;
 use std::time::Instant;
@@ -116,7 +118,7 @@ struct SerdeEvent<'a> {
 }
 
 /// Adds an event to a digest; the same events in the same order give the same digest.
-fn fold(digest: u64, event: &Event) -> u64 {
+fn fold<H>(digest: u64, event: &Event<H>) -> u64 {
     let payload = match event.action {
         Action::Move { x, y } => (x as u64) << 32 | u64::from(y as u32),
         Action::Rotate { heading } => heading.into(),
@@ -157,25 +159,40 @@ fn json_pass<'a>(records: &'a [Vec<u8>], json: &'a mut JsonDecoder) -> impl FnMu
     }
 }
 
+/// The records stand in one buffer, and the events in a block, as in the daemon.
 fn all_tiers_pass<'a>(
     records: &'a [Vec<u8>],
     decoder: &'a mut Decoder,
 ) -> impl FnMut() -> u64 + 'a {
+    let buffer = records.concat();
+    let mut events = Events::with_capacity(BLOCK_EVENTS_MAX, 0);
     move || {
-        records.iter().fold(0, |digest, record| {
-            fold(digest, &decoder.decode(ORIGIN, Some(record)).expect("a valid record"))
-        })
+        let (mut start, mut digest) = (0, 0);
+        for record in records {
+            if events.len() == BLOCK_EVENTS_MAX {
+                digest = events.listed().iter().fold(digest, fold);
+                events.clear();
+            }
+            let end = start + record.len();
+            let decoded = decoder.decode_within(ORIGIN, &buffer, start..end, &mut events);
+            decoded.expect("a valid record");
+            start = end;
+        }
+        digest = events.listed().iter().fold(digest, fold);
+        events.clear();
+        digest
     }
 }
 
 fn layout_pass<'a>(records: &'a [Vec<u8>], layouts: &'a mut Layouts) -> impl FnMut() -> u64 + 'a {
+    let mut events = Events::with_capacity(1, 0);
     move || {
         records.iter().fold(0, |digest, record| {
-            let event = layouts.read(ORIGIN, record);
-            if event.is_none() {
+            events.clear();
+            if !layouts.read(ORIGIN, record, &mut events) {
                 layouts.learn(record);
             }
-            event.map_or(digest, |event| fold(digest, &event))
+            events.listed().iter().fold(digest, fold)
         })
     }
 }

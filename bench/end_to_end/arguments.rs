@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
-                     [--rate R | --drain | --search | --soak R | --generator R] [--seconds S] \
-                     [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
+                     [--rate R | --drain | --native | --search | --soak R | --generator R] \
+                     [--seconds S] [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
                      rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
 /// Of each build tool that the tests have already, one peer.
@@ -20,6 +20,8 @@ const ROUNDS: usize = 3;
 pub(crate) enum Mode {
     /// How fast a preloaded topic is drained.
     Drain,
+    /// How fast huntd alone takes events from memory.
+    Native,
     /// Latency at so many events a second.
     Rate(u64),
     /// The highest rate at which huntd's latency holds its bounds.
@@ -63,6 +65,7 @@ impl Arguments {
                 "--bench" => bench = true,
                 "--smoke" => smoke = true,
                 "--drain" => modes.push(Mode::Drain),
+                "--native" => modes.push(Mode::Native),
                 "--search" => modes.push(Mode::Search),
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
                 "--soak" => modes.push(Mode::Soak(number(value()?)?)),
@@ -79,7 +82,8 @@ impl Arguments {
             modes = match smoke {
                 true => {
                     let (rate, soak) = (Mode::Rate(5_000), Mode::Soak(5_000));
-                    vec![Mode::Drain, rate, Mode::Search, soak, Mode::Generator(5_000)]
+                    let more = [Mode::Native, Mode::Search, soak, Mode::Generator(5_000)];
+                    [Mode::Drain, rate].into_iter().chain(more).collect()
                 }
                 false => vec![Mode::Drain, Mode::Rate(250_000), Mode::Rate(1_000_000)],
             };

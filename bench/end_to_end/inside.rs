@@ -124,6 +124,11 @@ impl Inside {
         self.hot.ran_ns as f64 / 1e3 / self.events.max(1) as f64
     }
 
+    /// Nanoseconds of the hot thread per event.
+    pub(crate) fn hot_ns(&self) -> f64 {
+        self.hot_s_per_million() * 1e3
+    }
+
     /// The part of a core that the hot thread takes at a rate.
     pub(crate) fn hot_cores(&self, rate: u64) -> f64 {
         self.hot_s_per_million() * rate as f64 / 1e6

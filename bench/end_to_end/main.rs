@@ -2,7 +2,8 @@
 //!
 //! Goal: what a stranger can repeat with one command. *Drain*: a preloaded topic, events a second
 //! and CPU time of the whole process. *Rate*: an open loop at a fixed rate, latency from when an
-//! event was due until its update was read back. Not a goal: what a broker on another machine, or
+//! event was due until its update was read back. *Native*: huntd alone, fed from memory, which
+//! shows what a broker on the same cores hides. Not a goal: what a broker on another machine, or
 //! several brokers, would give. `--smoke` runs everything once for some seconds.
 
 mod arguments;
@@ -11,9 +12,15 @@ mod drain;
 
 mod echo;
 
+mod feed;
+
+mod feeder;
+
 mod generator;
 
 mod inside;
+
+mod native;
 
 mod open_loop;
 
@@ -22,6 +29,8 @@ mod output;
 mod plot;
 
 mod programs;
+
+mod requests;
 
 mod rounds;
 
@@ -37,6 +46,7 @@ mod wire;
 
 use arguments::{Arguments, Mode};
 use drain::Drained;
+use native::FedCluster;
 use open_loop::{Measured, Span};
 use plot::{Axis, Scale};
 use programs::Program;
@@ -61,6 +71,10 @@ const DRAIN_RATE: u64 = 10_000;
 
 /// Records in a batch of a drain: what a producer gathers while the broker is busy.
 const DRAIN_BATCH_EVENTS: usize = 500;
+
+/// Events that are fed from memory.
+const NATIVE_EVENTS: u64 = 8_000_000;
+const NATIVE_EVENTS_SMOKE: u64 = 40_000;
 
 /// How long one program may drain, if the command line says nothing.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +114,7 @@ fn main() {
         let cluster = || start(mode, arguments.smoke);
         match *mode {
             Mode::Drain => drains(&cluster(), &arguments, &programs, &mut results),
+            Mode::Native => natively(&arguments, &mut results),
             Mode::Rate(rate) => at_rate(&cluster(), &arguments, &programs, rate, &mut results),
             Mode::Search => {
                 let (otherwise, rate_max) = match arguments.smoke {
@@ -172,6 +187,17 @@ fn span(arguments: &Arguments, otherwise: Span) -> Span {
     Span { measured: arguments.seconds.unwrap_or(otherwise.measured), ..otherwise }
 }
 
+/// The load of a drain.
+fn drain_shape(layout: Layout) -> Shape {
+    Shape {
+        partitions: PARTITIONS,
+        players: PLAYERS,
+        rate: DRAIN_RATE,
+        batch_events: DRAIN_BATCH_EVENTS,
+        layout,
+    }
+}
+
 fn drains(
     cluster: &Cluster,
     arguments: &Arguments,
@@ -181,14 +207,7 @@ fn drains(
     let events = if arguments.smoke { DRAIN_EVENTS_SMOKE } else { DRAIN_EVENTS };
     let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
     for layout in [Layout::Mixed, Layout::Shuffled] {
-        let shape = Shape {
-            partitions: PARTITIONS,
-            players: PLAYERS,
-            rate: DRAIN_RATE,
-            batch_events: DRAIN_BATCH_EVENTS,
-            layout,
-        };
-        let (preloaded, told) = drain::preload(cluster, shape, events);
+        let (preloaded, told) = drain::preload(cluster, drain_shape(layout), events);
         say(&told);
         // The worst case is huntd's own: to the others the order of keys is all the same.
         let is_run = |program: &Program| layout == Layout::Mixed || program.is_huntd();
@@ -211,6 +230,19 @@ fn drains(
         results.extend(drained.iter().map(|rounds| drain::json(layout, rounds)));
         drain::discard(cluster, preloaded);
     }
+}
+
+fn natively(arguments: &Arguments, results: &mut Vec<serde_json::Value>) {
+    let (events, options) = match arguments.smoke {
+        true => (NATIVE_EVENTS_SMOKE, kafka::Options::for_tests()),
+        false => (NATIVE_EVENTS, kafka::Options::for_drains()),
+    };
+    let load = Load::new(drain_shape(Layout::Mixed));
+    let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
+    let fed = FedCluster::start(options);
+    let measured = native::measure(&fed, &load, events, arguments.rounds, patience);
+    native::print(&measured);
+    results.extend(measured.iter().map(native::json));
 }
 
 fn at_rate(

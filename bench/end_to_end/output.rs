@@ -35,10 +35,10 @@ pub(crate) struct Output {
 
 /// What one partition has told so far.
 #[derive(Clone, Copy, Default)]
-struct Fold {
+pub(crate) struct Fold {
     /// Input offset up to which all is accounted for.
-    covered: i64,
-    updates: u64,
+    pub covered: i64,
+    pub updates: u64,
     /// Bytes of the frames, before they were compressed.
     bytes: u64,
     /// Over all updates that were read.
@@ -135,14 +135,16 @@ impl Output {
     }
 }
 
-fn fold_batch(
+/// Folds the frames of a batch, and tells how many records it has.
+pub(crate) fn fold_batch(
     fold: &mut Fold,
     bytes: &mut [u8],
     reads_updates: bool,
     decompressor: &mut Decompressor,
-) {
+) -> i64 {
     let batch = Batch::read(bytes, BATCH_BYTES_MAX).expect("the broker's batches are sound");
     let batch = batch.expect("the batch is whole");
+    let count = batch.header.record_count.into();
     let mut records = batch.open(0, decompressor).expect("the broker's batches are sound");
     while let Some(record) = records.next_record().expect("the broker's batches are sound") {
         let value = record.value().expect("a frame has a value");
@@ -160,10 +162,11 @@ fn fold_batch(
         }
         fold.covered = fold.covered.max(head.next_offset);
     }
+    count
 }
 
 /// The part of a frame's header that counts here.
-struct Head {
+pub(crate) struct Head {
     first_update: u64,
     count: u64,
     next_offset: i64,
@@ -171,7 +174,7 @@ struct Head {
 
 impl Head {
     /// `None` for a fence.
-    fn read(frame: &[u8]) -> Option<Head> {
+    pub(crate) fn read(frame: &[u8]) -> Option<Head> {
         if frame.starts_with(b"HNTF") {
             return (frame[5] == 1).then(|| Head::binary(frame));
         }

@@ -1,8 +1,6 @@
 //! Programs take turns, in several rounds that each begin with another one: a broker whose compiler
 //! learns and a machine that others use are then at nobody's expense.
 
-use crate::programs::Program;
-
 /// What one program showed in all rounds.
 pub(crate) struct Rounds<T> {
     /// The round whose figure is the middle one; the better of two middle ones.
@@ -13,10 +11,10 @@ pub(crate) struct Rounds<T> {
 }
 
 /// Runs all programs in every round. `figure` compares the rounds of one program: less is better.
-pub(crate) fn take_turns<T>(
-    programs: &[Program],
+pub(crate) fn take_turns<P: Copy, T>(
+    programs: &[P],
     rounds: usize,
-    mut run: impl FnMut(Program) -> T,
+    mut run: impl FnMut(P) -> T,
     figure: impl Fn(&T) -> f64,
 ) -> Vec<Rounds<T>> {
     let mut shown: Vec<Vec<T>> = programs.iter().map(|_| Vec::with_capacity(rounds)).collect();

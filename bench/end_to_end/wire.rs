@@ -2,9 +2,11 @@
 //! between the load and the broker would cost more than what is measured.
 
 use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
+use huntd::kafka::message::{self, Envelope};
 use huntd::kafka::record_batch::BatchHeader;
 use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireReader, WireWriter};
-use std::io::{Read, Write};
+use rustix::net::{SendFlags, send};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 
@@ -14,6 +16,9 @@ const CLIENT_ID: &str = "huntd-bench";
 const PRODUCE_VERSION: i16 = 7;
 const FETCH_VERSION: i16 = 11;
 const LIST_OFFSETS_VERSION: i16 = 1;
+
+/// The version that tells a topic's id, since Kafka 2.8.
+const METADATA_VERSION: i16 = 10;
 
 const PRODUCE: i16 = 0;
 const LIST_OFFSETS: i16 = 2;
@@ -61,6 +66,20 @@ impl Connection {
         }
         self.stream.read_exact(&mut self.response[..length]).expect("the broker answers");
         &mut self.response[..length]
+    }
+
+    /// The id of a topic.
+    pub(crate) fn topic_id(&mut self, topic: &str) -> u128 {
+        let mut request = std::mem::take(&mut self.request);
+        request.clear();
+        let envelope =
+            Envelope { version: METADATA_VERSION, correlation_id: 0, client_id: CLIENT_ID };
+        message::metadata_request(envelope, topic, &mut request);
+        self.send(&request);
+        self.request = request;
+        let answer = self.receive();
+        let metadata = message::parse_metadata(answer, METADATA_VERSION, 0, topic);
+        metadata.expect("the broker answers what was asked").topic_id
     }
 
     /// The end of each partition of a topic.
@@ -148,6 +167,15 @@ impl Connection {
             take(place, &mut bytes[start..start + whole]);
         }
     }
+}
+
+/// Sends bytes that others follow at once.
+pub(crate) fn send_more(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = send(to, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
 }
 
 /// Bytes of the whole batches; the offset moves behind them.

@@ -3,10 +3,10 @@
 //!
 //! Goal: where the time of one event goes, on one core, without a broker. Not a goal: threads,
 //! waiting, system calls other than the receiving one. Instructions and misses are counted by
-//! valgrind, where it is installed: they are the same on a busy machine. The digest is of the
-//! updates' bytes and of the state, so no change can make a stage faster by making it do something
-//! else. `--counts` prints what valgrind counts alone; `--smoke` runs everything once over little
-//! input.
+//! valgrind, where it is installed: they are the same on a busy machine. The digest is of all
+//! updates and of the state, and frames are read back, so no change can make a stage faster by
+//! making it do something else. `--counts` prints what valgrind counts alone; `--smoke` runs
+//! everything once over little input.
 
 mod counted;
 

@@ -5,12 +5,13 @@
 
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::{Decoder, RecordPosition};
+use huntd::engine::events::Events;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let mut decoder = Decoder::new();
     let mut json = JsonDecoder::new();
-    let mut events = Vec::new();
+    let mut events = Events::default();
     // Twice: the second time the first tiers know the shapes and layouts.
     for _ in 0..2 {
         let mut start = 0;

@@ -10,6 +10,7 @@ use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
 use super::fields::{field_named, set_integer, set_position, type_named};
 use crate::engine::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
+use crate::engine::events::{Events, ListedEvent};
 use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 
 /// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
@@ -50,10 +51,10 @@ impl Layouts {
         Layouts { list, replaced: 0, pause: 0, last_pause: 0 }
     }
 
-    /// The event in a record of a known layout. `None` says nothing about the record.
-    pub fn read(&mut self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
+    /// Adds the event in a record of a known layout. `false` says nothing about the record.
+    pub fn read(&mut self, origin: RecordPosition, value: &[u8], events: &mut Events) -> bool {
         if value.len() < RECORD_BYTES_MIN || value.len() > RECORD_BYTES_MAX {
-            return None;
+            return false;
         }
         let head = word(&value[8..]);
         let tail = word(&value[value.len() - 8..]);
@@ -65,10 +66,11 @@ impl Layouts {
                 && let Some(event) = layout.read(origin, value)
             {
                 self.count_hit(index);
-                return Some(event);
+                events.push_listed(event);
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Remembers the layout of a record that is an event, if it is one of plain values.
@@ -255,8 +257,13 @@ impl Layout {
             }
             Some(FieldForm::Position) => (Slot::Position, bytes, position(bytes)?.1),
             Some(FieldForm::Id | FieldForm::Integer) => (Slot::Digits, bytes, unsigned(bytes)?.1),
+            // What is nested is part of the texts around it.
+            None if bytes.starts_with(b"{") || bytes.starts_with(b"[") => {
+                return after_nested(bytes);
+            }
             None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
         };
+
         let before = &text[..text.len() - start.len()];
         self.add_segments(before, slot, field.unwrap_or(EventField::Type))?;
         *text = rest;
@@ -284,7 +291,7 @@ impl Layout {
     }
 
     #[inline]
-    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<Event> {
+    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<ListedEvent> {
         let mut values = FieldValues::of(self.present);
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {
@@ -323,6 +330,21 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 /// What follows `byte`, which must come first, after blanks at most.
 fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     without_blanks(bytes).strip_prefix(&[byte])
+}
+
+/// What follows an object or an array of a valid record, which has no escapes.
+fn after_nested(bytes: &[u8]) -> Option<&[u8]> {
+    let (mut depth, mut is_text) = (0, false);
+    let end = bytes.iter().position(|byte| {
+        match byte {
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => depth += 1,
+            b'}' | b']' if !is_text => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    })?;
+    bytes.get(end + 1..)
 }
 
 /// What follows a plain value: a number, a word, or an ASCII string without escapes.

@@ -34,6 +34,7 @@ mod wide;
 mod tests;
 
 use crate::engine::event::Event;
+use crate::engine::events::Events;
 use json::JsonDecoder;
 use layout::Layouts;
 use reject::Reject;
@@ -64,7 +65,7 @@ pub struct Decoder {
     in_shapes: Trust,
     in_layouts: Trust,
     /// Room for the event of [`Decoder::decode`].
-    single: Vec<Event>,
+    single: Events,
 }
 
 /// How many records each tier has decided.
@@ -95,7 +96,7 @@ impl Decoder {
             counts: TierCounts::default(),
             in_shapes: Trust::default(),
             in_layouts: Trust::default(),
-            single: Vec::with_capacity(1),
+            single: Events::with_capacity(1, 1),
         }
     }
 
@@ -121,7 +122,7 @@ impl Decoder {
         origin: RecordPosition,
         buffer: &[u8],
         value: Range<usize>,
-        events: &mut Vec<Event>,
+        events: &mut Events,
     ) -> Result<(), Reject> {
         let tries_shapes = self.in_shapes.is_left();
         if tries_shapes {
@@ -133,7 +134,7 @@ impl Decoder {
             self.in_shapes.lose();
         }
         let value = &buffer[value];
-        events.push(self.decode_one_by_one(origin, value)?);
+        self.decode_one_by_one(origin, value, events)?;
         if tries_shapes {
             self.shapes.learn(value);
         }
@@ -142,19 +143,24 @@ impl Decoder {
 
     /// Reads a record's bytes one after the other.
     #[inline(never)]
-    fn decode_one_by_one(&mut self, origin: RecordPosition, value: &[u8]) -> Result<Event, Reject> {
+    fn decode_one_by_one(
+        &mut self,
+        origin: RecordPosition,
+        value: &[u8],
+        events: &mut Events,
+    ) -> Result<(), Reject> {
         if self.in_layouts.is_left() {
-            if let Some(event) = self.layouts.read(origin, value) {
+            if self.layouts.read(origin, value, events) {
                 self.in_layouts.earn();
                 self.counts.layout += 1;
-                return Ok(event);
+                return Ok(());
             }
             self.in_layouts.lose();
         }
         self.counts.json += 1;
-        let event = self.json.decode(origin, value)?;
+        events.push(self.json.decode(origin, value)?);
         self.layouts.learn(value);
-        Ok(event)
+        Ok(())
     }
 
     /// What is wrong with a rejected record, in words, with the field or type that is to blame.

@@ -5,7 +5,7 @@ use super::RecordPosition;
 use super::numbers::Numbers;
 use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
 use super::simd::{load_4, load_16, load_32, load_lengths, store_4};
-use crate::engine::event::Event;
+use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
 /// Edges of runs in the first and in the second half of a record, at most. Other records have no
@@ -13,6 +13,9 @@ use std::arch::x86_64::*;
 const LOW_EDGES_MAX: usize = 10;
 const HIGH_EDGES_MAX: usize = 10;
 const EDGES_MAX: usize = 32;
+
+/// As many as one half of most records has.
+const EDGES_USUAL: usize = 6;
 
 /// Bytes of one half.
 const HALF: usize = SHAPE_BYTES_MAX / 2;
@@ -36,7 +39,7 @@ pub(super) fn read(
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
-    events: &mut Vec<Event>,
+    events: &mut Events,
 ) -> Option<usize> {
     let mut places = Places {
         edges: [SHAPE_BYTES_MAX as u8; EDGES_MAX],
@@ -54,7 +57,7 @@ pub(super) fn read(
         let shape = shapes.get(number)?;
         if places.have_texts_of(shape, window, bytes) {
             let numbers = places.numbers(shape, window)?;
-            events.push(numbers.event(origin));
+            events.push_listed(numbers.event(origin));
             return Some(number.into());
         }
         number = shape.next;
@@ -99,13 +102,21 @@ impl Places {
         if low_count > LOW_EDGES_MAX || high_count > HIGH_EDGES_MAX {
             return false;
         }
-        for edge in &mut self.edges[..LOW_EDGES_MAX] {
-            *edge = low_edges.trailing_zeros() as u8;
-            low_edges = _blsr_u64(low_edges);
+        let put = |edges: &mut [u8], bits: &mut u64, from: usize| {
+            for edge in edges {
+                *edge = (from + bits.trailing_zeros() as usize) as u8;
+                *bits = _blsr_u64(*bits);
+            }
+        };
+        // The second half's edges take the places of those that the first one has not.
+        put(&mut self.edges[..EDGES_USUAL], &mut low_edges, 0);
+        if low_count > EDGES_USUAL {
+            put(&mut self.edges[EDGES_USUAL..LOW_EDGES_MAX], &mut low_edges, 0);
         }
-        for edge in &mut self.edges[low_count..low_count + HIGH_EDGES_MAX] {
-            *edge = HALF as u8 + high_edges.trailing_zeros() as u8;
-            high_edges = _blsr_u64(high_edges);
+        let (usual, more) = self.edges[low_count..].split_at_mut(EDGES_USUAL);
+        put(usual, &mut high_edges, HALF);
+        if high_count > EDGES_USUAL {
+            put(&mut more[..HIGH_EDGES_MAX - EDGES_USUAL], &mut high_edges, HALF);
         }
         let starts = [low & !low_before, high & !high_before];
         self.edge_count = low_count + high_count;

@@ -3,6 +3,7 @@
 use super::RecordPosition;
 use super::shape::{HIGH_LANE, LANES, Shape};
 use crate::engine::event::{Action, Event, EventField, Handoff};
+use crate::engine::events::ListedEvent;
 use crate::engine::field::FieldSource;
 
 /// What the player's digits before the last 16 count.
@@ -17,7 +18,7 @@ pub(super) struct Numbers<'s> {
 
 impl Numbers<'_> {
     #[inline]
-    pub(super) fn event(&self, origin: RecordPosition) -> Event {
+    pub(super) fn event(&self, origin: RecordPosition) -> ListedEvent {
         Event {
             offset: origin.offset,
             time_ms: origin.time_ms,

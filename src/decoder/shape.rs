@@ -9,7 +9,8 @@
 use super::RecordPosition;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
 use super::simd::Processor;
-use crate::engine::event::{ActionKind, Event, EventField};
+use crate::engine::event::{ActionKind, EventField};
+use crate::engine::events::Events;
 use crate::engine::field::{FIELDS, FieldSet};
 use std::ops::Range;
 
@@ -349,7 +350,7 @@ impl Shapes {
         origin: RecordPosition,
         buffer: &[u8],
         range: Range<usize>,
-        events: &mut Vec<Event>,
+        events: &mut Events,
     ) -> bool {
         let Some(processor) = self.processor else { return false };
         if range.len() > SHAPE_BYTES_MAX {
@@ -370,7 +371,7 @@ impl Shapes {
         processor: Processor,
         origin: RecordPosition,
         value: &[u8],
-        events: &mut Vec<Event>,
+        events: &mut Events,
     ) -> Option<usize> {
         let mut window = [0; WINDOW_BYTES];
         window[BYTES_BEFORE..BYTES_BEFORE + value.len()].copy_from_slice(value);

@@ -12,7 +12,7 @@ use super::narrow;
 use super::shape::{ShapeList, Window};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
-use crate::engine::event::Event;
+use crate::engine::events::Events;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -64,7 +64,7 @@ impl Processor {
         origin: RecordPosition,
         window: &Window,
         bytes: usize,
-        events: &mut Vec<Event>,
+        events: &mut Events,
     ) -> Option<usize> {
         match self.0 {
             // SAFETY: the processor was found to have what the function is made for.

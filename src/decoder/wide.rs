@@ -5,7 +5,7 @@ use super::RecordPosition;
 use super::numbers::Numbers;
 use super::shape::{BYTES_BEFORE, LANES, LAST_LANE, Shape, ShapeList, Window};
 use super::simd::{load_8, load_64, store_8};
-use crate::engine::event::Event;
+use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
 /// Digits of a lane, which takes as many bytes.
@@ -55,14 +55,14 @@ pub(super) fn read(
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
-    events: &mut Vec<Event>,
+    events: &mut Events,
 ) -> Option<usize> {
     let record = Record::of(window, bytes)?;
     let mut number = shapes.head(record.text_bytes, record.first);
     loop {
         let shape = shapes.get(number)?;
         if record.has_texts_of(shape) {
-            events.push(record.numbers(shape)?.event(origin));
+            events.push_listed(record.numbers(shape)?.event(origin));
             return Some(number.into());
         }
         number = shape.next;

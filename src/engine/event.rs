@@ -21,9 +21,10 @@ pub(crate) const INVENTORY_SLOTS: usize = 8;
 /// Timed effects that an actor can be under at once; a hand-off carries all of them.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
-/// One player event, with the place in the input log that it came from.
+/// One player event, with the place in the input log that it came from. What an arrival carries is
+/// part of it, or stands elsewhere: see [`ListedEvent`](crate::engine::events::ListedEvent).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct Event<H = Handoff> {
     /// Offset of the record in its input partition.
     pub offset: i64,
     /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
@@ -37,7 +38,7 @@ pub struct Event {
     /// copied to the updates, and never read as a clock.
     pub ts_us: i64,
     /// What happened.
-    pub action: Action,
+    pub action: Action<H>,
 }
 
 /// What an actor carries from one zone to another.
@@ -67,8 +68,6 @@ pub struct ItemStack {
     /// How many; 0 makes the slot empty.
     pub count: u8,
 }
-
-const _: () = assert!(size_of::<Event>() <= 120);
 
 /// An action as a record has it.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +141,7 @@ impl Subject {
     }
 }
 
-impl Event {
+impl<H> Event<H> {
     /// The event that the fields of a record make. Absent ones are 0.
     #[inline]
     pub(crate) fn unpack(
@@ -150,7 +149,10 @@ impl Event {
         time_ms: i64,
         kind: ActionKind,
         values: &FieldValues,
-    ) -> Event {
+    ) -> Event<H>
+    where
+        H: FieldType,
+    {
         let fields = kind.subject().fields();
         let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
         Event {
@@ -162,6 +164,12 @@ impl Event {
             action: Action::unpack(kind, values),
         }
     }
+
+    /// The same with this action.
+    pub(crate) fn with<T>(&self, action: Action<T>) -> Event<T> {
+        let Event { offset, time_ms, player_id, seq, ts_us, .. } = *self;
+        Event { offset, time_ms, player_id, seq, ts_us, action }
+    }
 }
 
 macro_rules! events {
@@ -170,7 +178,7 @@ macro_rules! events {
             $(#[$field_doc:meta])*
             $key:ident = $key_name:literal $form:ident $([$least:expr, $most:expr])?,
         )*}
-        actions {$(
+        actions<$carried:ident = $whole:ty> {$(
             $(#[$doc:meta])*
             $variant:ident = $number:literal $name:literal $subject:ident $(as $type_name:literal)?
             $({ $($field:ident: $type:ty = $of:ident $presence:ident,)* })?,
@@ -232,11 +240,11 @@ macro_rules! events {
         /// What a player, or the world, did. Positions are in centimetres, headings in
         /// centidegrees.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Action {
+        pub enum Action<$carried = $whole> {
             $($(#[$doc])* $variant $({ $($field: $type,)* })?,)*
         }
 
-        impl Action {
+        impl<$carried> Action<$carried> {
             /// Its kind.
             #[inline]
             pub fn kind(&self) -> ActionKind {
@@ -247,7 +255,10 @@ macro_rules! events {
 
             /// The action of a kind with these values. Absent ones are 0, or nothing.
             #[inline]
-            pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action {
+            pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action<$carried>
+            where
+                $carried: FieldType,
+            {
                 match kind {
                     $(ActionKind::$variant => Action::$variant $({
                         $($field: <$type>::of(values, EventField::$of),)*
@@ -256,7 +267,10 @@ macro_rules! events {
             }
 
             /// The fields of the action in a record.
-            pub(crate) fn pack(&self) -> FieldValues {
+            pub(crate) fn pack(&self) -> FieldValues
+            where
+                $carried: FieldType + Copy,
+            {
                 let mut values = FieldValues::default();
                 match *self {
                     $(Action::$variant $({ $($field,)* })? => {
@@ -268,6 +282,8 @@ macro_rules! events {
         }
 
         $($($(const _: () = {
+            #[allow(dead_code, reason = "most fields are the same in either form")]
+            type $carried = $whole;
             let FieldSpec { least, most, .. } = *EventField::$of.spec();
             let fits = <$type as FieldType>::LEAST <= least && most <= <$type as FieldType>::MOST;
             assert!(fits, concat!($name, ": ", stringify!($field), " has no room for its range"));
@@ -311,14 +327,14 @@ events! {
         /// What a player brings from another zone.
         Handoff = "handoff" Handoff,
     }
-    actions {
+    actions<H = Handoff> {
         /// The player enters this shard, with nothing in hand.
         Join = 0 "join" Player { x: i32 = X Required, y: i32 = Y Required, },
         /// The player enters this shard from another one, with what it carried there.
         Arrive = 1 "arrive" Arrival as "join" {
             x: i32 = X Required,
             y: i32 = Y Required,
-            handoff: Handoff = Handoff Required,
+            handoff: H = Handoff Required,
         },
         /// The player leaves: for good, or for the zone `to_zone`.
         Leave = 2 "leave" Player { to_zone: Option<u16> = ToZone Optional, },

@@ -12,6 +12,8 @@ pub(crate) mod field;
 
 pub mod event;
 
+pub mod events;
+
 pub mod update;
 
 pub mod change;
@@ -27,6 +29,8 @@ pub(crate) mod clock;
 pub(crate) mod actor;
 
 pub(crate) mod actors;
+
+mod ahead;
 
 pub(crate) mod handoff;
 
@@ -58,13 +62,14 @@ pub(crate) mod mix;
 mod tests;
 
 use actors::Actors;
+use ahead::{Ahead, EVENTS_AHEAD};
 use change::Change;
 use checkpoint::Checkpoint;
 use clock::Clock;
-use event::{Action, Event, Subject};
+use event::{Action, Event, Handoff, Subject};
+use events::{Events, ListedEvent};
 use handoff::{HandoffOut, Tombstones};
 use hunt::{HUNTS_MAX, Hunt, Hunts};
-use index::Glance;
 use refusal::Refusal;
 use rules::Rules;
 use rules::inventory::Inventory;
@@ -119,34 +124,6 @@ pub struct Shard {
     tiles: Tiles,
     hunts: Hunts,
     checkpoint: Checkpoint,
-}
-
-/// Events from the first look at one to the second, and from there to its turn: not many more reads
-/// than a core has in flight.
-const EVENTS_AHEAD: usize = 16;
-
-/// What is known of the events ahead. What the first look asks for is read by the second, and what
-/// that asks for by the event, each some events later: nothing waits for memory.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
-    glances: [Glance; EVENTS_AHEAD],
-    rows: [u32; EVENTS_AHEAD],
-}
-
-impl Ahead {
-    /// Begins to look up the actor of this event, if there is one.
-    #[inline(always)]
-    fn glance(&mut self, actors: &Actors, events: &[Event], at: usize) {
-        if let Some(event) = events.get(at) {
-            self.glances[at % EVENTS_AHEAD] = actors.glance(event.player_id);
-        }
-    }
-
-    /// Finds where that actor most likely is.
-    #[inline(always)]
-    fn look(&mut self, actors: &Actors, at: usize) {
-        self.rows[at % EVENTS_AHEAD] = actors.likely_row(self.glances[at % EVENTS_AHEAD]);
-    }
 }
 
 /// No row: the hint of who has none.
@@ -279,14 +256,16 @@ impl Shard {
         mix::hash(&parts, u64::from(*partition))
     }
 
-    /// Applies events as long as the updates have room for one more and the rules are loaded, and
-    /// tells what became of each, with its updates. Returns how many there were.
+    /// Applies events from `first` on, as long as the updates have room for one more and the rules
+    /// are loaded, and tells what became of each, with its updates. Returns how many there were.
     pub fn apply_all(
         &mut self,
-        events: &[Event],
+        events: &Events,
+        first: usize,
         updates: &mut Updates,
-        mut tell_outcome: impl FnMut(&Event, Outcome, &[Update]),
+        mut tell_outcome: impl FnMut(&ListedEvent, Outcome, &[Update]),
     ) -> usize {
+        let (events, handoffs) = (&events.listed()[first..], events.handoffs());
         let mut ahead = Ahead::default();
         for at in 0..EVENTS_AHEAD {
             ahead.glance(&self.actors, events, at);
@@ -299,11 +278,11 @@ impl Shard {
             if !updates.has_room() {
                 return at;
             }
-            let row = ahead.rows[at % EVENTS_AHEAD];
+            let row = ahead.row(at);
             ahead.look(&self.actors, at + EVENTS_AHEAD);
             ahead.glance(&self.actors, events, at + 2 * EVENTS_AHEAD);
             let before = updates.len();
-            let outcome = self.apply_at(row, event, updates);
+            let outcome = self.apply_at(row, event, handoffs, updates);
             tell_outcome(event, outcome, &updates.as_slice()[before..]);
             if let Outcome::RulesMissing { .. } = outcome {
                 return at + 1;
@@ -315,11 +294,18 @@ impl Shard {
     /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure
     /// that the updates have room.
     pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
-        self.apply_at(NO_ROW, event, updates)
+        let (event, handoff) = event.apart(0);
+        self.apply_at(NO_ROW, &event, handoff.as_slice(), updates)
     }
 
     /// The row is a hint: a wrong one changes nothing but the time.
-    fn apply_at(&mut self, hint: u32, event: &Event, updates: &mut Updates) -> Outcome {
+    fn apply_at(
+        &mut self,
+        hint: u32,
+        event: &ListedEvent,
+        handoffs: &[Handoff],
+        updates: &mut Updates,
+    ) -> Outcome {
         self.clock.observe(event.time_ms);
         let mut tell = Tell {
             before: updates.len(),
@@ -337,7 +323,7 @@ impl Shard {
         let decided = match event.action.kind().subject() {
             Subject::Player => self.on_player_event(hint, event, &mut tell),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
-                self.on_world_event(event, &mut tell)
+                self.on_world_event(event, handoffs, &mut tell)
             }
         };
         let outcome = decided.unwrap_or_else(|refusal| {
@@ -352,12 +338,17 @@ impl Shard {
         outcome
     }
 
-    fn on_world_event(&mut self, event: &Event, tell: &mut Tell) -> Result<Outcome, Refusal> {
+    fn on_world_event(
+        &mut self,
+        event: &ListedEvent,
+        handoffs: &[Handoff],
+        tell: &mut Tell,
+    ) -> Result<Outcome, Refusal> {
         match event.action {
             Action::Tick => self.on_tick(event.seq, tell),
             Action::RulesChange { ruleset } => Ok(self.on_rules_change(ruleset, tell)),
             Action::Arrive { x, y, handoff } => {
-                self.on_arrive(event.player_id, (x, y), &handoff, tell)
+                self.on_arrive(event.player_id, (x, y), &handoffs[handoff as usize], tell)
             }
             Action::HuntStart { hunt, seed, treasures, duration_ms } => {
                 let start = Hunt { hunt, seed, treasures, ..Hunt::default() };
@@ -404,7 +395,7 @@ impl Shard {
     fn on_player_event(
         &mut self,
         hint: u32,
-        event: &Event,
+        event: &ListedEvent,
         tell: &mut Tell,
     ) -> Result<Outcome, Refusal> {
         if event.player_id == 0 {
@@ -439,7 +430,7 @@ impl Shard {
     fn on_rarer_action(
         &mut self,
         row: u32,
-        event: &Event,
+        event: &ListedEvent,
         tell: &mut Tell,
     ) -> Result<Outcome, Refusal> {
         let mut body = *self.actors.body(row);
@@ -469,7 +460,7 @@ impl Shard {
     /// zone is never taken for an old one.
     fn on_absent_player_event(
         &mut self,
-        event: &Event,
+        event: &ListedEvent,
         tell: &mut Tell,
     ) -> Result<Outcome, Refusal> {
         let known = self.tombstones.find(event.player_id);

@@ -27,12 +27,24 @@ pub struct Update([u64; 4]);
 #[derive(Debug)]
 pub struct Updates {
     list: Vec<Update>,
+    is_touched: bool,
 }
 
 impl Updates {
     /// An empty list that can hold a frame's updates without growing.
     pub fn new() -> Updates {
-        Updates { list: Vec::with_capacity(FRAME_UPDATES_MAX) }
+        Updates { list: Vec::with_capacity(FRAME_UPDATES_MAX), is_touched: false }
+    }
+
+    /// Takes the memory of an empty list from the system at once, unless that was done before: it
+    /// is the same from then on, however long the lists become.
+    pub(crate) fn touch(&mut self) {
+        assert!(self.list.is_empty());
+        if !self.is_touched {
+            self.is_touched = true;
+            self.list.resize(FRAME_UPDATES_MAX, Update([0; 4]));
+            self.list.clear();
+        }
     }
 
     /// Whether one more event's updates fit, whatever the event.

@@ -1,6 +1,7 @@
 //! The block: a pooled buffer of events of one shard, the unit that the queue carries.
 
-use crate::engine::event::Event;
+use crate::engine::event::Handoff;
+use crate::engine::events::{Events, ListedEvent};
 use crate::fetch::rejected::Rejected;
 
 use std::cell::{Cell, RefCell};
@@ -11,22 +12,25 @@ use std::time::Instant;
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// Events in one block.
-pub const BLOCK_EVENTS_MAX: usize = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX) / size_of::<Event>();
+pub const BLOCK_EVENTS_MAX: usize =
+    (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX - BLOCK_ARRIVALS_MAX * size_of::<Handoff>())
+        / size_of::<ListedEvent>();
 
-/// Bytes that a block's own fields may take beside its events.
-const BLOCK_HEADER_BYTES_MAX: usize = 88;
+/// Arrivals in one block: players cross from zone to zone now and then.
+const BLOCK_ARRIVALS_MAX: usize = 8;
 
-const _: () = assert!(BLOCK_EVENTS_MAX >= 64);
+/// Bytes that a block's own fields may take beside its events and what they carry.
+const BLOCK_HEADER_BYTES_MAX: usize = 112;
 
 /// Rejects in one block: they hold copies of their records, so a block of them is short.
 pub(crate) const BLOCK_REJECTS_MAX: usize = 32;
 
 /// Blocks that one shard may have between the decoder and the end of the engine: 1 MiB of events,
-/// two or three Fetch responses' worth. Beyond it the shard is left out of the next Fetch.
+/// some Fetch responses' worth. Beyond it the shard is left out of the next Fetch.
 pub(crate) const SHARD_BLOCKS_MAX: usize = 128;
 
 /// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
-/// behind. What is never used is hardly in memory.
+/// behind.
 const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 
 /// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
@@ -45,7 +49,7 @@ pub struct Block {
     /// When the response that the events came in began to arrive.
     pub received_at: Option<Instant>,
     /// The events, at most [`BLOCK_EVENTS_MAX`].
-    pub events: Vec<Event>,
+    pub events: Events,
     /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
     pub rejects: Vec<Rejected>,
     /// How many of the events were read without parsing.
@@ -57,7 +61,9 @@ const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
 impl Block {
     /// Whether one more record fits, be it an event or a reject.
     pub fn has_room(&self) -> bool {
-        self.events.len() < BLOCK_EVENTS_MAX && self.rejects.len() < BLOCK_REJECTS_MAX
+        self.events.len() < BLOCK_EVENTS_MAX
+            && self.events.arrivals() < BLOCK_ARRIVALS_MAX
+            && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
     /// Whether its rejects alone take as much memory as a block may: it is full then, too. To be
@@ -91,14 +97,14 @@ impl BlockPool {
 
     fn make(&self) -> Box<Block> {
         self.made.set(self.made.get() + 1);
-        let (events, rejects) = (Vec::with_capacity(BLOCK_EVENTS_MAX), Vec::new());
+        let events = Events::with_touched_capacity(BLOCK_EVENTS_MAX, BLOCK_ARRIVALS_MAX);
         Box::new(Block {
             partition: 0,
             ownership_id: 0,
             next_offset: 0,
             received_at: None,
             events,
-            rejects,
+            rejects: Vec::new(),
             of_known_layout: 0,
         })
     }

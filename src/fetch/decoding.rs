@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// Blocks that one connection decodes before the other stages have their turn, so that the engine
 /// works on blocks that are still in the cache.
-pub const TURN_BLOCKS_MAX: usize = 8;
+pub(crate) const TURN_BLOCKS_MAX: usize = 8;
 
 /// Decodes what one connection receives.
 pub(crate) struct Decoding {
@@ -226,11 +226,13 @@ fn decode_streamed(
     let value = value.map(|value| &value.head[..]);
     let decoded = match skips.binary_search(&offset) {
         Ok(_) => Err(Reject::Poison),
-        Err(_) => decoder.decode(RecordPosition { offset, time_ms }, value),
+        Err(_) => value.ok_or(Reject::NullValue).and_then(|value| {
+            let origin = RecordPosition { offset, time_ms };
+            decoder.decode_within(origin, value, 0..value.len(), &mut block.events)
+        }),
     };
-    match decoded {
-        Ok(event) => block.events.push(event),
-        Err(reject) => block.rejects.push(Rejected::of_streamed(reject, decoder, record)),
+    if let Err(reject) = decoded {
+        block.rejects.push(Rejected::of_streamed(reject, decoder, record));
     }
 }
 

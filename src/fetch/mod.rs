@@ -3,7 +3,7 @@
 pub mod block;
 pub(crate) mod connection;
 pub(crate) mod cursor;
-pub mod decoding;
+pub(crate) mod decoding;
 pub mod dialling;
 mod log_ends;
 mod reading;

@@ -66,7 +66,7 @@ impl<'a> WireReader<'a> {
 
     /// Bytes read so far: the place of the next value.
     #[inline]
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
@@ -247,10 +247,7 @@ impl<'a> WireReader<'a> {
 
     /// Where bytes that may be null lie.
     #[inline]
-    pub(crate) fn nullable_bytes(
-        &mut self,
-        compact: bool,
-    ) -> Result<Option<Range<usize>>, WireError> {
+    pub fn nullable_bytes(&mut self, compact: bool) -> Result<Option<Range<usize>>, WireError> {
         match self.length(compact, Width::Four)? {
             Some(length) => self.skip(length).map(Some),
             None => Ok(None),

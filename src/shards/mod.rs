@@ -37,6 +37,9 @@ use std::time::Duration;
 /// They are recycled, and one that was never used takes no memory.
 pub(crate) const FRAMES_MAX: usize = SHARDS_MAX + 64;
 
+/// Frames whose memory is taken before they are needed, at most: 56 MiB.
+const FRAMES_TOUCHED_MAX: usize = 448;
+
 /// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
@@ -103,6 +106,25 @@ struct Workspace {
 }
 
 impl Workspace {
+    /// Takes back the frames that the publisher is done with.
+    fn gather_frames(&mut self) {
+        while let Some(frame) = self.ends.free_frames.try_receive() {
+            self.spare_frames.push(frame);
+        }
+    }
+
+    /// Takes the memory of as many frames from the system as so many shards can fill, so that the
+    /// daemon does not grow when they first do.
+    fn touch_frames(&mut self, shards: usize) {
+        self.gather_frames();
+        // One is being filled while the others are on their way.
+        let frames = shards * (1 + self.options.frames_per_shard as usize);
+        for frame in self.spare_frames.iter_mut().rev().take(frames.min(FRAMES_TOUCHED_MAX)) {
+            frame.updates.clear();
+            frame.updates.touch();
+        }
+    }
+
     /// What a dead output partition may take of the producer's buffer: the others' share is theirs.
     fn bytes_per_shard(&self) -> u64 {
         self.options.bytes_max / self.shards_max.max(1)
@@ -249,6 +271,7 @@ impl Shards {
         }
         pool.reserve(self.owned.len());
         *shards_max = (*shards_max).max(self.owned.len() as u64);
+        self.workspace.touch_frames(self.owned.len());
     }
 
     /// Each shard knows these rules from the next event on.

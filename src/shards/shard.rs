@@ -2,7 +2,8 @@
 
 use super::checkpoints::CheckpointSchedule;
 use super::{Workspace, contained, publish_population};
-use crate::engine::event::{Action, ActionKind, Event, Subject};
+use crate::engine::event::{Action, ActionKind, Subject};
+use crate::engine::events::ListedEvent;
 use crate::engine::update::Update;
 use crate::engine::{Outcome, Shard};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
@@ -144,11 +145,10 @@ impl OwnedShard {
             return Ok(false);
         }
         // The frame that came back last is the one that is still in the cache.
-        while let Some(frame) = workspace.ends.free_frames.try_receive() {
-            workspace.spare_frames.push(frame);
-        }
+        workspace.gather_frames();
         let Some(mut frame) = workspace.spare_frames.pop() else { return Ok(false) };
         frame.updates.clear();
+        frame.updates.touch();
         self.framer.supply(frame);
         Ok(true)
     }
@@ -231,8 +231,8 @@ impl OwnedShard {
         let mut counts = OutcomeCounts::default();
         let mut missing = None;
         let metrics = &workspace.context.metrics;
-        let rest = &block.events[self.applied..];
-        let tell_outcome = |event: &Event, outcome, told: &[Update]| {
+        let first = self.applied;
+        let tell_outcome = |event: &ListedEvent, outcome, told: &[Update]| {
             match outcome {
                 Outcome::Applied => counts.applied[event.action.kind() as usize] += 1,
                 Outcome::Refused(refusal) => {
@@ -243,7 +243,7 @@ impl OwnedShard {
                     missing = Some(StartError::RulesMissing { offset: event.offset, ruleset });
                 }
             }
-            if sends_players(&event.action) {
+            if sends_players(event) {
                 let (partition, ownership_id) = (block.partition, block.ownership_id);
                 let all = HandoffRecord::all(partition, ownership_id, event.offset, told);
                 self.handoffs.extend(all);
@@ -251,8 +251,9 @@ impl OwnedShard {
             // Last, so that an event counts as being applied until all of this is done.
             self.applied += 1;
         };
-        if contained(|| self.engine.apply_all(rest, updates, tell_outcome)).is_none() {
-            let at_work = block.events.get(self.applied);
+        let work = || self.engine.apply_all(&block.events, first, updates, tell_outcome);
+        if contained(work).is_none() {
+            let at_work = block.events.listed().get(self.applied);
             let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
             return Err(ShardEnd::Panicked { offset });
         }
@@ -265,11 +266,12 @@ impl OwnedShard {
         counts.add_to(metrics, block.partition);
         metrics.add(Counter::UpdatesMade, made as u64);
         let progress = workspace.context.progress.shard(self.cursor.partition);
-        if let Some(event) = block.events[..self.applied].last() {
+        let listed = block.events.listed();
+        if let Some(event) = listed[..self.applied].last() {
             progress.applied_time_ms.set(event.time_ms);
         }
-        if self.applied < block.events.len() {
-            self.framer.advance(block.events[self.applied].offset);
+        if let Some(next) = listed.get(self.applied) {
+            self.framer.advance(next.offset);
         } else {
             self.framer.advance(block.next_offset);
             self.applied = 0;
@@ -409,7 +411,7 @@ struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    fn no_op(&mut self, event: &Event) {
+    fn no_op(&mut self, event: &ListedEvent) {
         self.no_ops += 1;
         if event.action.kind().subject() == Subject::Player {
             self.repeated = Some((event.player_id, event.seq));
@@ -425,6 +427,6 @@ impl OutcomeCounts {
 }
 
 /// Whether players may be on their way to another zone after an event like this.
-fn sends_players(action: &Action) -> bool {
-    matches!(action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
+fn sends_players(event: &ListedEvent) -> bool {
+    matches!(event.action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
 }

@@ -2,6 +2,7 @@
 //! `src/engine/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
 use crate::engine::event::Event;
+use crate::engine::events::Events;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::engine::{Outcome, Shard};
@@ -83,10 +84,11 @@ impl Zone {
 
     /// Applies events as the daemon does, without a look at what they told.
     pub fn apply_ahead(&mut self, events: &[Event]) {
+        let events: Events = events.iter().copied().collect();
         let mut applied = 0;
         while applied < events.len() {
             self.updates.clear();
-            applied += self.shard.apply_all(&events[applied..], &mut self.updates, |_, _, _| {});
+            applied += self.shard.apply_all(&events, applied, &mut self.updates, |_, _, _| {});
             self.fold();
         }
     }

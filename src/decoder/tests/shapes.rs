@@ -8,6 +8,7 @@ use crate::decoder::shape::Shapes;
 use crate::decoder::simd::Processor;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::event::{Action, ActionKind, EventField, Presence};
+use crate::engine::events::Events;
 use crate::engine::field::FieldForm;
 use crate::testing::random::Random;
 use std::collections::BTreeSet;
@@ -161,7 +162,7 @@ fn run(processor: Processor, seed: u64, count: u64, producers: u64, seen: &mut S
     let mut random = Random::new(seed);
     let (mut json, mut decoder, mut shapes) =
         (JsonDecoder::new(), Decoder::new(), Shapes::on(Some(processor)));
-    let mut events = Vec::new();
+    let mut events = Events::default();
     for index in 0..count {
         let mut bytes = record(&mut random, producers);
         if random.below(3) == 0 {
@@ -176,9 +177,10 @@ fn run(processor: Processor, seed: u64, count: u64, producers: u64, seen: &mut S
         assert_eq!(found, expected, "the tiers differ, {}", shown());
         events.clear();
         if shapes.read(ORIGIN, &buffer, range, &mut events) {
-            assert_eq!(Ok(events[0]), expected, "the first tier differs, {}", shown());
+            let event = events.pop().expect("it was added");
+            assert_eq!(Ok(event), expected, "the first tier differs, {}", shown());
             seen.by_shape += 1;
-            seen.kinds_by_shape.insert(events[0].action.kind().name());
+            seen.kinds_by_shape.insert(event.action.kind().name());
         } else if expected.is_ok() {
             shapes.learn(&bytes);
         }
@@ -222,12 +224,13 @@ fn check(text: &str, known: &str, others: &[(&str, bool)]) {
         let mut json = JsonDecoder::new();
         for (values, is_read) in [(known, true)].iter().chain(others) {
             let record = filled(text, values);
-            let mut events = Vec::new();
+            let mut events = Events::default();
             let found = shapes.read(ORIGIN, record.as_bytes(), 0..record.len(), &mut events);
             assert_eq!(found, *is_read, "{processor:?}, {record}");
             assert_eq!(events.len(), usize::from(found));
             if found {
-                assert_eq!(Ok(events[0]), json.decode(ORIGIN, record.as_bytes()), "{record}");
+                let event = events.pop().expect("it was added");
+                assert_eq!(Ok(event), json.decode(ORIGIN, record.as_bytes()), "{record}");
             }
         }
     }
@@ -273,7 +276,10 @@ fn a_minus_is_part_of_the_shape() {
     let mut shapes = Shapes::new();
     let zero = br#"{"type":"rotate","player_id":7,"seq":1,"ts_us":5,"heading":-0}"#;
     shapes.learn(zero);
-    assert!(!shapes.read(ORIGIN, zero, 0..zero.len(), &mut Vec::new()), "what is never below 0");
+    assert!(
+        !shapes.read(ORIGIN, zero, 0..zero.len(), &mut Events::default()),
+        "what is never below 0"
+    );
 }
 
 #[test]
@@ -326,7 +332,7 @@ fn what_stands_behind_a_record_is_no_part_of_it() {
         buffer.extend_from_slice(whole);
         buffer.extend_from_slice(tail.as_bytes());
         buffer.extend_from_slice(&[b'1'; 200]);
-        let mut events = Vec::new();
+        let mut events = Events::default();
         let is_read = shapes.read(ORIGIN, &buffer, 40..40 + bytes, &mut events);
         assert_eq!(is_read, bytes == whole.len());
     }
@@ -343,7 +349,7 @@ fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
         format!(r#"{{"type":"tick","seq":1,"ts_us":5,"{name}":null}}"#)
     };
     let learns = |shapes: &mut Shapes, name| {
-        let (record, mut events) = (named(name), Vec::new());
+        let (record, mut events) = (named(name), Events::default());
         shapes.learn(record.as_bytes());
         shapes.read(ORIGIN, record.as_bytes(), 0..record.len(), &mut events)
     };
@@ -352,7 +358,7 @@ fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
     let learnt = (40_000..50_000).take_while(|name| !learns(&mut shapes, *name)).count();
     assert!((1..=255).contains(&learnt), "{learnt}");
     assert!(learns(&mut shapes, 60_000), "after a hit the next one is learnt at once");
-    let mut events = Vec::new();
+    let mut events = Events::default();
     let first = named(0);
     assert!(!shapes.read(ORIGIN, first.as_bytes(), 0..first.len(), &mut events), "is forgotten");
 }
@@ -360,13 +366,14 @@ fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
 #[test]
 fn a_reject_adds_no_event() {
     let mut decoder = Decoder::new();
-    let mut events = Vec::new();
+    let mut events = Events::default();
     let value = b"{\"type\":\"tick\",\"seq\":01,\"ts_us\":5}";
     let decoded = decoder.decode_within(ORIGIN, value, 0..value.len(), &mut events);
     assert_eq!((decoded, events.len()), (Err(Reject::InvalidNumber), 0));
     let tick = b"{\"type\":\"tick\",\"seq\":1,\"ts_us\":5}";
     for count in 1..5 {
         decoder.decode_within(ORIGIN, tick, 0..tick.len(), &mut events).expect("an event");
-        assert_eq!((events.len(), events[count - 1].action), (count, Action::Tick));
+        let last = events.listed().last().expect("it was added");
+        assert_eq!((events.len(), last.action), (count, Action::Tick));
     }
 }

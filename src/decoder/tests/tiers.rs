@@ -4,9 +4,11 @@
 
 use crate::decoder::json::JsonDecoder;
 use crate::decoder::layout::Layouts;
+
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::engine::events::Events;
 use crate::engine::field::{FieldForm, FieldSpec};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::output::event_json::write_event;
@@ -260,7 +262,7 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
     let mut decoder = Decoder::new();
     // The decoder soon stops to show a tier what that does not know; here this one sees all.
     let mut layouts = Layouts::new();
-    let mut previous = records.next();
+    let (mut previous, mut events) = (records.next(), Events::default());
     for index in 0..count {
         let mut bytes = records.next();
         for _ in 0..records.random.below(4) {
@@ -270,7 +272,8 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
         let found = decoder.decode(ORIGIN, Some(&bytes));
         let shown = || format!("seed {seed}, record {index}: {}", bytes.escape_ascii());
         assert_eq!(found, expected, "the tiers differ, {}", shown());
-        if let Some(event) = layouts.read(ORIGIN, &bytes) {
+        if layouts.read(ORIGIN, &bytes, &mut events) {
+            let event = events.pop().expect("it was added");
             assert_eq!(Ok(event), expected, "the layouts differ, {}", shown());
             seen.by_layout += 1;
             seen.kinds_by_layout.insert(event.action.kind().name());
@@ -309,4 +312,28 @@ fn all_tiers_and_serde_json_agree_on_mutated_records() {
     // What carries something is for the second tier alone.
     assert!(kinds_by_layout.insert(ActionKind::Arrive.name()));
     assert_eq!(kinds_by_layout, all, "kinds that the first tier read, and all");
+}
+
+#[test]
+fn what_is_nested_in_a_record_is_text_of_its_layout() {
+    const NESTED: &str = r#"{"a":["]",{"x":[]},7]}"#;
+    let record = |x: u32, nested: &str| {
+        format!(r#"{{"type":"move","player_id":7,"seq":1,"ts_us":5,"at":{nested},"x":{x},"y":2}}"#)
+    };
+    let (mut layouts, mut json) = (Layouts::new(), JsonDecoder::new());
+    layouts.learn(record(1, NESTED).as_bytes());
+    for (x, nested, is_read) in [
+        (1, NESTED, true),
+        (3_000_000, NESTED, true),
+        (1, r#"{"a":["]",{"x":[]},8]}"#, false),
+        (1, r#"{"a":["]",{"x":[]},7]},"b":{}"#, false),
+        (1, "[]", false),
+        (1, "7", false),
+    ] {
+        let (record, mut events) = (record(x, nested), Events::default());
+        assert_eq!(layouts.read(ORIGIN, record.as_bytes(), &mut events), is_read, "{record}");
+        if let Some(event) = events.pop() {
+            assert_eq!(Ok(event), json.decode(ORIGIN, record.as_bytes()), "{record}");
+        }
+    }
 }

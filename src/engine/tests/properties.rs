@@ -3,6 +3,7 @@
 
 use crate::engine::change::{Change, KINDS};
 use crate::engine::event::{Action, Event, Handoff, ItemStack};
+use crate::engine::events::Events;
 use crate::engine::handoff::{HANDOFF_PARTS, HandoffOut};
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::Rules;
@@ -175,8 +176,10 @@ proptest! {
         let (mut all, mut updates, mut at) = (Vec::new(), Updates::new(), 0);
         for size in sizes.iter().cycle() {
             let end = (at + 1 + usize::from(*size)).min(events.len());
+            let batch: Events = events[at..end].iter().copied().collect();
+            let begin = at;
             while at < end {
-                at += batched.apply_all(&events[at..end], &mut updates, |_, _, _| {});
+                at += batched.apply_all(&batch, at - begin, &mut updates, |_, _, _| {});
                 // Some frames are full before the batch is over, others are sent half empty.
                 if !updates.has_room() || size % 2 == 0 {
                     all.extend_from_slice(updates.as_slice());

@@ -31,7 +31,7 @@ const LAYERS: &[&str] = &[
 /// Folders without I/O, threads and clocks, and all that each of them may import.
 const PURE: &[(&str, &[&str])] = &[
     ("engine", &["runtime::prefetch"]),
-    ("decoder", &["engine::event", "engine::field"]),
+    ("decoder", &["engine::event", "engine::events", "engine::field"]),
     ("output", &["engine"]),
     (
         "ownership",
