@@ -54,7 +54,7 @@ impl Wiring {
     ) -> Result<Wiring, Failure> {
         check_names(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
-        let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
+        let hot_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
         let dialler_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);

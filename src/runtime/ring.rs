@@ -62,7 +62,7 @@ impl From<io::Error> for RingError {
     }
 }
 
-/// The hot thread's one ring.
+/// A thread's one ring.
 pub struct Ring {
     operations: Rc<Operations>,
     inner: RefCell<Inner>,
@@ -90,13 +90,17 @@ struct Carried {
 const UNATTENDED: u64 = u64::MAX;
 
 /// All operations that the ring takes. The kernel refuses any other one.
-const OPCODES: [u8; 5] = [
+const OPCODES: [u8; 6] = [
     opcode::Recv::CODE,
     opcode::Send::CODE,
+    opcode::PollAdd::CODE,
     opcode::Read::CODE,
     opcode::Write::CODE,
     opcode::AsyncCancel::CODE,
 ];
+
+/// All flags that they may have.
+const FLAGS: squeue::Flags = squeue::Flags::SKIP_SUCCESS.union(squeue::Flags::IO_LINK);
 
 /// `IORING_REGISTER_IOWQ_AFF`, the one registration that a ring in use takes.
 const REGISTER_IOWQ_AFF: u8 = 17;
@@ -171,16 +175,30 @@ impl Ring {
     fn carry_out(&self, inner: &mut Inner, order: Request) {
         match order {
             Request::Start(token, task) => {
+                let before = entry_before(&task);
                 let (entry, buffer, handle) = entry_of(task);
                 inner.carry(Carried { token, buffer, _handle: handle });
+                let entry = entry.user_data(token.to_bits());
+                let (pair, alone);
+                let entries: &[squeue::Entry] = match before {
+                    Some(before) => {
+                        pair = [before, entry];
+                        &pair
+                    }
+                    None => {
+                        alone = [entry];
+                        &alone
+                    }
+                };
                 // SAFETY: what the entry points to is on the heap, and was just put where it stays
-                // until the completion has arrived, whatever becomes of the future.
-                unsafe { self.push(inner, &entry.user_data(token.to_bits())) };
+                // until the completion has arrived, whatever becomes of the future. The entry
+                // before it points to nothing.
+                unsafe { self.push(inner, entries) };
             }
             Request::Cancel(token) => {
                 let entry = opcode::AsyncCancel::new(token.to_bits()).build();
                 // SAFETY: a cancel entry points to nothing.
-                unsafe { self.push(inner, &entry.user_data(UNATTENDED)) };
+                unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
             }
             Request::RingBell(bell) => {
                 let one: *const u64 = &raw const ONE;
@@ -189,18 +207,18 @@ impl Ring {
                 // A completion that nobody waits for would end the sleep that it is submitted with.
                 let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
                 // SAFETY: the kernel reads 8 bytes of a static that is never written.
-                unsafe { self.push(inner, &entry.user_data(UNATTENDED)) };
+                unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
             }
         }
     }
 
-    /// Puts an entry into the submission queue, making room if it is full.
+    /// Puts entries that belong together into the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entry points to must stay valid, and untouched by others, until its completion.
-    unsafe fn push(&self, inner: &mut Inner, entry: &squeue::Entry) {
+    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    unsafe fn push(&self, inner: &mut Inner, entries: &[squeue::Entry]) {
         // SAFETY: the caller's promise is the one that is asked for here.
-        while unsafe { inner.uring.submission().push(entry) }.is_err() {
+        while unsafe { inner.uring.submission().push_multiple(entries) }.is_err() {
             self.enters.set(self.enters.get() + 1);
             match inner.uring.submit() {
                 Ok(_) => {}
@@ -228,10 +246,17 @@ impl Ring {
     }
 }
 
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel ends what is under way after the ring is gone: until then it may write there.
+        std::mem::forget(std::mem::take(&mut self.inner.get_mut().carried));
+    }
+}
+
 /// Enables the ring, for these operations alone.
 fn restrict(uring: &IoUring) -> Result<(), RingError> {
     let mut restrictions: Vec<_> = OPCODES.into_iter().map(Restriction::sqe_op).collect();
-    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::SKIP_SUCCESS.bits()));
+    restrictions.push(Restriction::sqe_flags_allowed(FLAGS.bits()));
     restrictions.push(Restriction::register_op(REGISTER_IOWQ_AFF));
     uring.submitter().register_restrictions(&mut restrictions)?;
     Ok(uring.submitter().register_enable_rings()?)
@@ -251,6 +276,14 @@ impl Inner {
         assert!(self.carried[index].is_none());
         self.carried[index] = Some(carried);
     }
+}
+
+/// What has to end before a task: a bell is non-blocking, so that a ring can write to it at once,
+/// and would be read at once too.
+fn entry_before(task: &Task) -> Option<squeue::Entry> {
+    let Task::ReadBell { bell, .. } = task else { return None };
+    let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
+    Some(entry.flags(FLAGS).user_data(UNATTENDED))
 }
 
 /// What tells the kernel to do a task, with what it points to.

@@ -113,7 +113,7 @@ impl Node {
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
         // The simulator wakes threads by itself: nobody sleeps at the eventfd.
-        let hot_bell = Arc::new(Bell::for_ring().expect("a descriptor is left"));
+        let hot_bell = Arc::new(Bell::new().expect("a descriptor is left"));
         let driver = Turns::new(common.base + Duration::from_micros(now), hot_bell);
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
         let limits = Limits::new(chance);
