@@ -103,16 +103,16 @@ impl Link {
         Ok(Link { channel, address, versions, replace_at })
     }
 
-    /// The connection, for the hot thread.
+    /// The connection, for who asked for it.
     pub(super) fn into_dialled(self) -> Dialled {
         let Link { channel, address, versions, replace_at } = self;
         let Channel { stream, tls, .. } = channel;
         Dialled { socket: Arc::new(OwnedFd::from(stream)), address, versions, tls, replace_at }
     }
 
-    /// Asks about the cluster and the input topic.
+    /// Asks about the cluster and the topic.
     pub(super) fn ask_metadata(&mut self, options: &DialOptions) -> Result<Metadata, DialError> {
-        let (version, topic) = (self.versions.metadata, &options.input_topic);
+        let (version, topic) = (self.versions.metadata, &options.topic);
         let answer = self.channel.ask("Metadata", |out| {
             message::metadata_request(envelope(options, version), topic, out);
         });

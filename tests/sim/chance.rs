@@ -51,6 +51,9 @@ closed_list! {
         AckLost,
         AppendedTwice,
         AppendedLate,
+        BatchRefused,
+        ProducerForgotten,
+        RequestLate,
         FenceFails,
         FenceAckLost,
         FenceTwice,
@@ -124,6 +127,10 @@ closed_list! {
         BegunAnew,
         SkippedAsAsked,
         ZombieWrote,
+        BatchKnown,
+        BatchOutOfOrder,
+        BatchOfOldEpoch,
+        EpochRaised,
         RulesChanged,
     }
 }

@@ -1,6 +1,6 @@
 //! One daemon's dialler: what it is asked for comes some time later, or fails.
 
-use crate::answers::{Answer, TOPIC};
+use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::network::Network;
@@ -14,8 +14,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The hot thread's ends.
-pub(crate) type HotEnds = (Sender<ToDialler>, Receiver<FromDialler>);
+/// The ends of the thread that asks.
+pub(crate) type AskerEnds = (Sender<ToDialler>, Receiver<FromDialler>);
 
 /// The name that the configuration has: it always leads to some broker.
 pub(crate) const BOOTSTRAP: &str = "bootstrap";
@@ -24,6 +24,7 @@ pub(crate) struct Dialler {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
     candidates: Candidates,
+    topic: &'static str,
     /// What is answered, and when.
     coming: Vec<(u64, ToDialler)>,
     /// The last answer about the cluster, of any broker.
@@ -31,15 +32,16 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    /// A dialler, and the hot thread's ends.
-    pub(crate) fn new(hot_bell: &Arc<Bell>) -> (Dialler, HotEnds) {
+    /// A dialler for a topic, and the ends of the thread that it dials for.
+    pub(crate) fn new(topic: &'static str, bell: &Arc<Bell>) -> (Dialler, AskerEnds) {
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
-        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, hot_bell);
+        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, bell);
         let bootstrap = Endpoint { host: BOOTSTRAP.to_owned(), port: 9092 };
         let dialler = Dialler {
             questions,
             answers,
             candidates: Candidates::new(vec![bootstrap]),
+            topic,
             coming: Vec::new(),
             last_metadata: Vec::new(),
         };
@@ -83,7 +85,7 @@ impl Dialler {
         let node_id = reach(broker, chance, &endpoint)?;
         let version = versions(broker, chance, node_id).metadata;
         let mut request = Vec::new();
-        message::metadata_request(envelope(version), TOPIC, &mut request);
+        message::metadata_request(envelope(version), self.topic, &mut request);
         let mut bytes = answer(broker, chance, node_id, &request);
         // What a broker that lags behind the others would say.
         if chance.strikes(Fault::MetadataStale) && !self.last_metadata.is_empty() {
@@ -91,7 +93,7 @@ impl Dialler {
         } else {
             self.last_metadata.clone_from(&bytes);
         }
-        let metadata = message::parse_metadata(&bytes, version, 0, TOPIC);
+        let metadata = message::parse_metadata(&bytes, version, 0, self.topic);
         let metadata = metadata.map_err(|error| DialError::Answer { endpoint, error })?;
         self.candidates.learn(&metadata.brokers);
         Ok(metadata)
