@@ -1,17 +1,19 @@
-//! The dialler: opens connections for the hot thread, and keeps one of its own to ask who leads.
+//! A dialler: opens connections for a thread with a ring, and keeps one of its own to ask who
+//! leads. The hot thread has one for the input topic, the publisher one for the output topic.
 //!
 //! Everything here may block: name resolution, connecting, handshakes, authentication. Each
 //! connection is opened by a short-lived thread, so that a broker that is silent holds up no other.
 
 use crate::control::link::Link;
 use crate::fetch::dialling::{
-    Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+    Candidates, DialEnds, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
 };
 use crate::kafka::message::Metadata;
 use crate::kafka::security::{Secret, Security, SecurityFileError};
 use crate::kafka::tls::{self, TlsError};
 use crate::queue::bell::Bell;
-use crate::queue::{Received, Receiver, Sender};
+use crate::queue::{Received, Receiver, Sender, bounded, bounded_with_bell};
+use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -21,29 +23,38 @@ const SLEEP_MS_MAX: u64 = 1_000;
 
 /// How brokers are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DialOptions {
+pub struct DialOptions {
     /// Brokers to ask first; at least one.
     pub bootstrap: Vec<Endpoint>,
     /// How the daemon names itself to brokers.
     pub client_id: String,
-    /// The topic with the events.
-    pub input_topic: String,
+    /// The topic whose leaders are asked for.
+    pub topic: String,
     /// How connections are protected.
     pub security: Security,
 }
 
-/// The dialler's ends of what it shares with the hot thread.
-pub(crate) struct DiallerEnds {
-    /// From the hot thread.
+/// The dialler's ends of what it shares with the thread that it dials for.
+pub struct DiallerEnds {
+    /// From the thread.
     pub questions: Receiver<ToDialler>,
-    /// Rung by the hot thread.
+    /// Rung by the thread.
     pub bell: Arc<Bell>,
-    /// To the hot thread.
+    /// To the thread.
     pub answers: Sender<FromDialler>,
 }
 
-/// Runs the dialler until the hot thread has ended.
-pub(crate) fn run(options: DialOptions, ends: DiallerEnds) {
+/// What a thread that is called with this bell shares with its dialler: both ends.
+pub fn ends(bell: &Arc<Bell>) -> io::Result<(DialEnds, DiallerEnds)> {
+    let dialler_bell = Arc::new(Bell::new()?);
+    let (dialler, questions) = bounded(QUESTIONS_MAX);
+    let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, bell);
+    let ends = DialEnds { dialler, dialler_bell: dialler_bell.clone(), dialled };
+    Ok((ends, DiallerEnds { questions, bell: dialler_bell, answers }))
+}
+
+/// Runs the dialler until the thread has ended.
+pub fn run(options: DialOptions, ends: DiallerEnds) {
     let DiallerEnds { mut questions, bell, answers } = ends;
     let options = Arc::new(options);
     let (to_asker, asked) = mpsc::sync_channel(QUESTIONS_MAX);
@@ -58,7 +69,7 @@ pub(crate) fn run(options: DialOptions, ends: DiallerEnds) {
             }
             Received::Item(ToDialler::AskMetadata) => {
                 if to_asker.try_send(()).is_err() {
-                    let error = std::io::Error::other("the thread for questions has not started");
+                    let error = io::Error::other("the thread for questions has not started");
                     answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
                 }
             }
@@ -90,7 +101,7 @@ fn connect(
 }
 
 fn answer(answers: &Sender<FromDialler>, answer: FromDialler) {
-    // There is room for an answer to each question; a hot thread that is gone needs none.
+    // There is room for an answer to each question; a thread that is gone needs none.
     drop(answers.try_send(answer));
 }
 
@@ -114,13 +125,13 @@ fn ask(
 ) -> Result<Metadata, DialError> {
     // A kept connection may have been closed since: that says nothing about the broker.
     if let Some(mut link) = kept.take()
-        && let Ok(metadata) = link.ask_metadata(options, &options.input_topic)
+        && let Ok(metadata) = link.ask_metadata(options, &options.topic)
     {
         *kept = Some(link);
         return Ok(metadata);
     }
     let mut link = Link::open(&candidates.next_endpoint(), options)?;
-    let metadata = link.ask_metadata(options, &options.input_topic)?;
+    let metadata = link.ask_metadata(options, &options.topic)?;
     *kept = Some(link);
     Ok(metadata)
 }

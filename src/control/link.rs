@@ -104,7 +104,7 @@ impl Link {
         Ok(Link { channel, address, versions, replace_at })
     }
 
-    /// The connection, for the hot thread.
+    /// The connection, for who asked for it.
     pub(super) fn into_dialled(self) -> Dialled {
         let Link { channel, address, versions, replace_at } = self;
         let Channel { stream, tls, .. } = channel;

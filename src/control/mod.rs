@@ -5,7 +5,7 @@
 
 mod connecting;
 pub(crate) mod control_error;
-pub(crate) mod dialler;
+pub mod dialler;
 mod journal;
 mod link;
 pub mod output_log;

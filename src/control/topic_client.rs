@@ -40,7 +40,7 @@ impl TopicClient {
         let mut last = None;
         for endpoint in &options.bootstrap {
             let opened = Link::open(endpoint, options).and_then(|mut link| {
-                link.ask_metadata(options, &options.input_topic)?;
+                link.ask_metadata(options, &options.topic)?;
                 Ok(link)
             });
             match opened {

@@ -50,8 +50,10 @@ impl Failure {
             Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
             Failure::File(_) => ExitCode::Config,
             Failure::Cpu(_) => ExitCode::CorePinning,
-            Failure::Ring(RingError::NoDescriptors(_)) => ExitCode::OutOfResources,
-            Failure::Ring(_) => ExitCode::RingUnavailable,
+            Failure::Ring(error) | Failure::Publisher(PublisherError::Ring(error)) => match error {
+                RingError::NoDescriptors(_) => ExitCode::OutOfResources,
+                _ => ExitCode::RingUnavailable,
+            },
             Failure::StateDirectory(_) => ExitCode::Config,
             Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,

@@ -18,7 +18,7 @@ use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
-use crate::daemon::wiring::{Wiring, control_options, dial_options};
+use crate::daemon::wiring::{Wiring, control_options, start_diallers};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
@@ -80,13 +80,11 @@ impl Daemon {
         let service =
             Service::start(&config.service, observed.clone(), wiring.reloader, stop_daemon)?;
         let Observed { metrics, progress, .. } = observed.clone();
-        let (options, ends) = (config.publisher.clone(), wiring.publisher);
-        let publisher =
-            spawn("publisher", &stop, move || publisher::run(options, ends, progress, metrics))?;
+        let (options, (ends, dial_ends)) = (config.publisher.clone(), wiring.publisher);
+        let publish = move || publisher::run(options, ends, dial_ends, progress, metrics);
+        let publisher = spawn("publisher", &stop, publish)?;
         let snapshots = wiring.snapshots.map(|threads| threads.start(&stop)).transpose()?;
-        let (options, ends) = (dial_options(&config), wiring.dialler);
-        // It ends with the hot thread, and leaves nothing undone that somebody could wait for.
-        spawn("dialler", &stop, move || dialler::run(options, ends))?;
+        start_diallers(wiring.diallers, &stop)?;
         let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
         let (entries, ends) = (config.runtime.ring_entries, wiring.hot);

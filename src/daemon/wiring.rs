@@ -1,17 +1,18 @@
 //! The queues between the threads: each thread gets its ends here, and shares nothing else. Each
 //! thread receives one closed enum of messages.
 
-use crate::control::dialler::{DialOptions, DiallerEnds};
+use crate::control::dialler::{self, DialOptions, DiallerEnds};
 use crate::control::topic_rules::TopicNames;
 use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
 use crate::daemon::failure::Failure;
 use crate::daemon::hot;
 use crate::daemon::snapshots::{SnapshotThreads, SnapshotWiring, origin, replica_options};
+use crate::daemon::threads::spawn;
 use crate::decoder::reject::Reject;
 use crate::engine::event::ActionKind;
 use crate::engine::refusal::Refusal;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::fetch::dialling::{Endpoint, QUESTIONS_MAX};
+use crate::fetch::dialling::{DialEnds, Endpoint};
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
 use crate::kafka::error_code::ErrorCode;
 use crate::output::frame::Frame;
@@ -35,10 +36,10 @@ pub(crate) struct Wiring {
     pub reloader: Option<Reloader>,
     /// The hot thread's.
     pub hot: hot::HotEnds,
-    /// The dialler's.
-    pub dialler: DiallerEnds,
+    /// The diallers' of both topics.
+    pub diallers: [(DialOptions, DiallerEnds); 2],
     /// The publisher's.
-    pub publisher: publisher::PublisherEnds,
+    pub publisher: (publisher::PublisherEnds, DialEnds),
     /// The snapshot writer's and the replicator's; `None`: there are no snapshots.
     pub snapshots: Option<SnapshotThreads>,
     /// The control thread's.
@@ -55,11 +56,10 @@ impl Wiring {
     ) -> Result<Wiring, Failure> {
         check_surroundings(&config.group.client.brokers)?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
-        let hot_bell = Arc::new(Bell::for_ring().map_err(service::Error::Resources)?);
+        let hot_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
-        let (to_dialler, questions) = bounded(QUESTIONS_MAX);
-        let dialler_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
-        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, &hot_bell);
+        let (hot_dial, hot_dialler) =
+            dialler::ends(&hot_bell).map_err(service::Error::Resources)?;
         let (to_rulebooks, rulebooks) = bounded(RULEBOOKS_MAX);
         let reloader = Reloader::new(config, rulebook, to_rulebooks);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
@@ -74,9 +74,9 @@ impl Wiring {
         let hot = hot::HotEnds {
             messages: hot_messages,
             fetch: config.fetch.clone(),
-            dialler: to_dialler,
-            dialler_bell: dialler_bell.clone(),
-            dialled,
+            dialler: hot_dial.dialler,
+            dialler_bell: hot_dial.dialler_bell,
+            dialled: hot_dial.dialled,
             queue_blocks: QUEUE_BLOCKS,
             shards: ShardOptions {
                 linger: Duration::from_micros(config.publisher.linger_us_max.into()),
@@ -114,9 +114,34 @@ impl Wiring {
             metrics,
             status,
         };
-        let dialler = DiallerEnds { questions, bell: dialler_bell, answers };
-        Ok(Wiring { reloader, hot, dialler, publisher, snapshots: threads, control })
+        let (diallers, dial_ends) = diallers(config, hot_dialler, &publisher.bell)?;
+        let publisher = (publisher, dial_ends);
+        Ok(Wiring { reloader, hot, diallers, publisher, snapshots: threads, control })
     }
+}
+
+/// Both diallers, and the publisher's ends of its own.
+fn diallers(
+    config: &Config,
+    hot: DiallerEnds,
+    publisher_bell: &Arc<Bell>,
+) -> Result<([(DialOptions, DiallerEnds); 2], DialEnds), Failure> {
+    let dialling = dialler::ends(publisher_bell);
+    let (dial_ends, publisher) = dialling.map_err(service::Error::Resources)?;
+    let of_input = dial_options(config, &config.fetch.input_topic);
+    let of_output = dial_options(config, &config.publisher.output_topic);
+    Ok(([(of_input, hot), (of_output, publisher)], dial_ends))
+}
+
+/// Starts both. They end with who asks them, and leave nothing undone that somebody could wait for.
+pub(crate) fn start_diallers(
+    diallers: [(DialOptions, DiallerEnds); 2],
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    for (options, ends) in diallers {
+        spawn("dialler", stop, move || dialler::run(options, ends))?;
+    }
+    Ok(())
 }
 
 /// What the control thread is told.
@@ -124,7 +149,7 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {
         group: config.group.clone(),
-        dial: dial_options(config),
+        dial: dial_options(config, &config.fetch.input_topic),
         output: control::output_log::OutputLogOptions {
             client: config.group.client.clone(),
             input_topic: config.fetch.input_topic.clone(),
@@ -160,14 +185,14 @@ pub(crate) fn metrics() -> Metrics {
         .counting_fetch_errors(&ErrorCode::names())
 }
 
-/// How brokers are reached.
-pub(crate) fn dial_options(config: &Config) -> DialOptions {
+/// How the brokers of a topic are reached.
+pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     let client = &config.group.client;
     let endpoint = |broker: &String| Endpoint::parse(broker).expect("the configuration is checked");
     DialOptions {
         bootstrap: client.brokers.iter().map(endpoint).collect(),
         client_id: client.client_id.clone(),
-        input_topic: config.fetch.input_topic.clone(),
+        topic: topic.to_owned(),
         security: client.security.clone(),
     }
 }

@@ -1,15 +1,17 @@
-//! One connection to a broker: a request out, its response in, as operations of the hot thread.
+//! One connection to a broker: requests out, responses in, as operations of its thread.
 //!
-//! The dialler has opened it. A connection has one request under way, so its buffer holds one
-//! response from the buffer's start, contiguous, and the same memory is used for every response: it
-//! stays in the cache. Of an encrypted connection each record is opened in place, in a buffer that
-//! stays in the cache too, and copied behind what has come before.
+//! The dialler has opened it. Nothing is received behind a response before that is asked for, so
+//! the buffer holds one response from the buffer's start, contiguous, and the same memory is used
+//! for every response: it stays in the cache. One may send while another receives. Of an encrypted
+//! connection each record is opened in place, in a buffer that stays in the cache too, and copied
+//! behind what has come before.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
 use crate::kafka::tls::TlsError;
 use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, TlsSession};
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -83,11 +85,19 @@ pub(crate) struct Connection {
     socket: Handle,
     address: SocketAddr,
     /// `None`: plaintext.
-    tls: Option<Box<TlsStream>>,
-    /// Lent to the kernel while an operation is under way. It grows with the first long response.
-    buffer: Vec<u8>,
+    tls: Option<Box<RefCell<TlsStream>>>,
+    /// Empty while a response is received or used. It grows with the first long response.
+    buffer: Cell<Vec<u8>>,
     /// What it may grow to.
     bytes_max: usize,
+    /// What has come behind the last response.
+    early: Cell<Vec<u8>>,
+}
+
+/// A response of which some has arrived.
+struct Incoming {
+    /// Lent to the kernel while an operation is under way.
+    buffer: Vec<u8>,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
 }
@@ -112,11 +122,36 @@ impl TlsStream {
         TlsStream { session, received, start: 0, end, sealed: Vec::new() }
     }
 
-    /// Moves what is not opened yet to the start, so that there is room for a whole record.
-    fn make_room(&mut self) {
+    /// Seals a request. The memory comes back after it was sent.
+    fn seal(&mut self, request: &[u8]) -> Result<Vec<u8>, TlsError> {
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        self.session.seal(request, &mut sealed)?;
+        Ok(sealed)
+    }
+
+    /// Opens the next record and copies it: how many bytes it has, which may be more than there is
+    /// room for. `None`: it has not arrived.
+    fn open(&mut self, room: &mut [u8]) -> Result<Option<usize>, TlsError> {
+        match self.session.open(&mut self.received[self.start..self.end])? {
+            Opened::Incomplete => Ok(None),
+            Opened::Record { bytes, plaintext } => {
+                if let Some(room) = room.get_mut(..plaintext.len()) {
+                    room.copy_from_slice(plaintext);
+                }
+                self.start += bytes;
+                Ok(Some(plaintext.len()))
+            }
+        }
+    }
+
+    /// Moves what is not opened yet to the start, so that there is room for a whole record. The
+    /// buffer, to receive more into it from there on.
+    fn make_room(&mut self) -> (Vec<u8>, usize) {
         self.received.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        (std::mem::take(&mut self.received), self.end)
     }
 }
 
@@ -152,42 +187,35 @@ impl Connection {
             turns: turns.clone(),
             socket: dialled.socket,
             address: dialled.address,
-            tls: dialled.tls.map(|channel| Box::new(TlsStream::new(*channel))),
-            buffer: vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)],
+            tls: dialled.tls.map(|channel| Box::new(RefCell::new(TlsStream::new(*channel)))),
+            buffer: Cell::new(vec![0; response_bytes_max.min(BUFFER_BYTES_MIN)]),
             bytes_max: response_bytes_max,
-            filled: 0,
+            early: Cell::default(),
         }
     }
 
     /// Whether its encryption should not go on for much longer.
     pub(crate) fn is_worn(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.session.is_worn())
+        self.tls.as_ref().is_some_and(|tls| tls.borrow().session.is_worn())
     }
 
-    /// Sends a request; its buffer comes back.
+    /// Sends a request; its buffer comes back. One at a time.
     pub(crate) async fn send(
-        &mut self,
+        &self,
         request: Vec<u8>,
         deadline: Instant,
     ) -> Result<Vec<u8>, ConnectionError> {
-        let address = self.address;
-        let Some(tls) = &mut self.tls else {
+        let Some(tls) = &self.tls else {
             return self.send_bytes(request, deadline).await;
         };
-        let mut sealed = std::mem::take(&mut tls.sealed);
-        sealed.clear();
-        tls.session
-            .seal(&request, &mut sealed)
-            .map_err(|error| ConnectionError::Tls { address, error })?;
+        let sealed = tls.borrow_mut().seal(&request).map_err(|error| self.tls_error(error))?;
         let sealed = self.send_bytes(sealed, deadline).await?;
-        if let Some(tls) = &mut self.tls {
-            tls.sealed = sealed;
-        }
+        tls.borrow_mut().sealed = sealed;
         Ok(request)
     }
 
     async fn send_bytes(
-        &mut self,
+        &self,
         mut bytes: Vec<u8>,
         deadline: Instant,
     ) -> Result<Vec<u8>, ConnectionError> {
@@ -201,39 +229,64 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Receives one whole response. It takes the buffer along, so that the next request can be sent
-    /// while it is read; [`Connection::give_back`] returns it for the next response.
-    pub(crate) async fn receive(&mut self, deadline: Instant) -> Result<Response, ConnectionError> {
-        if self.buffer.is_empty() {
-            // The last response is still being used.
-            self.buffer = vec![0; self.bytes_max.min(BUFFER_BYTES_MIN)];
+    /// Receives the whole response to the one request that is under way. It takes the buffer along,
+    /// so that the next request can be sent while it is read; [`Connection::give_back`] returns it
+    /// for the next response.
+    pub(crate) async fn receive(&self, deadline: Instant) -> Result<Response, ConnectionError> {
+        let response = self.receive_next(deadline).await?;
+        match self.early.take().len() {
+            0 => Ok(response),
+            bytes => Err(self.protocol(format!("{bytes} bytes follow it"))),
         }
-        self.filled = 0;
+    }
+
+    /// Receives the next whole response, of several requests that may be under way. One at a time.
+    pub(crate) async fn receive_next(
+        &self,
+        deadline: Instant,
+    ) -> Result<Response, ConnectionError> {
+        let mut incoming = self.begin_response();
+        let mut received_at = (incoming.filled > 0).then(|| self.turns.now());
         let mut needed = LENGTH_BYTES;
-        let mut received_at = None;
-        while self.filled < needed {
-            match self.tls {
-                None => self.receive_some(needed, deadline).await?,
-                Some(_) => self.receive_record(deadline).await?,
-            }
-            received_at.get_or_insert(self.turns.now());
-            if self.filled >= LENGTH_BYTES {
-                needed = self.response_bytes()?;
-                if needed > self.buffer.len() {
-                    self.buffer.resize(self.bytes_max, 0);
+        loop {
+            if incoming.filled >= LENGTH_BYTES {
+                needed = self.response_bytes(&incoming)?;
+                if needed > incoming.buffer.len() {
+                    incoming.buffer.resize(self.bytes_max, 0);
                 }
             }
+            if incoming.filled >= needed {
+                break;
+            }
+            incoming = match &self.tls {
+                None => self.receive_some(incoming, needed, deadline).await?,
+                Some(tls) => self.receive_record(tls, incoming, deadline).await?,
+            };
+            received_at.get_or_insert(self.turns.now());
         }
-        if self.filled > needed {
-            return Err(self.protocol(format!("{} bytes follow it", self.filled - needed)));
+        let Incoming { buffer, filled } = incoming;
+        if filled > needed {
+            self.early.set(buffer[needed..filled].to_vec());
         }
         let received_at = received_at.expect("a response has a length");
-        Ok(Response { buffer: std::mem::take(&mut self.buffer), end: needed, received_at })
+        Ok(Response { buffer, end: needed, received_at })
+    }
+
+    /// What has come early, and room behind it.
+    fn begin_response(&self) -> Incoming {
+        let (mut buffer, early) = (self.buffer.take(), self.early.take());
+        // Empty: the last response is still being used.
+        let bytes_min = self.bytes_max.min(BUFFER_BYTES_MIN).max(early.len());
+        if buffer.len() < bytes_min {
+            buffer.resize(bytes_min, 0);
+        }
+        buffer[..early.len()].copy_from_slice(&early);
+        Incoming { buffer, filled: early.len() }
     }
 
     /// Takes a response's buffer for the next one.
-    pub(crate) fn give_back(&mut self, response: Response) {
-        self.buffer = response.buffer;
+    pub(crate) fn give_back(&self, response: Response) {
+        self.buffer.set(response.buffer);
     }
 
     /// The broker's answer makes no sense.
@@ -248,49 +301,48 @@ impl Connection {
 
     /// Receives what is there; once the length is known, all that is missing in one operation.
     async fn receive_some(
-        &mut self,
+        &self,
+        incoming: Incoming,
         needed: usize,
         deadline: Instant,
-    ) -> Result<(), ConnectionError> {
-        let buffer = std::mem::take(&mut self.buffer);
+    ) -> Result<Incoming, ConnectionError> {
+        let Incoming { buffer, filled } = incoming;
         let operations = self.turns.operations();
         let receive = if needed > LENGTH_BYTES {
-            operations.receive_all(&self.socket, buffer, self.filled..needed)
+            operations.receive_all(&self.socket, buffer, filled..needed)
         } else {
-            operations.receive(&self.socket, buffer, self.filled)
+            operations.receive(&self.socket, buffer, filled)
         };
         let done = finish(&self.turns, receive, deadline).await.map_err(|e| self.broken(e))?;
-        self.buffer = done.buffer;
-        self.filled += self.received(done.result)?;
-        Ok(())
+        let filled = filled + self.received(done.result)?;
+        Ok(Incoming { buffer: done.buffer, filled })
     }
 
     /// Opens the next record behind what was opened before, receiving as much as it takes.
-    async fn receive_record(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
+    async fn receive_record(
+        &self,
+        tls: &RefCell<TlsStream>,
+        mut incoming: Incoming,
+        deadline: Instant,
+    ) -> Result<Incoming, ConnectionError> {
         loop {
-            let address = self.address;
-            let Connection { tls, buffer, filled, turns, socket, .. } = self;
-            let tls = tls.as_mut().expect("the connection is encrypted");
-            let opened = tls.session.open(&mut tls.received[tls.start..tls.end]);
-            match opened.map_err(|error| ConnectionError::Tls { address, error })? {
-                Opened::Record { bytes, plaintext } => {
-                    let end = *filled + plaintext.len();
-                    let Some(room) = buffer.get_mut(*filled..end) else {
-                        return Err(self.protocol("bytes follow it"));
-                    };
-                    room.copy_from_slice(plaintext);
-                    *filled = end;
-                    tls.start += bytes;
-                    return Ok(());
+            let room = &mut incoming.buffer[incoming.filled..];
+            let opened = tls.borrow_mut().open(room).map_err(|error| self.tls_error(error))?;
+            match opened {
+                Some(bytes) if bytes > incoming.buffer.len() - incoming.filled => {
+                    return Err(self.protocol("bytes follow it"));
                 }
-                Opened::Incomplete => {
-                    tls.make_room();
-                    let received = std::mem::take(&mut tls.received);
-                    let receive = turns.operations().receive(socket, received, tls.end);
-                    let done = finish(turns, receive, deadline).await;
+                Some(bytes) => {
+                    incoming.filled += bytes;
+                    return Ok(incoming);
+                }
+                None => {
+                    let (received, end) = tls.borrow_mut().make_room();
+                    let receive = self.turns.operations().receive(&self.socket, received, end);
+                    let done = finish(&self.turns, receive, deadline).await;
                     let done = done.map_err(|error| self.broken(error))?;
                     let count = self.received(done.result)?;
-                    let tls = self.tls.as_mut().expect("the connection is encrypted");
+                    let mut tls = tls.borrow_mut();
                     tls.received = done.buffer;
                     tls.end += count;
                 }
@@ -307,14 +359,18 @@ impl Connection {
         }
     }
 
-    fn response_bytes(&self) -> Result<usize, ConnectionError> {
-        let length = self.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+    fn response_bytes(&self, incoming: &Incoming) -> Result<usize, ConnectionError> {
+        let length = incoming.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
         let bytes = i64::from(length) + LENGTH_BYTES as i64;
         let bytes_max = self.bytes_max;
         match usize::try_from(bytes) {
             Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
             _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),
         }
+    }
+
+    fn tls_error(&self, error: TlsError) -> ConnectionError {
+        ConnectionError::Tls { address: self.address, error }
     }
 
     fn broken(&self, error: io::Error) -> ConnectionError {

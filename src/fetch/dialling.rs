@@ -1,16 +1,20 @@
-//! Between the hot thread and the dialler: what is asked for, what comes of it, and which broker is
-//! asked about the cluster. Values and decisions; the dialler's thread does the I/O, and the
-//! simulator does it with a network of its own.
+//! Between a thread with a ring and its dialler: what is asked for, what comes of it, and which
+//! broker is asked about the cluster. Values and decisions; the dialler's thread does the I/O, and
+//! the simulator does it with a network of its own.
 
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
 use crate::kafka::sasl::SaslError;
 use crate::kafka::tls::TlsError;
 use crate::kafka::tls::records::TlsSession;
+use crate::queue::bell::Bell;
+use crate::queue::{Receiver, Sender};
 use crate::runtime::operations::Handle;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Questions that may wait for the dialler: one of each connection, and one about the cluster.
@@ -39,17 +43,17 @@ impl Endpoint {
     }
 }
 
-/// What the hot thread asks of the dialler. Each is answered once by a [`FromDialler`].
+/// What a thread asks of its dialler. Each is answered once by a [`FromDialler`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToDialler {
     /// Open a connection to a broker.
     Connect {
-        /// The fetch task that waits for it.
+        /// The task that waits for it.
         task: usize,
         /// Where the broker listens.
         endpoint: Endpoint,
     },
-    /// Ask a broker about the cluster and the input topic.
+    /// Ask a broker about the cluster and the topic.
     AskMetadata,
 }
 
@@ -57,13 +61,78 @@ pub enum ToDialler {
 pub enum FromDialler {
     /// Of [`ToDialler::Connect`].
     Connected {
-        /// The fetch task that waits for it.
+        /// The task that waits for it.
         task: usize,
-        /// A connection that is ready for its first Fetch.
+        /// A connection that is ready for its first request.
         dialled: Result<Dialled, DialError>,
     },
     /// Of [`ToDialler::AskMetadata`].
     Metadata(Result<Metadata, DialError>),
+}
+
+/// The ends that a thread has of a dialler of its own.
+pub struct DialEnds {
+    /// To the dialler.
+    pub dialler: Sender<ToDialler>,
+    /// Rung after something was sent there.
+    pub dialler_bell: Arc<Bell>,
+    /// From the dialler.
+    pub dialled: Receiver<FromDialler>,
+}
+
+/// What the asking thread makes of its ends, with the answers that nobody has taken yet.
+pub(crate) struct Dialling {
+    questions: Sender<ToDialler>,
+    answers: RefCell<Receiver<FromDialler>>,
+    /// By the task that waits for it.
+    dialled: RefCell<Vec<Option<Result<Dialled, DialError>>>>,
+    metadata: RefCell<Option<Result<Metadata, DialError>>>,
+}
+
+impl Dialling {
+    /// Nothing was asked yet.
+    pub(crate) fn new(questions: Sender<ToDialler>, answers: Receiver<FromDialler>) -> Dialling {
+        Dialling {
+            questions,
+            answers: RefCell::new(answers),
+            dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
+            metadata: RefCell::new(None),
+        }
+    }
+
+    /// Puts what the dialler has answered where it is waited for.
+    pub(crate) fn take_answers(&self) {
+        while let Some(answer) = self.answers.borrow_mut().try_receive() {
+            match answer {
+                FromDialler::Connected { task, dialled } => {
+                    self.dialled.borrow_mut()[task] = Some(dialled);
+                }
+                FromDialler::Metadata(metadata) => *self.metadata.borrow_mut() = Some(metadata),
+            }
+        }
+    }
+
+    /// Asks for a connection, which [`Dialling::take_dialled`] gives some time later.
+    pub(crate) fn ask_for_connection(&self, task: usize, endpoint: Endpoint) {
+        let sent = self.questions.try_send(ToDialler::Connect { task, endpoint });
+        assert!(sent.is_ok(), "there is room for one question of each task");
+    }
+
+    /// What was answered to a task.
+    pub(crate) fn take_dialled(&self, task: usize) -> Option<Result<Dialled, DialError>> {
+        self.dialled.borrow_mut()[task].take()
+    }
+
+    /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later.
+    pub(crate) fn ask_metadata(&self) {
+        let asked = self.questions.try_send(ToDialler::AskMetadata);
+        assert!(asked.is_ok(), "there is room for one question about the cluster");
+    }
+
+    /// What was answered about the cluster.
+    pub(crate) fn take_metadata(&self) -> Option<Result<Metadata, DialError>> {
+        self.metadata.borrow_mut().take()
+    }
 }
 
 /// A connection that is ready: authenticated, and its versions known.

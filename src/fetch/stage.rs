@@ -4,7 +4,7 @@
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
-use crate::fetch::dialling::{DialError, Dialled, Endpoint, FromDialler, ToDialler};
+use crate::fetch::dialling::{Dialling, Endpoint, FromDialler, ToDialler};
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
 use crate::kafka::fetch::TopicKey;
@@ -42,12 +42,8 @@ pub(crate) struct Shared {
     pub table: RefCell<LeaderTable>,
     /// To the control thread.
     pub control: Sender<ToControl>,
-    /// To the dialler.
-    pub dialler: Sender<ToDialler>,
-    /// What the dialler has answered, by the task that waits for it.
-    dialled: RefCell<Vec<Option<Result<Dialled, DialError>>>>,
-    /// The same about the cluster.
-    metadata: RefCell<Option<Result<Metadata, DialError>>>,
+    /// To the dialler, and its answers.
+    pub dialling: Dialling,
 }
 
 /// What the fetch path is made of.
@@ -79,20 +75,13 @@ impl Shared {
         });
     }
 
-    /// Asks the dialler for a connection, which [`Shared::take_dialled`] gives some time later.
-    /// False: nobody knows where the broker listens.
+    /// Asks the dialler for a connection. False: nobody knows where the broker listens.
     pub(crate) fn ask_for_connection(&self, task: usize, node_id: i32) -> bool {
         let Some(endpoint) = self.table.borrow().broker(node_id).map(Endpoint::of) else {
             return false;
         };
-        let sent = self.dialler.try_send(ToDialler::Connect { task, endpoint });
-        assert!(sent.is_ok(), "there is room for one question of each task");
+        self.dialling.ask_for_connection(task, endpoint);
         true
-    }
-
-    /// What the dialler has answered to a task.
-    pub(crate) fn take_dialled(&self, task: usize) -> Option<Result<Dialled, DialError>> {
-        self.dialled.borrow_mut()[task].take()
     }
 
     /// One connection more, or one less.
@@ -136,7 +125,6 @@ impl Shared {
 pub(crate) struct Fetching {
     shared: Rc<Shared>,
     blocks: Sender<Box<Block>>,
-    dialled: Receiver<FromDialler>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
     tasks: Vec<Task>,
     /// The edition of the table whose leaders have tasks.
@@ -166,27 +154,11 @@ impl Fetching {
             pool,
             table: RefCell::new(LeaderTable::new()),
             control,
-            dialler,
-            dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
-            metadata: RefCell::new(None),
+            dialling: Dialling::new(dialler, dialled),
         });
         let metadata = Box::pin(follow_metadata(shared.clone()));
         let tasks = Vec::new();
-        Fetching { shared, blocks, dialled, metadata, tasks, edition: 0, is_full: false }
-    }
-
-    /// Puts what the dialler has answered where it is waited for.
-    fn take_answers(&mut self) {
-        while let Some(answer) = self.dialled.try_receive() {
-            match answer {
-                FromDialler::Connected { task, dialled } => {
-                    self.shared.dialled.borrow_mut()[task] = Some(dialled);
-                }
-                FromDialler::Metadata(metadata) => {
-                    *self.shared.metadata.borrow_mut() = Some(metadata);
-                }
-            }
-        }
+        Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false }
     }
 
     /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
@@ -234,7 +206,7 @@ impl Future for Fetching {
         if self.shared.cursors.have_ended() {
             return Poll::Ready(());
         }
-        self.take_answers();
+        self.shared.dialling.take_answers();
         if self.metadata.as_mut().poll(context).is_ready() {
             unreachable!("metadata are followed for ever");
         }
@@ -255,9 +227,8 @@ async fn follow_metadata(shared: Rc<Shared>) {
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
         turns.until(|| needs_metadata(&shared).then_some(())).await;
-        let asked = shared.dialler.try_send(ToDialler::AskMetadata);
-        assert!(asked.is_ok(), "there is room for one question about the cluster");
-        let answer = turns.until(|| shared.metadata.borrow_mut().take()).await;
+        shared.dialling.ask_metadata();
+        let answer = turns.until(|| shared.dialling.take_metadata()).await;
         let taken = match &answer {
             Ok(metadata) => shared.take_metadata(metadata).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

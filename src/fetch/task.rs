@@ -149,7 +149,7 @@ impl FetchTask {
             turns.until(|| shared.ask_for_connection(id, node_id).then_some(())).await;
         }
         self.is_dialling = true;
-        let dialled = turns.until(|| shared.take_dialled(id)).await;
+        let dialled = turns.until(|| shared.dialling.take_dialled(id)).await;
         self.is_dialling = false;
         dialled
     }
@@ -223,7 +223,7 @@ impl FetchTask {
     fn replace(&mut self, link: &mut Link) {
         let now = self.shared.context.turns.now();
         if self.is_dialling {
-            match self.shared.take_dialled(self.id) {
+            match self.shared.dialling.take_dialled(self.id) {
                 None => return,
                 Some(Ok(dialled)) => *link = self.link(dialled),
                 Some(Err(error)) => {

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader};
-use crate::kafka::{fetch, topic_requests};
+use crate::kafka::{fetch, produce, topic_requests};
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -109,6 +109,18 @@ const FETCH: Api = Api {
 };
 const METADATA: Api =
     Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
+/// What `kafka/produce.rs` writes.
+pub(super) const PRODUCE: Api = Api {
+    key: ApiKey::Produce,
+    name: "Produce",
+    version_min: produce::VERSION_MIN,
+    version_max: produce::VERSION_MAX,
+};
+
+/// What `kafka/producer_id.rs` writes.
+pub(super) const INIT_PRODUCER_ID: Api =
+    Api { key: ApiKey::InitProducerId, name: "InitProducerId", version_min: 0, version_max: 1 };
+
 const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
 
@@ -125,6 +137,10 @@ pub struct Versions {
     pub fetch: i16,
     /// Of Metadata.
     pub metadata: i16,
+    /// Of Produce.
+    pub produce: i16,
+    /// Of InitProducerId.
+    pub init_producer_id: i16,
     /// Whether the settings of topics can be asked for.
     pub tells_settings: bool,
 }
@@ -146,6 +162,8 @@ impl Versions {
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
             metadata: choose_version(&METADATA, ranges)?,
+            produce: choose_version(&PRODUCE, ranges)?,
+            init_producer_id: choose_version(&INIT_PRODUCER_ID, ranges)?,
             tells_settings: topic_requests::tells_settings(ranges),
         })
     }

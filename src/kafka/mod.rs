@@ -16,6 +16,12 @@ pub mod list_offsets;
 
 pub mod record_batch;
 
+pub mod batch_writer;
+
+pub(crate) mod produce;
+
+pub(crate) mod producer_id;
+
 pub mod codec;
 
 pub(crate) mod checksum;

@@ -22,10 +22,10 @@ pub(crate) const BROKER_BATCH_BYTES: usize = 1_048_588;
 pub const HEADER_BYTES: usize = 61;
 
 /// Bytes before the ones that `batch_length` counts: the base offset and the length itself.
-const LENGTH_END: usize = 12;
+pub(super) const LENGTH_END: usize = 12;
 
-/// The first byte that the checksum covers: the attributes.
-const CRC_START: usize = 21;
+/// The first byte that the checksum covers: the attributes. The checksum stands before it.
+pub(super) const CRC_START: usize = 21;
 
 /// A batch that cannot be trusted. Nothing of it may be skipped silently: its shard stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -294,6 +294,12 @@ enum Width {
     Four,
 }
 
+/// Bytes that a variable-length signed integer takes.
+pub(crate) fn varint_bytes(value: i32) -> usize {
+    let zigzag = (value << 1 ^ value >> 31).cast_unsigned();
+    (u32::BITS - (zigzag | 1).leading_zeros()).div_ceil(7) as usize
+}
+
 /// Appends primitives to a buffer that its owner reuses.
 #[derive(Debug)]
 pub struct WireWriter<'a> {
@@ -372,6 +378,17 @@ impl<'a> WireWriter<'a> {
             self.i16(value.len() as i16);
         }
         self.raw(value.as_bytes());
+    }
+
+    /// A string that is not there.
+    pub(crate) fn null_string(&mut self, compact: bool) {
+        if compact { self.unsigned_varint(0) } else { self.i16(-1) }
+    }
+
+    /// Bytes with their length before them.
+    pub(crate) fn bytes(&mut self, value: &[u8], compact: bool) {
+        self.array(value.len(), compact);
+        self.raw(value);
     }
 
     /// The number of elements of an array, which the caller then writes.

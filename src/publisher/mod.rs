@@ -6,10 +6,12 @@
 //! again: nothing is sent twice from memory.
 
 pub(crate) mod ledger;
+pub mod native;
 pub mod producer;
 pub mod publishing;
 pub(crate) mod ticker;
 
+use crate::fetch::dialling::DialEnds;
 use crate::kafka::client::ClientOptions;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::frame::{
@@ -20,12 +22,18 @@ use crate::output::mark::Mark;
 use crate::ownership::event::ToControl;
 use crate::queue;
 use crate::queue::bell::Bell;
+use crate::runtime::hot_loop::HotLoop;
+use crate::runtime::ring_error::RingError;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
+use native::NativeProducer;
 use producer::{Producer, ProducerError};
-use publishing::{Inbox, Publisher, Sent, Time};
+use publishing::{PUBLISHER_IDLE_MS_MAX, Pause, Publisher, Sent};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 use std::{io, thread};
 
 /// Microseconds that a frame may wait for its batch; longer than this is no real time.
@@ -37,11 +45,25 @@ pub(crate) const SHARD_FRAMES_MAX: usize = 1024;
 /// What may wait for the publisher: every frame, and dead letters.
 pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 
+/// Entries of the publisher's submission queue: a send and a receive for each leader.
+const PUBLISHER_RING_ENTRIES: u32 = 128;
+
+/// What sends frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProduceClient {
+    /// The publisher's own ring.
+    Native,
+    /// librdkafka.
+    Librdkafka,
+}
+
 /// The publisher's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherOptions {
     /// How the brokers are reached.
     pub client: ClientOptions,
+    /// What sends frames.
+    pub client_kind: ProduceClient,
     /// The topic that the records came from; dead letters name it.
     pub input_topic: String,
     /// The topic for frames; it has as many partitions as the input topic.
@@ -137,6 +159,9 @@ pub enum PublisherError {
     /// There is no producer.
     #[error(transparent)]
     Producer(#[from] ProducerError),
+    /// The publisher has no ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// The publisher cannot sleep.
     #[error("cannot wait for frames: {0}; the file descriptor limit may be reached")]
     Bell(#[source] io::Error),
@@ -167,25 +192,67 @@ pub struct PublisherEnds {
 pub fn run(
     options: PublisherOptions,
     ends: PublisherEnds,
+    dial_ends: DialEnds,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 ) -> Result<(), PublisherError> {
-    let producer = Producer::new(&options)?;
-    let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
-    let published = publish(&mut publisher);
-    // librdkafka ends its threads one after the other, and while brokers are away that takes
-    // seconds, for which nobody has to wait.
-    let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(publisher));
-    published
+    let mut producer = Producer::new(&options);
+    match options.client_kind {
+        ProduceClient::Librdkafka => {
+            producer.start()?;
+            let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
+            let published = publish(&mut publisher);
+            drop_later(publisher.into_producer());
+            published
+        }
+        ProduceClient::Native => {
+            let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
+            let hot_loop = HotLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
+            let producer = NativeProducer::new(&options, hot_loop.turns(), dial_ends, producer);
+            let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
+            let published = publish_on_ring(&hot_loop, &mut publisher);
+            drop_later(publisher.into_producer().into_others());
+            published
+        }
+    }
+}
+
+/// librdkafka ends its threads one after the other, and while brokers are away that takes seconds,
+/// for which nobody has to wait.
+fn drop_later(producer: Producer<Sent>) {
+    let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(producer));
 }
 
 fn publish(publisher: &mut Publisher<Producer<Sent>>) -> Result<(), PublisherError> {
     loop {
-        match publisher.turn(Time::read())? {
-            Inbox::Full => {}
-            Inbox::Empty => publisher.sleep()?,
-            Inbox::Stuck => publisher.wait_for_room()?,
-            Inbox::Ended => return publisher.finish(),
+        match publisher.step()? {
+            Pause::None => {}
+            Pause::UntilCalled(wait_max) => publisher.sleep(wait_max)?,
+            Pause::UntilDelivered(wait_max) => publisher.producer_mut().wait(wait_max),
+            Pause::Ended => return Ok(()),
         }
     }
+}
+
+fn publish_on_ring(
+    hot_loop: &HotLoop,
+    publisher: &mut Publisher<NativeProducer<Sent, Producer<Sent>>>,
+) -> Result<(), PublisherError> {
+    let turns = hot_loop.turns();
+    let published = poll_fn(|_| match publisher.step() {
+        Ok(Pause::None) => {
+            turns.turn_again();
+            Poll::Pending
+        }
+        // The end of an operation wakes the ring, as a call does.
+        Ok(Pause::UntilCalled(wait_max) | Pause::UntilDelivered(wait_max)) => {
+            turns.turn_at(turns.now() + wait_max);
+            Poll::Pending
+        }
+        ended => {
+            publisher.producer_mut().close();
+            Poll::Ready(ended.map(drop))
+        }
+    });
+    hot_loop.run(published, |_| {})?
 }

@@ -9,6 +9,7 @@ use crate::kafka::client::{TokenSource, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
+use crate::publisher::publishing::Time;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 /// KiB that librdkafka accepts as the bound of its producer queue.
 pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
 
-/// Milliseconds between two looks at acknowledgements while some are due.
+/// Milliseconds between two looks at acknowledgements while some are due that nothing rings for.
 pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
 
 /// Milliseconds that the publisher waits at its end for the last acknowledgements. A stop must be
@@ -37,7 +38,7 @@ pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
 
 /// Offset of a record that has none, or of which it is not known.
-const OFFSET_UNKNOWN: i64 = -1;
+pub(super) const OFFSET_UNKNOWN: i64 = -1;
 
 /// Settings that the protocol stands on.
 const PINNED: &[(&str, &str)] = &[
@@ -62,7 +63,10 @@ const PINNED: &[(&str, &str)] = &[
 /// What is given along stays here, and librdkafka carries its number only: so nothing of it is lost
 /// with a client that does not report any more.
 pub(crate) struct Producer<T> {
-    client: BaseProducer<Reports>,
+    options: PublisherOptions,
+    /// `None` until the first record.
+    client: Option<BaseProducer<Reports>>,
+    sender: mpsc::Sender<Reported>,
     reported: mpsc::Receiver<Reported>,
     /// By the record's number: what was given along, until the delivery is reported.
     receipts: BTreeMap<usize, T>,
@@ -103,7 +107,8 @@ pub enum SendError {
 #[error("cannot create the Kafka producer: {0}; check `brokers` and the process limits")]
 pub struct ProducerError(String);
 
-/// What the publisher asks of a producer: librdkafka's is [`Producer`], the simulator has another.
+/// What the publisher asks of a producer: librdkafka's is [`Producer`], and
+/// [`NativeProducer`](crate::publisher::native::NativeProducer) has a ring.
 pub trait Produce<T> {
     /// Takes a copy of an encoded record for one partition of a topic.
     fn send(
@@ -123,14 +128,17 @@ pub trait Produce<T> {
         receipt: T,
     ) -> Result<(), SendError>;
 
-    /// Lets deliveries be reported, waiting at most so long for the first report.
-    fn poll(&self, wait_max: Duration);
+    /// Goes on with its work, and lets deliveries be reported, without waiting for any.
+    fn poll(&mut self, time: Time);
 
     /// The next delivery that [`Produce::poll`] has met.
     fn next_delivery(&mut self) -> Option<Delivery<T>>;
 
     /// Records whose delivery was not reported yet.
     fn outstanding(&self) -> usize;
+
+    /// Whether nothing rings for deliveries that are due: the producer must be asked.
+    fn must_be_polled(&self) -> bool;
 
     /// Why the producer is of no use any more, if it is: it must be replaced.
     fn fatal_error(&self) -> Option<String>;
@@ -140,17 +148,36 @@ pub trait Produce<T> {
 }
 
 impl<T> Producer<T> {
-    /// Starts the producer. It connects by itself, and again whenever it has to.
-    pub(crate) fn new(options: &PublisherOptions) -> Result<Producer<T>, ProducerError> {
-        let config = config(options);
-        check_pinned(&config)?;
+    /// A producer that starts with its first record. It connects by itself, and again whenever it
+    /// has to.
+    pub(crate) fn new(options: &PublisherOptions) -> Producer<T> {
         let (sender, reported) = mpsc::channel();
-        let tokens = TokenSource::of(&options.client.security);
-        let reports = Reports { reported: sender, troubled: AtomicBool::new(false), tokens };
-        let client = config
-            .create_with_context(reports)
-            .map_err(|error: KafkaError| ProducerError(error.to_string()))?;
-        Ok(Producer { client, reported, receipts: BTreeMap::new(), records: 0 })
+        let options = options.clone();
+        Producer { options, client: None, sender, reported, receipts: BTreeMap::new(), records: 0 }
+    }
+
+    /// Starts it before that.
+    pub(crate) fn start(&mut self) -> Result<&BaseProducer<Reports>, ProducerError> {
+        if self.client.is_none() {
+            let config = config(&self.options);
+            check_pinned(&config)?;
+            let reports = Reports {
+                reported: self.sender.clone(),
+                troubled: AtomicBool::new(false),
+                tokens: TokenSource::of(&self.options.client.security),
+            };
+            let client = config.create_with_context(reports);
+            let client = client.map_err(|error: KafkaError| ProducerError(error.to_string()))?;
+            self.client = Some(client);
+        }
+        Ok(self.client.as_ref().expect("it has started"))
+    }
+
+    /// Waits so long at most for a delivery.
+    pub(crate) fn wait(&self, wait_max: Duration) {
+        if let Some(client) = &self.client {
+            client.poll(wait_max);
+        }
     }
 
     /// The number of the next record.
@@ -166,7 +193,10 @@ impl<T> Producer<T> {
         receipt: T,
     ) -> Result<(), SendError> {
         let number = record.delivery_opaque;
-        self.client.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
+        let client = self.start().map_err(|error| {
+            SendError::Refused(SendFailure { sentence: error.to_string(), is_too_large: false })
+        })?;
+        client.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
         self.receipts.insert(number, receipt);
         Ok(())
     }
@@ -174,11 +204,13 @@ impl<T> Producer<T> {
     /// Gives up everything that is not delivered yet: what became of all of it. What is not
     /// reported in time has failed, and nobody hears what is reported of it later.
     fn abandon(mut self, wait_max: Duration) -> Vec<Delivery<T>> {
-        self.client.purge(PurgeConfig::default().queue().inflight());
+        if let Some(client) = &self.client {
+            client.purge(PurgeConfig::default().queue().inflight());
+        }
         let mut deliveries = Vec::with_capacity(self.receipts.len());
         let end = Instant::now() + wait_max;
         while !self.receipts.is_empty() && Instant::now() < end {
-            self.client.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
+            self.wait(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
             deliveries.extend(std::iter::from_fn(|| self.next_delivery()));
         }
         let sentence = "nobody knows whether the record was delivered".to_owned();
@@ -228,8 +260,8 @@ impl<T> Produce<T> for Producer<T> {
         self.hand_over(record, receipt)
     }
 
-    fn poll(&self, wait_max: Duration) {
-        self.client.poll(wait_max);
+    fn poll(&mut self, _time: Time) {
+        self.wait(Duration::ZERO);
     }
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
@@ -242,16 +274,23 @@ impl<T> Produce<T> for Producer<T> {
         self.receipts.len()
     }
 
+    fn must_be_polled(&self) -> bool {
+        self.outstanding() > 0
+    }
+
     fn fatal_error(&self) -> Option<String> {
-        if !self.client.context().troubled.swap(false, Ordering::Relaxed) {
+        let client = self.client.as_ref()?;
+        if !client.context().troubled.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let (_, sentence) = self.client.client().fatal_error()?;
+        let (_, sentence) = client.client().fatal_error()?;
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
 
     fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
-        let abandoned = std::mem::replace(self, Producer::new(options)?);
+        let mut producer = Producer::new(options);
+        producer.start()?;
+        let abandoned = std::mem::replace(self, producer);
         Ok(abandoned.abandon(Duration::from_millis(PUBLISHER_FLUSH_MS_MAX)))
     }
 }
@@ -264,7 +303,7 @@ struct Reported {
 }
 
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
-struct Reports {
+pub(crate) struct Reports {
     reported: mpsc::Sender<Reported>,
     /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
@@ -354,6 +393,7 @@ mod tests {
     use crate::kafka::client::ClientOptions;
     use crate::kafka::security::Security;
     use crate::output::frame::{Compression, Format};
+    use crate::publisher::ProduceClient;
 
     /// Nobody listens there, so that nothing is ever delivered.
     fn options() -> PublisherOptions {
@@ -367,6 +407,7 @@ mod tests {
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
+            client_kind: ProduceClient::Librdkafka,
             format: Format::Binary,
             compression: Compression::None,
             linger_us_max: 500,
@@ -380,7 +421,7 @@ mod tests {
     #[test]
     fn what_is_given_up_fails_once_whether_it_is_reported_or_not() {
         for wait_max in [Duration::ZERO, Duration::from_secs(10)] {
-            let mut producer = Producer::new(&options()).expect("a client");
+            let mut producer = Producer::new(&options());
             for number in 0..100 {
                 producer.send("updates", number % 3, b"a frame", number).expect("there is room");
             }

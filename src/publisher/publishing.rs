@@ -1,4 +1,4 @@
-//! The publisher at work: what comes in goes to librdkafka, and what is heard of it to the ledger.
+//! The publisher at work: what comes in goes to a producer, and what is heard of it to the ledger.
 
 use super::ledger::{Ledger, Receipt, Settled};
 use super::producer::{Delivery, Produce, SendError, SendFailure};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 const PUBLISHER_BATCH_MAX: usize = 256;
 
 /// Milliseconds that the publisher may sleep while nothing is due.
-const PUBLISHER_IDLE_MS_MAX: u64 = 100;
+pub(super) const PUBLISHER_IDLE_MS_MAX: u64 = 100;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,18 @@ pub enum Inbox {
     /// The producer's buffer is full; what came next is held.
     Stuck,
     /// There will be no more.
+    Ended,
+}
+
+/// What the publisher's thread does after a turn.
+pub(super) enum Pause {
+    /// There is more to do.
+    None,
+    /// It sleeps until it is called, so long at most.
+    UntilCalled(Duration),
+    /// It sleeps until a delivery is known, so long at most. No call changes anything.
+    UntilDelivered(Duration),
+    /// It ends.
     Ended,
 }
 
@@ -225,7 +237,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// Hands one item to librdkafka, which copies it. A frame's header, if it was one.
+    /// Hands one item to the producer, which copies it. A frame's header, if it was one.
     fn produce(
         &mut self,
         outgoing: &Outgoing,
@@ -292,17 +304,10 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// Waits a little for a delivery, and handles all that are known.
-    fn wait_for_delivery(&mut self) -> Result<(), PublisherError> {
-        self.producer.poll(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
-        self.time = Time::read();
-        self.reap()
-    }
-
     /// Handles all deliveries that are known.
     fn reap(&mut self) -> Result<(), PublisherError> {
         loop {
-            self.producer.poll(Duration::ZERO);
+            self.producer.poll(self.time);
             let mut reported = false;
             if let Some(sentence) = self.producer.fatal_error() {
                 self.replace_producer(&sentence)?;
@@ -423,38 +428,53 @@ impl<P: Produce<Sent>> Publisher<P> {
         drop(self.ends.free_frames.try_send(frame));
     }
 
-    /// Sleeps until the bell rings; briefly while deliveries are due, for nothing rings for them.
-    pub(super) fn sleep(&mut self) -> Result<(), PublisherError> {
-        let due = self.producer.outstanding() > 0;
-        let wait_ms = if due { PUBLISHER_BUSY_MS_MAX } else { PUBLISHER_IDLE_MS_MAX };
-        self.ends.bell.sleep(Duration::from_millis(wait_ms)).map_err(PublisherError::Bell)
+    /// Records whose delivery is not known yet.
+    pub fn outstanding(&self) -> usize {
+        self.producer.outstanding()
     }
 
-    /// Waits until the broker has taken something, forever while the daemon runs: that is the
-    /// backpressure. At the daemon's end it is bounded.
-    pub(super) fn wait_for_room(&mut self) -> Result<(), PublisherError> {
-        if self.ends.inbox.senders_gone() && Instant::now() >= self.flush_end() {
-            let unsent = self.ends.inbox.len() + 1;
-            return Err(PublisherError::NotFlushed(self.producer.outstanding() + unsent));
+    /// A turn, and what comes after it.
+    pub(super) fn step(&mut self) -> Result<Pause, PublisherError> {
+        let inbox = self.turn(Time::read())?;
+        let busy = Duration::from_millis(PUBLISHER_BUSY_MS_MAX);
+        match inbox {
+            Inbox::Full => Ok(Pause::None),
+            Inbox::Empty if self.producer.must_be_polled() => Ok(Pause::UntilCalled(busy)),
+            Inbox::Empty => Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_IDLE_MS_MAX))),
+            // It waits until the broker has taken something, forever while the daemon runs: that is
+            // the backpressure. At the daemon's end it is bounded.
+            Inbox::Stuck if !self.ends.inbox.senders_gone() => Ok(Pause::UntilDelivered(busy)),
+            Inbox::Stuck => self.flush(self.ends.inbox.len() + 1),
+            Inbox::Ended => self.flush(0),
         }
-        self.wait_for_delivery()
     }
 
-    /// When waiting for acknowledgements is over; the time begins with the first call.
-    fn flush_end(&mut self) -> Instant {
+    /// Nobody sends any more: waits for the last acknowledgements, not for ever.
+    fn flush(&mut self, unsent: usize) -> Result<Pause, PublisherError> {
+        let unacknowledged = self.producer.outstanding() + unsent;
         let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
-        *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max)
+        let end = *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max);
+        if unacknowledged == 0 {
+            return Ok(Pause::Ended);
+        }
+        if Instant::now() >= end {
+            return Err(PublisherError::NotFlushed(unacknowledged));
+        }
+        Ok(Pause::UntilDelivered(Duration::from_millis(PUBLISHER_BUSY_MS_MAX)))
     }
 
-    /// Waits for the last acknowledgements.
-    pub(super) fn finish(&mut self) -> Result<(), PublisherError> {
-        let end = self.flush_end();
-        while self.producer.outstanding() > 0 {
-            if Instant::now() >= end {
-                return Err(PublisherError::NotFlushed(self.producer.outstanding()));
-            }
-            self.wait_for_delivery()?;
-        }
-        Ok(())
+    /// Sleeps until the bell rings.
+    pub(super) fn sleep(&self, wait_max: Duration) -> Result<(), PublisherError> {
+        self.ends.bell.sleep(wait_max).map_err(PublisherError::Bell)
+    }
+
+    /// The producer.
+    pub(super) fn producer_mut(&mut self) -> &mut P {
+        &mut self.producer
+    }
+
+    /// The producer, when the publisher has ended.
+    pub(super) fn into_producer(self) -> P {
+        self.producer
     }
 }

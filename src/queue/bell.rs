@@ -18,19 +18,10 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A bell for a thread that sleeps in [`Bell::sleep`]. Fails when the process has no file
-    /// descriptor left.
+    /// A bell for a thread that sleeps in [`Bell::sleep`] or in its ring. Fails when the process
+    /// has no file descriptor left.
     pub fn new() -> io::Result<Bell> {
-        Bell::with(EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-    }
-
-    /// A bell for a thread that reads the eventfd through its ring: a read of a non-blocking one
-    /// would end at once.
-    pub fn for_ring() -> io::Result<Bell> {
-        Bell::with(EventfdFlags::CLOEXEC)
-    }
-
-    fn with(flags: EventfdFlags) -> io::Result<Bell> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Bell { rest: Rest::default(), eventfd: File::from(eventfd(0, flags)?) })
     }
 

@@ -1,5 +1,5 @@
-//! The hot thread's loop: poll the root future, then sleep in `io_uring_enter` until there is
-//! something to do.
+//! The loop of a thread with a ring, the hot thread's and the publisher's: poll the root future,
+//! then sleep in `io_uring_enter` until there is something to do.
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
@@ -31,7 +31,7 @@ pub struct HotLoop {
 
 impl HotLoop {
     /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
-    /// most, and less if it is called with the bell ([`Bell::for_ring`]).
+    /// most, and less if it is called with the bell.
     pub fn new(
         ring_entries: u32,
         park_max: Duration,

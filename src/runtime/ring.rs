@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
 pub(crate) const RING_ENTRIES: u32 = 256;
 
-/// The hot thread's one ring.
+/// A thread's one ring.
 pub struct Ring {
     operations: Rc<Operations>,
     inner: RefCell<Inner>,
@@ -57,13 +57,17 @@ struct Carried {
 const UNATTENDED: u64 = u64::MAX;
 
 /// All operations that the ring takes. The kernel refuses any other one.
-const OPCODES: [u8; 5] = [
+const OPCODES: [u8; 6] = [
     opcode::Recv::CODE,
     opcode::Send::CODE,
+    opcode::PollAdd::CODE,
     opcode::Read::CODE,
     opcode::Write::CODE,
     opcode::AsyncCancel::CODE,
 ];
+
+/// All flags that they may have.
+const FLAGS: squeue::Flags = squeue::Flags::SKIP_SUCCESS.union(squeue::Flags::IO_LINK);
 
 /// `IORING_REGISTER_IOWQ_AFF`, the one registration that a ring in use takes.
 const REGISTER_IOWQ_AFF: u8 = 17;
@@ -75,7 +79,7 @@ impl Ring {
     /// A ring for the calling thread, which alone may use it, with room for `entries` submissions.
     pub fn new(operations: Rc<Operations>, entries: u32) -> Result<Ring, RingError> {
         let uring = build(entries, 2 * entries)?;
-        let flags = Restriction::sqe_flags_allowed(squeue::Flags::SKIP_SUCCESS.bits());
+        let flags = Restriction::sqe_flags_allowed(FLAGS.bits());
         enable(&uring, &OPCODES, vec![flags, Restriction::register_op(REGISTER_IOWQ_AFF)])?;
         let inner = Inner { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
         Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
@@ -123,6 +127,7 @@ impl Ring {
     fn carry_out(&self, inner: &mut Inner, order: Request) {
         match order {
             Request::Start(token, task) => {
+                let before = entry_before(&task);
                 let (entry, buffer, handle) = entry_of(task);
                 let slot = token.slot as usize;
                 if slot >= inner.carried.len() {
@@ -130,14 +135,27 @@ impl Ring {
                 }
                 let carried = Carried { token, buffer, _handle: handle };
                 assert!(inner.carried[slot].replace(carried).is_none());
+                let entry = entry.user_data(token.to_bits());
+                let (pair, alone);
+                let entries: &[squeue::Entry] = match before {
+                    Some(before) => {
+                        pair = [before, entry];
+                        &pair
+                    }
+                    None => {
+                        alone = [entry];
+                        &alone
+                    }
+                };
                 // SAFETY: what the entry points to is on the heap, and was just put where it stays
-                // until the completion has arrived, whatever becomes of the future.
-                unsafe { self.push(inner, &entry.user_data(token.to_bits())) };
+                // until the completion has arrived, whatever becomes of the future. The entry
+                // before it points to nothing.
+                unsafe { self.push(inner, entries) };
             }
             Request::Cancel(token) => {
                 let entry = opcode::AsyncCancel::new(token.to_bits()).build();
                 // SAFETY: a cancel entry points to nothing.
-                unsafe { self.push(inner, &entry.user_data(UNATTENDED)) };
+                unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
             }
             Request::RingBell(bell) => {
                 let one: *const u64 = &raw const ONE;
@@ -146,18 +164,18 @@ impl Ring {
                 // A completion that nobody waits for would end the sleep that it is submitted with.
                 let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
                 // SAFETY: the kernel reads 8 bytes of a static that is never written.
-                unsafe { self.push(inner, &entry.user_data(UNATTENDED)) };
+                unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
             }
         }
     }
 
-    /// Puts an entry into the submission queue, making room if it is full.
+    /// Puts entries that belong together into the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entry points to must stay valid, and untouched by others, until its completion.
-    unsafe fn push(&self, inner: &mut Inner, entry: &squeue::Entry) {
+    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    unsafe fn push(&self, inner: &mut Inner, entries: &[squeue::Entry]) {
         // SAFETY: the caller's promise is the one that is asked for here.
-        while unsafe { inner.uring.submission().push(entry) }.is_err() {
+        while unsafe { inner.uring.submission().push_multiple(entries) }.is_err() {
             self.enters.set(self.enters.get() + 1);
             submit(&inner.uring, None).expect("a full submission queue can be submitted");
             self.collect(inner);
@@ -178,6 +196,13 @@ impl Ring {
             *ended += 1;
             self.operations.finish(token, Completed::new(result, carried.buffer));
         }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel ends what is under way after the ring is gone: until then it may write there.
+        std::mem::forget(std::mem::take(&mut self.inner.get_mut().carried));
     }
 }
 
@@ -218,6 +243,19 @@ fn submit(uring: &IoUring, wait: Option<Duration>) -> Result<(), RingError> {
     }
 }
 
+/// What has to end before a task.
+fn entry_before(task: &Task) -> Option<squeue::Entry> {
+    let Task::ReadBell { bell, .. } = task else { return None };
+    Some(bell_rings(bell.as_fd()))
+}
+
+/// Ends when a bell is rung: a bell is non-blocking, so that a ring can write to it at once, and
+/// would be read at once too.
+fn bell_rings(bell: BorrowedFd) -> squeue::Entry {
+    let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
+    entry.flags(FLAGS).user_data(UNATTENDED)
+}
+
 /// What tells the kernel to do a task, with what it points to.
 fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -253,10 +291,11 @@ fn receive_entry(socket: &Handle, room: &mut [u8], flags: i32) -> squeue::Entry 
 const SOCKET_ENTRIES: u32 = 512;
 
 /// All operations that a [`SocketRing`] takes.
-const SOCKET_OPCODES: [u8; 5] = [
+const SOCKET_OPCODES: [u8; 6] = [
     opcode::AcceptMulti::CODE,
     opcode::RecvMulti::CODE,
     opcode::Send::CODE,
+    opcode::PollAdd::CODE,
     opcode::Read::CODE,
     opcode::AsyncCancel::CODE,
 ];
@@ -300,7 +339,7 @@ impl SocketRing {
     pub(crate) fn new() -> Result<SocketRing, RingError> {
         let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
         let shared = SharedBuffers::register(&uring)?;
-        let flags = squeue::Flags::SKIP_SUCCESS | squeue::Flags::BUFFER_SELECT;
+        let flags = FLAGS | squeue::Flags::BUFFER_SELECT;
         enable(&uring, &SOCKET_OPCODES, vec![Restriction::sqe_flags_allowed(flags.bits())])?;
         let rung = Box::leak(Box::new(0));
         let sending = ManuallyDrop::new(Vec::new());
@@ -311,14 +350,14 @@ impl SocketRing {
     pub(crate) fn accept(&mut self, listener: BorrowedFd) {
         let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
         // SAFETY: the kernel writes no address, so the entry points to nothing.
-        unsafe { self.push(entry.build(), user_data(ACCEPT, 0)) };
+        unsafe { self.push(&[entry.build().user_data(user_data(ACCEPT, 0))]) };
     }
 
     /// Receives all that a client sends, until its end, or until it is cancelled.
     pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
         // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
-        unsafe { self.push(entry.build(), user_data(RECEIVE, slot)) };
+        unsafe { self.push(&[entry.build().user_data(user_data(RECEIVE, slot))]) };
     }
 
     /// Sends `buffer[from..]`, one buffer of a client at a time.
@@ -334,32 +373,34 @@ impl SocketRing {
             .flags(libc::MSG_NOSIGNAL);
         self.sending[at] = buffer;
         // SAFETY: the bytes are on the heap, and stay there until the completion has arrived.
-        unsafe { self.push(entry.build(), user_data(SEND, slot)) };
+        unsafe { self.push(&[entry.build().user_data(user_data(SEND, slot))]) };
     }
 
     /// Reads the bell's eventfd, which resets it.
     pub(crate) fn read_bell(&mut self, bell: BorrowedFd) {
         let length = size_of::<u64>() as u32;
         let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
-        // SAFETY: the word is never freed, and nobody else looks at it.
-        unsafe { self.push(entry.build(), user_data(READ_BELL, 0)) };
+        let entry = entry.build().user_data(user_data(READ_BELL, 0));
+        // SAFETY: the word is never freed, and nobody else looks at it. The entry before the read
+        // points to nothing.
+        unsafe { self.push(&[bell_rings(bell), entry]) };
     }
 
     /// Ends an operation soon.
     pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
         let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(UNATTENDED);
         // SAFETY: a cancel entry points to nothing.
-        unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS), UNATTENDED) };
+        unsafe { self.push(&[entry]) };
     }
 
-    /// Puts an entry into the submission queue, making room if it is full.
+    /// Puts entries that belong together into the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entry points to must stay valid, and untouched by others, until its completion.
-    unsafe fn push(&mut self, entry: squeue::Entry, user_data: u64) {
-        let entry = entry.user_data(user_data);
+    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    unsafe fn push(&mut self, entries: &[squeue::Entry]) {
         // SAFETY: the caller's promise is the one that is asked for here.
-        while unsafe { self.uring.submission().push(&entry) }.is_err() {
+        while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {
             submit(&self.uring, None).expect("a full submission queue can be submitted");
             self.ended.extend(self.uring.completion());
         }

@@ -140,7 +140,7 @@ impl Server {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let gate = Gate::new(tokens, since.as_millis() as u64);
         let players_max = rulebook.first().rules.actors.count_max as usize;
-        let bell = Arc::new(Bell::for_ring().map_err(ServeError::Resources)?);
+        let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
         let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);
         let appender = match commands {
             Commands::Taken => {

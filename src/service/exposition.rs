@@ -70,7 +70,7 @@ pub const FAMILIES: [Family; 37] = [
     family(
         "huntd_inside_seconds",
         "histogram",
-        "Time from the first byte of a frame's input to the frame in librdkafka's hands.",
+        "Time from the first byte of a frame's input to the frame in the producer's hands.",
     ),
     family(
         "huntd_in_flight_bytes",

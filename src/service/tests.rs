@@ -4,6 +4,7 @@
 
 use crate::kafka::group::GroupProtocol;
 use crate::output::frame::{Compression, Format};
+use crate::publisher::ProduceClient;
 use crate::service::config::{Config, parse};
 use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource, Settings};
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.group.protocol, GroupProtocol::Classic);
     assert_eq!(config.group.instance_id, None);
     assert_eq!(config.fetch.fetch_wait_ms_max, 100);
+    assert_eq!(config.publisher.client_kind, ProduceClient::Native);
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
     assert_eq!(config.publisher.linger_us_max, 500);
@@ -255,6 +257,7 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
             "[kafka]\ngroup_protocol = \"both\"",
             "choose one of \"classic\", \"eager\", \"consumer\"",
         ),
+        ("[publish]\nclient = \"java\"", "choose one of \"native\", \"librdkafka\""),
         ("[publish]\nformat = \"xml\"", "choose one of \"json\", \"binary\""),
         ("[publish]\ncompression = \"gzip\"", "choose one of \"auto\", \"none\", \"lz4\""),
         ("[kafka]\ninput_topic = \"a/b\"", "choose 1 to 249 letters"),

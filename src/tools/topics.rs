@@ -32,7 +32,8 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     brokers::reach(&config.group.client.brokers)?;
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     let names = topic_names(&config);
-    let mut client = TopicClient::connect(&dial_options(&config)).map_err(of_control)?;
+    let mut client = TopicClient::connect(&dial_options(&config, &config.fetch.input_topic))
+        .map_err(of_control)?;
     has_room_for(&mut client, &names.input, args.replicas)?;
     let file = args.config.file.display();
     let input = client.find(&names.input).map_err(of_control)?;

@@ -41,7 +41,7 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     // What a signal's handler does on whichever thread it finds.
     let (mut signals, mut handler) = UnixStream::pair().expect("a socket pair");
     let confined = thread::spawn(move || {
-        let bell = Arc::new(Bell::for_ring().expect("a file descriptor"));
+        let bell = Arc::new(Bell::new().expect("a file descriptor"));
         let hot_loop = HotLoop::new(8, Duration::from_millis(1), bell).expect("io_uring");
         confine_this_thread().expect("the kernel has seccomp");
         let turns = hot_loop.turns().clone();

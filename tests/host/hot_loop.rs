@@ -33,7 +33,7 @@ const FOREVER: Duration = Duration::from_secs(24 * 3600);
 const DEPRIVED: &str = "HUNTD_TEST_DEPRIVED";
 
 fn hot_bell() -> Arc<Bell> {
-    Arc::new(Bell::for_ring().expect("a file descriptor"))
+    Arc::new(Bell::new().expect("a file descriptor"))
 }
 
 fn hot_loop() -> HotLoop {

@@ -36,7 +36,13 @@ impl Connection {
     pub(crate) fn open(address: &str) -> (Connection, i16) {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let versions = Versions { fetch: 0, metadata: 0, tells_settings: false };
+        let versions = Versions {
+            fetch: 0,
+            metadata: 0,
+            produce: 0,
+            init_producer_id: 0,
+            tells_settings: false,
+        };
         let mut connection = Connection { stream, correlation_id: 0, versions };
         let mut version = API_VERSIONS_VERSION_MAX;
         loop {

@@ -4,7 +4,7 @@ use huntd::output::dead_letter::DeadLetter;
 use huntd::output::encode::decode_frame;
 use huntd::output::frame::Format;
 use huntd::output::reader::{Position, Reader, Verdict};
-use huntd::publisher::{Outgoing, PublisherError};
+use huntd::publisher::{Outgoing, ProduceClient, PublisherError};
 use huntd::telemetry::metrics::{Counter, Gauge};
 use huntd::testing::frame_maker::FrameMaker;
 use rdkafka::message::Message;
@@ -166,7 +166,7 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
 }
 
 /// What comes of one frame when the broker answers with an error, and with it once more.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It was sent again until it arrived.
     Retried,
@@ -174,9 +174,9 @@ enum Fate {
     Failed,
 }
 
-fn fate_under(error: RDKafkaRespErr) -> Fate {
+fn fate_under(client: ProduceClient, error: RDKafkaRespErr) -> Fate {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start_with(&cluster, client, Format::Binary, QUEUE_KBYTES);
     let mut shard = FrameMaker::new(0);
     running.begin(&cluster, &shard);
     running.send_frames(&mut shard, 5);
@@ -230,15 +230,20 @@ fn an_error_of_the_broker_is_retried_or_ends_the_ownership_and_leaves_no_trace_i
         (Code::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, Fate::Retried),
         (Code::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, Fate::Retried),
         (Code::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR, Fate::Retried),
-        (Code::RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, Fate::Retried),
         (Code::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_INVALID_RECORD, Fate::Failed),
     ];
-    let found: Vec<_> = expected.iter().map(|(error, _)| (*error, fate_under(*error))).collect();
-    assert_eq!(found, expected);
+    for client in [ProduceClient::Native, ProduceClient::Librdkafka] {
+        let found = expected.map(|(error, _)| (error, fate_under(client, error)));
+        assert_eq!(found, expected, "{client:?}");
+    }
+    // librdkafka can tell from the log's start that nothing is lost.
+    let unknown = Code::RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID;
+    assert_eq!(fate_under(ProduceClient::Native, unknown), Fate::Failed);
+    assert_eq!(fate_under(ProduceClient::Librdkafka, unknown), Fate::Retried);
 }
 
 #[test]

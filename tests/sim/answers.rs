@@ -1,5 +1,5 @@
 //! What a broker answers, byte by byte: ApiVersions, Metadata and Fetch, each in the
-//! version that it was asked in.
+//! version that it was asked in. `appends.rs` has what is appended.
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault, Sight};
@@ -8,7 +8,10 @@ use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 /// The input topic.
 pub(crate) const TOPIC: &str = "events";
 
-/// Its id.
+/// The topic with the frames.
+pub(crate) const OUTPUT_TOPIC: &str = "updates";
+
+/// The input topic's id.
 const TOPIC_ID: u128 = 77;
 
 /// What comes of a request.
@@ -19,10 +22,13 @@ pub(crate) enum Answer {
     Hold(u64),
 }
 
-struct Request<'a> {
-    version: i16,
-    correlation_id: i32,
-    reader: WireReader<'a>,
+pub(crate) struct Request<'a> {
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+    /// Behind the client's name.
+    pub(crate) reader: WireReader<'a>,
+    /// The whole request.
+    pub(crate) bytes: &'a [u8],
 }
 
 /// What a Fetch asks of one partition.
@@ -48,18 +54,22 @@ impl Broker {
         let version = reader.i16().expect("a request has a version");
         let correlation_id = reader.i32().expect("a request has an id");
         let _client = reader.nullable_string(false).expect("a request names its client");
-        let request = Request { version, correlation_id, reader };
+        let request = Request { version, correlation_id, reader, bytes: request };
         match key {
+            0 => Answer::Bytes(self.answer_produce(chance, node_id, request)),
             1 => self.answer_fetch(chance, node_id, request, is_late),
             2 => Answer::Bytes(self.answer_list_offsets(node_id, request)),
-            3 => Answer::Bytes(self.answer_metadata(&request)),
+            3 => Answer::Bytes(self.answer_metadata(request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
+            22 => Answer::Bytes(self.answer_producer_id(&request)),
             other => panic!("nobody asks for API {other}"),
         }
     }
 
     fn answer_api_versions(&self, request: &Request<'_>) -> Vec<u8> {
         let ranges = [
+            (0, 0, self.produce_version),
+            (22, 0, self.produce_version / 2),
             (1, 0, self.fetch_version),
             (3, 0, self.metadata_version),
             (18, 0, self.api_versions_version),
@@ -82,8 +92,9 @@ impl Broker {
         })
     }
 
-    fn answer_metadata(&self, request: &Request<'_>) -> Vec<u8> {
-        let Request { version, correlation_id, .. } = *request;
+    fn answer_metadata(&self, mut request: Request<'_>) -> Vec<u8> {
+        let topic = read_metadata(&mut request).expect("huntd sends whole requests");
+        let Request { version, correlation_id, .. } = request;
         let flexible = version >= 9;
         frame(|writer| {
             writer.i32(correlation_id);
@@ -104,7 +115,7 @@ impl Broker {
             }
             writer.i32(1);
             writer.array(1, flexible);
-            self.write_topic(writer, version);
+            self.write_topic(writer, version, topic);
             if (8..=10).contains(&version) {
                 writer.i32(0);
             }
@@ -112,12 +123,14 @@ impl Broker {
         })
     }
 
-    fn write_topic(&self, writer: &mut WireWriter<'_>, version: i16) {
+    /// Partitions of the same number have the same leader in both topics.
+    fn write_topic(&self, writer: &mut WireWriter<'_>, version: i16, topic: &str) {
         let flexible = version >= 9;
         writer.i16(0);
-        writer.string(TOPIC, flexible);
+        writer.string(topic, flexible);
         if version >= 10 {
-            writer.raw(&TOPIC_ID.to_be_bytes());
+            let id = if topic == TOPIC { TOPIC_ID } else { TOPIC_ID + 1 };
+            writer.raw(&id.to_be_bytes());
         }
         writer.i8(0);
         writer.array(self.inputs.len(), flexible);
@@ -404,7 +417,21 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
     read().expect("huntd sends whole requests")
 }
 
-fn frame(write: impl FnOnce(&mut WireWriter<'_>)) -> Vec<u8> {
+/// The topic that is asked for.
+fn read_metadata<'r>(request: &mut Request<'r>) -> Result<&'r str, WireError> {
+    let (version, reader) = (request.version, &mut request.reader);
+    let flexible = version >= 9;
+    if flexible {
+        reader.skip_tagged_fields()?;
+    }
+    assert_eq!(reader.array(flexible)?, 1);
+    if version >= 10 {
+        let _unknown_id = reader.u128()?;
+    }
+    reader.string(flexible)
+}
+
+pub(crate) fn frame(write: impl FnOnce(&mut WireWriter<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = WireWriter::new(&mut out);
     let start = writer.begin_frame();

@@ -3,6 +3,7 @@
 //! Input logs are record batches in Kafka's own form. Output and dead-letter logs are what
 //! producers have appended, record by record.
 
+use crate::appends::Producer;
 use crate::chance::{Chance, Fault};
 use crate::game::Record;
 use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
@@ -67,7 +68,11 @@ pub(crate) struct Broker {
     pub(crate) outputs: Vec<OutputLog>,
     /// The dead letters' keys, in the order of the log.
     pub(crate) letters: Vec<String>,
+    /// By partition and producer id.
+    pub(crate) producers: BTreeMap<(i32, i64), Producer>,
+    pub(crate) next_producer_id: i64,
     /// The newest versions that the brokers speak.
+    pub(crate) produce_version: i16,
     pub(crate) fetch_version: i16,
     pub(crate) metadata_version: i16,
     pub(crate) api_versions_version: i16,
@@ -220,6 +225,9 @@ impl Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             outputs: (0..partitions).map(|_| OutputLog::default()).collect(),
             letters: Vec::new(),
+            producers: BTreeMap::new(),
+            next_producer_id: 4_000,
+            produce_version: chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16,
             fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16,
             metadata_version: chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,

@@ -52,6 +52,9 @@ closed_list! {
         AckLost,
         AppendedTwice,
         AppendedLate,
+        BatchRefused,
+        ProducerForgotten,
+        RequestLate,
         FenceFails,
         FenceAckLost,
         FenceTwice,
@@ -129,6 +132,10 @@ closed_list! {
         EpochWentBack,
         FollowerRead,
         ZombieWrote,
+        BatchKnown,
+        BatchOutOfOrder,
+        BatchOfOldEpoch,
+        EpochRaised,
         RulesChanged,
     }
 }

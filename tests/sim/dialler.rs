@@ -1,6 +1,6 @@
 //! One daemon's dialler: what it is asked for comes some time later, or fails.
 
-use crate::answers::{Answer, TOPIC};
+use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
 use crate::network::Network;
@@ -17,8 +17,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The hot thread's ends.
-pub(crate) type HotEnds = (Sender<ToDialler>, Receiver<FromDialler>);
+/// The ends of the thread that asks.
+pub(crate) type AskerEnds = (Sender<ToDialler>, Receiver<FromDialler>);
 
 /// The name that the configuration has: it always leads to some broker.
 pub(crate) const BOOTSTRAP: &str = "bootstrap";
@@ -30,6 +30,7 @@ pub(crate) struct Dialler {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
     candidates: Candidates,
+    topic: &'static str,
     /// What is answered, and when.
     coming: Vec<(u64, ToDialler)>,
     /// The last answers about the cluster, of any broker, the oldest first.
@@ -45,15 +46,20 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    /// A dialler, and the hot thread's ends.
-    pub(crate) fn new(hot_bell: &Arc<Bell>, base: Instant) -> (Dialler, HotEnds) {
+    /// A dialler for a topic, and the ends of the thread that it dials for.
+    pub(crate) fn new(
+        topic: &'static str,
+        bell: &Arc<Bell>,
+        base: Instant,
+    ) -> (Dialler, AskerEnds) {
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
-        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, hot_bell);
+        let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, bell);
         let bootstrap = Endpoint { host: BOOTSTRAP.to_owned(), port: 9092 };
         let dialler = Dialler {
             questions,
             answers,
             candidates: Candidates::new(vec![bootstrap]),
+            topic,
             coming: Vec::new(),
             last_metadata: VecDeque::new(),
             epochs: BTreeMap::new(),
@@ -101,7 +107,7 @@ impl Dialler {
         let node_id = reach(broker, chance, &endpoint)?;
         let version = versions(broker, chance, node_id).metadata;
         let mut request = Vec::new();
-        message::metadata_request(envelope(version), TOPIC, &mut request);
+        message::metadata_request(envelope(version), self.topic, &mut request);
         let mut bytes = answer(broker, chance, node_id, &request);
         // What a broker that lags behind the others would say.
         if let Some(oldest) = self.last_metadata.front()
@@ -113,7 +119,7 @@ impl Dialler {
             let excess = self.last_metadata.len().saturating_sub(ANSWERS_KEPT);
             self.last_metadata.drain(..excess);
         }
-        let metadata = message::parse_metadata(&bytes, version, 0, TOPIC);
+        let metadata = message::parse_metadata(&bytes, version, 0, self.topic);
         let metadata = metadata.map_err(|error| DialError::Answer { endpoint, error })?;
         self.candidates.learn(&metadata.brokers);
         for leader in &metadata.partitions {

@@ -33,10 +33,44 @@ pub(crate) struct Told {
     pub(crate) result: Result<i64, SendFailure>,
 }
 
-/// A record that lands without anybody being told.
+/// Something that lands without anybody being told.
 pub(crate) struct Late {
     pub(crate) at: u64,
-    pub(crate) sent: Sent,
+    pub(crate) what: Landing,
+}
+
+/// What lands.
+pub(crate) enum Landing {
+    Record(Sent),
+    /// A request to this broker.
+    Request(i32, Vec<u8>),
+}
+
+impl Late {
+    /// A record that lands then.
+    pub(crate) fn record(at: u64, sent: Sent) -> Late {
+        Late { at, what: Landing::Record(sent) }
+    }
+
+    /// Whether it is a frame, or some.
+    pub(crate) fn is_for_output(&self) -> bool {
+        match &self.what {
+            Landing::Record(sent) => matches!(sent.lane, Lane::Output(_)),
+            Landing::Request(..) => true,
+        }
+    }
+
+    /// Lands.
+    pub(crate) fn land(self, broker: &mut Broker, chance: &mut Chance, now: u64) {
+        match self.what {
+            Landing::Record(sent) => {
+                append(broker, &sent, now);
+            }
+            Landing::Request(node_id, request) => {
+                let _nobody = broker.answer(chance, node_id, &request, false);
+            }
+        }
+    }
 }
 
 /// One producer's lanes.
@@ -144,7 +178,7 @@ impl Line {
             }
             if chance.strikes(Fault::AppendedLate) {
                 let at = now + chance.pick(&[1_000, 500_000, 5_000_000]);
-                late.push(Late { at, sent: sent.clone() });
+                late.push(Late::record(at, sent.clone()));
             }
             if !chance.strikes(Fault::AckLost) {
                 result = Ok(if self.trusts() { sent.alone } else { offset });
@@ -169,7 +203,7 @@ impl Line {
             let landing = chance.below(queue.len() as u64 + 1) as usize;
             let from = self.now + chance.pick(&[1_000, 200_000, 6_000_000]);
             for (at, (_, sent)) in (from..).zip(queue.into_iter().take(landing)) {
-                late.push(Late { at, sent });
+                late.push(Late::record(at, sent));
             }
         }
     }

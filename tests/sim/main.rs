@@ -9,6 +9,7 @@
 
 mod actions;
 mod answers;
+mod appends;
 mod broker;
 mod chance;
 mod check;
@@ -24,6 +25,7 @@ mod network;
 mod node;
 mod output;
 mod producer;
+mod publishing;
 mod reader;
 mod sim;
 mod surroundings;

@@ -21,6 +21,8 @@ pub(crate) struct Network {
     ending: Vec<(u64, Token, Completed)>,
     /// The last whole answer that any connection brought.
     last_answer: Vec<u8>,
+    /// Whole requests of connections that are gone, with the broker that may still take them.
+    left: Vec<(i32, Vec<u8>)>,
     /// What descriptors are copies of: nothing is ever read from it.
     nothing: Rc<File>,
     is_traced: bool,
@@ -61,6 +63,7 @@ impl Network {
             sockets: Vec::new(),
             ending: Vec::new(),
             last_answer: Vec::new(),
+            left: Vec::new(),
             nothing: common.nothing.clone(),
             is_traced: common.is_traced,
         }
@@ -177,6 +180,14 @@ impl Network {
             socket.serve(broker, chance, now, &mut self.last_answer);
             moved |= socket.fill(operations, chance, now);
         }
+        let is_gone = |socket: &&mut Socket| {
+            Arc::strong_count(&socket.handle) == 1 || socket.broken_at.is_some()
+        };
+        for socket in self.sockets.iter_mut().filter(is_gone) {
+            let node_id = socket.node_id;
+            let requests = std::iter::from_fn(|| socket.take_request());
+            self.left.extend(requests.map(|request| (node_id, request)));
+        }
         // A handle that nobody else has is a connection that was dropped.
         self.sockets
             .retain(|socket| Arc::strong_count(&socket.handle) > 1 || socket.receive.is_some());
@@ -188,6 +199,21 @@ impl Network {
         let fd = handle.as_raw_fd();
         let found = self.sockets.iter().find(|socket| socket.handle.as_raw_fd() == fd);
         found.is_some_and(|socket| socket.broken_at.is_none())
+    }
+
+    /// What was sent before connections were gone, and was not read until then.
+    pub(crate) fn take_left(&mut self) -> Vec<(i32, Vec<u8>)> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// The process is gone: all that it had sent.
+    pub(crate) fn die(mut self) -> Vec<(i32, Vec<u8>)> {
+        for socket in &mut self.sockets {
+            let node_id = socket.node_id;
+            let requests = std::iter::from_fn(|| socket.take_request());
+            self.left.extend(requests.map(|request| (node_id, request)));
+        }
+        self.left
     }
 
     /// When something will happen here by itself.
@@ -212,7 +238,7 @@ impl Socket {
         [piece.or(broken).filter(|_| waiting), held, expires].into_iter().flatten().min()
     }
 
-    /// Takes whole requests and answers them.
+    /// Takes whole requests and answers them, one after the other.
     fn serve(&mut self, broker: &mut Broker, chance: &mut Chance, now: u64, last: &mut Vec<u8>) {
         if self.moves != broker.moves[self.node_id as usize - 1] {
             self.broken_at.get_or_insert(now);
@@ -230,13 +256,18 @@ impl Socket {
             }
             self.respond(broker, chance, now, request, now >= until, last);
         }
-        if let Some(length) = self.requests.first_chunk::<4>() {
-            let end = 4 + u32::from_be_bytes(*length) as usize;
-            if self.requests.len() >= end {
-                let request: Vec<u8> = self.requests.drain(..end).skip(4).collect();
-                self.respond(broker, chance, now, request, false, last);
-            }
+        while self.held.is_none()
+            && self.broken_at.is_none()
+            && let Some(request) = self.take_request()
+        {
+            self.respond(broker, chance, now, request, false, last);
         }
+    }
+
+    /// The next whole request, its length left out.
+    fn take_request(&mut self) -> Option<Vec<u8>> {
+        let end = 4 + u32::from_be_bytes(*self.requests.first_chunk()?) as usize;
+        (self.requests.len() >= end).then(|| self.requests.drain(..end).skip(4).collect())
     }
 
     fn respond(

@@ -1,17 +1,18 @@
 //! One daemon from its start to its end: the hot thread's stages, the publisher and the control
 //! thread, each with the time of its next turn.
 
-use crate::answers::TOPIC;
+use crate::answers::{OUTPUT_TOPIC, TOPIC};
 use crate::chance::{Chance, Fault};
 use crate::control::{self, Control};
 use crate::dialler::Dialler;
 use crate::disk::HostDisk;
 use crate::game::EPOCH_MS;
 use crate::keeping::Keeping;
-use crate::line::{Late, Line};
+use crate::line::{Landing, Late, Line};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::producer::SimProducer;
+use crate::publishing::Publishing;
 use crate::surroundings::Surroundings;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
@@ -21,6 +22,7 @@ use huntd::kafka::client::ClientOptions;
 use huntd::kafka::security::Security;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
 use huntd::ownership::OwnershipOptions;
+use huntd::publisher::native::NativeProducer;
 use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
 use huntd::publisher::{self, ToPublisher};
 use huntd::queue::bell::Bell;
@@ -58,7 +60,8 @@ pub(crate) struct Node {
     stages: Stages,
     network: Network,
     dialler: Dialler,
-    publisher: Publisher<SimProducer<Sent>>,
+    publisher: Publisher<NativeProducer<Sent, SimProducer<Sent>>>,
+    publishing: Publishing,
     pub(crate) line: Rc<RefCell<Line>>,
     pub(crate) control: Control,
     pub(crate) keeping: Keeping,
@@ -97,6 +100,14 @@ pub(crate) struct Common {
     pub(crate) is_traced: bool,
 }
 
+impl Common {
+    /// The simulator wakes threads by itself: nobody sleeps at the eventfd.
+    pub(crate) fn turns(&self, now: u64) -> Rc<Turns> {
+        let bell = Arc::new(Bell::new().expect("a descriptor is left"));
+        Turns::new(self.base + Duration::from_micros(now), bell)
+    }
+}
+
 impl Node {
     pub(crate) fn start(
         chance: &mut Chance,
@@ -112,9 +123,7 @@ impl Node {
         let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
         let metrics = Arc::new(metrics(chance));
         let progress = Arc::new(Progress::new());
-        // The simulator wakes threads by itself: nobody sleeps at the eventfd.
-        let hot_bell = Arc::new(Bell::for_ring().expect("a descriptor is left"));
-        let driver = Turns::new(common.base + Duration::from_micros(now), hot_bell);
+        let driver = common.turns(now);
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
         let limits = Limits::new(chance);
         let (bell, kept) = (common.bell.clone(), progress.clone());
@@ -126,22 +135,23 @@ impl Node {
             checkpoints: Some(checkpoints),
         };
         let observed = (progress.clone(), metrics.clone());
-        let (dialler, dial) = Dialler::new(driver.bell(), common.base);
+        let (dialler, dial) = Dialler::new(TOPIC, driver.bell(), common.base);
         let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed, dial);
-        let (bell, snapshots_bell) = (common.bell.clone(), common.bell.clone());
         let ends = publisher::PublisherEnds {
             inbox,
             free_frames,
             control: to_control,
             snapshots: to_writer,
-            snapshots_bell,
-            bell,
+            snapshots_bell: common.bell.clone(),
+            bell: common.bell.clone(),
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
-        let producer = SimProducer::new(line.clone());
-        let publishing = publisher_options(limits.frames_per_shard as usize, chance);
-        let kept = metrics.clone();
-        let publisher = Publisher::new(publishing, ends, progress.clone(), kept, producer);
+        let to_publish = publisher_options(limits.frames_per_shard as usize, chance);
+        let is_native = mutation == Mutation::None && !chance.one_in(3);
+        let others = SimProducer::new(line.clone());
+        let (publishing, producer) = Publishing::new(common, now, &to_publish, is_native, others);
+        let observed = (progress.clone(), metrics.clone());
+        let publisher = Publisher::new(to_publish, ends, observed.0, observed.1, producer);
         let ends = control::Ends {
             messages: control_messages,
             hot: to_hot,
@@ -157,6 +167,7 @@ impl Node {
             network: Network::new(common),
             dialler,
             publisher,
+            publishing,
             line,
             control,
             keeping,
@@ -269,18 +280,24 @@ impl Node {
             }
         }
         let time = Time { now: around.instant(), now_us: EPOCH_MS * 1000 + now as i64 };
+        self.publishing.begin_turn(around);
         let turned = self.publisher.turn(time);
         let inbox = turned.expect("nothing that a publisher ends of is simulated");
+        let native_at = self.publishing.end_turn(around);
         let on_the_way = self.line.borrow().on_the_way();
-        self.next[Thread::Publisher as usize] = now
+        let at = now
             + match inbox {
                 Inbox::Full | Inbox::Stuck => around.chance.between(1, 1_000),
                 Inbox::Empty if on_the_way > 0 => around.chance.between(100, 2_000),
                 Inbox::Empty => 100_000,
                 Inbox::Ended => unreachable!("the hot thread is there"),
             };
+        self.next[Thread::Publisher as usize] =
+            at.min(native_at.saturating_add(around.chance.below(20)));
         if on_the_way > 0 {
             self.wake(Thread::Wire, now + around.chance.between(1, 1_000));
+        }
+        if self.publisher.outstanding() > 0 {
             self.wake(Thread::Hot, now + around.chance.between(1, 1_000));
         }
         self.wake_snapshot_writer(around);
@@ -325,7 +342,10 @@ impl Node {
 
     /// Whether something of it is on its way to a broker or to the disk.
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.line.borrow().on_the_way() > 0 || self.keeping.has_work() || !self.outbox.is_empty()
+        self.publisher.outstanding() > 0
+            || self.line.borrow().on_the_way() > 0
+            || self.keeping.has_work()
+            || !self.outbox.is_empty()
     }
 
     /// The process is gone, at once. What had left it may land all the same.
@@ -334,6 +354,12 @@ impl Node {
         line.now = now;
         line.abandon(chance, late);
         self.control.die(late);
+        let requests = self.publishing.network.die();
+        let landing = chance.below(requests.len() as u64 + 1) as usize;
+        let from = now + chance.pick(&[1_000, 200_000, 6_000_000]);
+        for (at, (node_id, request)) in (from..).zip(requests.into_iter().take(landing)) {
+            late.push(Late { at, what: Landing::Request(node_id, request) });
+        }
     }
 }
 
@@ -406,8 +432,9 @@ fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher:
             security: Security::default(),
             group: "huntd".to_owned(),
         },
+        client_kind: publisher::ProduceClient::Native,
         input_topic: TOPIC.to_owned(),
-        output_topic: "updates".to_owned(),
+        output_topic: OUTPUT_TOPIC.to_owned(),
         dead_letter_topic: "letters".to_owned(),
         format: Format::Binary,
         linger_us_max: 0,

@@ -84,7 +84,7 @@ impl Output {
     pub(crate) fn die(self, late: &mut Vec<Late>) {
         for append in self.appends.into_values() {
             if let Append::Flying { lands_at, sent, fails: false } = append {
-                late.push(Late { at: lands_at, sent });
+                late.push(Late::record(lands_at, sent));
             }
         }
     }

@@ -5,10 +5,10 @@ use crate::line::{Lane, Line};
 use huntd::output::dead_letter::DeadLetter;
 use huntd::publisher::PublisherOptions;
 use huntd::publisher::producer::{Delivery, Produce, ProducerError, SendError, SendFailure};
+use huntd::publisher::publishing::Time;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// A producer without a Kafka.
 pub(crate) struct SimProducer<T> {
@@ -53,7 +53,7 @@ impl<T> Produce<T> for SimProducer<T> {
         self.hand_over(Lane::Letters, letter.place(input_topic).into_bytes(), receipt)
     }
 
-    fn poll(&self, _wait_max: Duration) {}
+    fn poll(&mut self, _time: Time) {}
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
         loop {
@@ -70,6 +70,10 @@ impl<T> Produce<T> for SimProducer<T> {
 
     fn outstanding(&self) -> usize {
         self.receipts.borrow().len()
+    }
+
+    fn must_be_polled(&self) -> bool {
+        self.outstanding() > 0
     }
 
     fn fatal_error(&self) -> Option<String> {

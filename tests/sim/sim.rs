@@ -5,7 +5,7 @@ use crate::chance::{Chance, Counts, Fault, Sight};
 use crate::disk::HostDisk;
 use crate::game::{Game, Record};
 use crate::group::Group;
-use crate::line::{Lane, Late, append};
+use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
@@ -267,7 +267,7 @@ impl Sim {
         while let Some(at) = self.late.iter().position(|late| late.at <= now) {
             let late = self.late.remove(at);
             self.chance.see(Sight::ZombieWrote);
-            append(&mut self.broker, &late.sent, now);
+            late.land(&mut self.broker, &mut self.chance, now);
         }
         for host in 0..HOSTS {
             if self.hosts[host].node.is_none() && self.hosts[host].start_at <= now {
@@ -489,6 +489,6 @@ impl Sim {
 
     /// Records on their way to nobody's knowledge.
     pub(crate) fn late_outputs(&self) -> usize {
-        self.late.iter().filter(|late| matches!(late.sent.lane, Lane::Output(_))).count()
+        self.late.iter().filter(|late| late.is_for_output()).count()
     }
 }

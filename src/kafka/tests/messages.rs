@@ -16,7 +16,8 @@ const ID: i32 = 77;
 
 /// What a modern broker speaks, ListOffsets too, which huntd never sends: ApiVersions, Fetch,
 /// ListOffsets, Metadata.
-const RANGES: [(i16, i16, i16); 4] = [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13)];
+const RANGES: [(i16, i16, i16); 6] =
+    [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13), (0, 3, 13), (22, 0, 6)];
 
 fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> Vec<u8> {
     let flexible = version >= 3;
@@ -103,7 +104,13 @@ fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T 
 
 #[test]
 fn the_newest_common_versions_are_chosen() {
-    let chosen = Versions { fetch: 17, metadata: 12, tells_settings: false };
+    let chosen = Versions {
+        fetch: 17,
+        metadata: 12,
+        produce: 9,
+        init_producer_id: 1,
+        tells_settings: false,
+    };
     for version in 0..=3 {
         let bytes = api_versions_answer(version, 0, &RANGES);
         let answer = parse_api_versions(&bytes, version, ID).unwrap();
@@ -125,9 +132,10 @@ fn a_broker_that_does_not_know_the_version_is_asked_with_version_zero() {
 #[test]
 fn ranges_without_a_common_version_are_refused() {
     let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
-    let others = [range(2, 1, 1), range(3, 1, 1)];
+    let others = [range(0, 0, 3), range(2, 1, 1), range(3, 1, 1), range(22, 0, 0)];
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
-    let old = Versions { fetch: 4, metadata: 1, tells_settings: false };
+    let old =
+        Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
     let told = Versions { tells_settings: true, ..old };
     assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(told));

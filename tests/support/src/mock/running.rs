@@ -1,12 +1,14 @@
 //! A publisher under test, on a thread of its own.
 
 use super::{Cluster, read_partition, wait_for};
+use huntd::control::dialler::{self, DialOptions};
+use huntd::fetch::dialling::Endpoint;
 use huntd::output::frame::{Compression, Format, Frame};
 use huntd::output::mark::Mark;
 use huntd::ownership::event::{DeliveryFailure, ToControl};
 use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
 use huntd::publisher::{
-    self, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
+    self, Outgoing, ProduceClient, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
 };
 use huntd::queue;
 use huntd::queue::bell::Bell;
@@ -40,8 +42,19 @@ pub struct Heard {
 
 impl Running {
     pub fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
+        Running::start_with(cluster, ProduceClient::Native, format, queue_kbytes_max)
+    }
+
+    /// The same, with this client.
+    pub fn start_with(
+        cluster: &Cluster,
+        client_kind: ProduceClient,
+        format: Format,
+        queue_kbytes_max: usize,
+    ) -> Running {
         let options = PublisherOptions {
             client: super::client(cluster),
+            client_kind,
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
@@ -67,9 +80,21 @@ impl Running {
         };
         let progress = Arc::new(Progress::new());
         let metrics = Arc::new(Metrics::new());
+        let (dial_ends, dialler_ends) = dialler::ends(&bell).expect("an eventfd");
+        let dial = DialOptions {
+            bootstrap: super::brokers(cluster)
+                .iter()
+                .filter_map(|at| Endpoint::parse(at))
+                .collect(),
+            client_id: options.client.client_id.clone(),
+            topic: options.output_topic.clone(),
+            security: options.client.security.clone(),
+        };
+        // It ends with the publisher.
+        thread::spawn(move || dialler::run(dial, dialler_ends));
         let thread = thread::spawn({
             let (progress, metrics) = (progress.clone(), metrics.clone());
-            move || publisher::run(options, ends, progress, metrics)
+            move || publisher::run(options, ends, dial_ends, progress, metrics)
         });
         let heard = Heard::default();
         Running { inbox, free_frames, control, heard, bell, progress, metrics, thread, sent: 0 }

@@ -1,0 +1,262 @@
+//! Produce, versions 3 to 9: one batch for each of some partitions of one topic.
+//!
+//! Later versions name topics by their ids or speak of transactions, which nothing here needs.
+//! Source: Kafka's protocol guide, ProduceRequest.json and ProduceResponse.json.
+
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{Envelope, MessageError, PRODUCE, parse, read_array};
+use crate::kafka::wire::{WireError, WireReader, WireWriter};
+
+/// The oldest version that is spoken: the first that takes batches of format 2.
+pub(crate) const VERSION_MIN: i16 = 3;
+
+/// The newest version that is spoken.
+pub(crate) const VERSION_MAX: i16 = 9;
+
+/// The first version in the compact, tagged encoding (KIP-482).
+const VERSION_FLEXIBLE: i16 = 9;
+
+/// Acknowledged by all in-sync replicas.
+const ACKS_ALL: i16 = -1;
+
+/// What became of one partition's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Produced {
+    /// The partition.
+    pub partition: i32,
+    /// Why the batch is not in the log, or not on enough replicas.
+    pub error: ErrorCode,
+    /// Offset of its first record; -1 with an error.
+    pub base_offset: i64,
+}
+
+/// What helps against an error of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProduceRemedy {
+    /// To send the same bytes again.
+    Resend,
+    /// To send them to the broker that leads now.
+    AskLeader,
+    /// The broker lacks what came before, which is on its way too: to send all of it again.
+    ResendBefore,
+    /// Nothing that is known to leave neither a gap nor a duplicate, and the producer goes on as
+    /// another one.
+    GiveUp,
+}
+
+/// What helps against an error of a partition. What is not listed is given up: nobody knows whether
+/// the batch is in the log.
+pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
+    match error.0 {
+        // CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,
+        // NOT_ENOUGH_REPLICAS_AFTER_APPEND, THROTTLING_QUOTA_EXCEEDED
+        2 | 7 | 13 | 19 | 20 | 89 => ProduceRemedy::Resend,
+        // UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+        // REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH
+        3 | 5 | 6 | 9 | 56 | 74 => ProduceRemedy::AskLeader,
+        // OUT_OF_ORDER_SEQUENCE_NUMBER
+        45 => ProduceRemedy::ResendBefore,
+        _ => ProduceRemedy::GiveUp,
+    }
+}
+
+/// Appends a request with these batches, at most one of each partition. The broker may take
+/// `timeout_ms` for replicas to follow.
+pub(crate) fn request<'b>(
+    envelope: Envelope<'_>,
+    topic: &str,
+    timeout_ms: i32,
+    batches: impl ExactSizeIterator<Item = (i32, &'b [u8])>,
+    out: &mut Vec<u8>,
+) {
+    let version = envelope.version;
+    assert!((VERSION_MIN..=VERSION_MAX).contains(&version));
+    let flexible = version >= VERSION_FLEXIBLE;
+    let mut writer = WireWriter::new(out);
+    let start = writer.begin_frame();
+    writer.i16(PRODUCE.key as i16);
+    writer.i16(version);
+    writer.i32(envelope.correlation_id);
+    // The client id keeps its old form even in the flexible header (KIP-482).
+    writer.string(envelope.client_id, false);
+    writer.no_tagged_fields(flexible);
+    writer.null_string(flexible); // transactional_id
+    writer.i16(ACKS_ALL);
+    writer.i32(timeout_ms);
+    writer.array(1, flexible);
+    writer.string(topic, flexible);
+    writer.array(batches.len(), flexible);
+    for (partition, batch) in batches {
+        writer.i32(partition);
+        writer.bytes(batch, flexible);
+        writer.no_tagged_fields(flexible);
+    }
+    writer.no_tagged_fields(flexible);
+    writer.no_tagged_fields(flexible);
+    writer.end_frame(start);
+}
+
+/// Reads an answer: what became of each partition's batch.
+pub(crate) fn parse_answer(
+    bytes: &[u8],
+    version: i16,
+    correlation_id: i32,
+    topic: &str,
+) -> Result<Vec<Produced>, MessageError> {
+    let flexible = version >= VERSION_FLEXIBLE;
+    let topics = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
+        let topics = read_array(reader, flexible, |reader| {
+            let is_asked = reader.string(flexible)? == topic;
+            let partitions = read_array(reader, flexible, |reader| read_one(reader, version))?;
+            Ok(is_asked.then_some(partitions))
+        })?;
+        // A broker that throttles delays its next answers by itself.
+        let _throttle_ms = reader.i32()?;
+        Ok(topics)
+    })?;
+    let asked = topics.into_iter().flatten().next();
+    asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })
+}
+
+fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireError> {
+    let flexible = version >= VERSION_FLEXIBLE;
+    let partition = reader.i32()?;
+    let error = ErrorCode(reader.i16()?);
+    let base_offset = reader.i64()?;
+    let _append_time_ms = reader.i64()?;
+    if version >= 5 {
+        let _log_start_offset = reader.i64()?;
+    }
+    if version >= 8 {
+        read_array(reader, flexible, |reader| {
+            let _place = reader.i32()?;
+            reader.nullable_string(flexible).map(drop)
+        })?;
+        let _sentence = reader.nullable_string(flexible)?;
+    }
+    Ok(Produced { partition, error, base_offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::{Bytes, BytesMut};
+    use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+    use kafka_protocol::messages::{
+        ApiKey, ProduceRequest, ProduceResponse, RequestHeader, TopicName,
+    };
+    use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+
+    const BATCHES: [(i32, &[u8]); 3] = [(3, b"one batch"), (0, b"another"), (7, &[5; 300])];
+
+    fn name() -> TopicName {
+        TopicName(StrBytes::from_static_str("updates"))
+    }
+
+    #[test]
+    fn a_request_has_the_bytes_that_another_implementation_gives_it() {
+        for version in VERSION_MIN..=VERSION_MAX {
+            let envelope = Envelope { version, correlation_id: 77, client_id: "huntd" };
+            let mut ours = Vec::new();
+            request(envelope, "updates", 10_000, BATCHES.into_iter(), &mut ours);
+            let partitions = BATCHES.map(|(partition, batch)| {
+                PartitionProduceData::default()
+                    .with_index(partition)
+                    .with_records(Some(Bytes::from_static(batch)))
+            });
+            let topic = TopicProduceData::default()
+                .with_name(name())
+                .with_partition_data(partitions.to_vec());
+            let theirs = ProduceRequest::default()
+                .with_transactional_id(None)
+                .with_acks(-1)
+                .with_timeout_ms(10_000)
+                .with_topic_data(vec![topic]);
+            let header = RequestHeader::default()
+                .with_request_api_key(ApiKey::Produce as i16)
+                .with_request_api_version(version)
+                .with_correlation_id(77)
+                .with_client_id(Some(StrBytes::from_static_str("huntd")));
+            let mut expected = BytesMut::new();
+            header.encode(&mut expected, ApiKey::Produce.request_header_version(version)).unwrap();
+            theirs.encode(&mut expected, version).unwrap();
+            assert_eq!(ours[4..], expected[..], "version {version}");
+            assert_eq!(ours[..4], (expected.len() as u32).to_be_bytes());
+        }
+    }
+
+    /// Partition 3 at offset 41, and partition 7 refused.
+    fn answer(version: i16) -> Vec<u8> {
+        let flexible = version >= 9;
+        let mut bytes = Vec::new();
+        let mut writer = WireWriter::new(&mut bytes);
+        writer.i32(77);
+        writer.no_tagged_fields(flexible);
+        writer.array(1, flexible);
+        writer.string("updates", flexible);
+        writer.array(2, flexible);
+        for (partition, error, offset) in [(3, 0, 41), (7, 87, -1)] {
+            writer.i32(partition);
+            writer.i16(error);
+            writer.i64(offset);
+            writer.i64(-1);
+            if version >= 5 {
+                writer.i64(0);
+            }
+            if version >= 8 {
+                writer.array(usize::from(error != 0), flexible);
+                if error != 0 {
+                    writer.i32(0);
+                    writer.string("no", flexible);
+                    writer.no_tagged_fields(flexible);
+                }
+                writer.null_string(flexible);
+            }
+            writer.no_tagged_fields(flexible);
+        }
+        writer.no_tagged_fields(flexible);
+        writer.i32(0);
+        writer.no_tagged_fields(flexible);
+        bytes
+    }
+
+    #[test]
+    fn an_answer_of_any_version_is_read_and_cut_anywhere_it_is_refused() {
+        for version in VERSION_MIN..=VERSION_MAX {
+            let bytes = answer(version);
+            let expected = vec![
+                Produced { partition: 3, error: ErrorCode::NONE, base_offset: 41 },
+                Produced { partition: 7, error: ErrorCode(87), base_offset: -1 },
+            ];
+            let read = |bytes: &[u8]| parse_answer(bytes, version, 77, "updates");
+            assert_eq!(read(&bytes), Ok(expected), "version {version}");
+            let header_bytes = if version >= VERSION_FLEXIBLE { 5 } else { 4 };
+            let mut rest = Bytes::copy_from_slice(&bytes[header_bytes..]);
+            let theirs = ProduceResponse::decode(&mut rest, version).expect("they read it too");
+            let theirs = &theirs.responses[0].partition_responses;
+            assert_eq!((theirs[0].index, theirs[0].base_offset), (3, 41));
+            assert_eq!((theirs[1].index, theirs[1].error_code), (7, 87));
+            let missing = MessageError::TopicMissing { api: "Produce" };
+            assert_eq!(parse_answer(&bytes, version, 77, "other"), Err(missing));
+            assert!(parse_answer(&bytes, version, 78, "updates").is_err());
+            // The last byte may be an empty list of tagged fields, which nobody reads.
+            let end_max = bytes.len() - usize::from(version >= VERSION_FLEXIBLE);
+            for end in 0..end_max {
+                assert!(read(&bytes[..end]).is_err(), "version {version}, cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_without_a_panic() {
+        let mut random = crate::testing::random::Random::new(19);
+        for _ in 0..20_000 {
+            let mut bytes = answer(9);
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.below(256) as u8;
+            }
+            drop(parse_answer(&bytes, 9, 77, "updates"));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The batches of one output partition, from their first frame to the broker's answer.
+//!
+//! Pure: what is sent, and what is heard of it, are values. A batch that has left does not change
+//! any more; it leaves again, as the same bytes and behind those before it, until a broker has it.
+
+use crate::kafka::RECONNECT_MS_MAX;
+use crate::kafka::batch_writer::{
+    ProducerId, RECORD_OVERHEAD_BYTES_MAX, UnsealedBatch, sequence_after,
+};
+use crate::kafka::codec::Compressor;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Batches of a partition that may be under way: a broker remembers so many of each producer, and
+/// takes none of them twice (KIP-98).
+pub(super) const UNDER_WAY_MAX: usize = 5;
+
+/// Bytes of a batch before compression, after which it takes no further frame: half of what a
+/// broker with default settings stores.
+const SHARED_BYTES_MAX: usize = 512 * 1024;
+
+/// Milliseconds before the same bytes are sent again to a broker that has refused them once;
+/// doubled with each further time.
+const RETRY_MS_MIN: u64 = 10;
+
+/// One partition's batches, oldest first.
+pub(super) struct Lane<T> {
+    batches: VecDeque<Batch<T>>,
+    /// By which name the broker knows the batches; `None` until the first one leaves.
+    producer: Option<ProducerId>,
+    next_sequence: i32,
+    /// Whether a broker has acknowledged something under this name. Until then one batch is under
+    /// way: a broker that knows nothing of a producer takes any sequence number for its first.
+    is_known: bool,
+    /// A batch has come back. Nothing leaves before all that is under way has come back too, so
+    /// that the next to leave is the oldest.
+    is_recovering: bool,
+    /// Where the batches under way were sent.
+    leader: i32,
+    /// Nothing leaves before.
+    retry_at: Option<Instant>,
+    retry_ms: u64,
+    /// Whether frames may share a batch.
+    shares: bool,
+}
+
+struct Batch<T> {
+    number: u64,
+    content: Content,
+    receipts: Vec<T>,
+    /// What it counts against the bound of all lanes.
+    held_bytes: usize,
+    is_under_way: bool,
+}
+
+enum Content {
+    Open(UnsealedBatch),
+    /// As it is sent.
+    Sealed(Vec<u8>),
+}
+
+/// A batch that is done with.
+pub(super) struct Done<T> {
+    /// What was given along with each of its records.
+    pub receipts: Vec<T>,
+    /// What it counted against the bound.
+    pub held_bytes: usize,
+    /// For the next batch.
+    pub memory: Option<Vec<u8>>,
+}
+
+/// With what a batch is sealed.
+pub(super) struct Sealing<'a> {
+    /// The name of a lane that has none.
+    pub producer: ProducerId,
+    /// Milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// `None`: the batch is sent as it is.
+    pub compressor: Option<&'a mut Compressor>,
+    /// Memory of earlier batches.
+    pub memory: &'a mut Vec<Vec<u8>>,
+}
+
+/// What a record counts against the bound of all lanes.
+pub(super) fn held_bytes(value: &[u8]) -> usize {
+    value.len() + RECORD_OVERHEAD_BYTES_MAX
+}
+
+impl<T> Lane<T> {
+    /// A lane without batches.
+    pub(super) fn new() -> Lane<T> {
+        Lane {
+            batches: VecDeque::new(),
+            producer: None,
+            next_sequence: 0,
+            is_known: false,
+            is_recovering: false,
+            leader: -1,
+            retry_at: None,
+            retry_ms: RETRY_MS_MIN,
+            shares: true,
+        }
+    }
+
+    /// Puts a frame behind the others. `number` is that of a new batch, should it begin one.
+    pub(super) fn push(
+        &mut self,
+        value: &[u8],
+        receipt: T,
+        number: u64,
+        memory: &mut Vec<Vec<u8>>,
+    ) {
+        let held_bytes = held_bytes(value);
+        let shares = self.shares;
+        let last = self.batches.back_mut().filter(|_| shares);
+        if let Some(Batch { content: Content::Open(open), receipts, held_bytes: held, .. }) = last
+            && open.len() + held_bytes <= SHARED_BYTES_MAX
+        {
+            open.push(value);
+            receipts.push(receipt);
+            *held += held_bytes;
+            return;
+        }
+        let mut open = UnsealedBatch::new(memory.pop().unwrap_or_default());
+        open.push(value);
+        self.batches.push_back(Batch {
+            number,
+            content: Content::Open(open),
+            receipts: vec![receipt],
+            held_bytes,
+            is_under_way: false,
+        });
+    }
+
+    /// Whether a batch is not under way.
+    pub(super) fn has_waiting(&self) -> bool {
+        // What is under way comes first, and what has come back makes the lane recover.
+        self.batches.iter().any(|batch| !batch.is_under_way)
+    }
+
+    /// Whether the next batch may leave for this broker now.
+    pub(super) fn may_leave(&mut self, leader: i32, now: Instant) -> bool {
+        let under_way = self.batches.iter().filter(|batch| batch.is_under_way).count();
+        if under_way == 0 {
+            self.is_recovering = false;
+        }
+        let under_way_max = if self.is_known { UNDER_WAY_MAX } else { 1 };
+        !self.is_recovering
+            && under_way < self.batches.len().min(under_way_max)
+            && (under_way == 0 || self.leader == leader)
+            && self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// When something may leave again, if only time is in the way.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Bytes of the next batch, before compression.
+    pub(super) fn next_bytes(&self) -> usize {
+        let next = self.batches.iter().find(|batch| !batch.is_under_way);
+        next.map_or(0, |batch| batch.held_bytes)
+    }
+
+    /// The next batch leaves for this broker: its number and its bytes.
+    pub(super) fn leave(&mut self, leader: i32, sealing: &mut Sealing<'_>) -> (u64, &[u8]) {
+        self.leader = leader;
+        self.retry_at = None;
+        let producer = *self.producer.get_or_insert(sealing.producer);
+        let next = self.batches.iter_mut().find(|batch| !batch.is_under_way);
+        let batch = next.expect("a batch may leave");
+        batch.is_under_way = true;
+        let content = std::mem::replace(&mut batch.content, Content::Sealed(Vec::new()));
+        batch.content = Content::Sealed(match content {
+            Content::Sealed(bytes) => bytes,
+            Content::Open(open) => {
+                let sequence = self.next_sequence;
+                self.next_sequence = sequence_after(sequence, open.records());
+                let memory = sealing.memory.pop().unwrap_or_default();
+                let compressor = sealing.compressor.as_deref_mut();
+                let (bytes, spare) =
+                    open.seal(producer, sequence, sealing.time_ms, compressor, memory);
+                sealing.memory.push(spare);
+                bytes
+            }
+        });
+        let Content::Sealed(bytes) = &batch.content else { unreachable!("it was sealed") };
+        (batch.number, bytes)
+    }
+
+    /// The broker has this batch. `None`: it was given up before.
+    pub(super) fn acked(&mut self, number: u64) -> Option<Done<T>> {
+        let place = self.batches.iter().position(|batch| batch.number == number)?;
+        let batch = self.batches.remove(place).expect("just found");
+        self.is_known = true;
+        self.retry_ms = RETRY_MS_MIN;
+        Some(batch.done())
+    }
+
+    /// Whether all before this batch is acknowledged.
+    pub(super) fn is_oldest(&self, number: u64) -> bool {
+        self.batches.front().is_some_and(|batch| batch.number == number)
+    }
+
+    /// Records of this batch; 0 if it was given up.
+    pub(super) fn records(&self, number: u64) -> usize {
+        let found = self.batches.iter().find(|batch| batch.number == number);
+        found.map_or(0, |batch| batch.receipts.len())
+    }
+
+    /// From now on each batch has one record: together they were too large.
+    pub(super) fn share_no_more(&mut self) {
+        self.shares = false;
+    }
+
+    /// The broker may not have this batch, or is known not to have it: it leaves again.
+    pub(super) fn came_back(&mut self, number: u64) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
+            batch.is_under_way = false;
+            self.is_recovering = true;
+        }
+    }
+
+    /// The same, and not before a while: longer each time in a row.
+    pub(super) fn refused(&mut self, number: u64, now: Instant) {
+        self.came_back(number);
+        if self.retry_at.is_none_or(|at| at <= now) {
+            self.retry_at = Some(now + Duration::from_millis(self.retry_ms));
+            self.retry_ms = (self.retry_ms * 2).min(RECONNECT_MS_MAX);
+        }
+    }
+
+    /// Gives up all batches. What follows has a higher epoch, so that nothing that is still on its
+    /// way counts once the first of it has arrived. `None`: there is no higher one, or the broker
+    /// does not know the name; another one is needed.
+    pub(super) fn give_up(&mut self, keeps_name: bool) -> Vec<Done<T>> {
+        let kept = self.producer.filter(|_| keeps_name);
+        *self = Lane {
+            producer: kept.and_then(|ProducerId { id, epoch }| {
+                Some(ProducerId { id, epoch: epoch.checked_add(1)? })
+            }),
+            batches: std::mem::take(&mut self.batches),
+            shares: self.shares,
+            ..Lane::new()
+        };
+        self.batches.drain(..).map(Batch::done).collect()
+    }
+
+    /// By which name the broker knows the batches.
+    pub(super) fn producer(&self) -> Option<ProducerId> {
+        self.producer
+    }
+}
+
+impl<T> Batch<T> {
+    fn done(self) -> Done<T> {
+        let memory = match self.content {
+            Content::Open(_) => None,
+            Content::Sealed(bytes) => Some(bytes),
+        };
+        Done { receipts: self.receipts, held_bytes: self.held_bytes, memory }
+    }
+}

@@ -1,0 +1,499 @@
+//! The idempotent producer without its connections: frames in, requests out, answers in, deliveries
+//! out.
+//!
+//! Pure: connections, time and what brokers say are arguments, so that the simulator drives the
+//! same code. One request takes a batch of every partition that has one, as its broker leads them.
+//! Frames of a partition reach its log in their order and once, or their delivery fails, and with
+//! it that of all that follow in the partition.
+
+use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
+use crate::kafka::batch_writer::ProducerId;
+use crate::kafka::codec::Compressor;
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{Broker, Envelope, MessageError, Metadata, Versions};
+use crate::kafka::metadata::{LeaderTable, MetadataError};
+use crate::kafka::produce::{self, ProduceRemedy, Produced};
+use crate::kafka::producer_id;
+use crate::kafka::topic_error::TopicError;
+use crate::output::frame::Compression;
+use crate::ownership::session::TOPIC_MISSING_MS_MAX;
+use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Requests of a connection that may be unanswered. A broker reads the next one when it has
+/// answered the one before; the others are there already.
+const REQUESTS_MAX: usize = UNDER_WAY_MAX;
+
+/// Bytes of a request, unless its first batch alone takes more. What does not fit goes with the
+/// next.
+const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Milliseconds that a broker may wait for its replicas.
+pub(super) const REPLICAS_MS_MAX: i32 = 10_000;
+
+/// Pieces of memory that are kept for later batches.
+const SPARE_MAX: usize = 64;
+
+/// Milliseconds before another broker is asked for a producer id.
+const NAMING_RETRY_MS: u64 = 100;
+
+/// What the operator chose.
+pub(super) struct LaneOptions {
+    /// How the client names itself to brokers.
+    pub client_id: String,
+    /// The topic of all frames.
+    pub topic: String,
+    /// How batches are compressed.
+    pub compression: Compression,
+    /// Bytes of frames that may wait for their acknowledgement.
+    pub held_bytes_max: usize,
+}
+
+/// All lanes, by partition, and what is known of their brokers.
+pub(super) struct Lanes<T> {
+    options: LaneOptions,
+    lanes: Vec<Lane<T>>,
+    /// Partitions with a batch that is not under way.
+    waiting: BTreeSet<i32>,
+    /// Which of them comes first.
+    first: i32,
+    table: LeaderTable,
+    /// What each connected broker has not answered yet, oldest first.
+    asked: BTreeMap<i32, VecDeque<Asked>>,
+    /// For lanes that have no producer id yet.
+    producer: Option<ProducerId>,
+    /// Another broker is asked for it no sooner.
+    naming_at: Option<Instant>,
+    is_naming: bool,
+    held_bytes: usize,
+    /// Frames whose delivery was not told.
+    outstanding: usize,
+    told: VecDeque<Delivery<T>>,
+    compressor: Option<Compressor>,
+    memory: Vec<Vec<u8>>,
+    /// Of the last request.
+    correlation_id: i32,
+    /// Of the last batch.
+    number: u64,
+    /// Since when brokers say that there is no such topic or partition.
+    missing_since: Option<Instant>,
+}
+
+/// A request that is not answered yet.
+struct Asked {
+    correlation_id: i32,
+    version: i16,
+    at: Instant,
+    what: Question,
+}
+
+enum Question {
+    ProducerId,
+    /// Partitions with the numbers of their batches.
+    Batches(Vec<(i32, u64)>),
+}
+
+impl<T> Lanes<T> {
+    /// Nothing waits, and no broker is known.
+    pub(super) fn new(options: LaneOptions) -> Lanes<T> {
+        let compressor = (options.compression == Compression::Lz4).then(Compressor::new);
+        Lanes {
+            options,
+            lanes: Vec::new(),
+            waiting: BTreeSet::new(),
+            first: 0,
+            table: LeaderTable::new(),
+            asked: BTreeMap::new(),
+            producer: None,
+            naming_at: None,
+            is_naming: false,
+            held_bytes: 0,
+            outstanding: 0,
+            told: VecDeque::new(),
+            compressor,
+            memory: Vec::new(),
+            correlation_id: 0,
+            number: 0,
+            missing_since: None,
+        }
+    }
+
+    /// Takes a copy of a frame.
+    pub(super) fn push(
+        &mut self,
+        partition: i32,
+        value: &[u8],
+        receipt: T,
+    ) -> Result<(), SendError> {
+        let (bytes, bytes_max) = (held_bytes(value), self.options.held_bytes_max);
+        if bytes > bytes_max {
+            let sentence = format!("a frame of {bytes} bytes does not fit into {bytes_max}");
+            return Err(SendError::Refused(SendFailure { sentence, is_too_large: true }));
+        }
+        if self.held_bytes + bytes > bytes_max {
+            return Err(SendError::Full);
+        }
+        let place = usize::try_from(partition).expect("partition numbers are not negative");
+        if place >= self.lanes.len() {
+            self.lanes.resize_with(place + 1, Lane::new);
+        }
+        self.number += 1;
+        self.lanes[place].push(value, receipt, self.number, &mut self.memory);
+        self.held_bytes += bytes;
+        self.outstanding += 1;
+        self.waiting.insert(partition);
+        Ok(())
+    }
+
+    /// The next delivery that is known.
+    pub(super) fn next_delivery(&mut self) -> Option<Delivery<T>> {
+        let delivery = self.told.pop_front();
+        self.outstanding -= usize::from(delivery.is_some());
+        delivery
+    }
+
+    /// Frames whose delivery was not told.
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Whether something is not under way.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether a leader must be asked for.
+    pub(super) fn needs_metadata(&self) -> bool {
+        self.waiting.iter().any(|partition| self.table.leader(*partition).is_none())
+    }
+
+    /// Takes over what a broker says about the cluster and the topic.
+    pub(super) fn learn(&mut self, metadata: &Metadata, now: Instant) {
+        let mut folded = self.table.fold(metadata);
+        if matches!(folded, Err(error) if error.is_final()) {
+            // What that means for the shards is for others to say, who read the topic.
+            self.table = LeaderTable::new();
+            folded = self.table.fold(metadata);
+        }
+        let topic_error = match folded {
+            Err(MetadataError::Topic(error)) => error,
+            _ => ErrorCode::NONE,
+        };
+        if is_forbidden(topic_error) {
+            let refused = TopicError::NotAuthorised(self.options.topic.clone());
+            return self.give_up_waiting(&refused.to_string(), |_| true);
+        }
+        let partitions = match topic_error {
+            ErrorCode::NONE => self.table.partition_count() as i32,
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 0,
+            _ => return,
+        };
+        if self.waiting.last().is_none_or(|last| *last < partitions) {
+            self.missing_since = None;
+            return;
+        }
+        let since = *self.missing_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= Duration::from_millis(TOPIC_MISSING_MS_MAX) {
+            let missing = TopicError::Missing(self.options.topic.clone());
+            self.give_up_waiting(&missing.to_string(), |partition| partition >= partitions);
+        }
+    }
+
+    /// The brokers that there are connections to make to: they lead what waits.
+    pub(super) fn leaders(&self) -> BTreeSet<i32> {
+        let leader = |partition: &i32| Some(self.table.leader(*partition)?.node_id);
+        self.waiting.iter().filter_map(leader).collect()
+    }
+
+    /// A broker by its number.
+    pub(super) fn broker(&self, node_id: i32) -> Option<&Broker> {
+        self.table.broker(node_id)
+    }
+
+    /// When something may leave, if only time is in the way.
+    pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.waiting.iter().map(|partition| &self.lanes[*partition as usize]);
+        let naming_at = self.naming_at.filter(|_| !self.waiting.is_empty());
+        waiting.filter_map(Lane::retry_at).chain(naming_at).filter(|at| *at > now).min()
+    }
+
+    /// Writes the next request to a connected broker. False: there is none now.
+    pub(super) fn next_request(
+        &mut self,
+        node_id: i32,
+        versions: Versions,
+        (now, now_ms): (Instant, i64),
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let under_way = self.asked.get(&node_id).map_or(0, VecDeque::len);
+        if under_way >= REQUESTS_MAX || self.waiting.is_empty() {
+            return false;
+        }
+        let leaving = self.leaving(node_id, now);
+        if leaving.is_empty() {
+            return false;
+        }
+        let correlation_id = self.correlation_id.wrapping_add(1);
+        let envelope =
+            |version| Envelope { version, correlation_id, client_id: &self.options.client_id };
+        let (version, what) = match self.producer {
+            None if self.is_naming || self.naming_at.is_some_and(|at| at > now) => return false,
+            None => {
+                let version = versions.init_producer_id;
+                producer_id::request(envelope(version), out);
+                self.is_naming = true;
+                (version, Question::ProducerId)
+            }
+            Some(producer) => {
+                let mut sealing = Sealing {
+                    producer,
+                    time_ms: now_ms,
+                    compressor: self.compressor.as_mut(),
+                    memory: &mut self.memory,
+                };
+                let (mut batches, mut numbers) = (Vec::new(), Vec::new());
+                let (mut lanes, mut at) = (self.lanes.as_mut_slice(), 0);
+                for partition in leaving {
+                    let place = partition as usize;
+                    let (lane, rest) = lanes[place - at..].split_first_mut().expect("it waits");
+                    (lanes, at) = (rest, place + 1);
+                    let (number, batch) = lane.leave(node_id, &mut sealing);
+                    batches.push((partition, batch));
+                    numbers.push((partition, number));
+                }
+                let version = versions.produce;
+                let (topic, batches) = (&self.options.topic, batches.into_iter());
+                produce::request(envelope(version), topic, REPLICAS_MS_MAX, batches, out);
+                (version, Question::Batches(numbers))
+            }
+        };
+        self.correlation_id = correlation_id;
+        if let Question::Batches(numbers) = &what {
+            numbers.iter().for_each(|(partition, _)| self.note_waiting(*partition));
+        }
+        self.asked.entry(node_id).or_default().push_back(Asked {
+            correlation_id,
+            version,
+            at: now,
+            what,
+        });
+        true
+    }
+
+    /// Partitions of which a batch may leave for a broker, in their order. If that is too much for
+    /// one request, the next one begins with the others.
+    fn leaving(&mut self, node_id: i32, now: Instant) -> Vec<i32> {
+        let Lanes { waiting, table, lanes, first, .. } = self;
+        let mut bytes = 0;
+        let mut leaving = Vec::new();
+        for partition in waiting.range(*first..).chain(waiting.range(..*first)).copied() {
+            let leads = table.leader(partition).is_some_and(|leader| leader.node_id == node_id);
+            let lane = &mut lanes[partition as usize];
+            if !leads || !lane.may_leave(node_id, now) {
+                continue;
+            }
+            if bytes >= REQUEST_BYTES_MAX {
+                *first = partition;
+                break;
+            }
+            bytes += lane.next_bytes();
+            leaving.push(partition);
+        }
+        leaving.sort_unstable();
+        leaving
+    }
+
+    /// When the oldest request to a broker was sent that is not answered.
+    pub(super) fn asked_at(&self, node_id: i32) -> Option<Instant> {
+        Some(self.asked.get(&node_id)?.front()?.at)
+    }
+
+    /// Reads a broker's answer to its oldest request. With an error, the connection is of no use.
+    pub(super) fn answered(
+        &mut self,
+        node_id: i32,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), MessageError> {
+        let asked = self.asked.get_mut(&node_id).and_then(VecDeque::pop_front);
+        let asked = asked.expect("an answer is waited for after a request");
+        match &asked.what {
+            Question::ProducerId => {
+                let answer = producer_id::parse_answer(bytes, asked.correlation_id);
+                self.is_naming = false;
+                self.named(answer?, now);
+            }
+            Question::Batches(numbers) => {
+                let topic = &self.options.topic;
+                let id = asked.correlation_id;
+                let answer = produce::parse_answer(bytes, asked.version, id, topic);
+                for (partition, number) in numbers {
+                    let produced = answer.as_ref().ok().and_then(|all| {
+                        all.iter().find(|produced| produced.partition == *partition)
+                    });
+                    match produced {
+                        Some(produced) => self.settle(*number, *produced, now),
+                        None => self.came_back(*partition, *number),
+                    }
+                }
+                if answer?.len() < numbers.len() {
+                    return Err(MessageError::TopicMissing { api: "Produce" });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection to a broker is gone, or there was none: what was sent there comes back.
+    pub(super) fn closed(&mut self, node_id: i32) {
+        for asked in self.asked.remove(&node_id).unwrap_or_default() {
+            match asked.what {
+                Question::ProducerId => self.is_naming = false,
+                Question::Batches(numbers) => {
+                    numbers.iter().for_each(|(partition, number)| {
+                        self.came_back(*partition, *number);
+                    });
+                }
+            }
+        }
+        self.table.mark_broker_stale(node_id);
+    }
+
+    /// Gives up everything.
+    pub(super) fn give_up(&mut self, sentence: &str) {
+        for partition in 0..self.lanes.len() as i32 {
+            self.fail(partition, sentence, Verdict::Passing);
+        }
+    }
+
+    fn named(&mut self, answer: Result<ProducerId, ErrorCode>, now: Instant) {
+        match answer {
+            Ok(producer) => self.producer = Some(producer),
+            Err(error) => {
+                self.naming_at = Some(now + Duration::from_millis(NAMING_RETRY_MS));
+                if is_forbidden(error) {
+                    let sentence = format!(
+                        "the broker gives no producer id: {error} Grant WRITE on `{}`, and before \
+                         Kafka 2.8 IDEMPOTENT_WRITE on the cluster, to huntd's user.",
+                        self.options.topic
+                    );
+                    self.give_up_waiting(&sentence, |_| true);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, number: u64, produced: Produced, now: Instant) {
+        let Produced { partition, error, base_offset } = produced;
+        let lane = &mut self.lanes[partition as usize];
+        if error.is_none() {
+            if let Some(done) = lane.acked(number) {
+                let offsets = base_offset..;
+                self.tell(done, |place| (offsets.start + place as i64, None));
+            }
+            return self.note_waiting(partition);
+        }
+        let records = lane.records(number);
+        if records == 0 {
+            return;
+        }
+        tracing::debug!(partition, %error, "a batch was not appended");
+        match produce::remedy(error) {
+            ProduceRemedy::Resend => lane.refused(number, now),
+            ProduceRemedy::AskLeader => {
+                lane.refused(number, now);
+                self.table.mark_stale(partition);
+            }
+            ProduceRemedy::ResendBefore if !lane.is_oldest(number) => lane.refused(number, now),
+            _ => return self.refuse(partition, error, records),
+        }
+        self.note_waiting(partition);
+    }
+
+    /// Nothing helps against an error.
+    fn refuse(&mut self, partition: i32, error: ErrorCode, records: usize) {
+        let topic = &self.options.topic;
+        let sentence = match is_forbidden(error) {
+            true => TopicError::NotAuthorised(topic.clone()).to_string(),
+            false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
+        };
+        let verdict = match error.0 {
+            // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
+            10 | 18 if records == 1 => Verdict::TooLarge,
+            10 | 18 => {
+                self.lanes[partition as usize].share_no_more();
+                Verdict::Passing
+            }
+            // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID
+            47 | 49 | 59 => Verdict::Unknown,
+            _ => Verdict::Passing,
+        };
+        self.fail(partition, &sentence, verdict);
+    }
+
+    fn came_back(&mut self, partition: i32, number: u64) {
+        self.lanes[partition as usize].came_back(number);
+        self.note_waiting(partition);
+    }
+
+    fn note_waiting(&mut self, partition: i32) {
+        match self.lanes[partition as usize].has_waiting() {
+            true => self.waiting.insert(partition),
+            false => self.waiting.remove(&partition),
+        };
+    }
+
+    /// Gives up the chosen ones of the partitions that have something that waits.
+    fn give_up_waiting(&mut self, sentence: &str, is_chosen: impl Fn(i32) -> bool) {
+        let waiting = self.waiting.iter().copied().filter(|partition| is_chosen(*partition));
+        for partition in waiting.collect::<Vec<i32>>() {
+            self.fail(partition, sentence, Verdict::Passing);
+        }
+    }
+
+    fn fail(&mut self, partition: i32, sentence: &str, verdict: Verdict) {
+        let lane = &mut self.lanes[partition as usize];
+        if verdict == Verdict::Unknown {
+            let id = lane.producer().map(|producer| producer.id);
+            self.producer.take_if(|producer| Some(producer.id) == id);
+        }
+        let failure = SendFailure {
+            sentence: sentence.to_owned(),
+            is_too_large: verdict == Verdict::TooLarge,
+        };
+        for done in lane.give_up(verdict != Verdict::Unknown) {
+            self.tell(done, |_| (OFFSET_UNKNOWN, Some(failure.clone())));
+        }
+        self.waiting.remove(&partition);
+    }
+
+    /// Tells what became of each record of a batch, by its place.
+    fn tell(&mut self, done: Done<T>, told: impl Fn(usize) -> (i64, Option<SendFailure>)) {
+        let Done { receipts, held_bytes, memory } = done;
+        self.held_bytes -= held_bytes;
+        if self.memory.len() < SPARE_MAX {
+            self.memory.extend(memory);
+        }
+        for (place, receipt) in receipts.into_iter().enumerate() {
+            let (offset, failure) = told(place);
+            self.told.push_back(Delivery { receipt, offset, failure });
+        }
+    }
+}
+
+/// What is to be thought of a lane that has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It may do better with other frames.
+    Passing,
+    /// Its oldest frame is larger than the topic takes.
+    TooLarge,
+    /// The broker does not know its producer, or knows it better.
+    Unknown,
+}
+
+/// TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+fn is_forbidden(error: ErrorCode) -> bool {
+    matches!(error.0, 29 | 31)
+}

@@ -1,0 +1,129 @@
+//! The connection to one broker that leads partitions: requests as they come to be, answers as they
+//! come in, and another connection after each that has failed.
+
+use super::Shared;
+use super::lanes::REPLICAS_MS_MAX;
+use crate::fetch::connection::{Connection, ConnectionError};
+use crate::fetch::dialling::{DialError, Dialled, Endpoint};
+use crate::kafka::message::Versions;
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use futures_lite::future;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds that a broker may take to answer, beyond the time that its replicas may take.
+const ANSWER_MS_MAX: u64 = 5_000;
+
+/// Bytes of an answer: a thousand partitions take less than a tenth, sentences and all.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// One broker.
+pub(super) struct Leader<T> {
+    pub(super) shared: Rc<Shared<T>>,
+    /// Tells this task from the others.
+    pub(super) task: usize,
+    pub(super) node_id: i32,
+}
+
+/// The connection in use.
+struct Link {
+    connection: Connection,
+    versions: Versions,
+    /// When it must have been replaced by another one.
+    replace_at: Option<Instant>,
+}
+
+impl<T> Leader<T> {
+    /// Serves the broker for ever, connecting again as often as it takes.
+    pub(super) async fn run(self) -> Infallible {
+        let turns = &self.shared.turns;
+        let mut wait_ms = RECONNECT_MS_MIN;
+        loop {
+            turns.until(|| self.leads().then_some(())).await;
+            let begun = turns.now();
+            let trouble = match self.dial().await {
+                Ok(dialled) => self.serve(dialled).await.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            let Err(sentence) = trouble else { continue };
+            self.shared.lanes.borrow_mut().closed(self.node_id);
+            self.shared.note_trouble(&sentence);
+            if turns.now() >= begun + Duration::from_millis(RECONNECT_MS_MAX) {
+                wait_ms = RECONNECT_MS_MIN;
+            }
+            turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
+            wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+        }
+    }
+
+    /// Whether it leads a partition that has something to be sent.
+    fn leads(&self) -> bool {
+        self.shared.lanes.borrow().leaders().contains(&self.node_id)
+    }
+
+    async fn dial(&self) -> Result<Dialled, DialError> {
+        let Shared { turns, lanes, .. } = &*self.shared;
+        let known = turns.until(|| lanes.borrow().broker(self.node_id).map(Endpoint::of)).await;
+        self.shared.dialling.ask_for_connection(self.task, known);
+        self.shared.dialler_bell.ring();
+        turns.until(|| self.shared.dialling.take_dialled(self.task)).await
+    }
+
+    /// Serves the broker until the connection fails, or is to be replaced and nothing is under way.
+    async fn serve(&self, dialled: Dialled) -> Result<(), ConnectionError> {
+        let Dialled { versions, replace_at, .. } = dialled;
+        let connection = Connection::new(&self.shared.turns, dialled, ANSWER_BYTES_MAX);
+        let link = Link { connection, versions, replace_at };
+        // Answers first: they make room for requests.
+        future::or(self.receive(&link), self.send(&link)).await
+    }
+
+    async fn send(&self, link: &Link) -> Result<(), ConnectionError> {
+        let Shared { turns, lanes, now_ms, .. } = &*self.shared;
+        let mut request = Vec::new();
+        loop {
+            request.clear();
+            let is_last = turns
+                .until(|| {
+                    if link.connection.is_worn()
+                        || link.replace_at.is_some_and(|at| at <= turns.now())
+                    {
+                        return Some(true);
+                    }
+                    let now = (turns.now(), now_ms.get());
+                    let mut lanes = lanes.borrow_mut();
+                    lanes
+                        .next_request(self.node_id, link.versions, now, &mut request)
+                        .then_some(false)
+                })
+                .await;
+            if is_last {
+                let is_idle = || lanes.borrow().asked_at(self.node_id).is_none();
+                turns.until(|| is_idle().then_some(())).await;
+                return Ok(());
+            }
+            let deadline = turns.now() + answer_max();
+            request = link.connection.send(request, deadline).await?;
+        }
+    }
+
+    async fn receive(&self, link: &Link) -> Result<(), ConnectionError> {
+        let Shared { turns, lanes, .. } = &*self.shared;
+        loop {
+            let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
+            let mut answer = link.connection.receive_next(asked_at + answer_max()).await?;
+            let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
+            link.connection.give_back(answer);
+            read.map_err(|error| link.connection.protocol(error))?;
+            if lanes.borrow().has_waiting() {
+                // What has come back may be for another broker, or its leader must be asked for.
+                turns.turn_again();
+            }
+        }
+    }
+}
+
+fn answer_max() -> Duration {
+    Duration::from_millis(REPLICAS_MS_MAX as u64 + ANSWER_MS_MAX)
+}

@@ -1,0 +1,211 @@
+//! A producer for frames on the publisher's own ring: one connection to each broker that leads, one
+//! request for all of its partitions.
+//!
+//! What is not a frame of the output topic is rare, and goes through another producer.
+
+mod lane;
+mod lanes;
+mod leader;
+
+#[cfg(test)]
+mod tests;
+
+use crate::fetch::dialling::{DialEnds, Dialling};
+use crate::fetch::stage::CONNECTIONS_MAX;
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::output::dead_letter::DeadLetter;
+use crate::publisher::PublisherOptions;
+use crate::publisher::producer::{Delivery, Produce, ProducerError, SendError};
+use crate::publisher::publishing::Time;
+use crate::queue::bell::Bell;
+use crate::runtime::turns::Turns;
+use crate::telemetry::repeated::Repeated;
+use lanes::{LaneOptions, Lanes};
+use leader::Leader;
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// Frames on a ring, everything else through `O`.
+pub struct NativeProducer<T, O> {
+    shared: Rc<Shared<T>>,
+    output_topic: String,
+    others: O,
+    metadata: Pin<Box<dyn Future<Output = Infallible>>>,
+    leaders: Vec<Serving>,
+}
+
+/// A broker's task.
+struct Serving {
+    node_id: i32,
+    future: Pin<Box<dyn Future<Output = Infallible>>>,
+}
+
+/// What all tasks share.
+struct Shared<T> {
+    turns: Rc<Turns>,
+    lanes: RefCell<Lanes<T>>,
+    dialling: Dialling,
+    dialler_bell: Arc<Bell>,
+    /// Milliseconds since the Unix epoch.
+    now_ms: Cell<i64>,
+    trouble: RefCell<Repeated>,
+}
+
+impl<T> Shared<T> {
+    fn note_trouble(&self, sentence: &str) {
+        if let Some(withheld) = self.trouble.borrow_mut().notice(self.turns.now()) {
+            tracing::warn!(withheld, "frames cannot be sent now: {sentence}");
+        }
+    }
+}
+
+impl<T: 'static, O> NativeProducer<T, O> {
+    /// A producer that has no connection yet.
+    pub fn new(
+        options: &PublisherOptions,
+        turns: &Rc<Turns>,
+        ends: DialEnds,
+        others: O,
+    ) -> NativeProducer<T, O> {
+        let DialEnds { dialler, dialler_bell, dialled } = ends;
+        let output_topic = options.output_topic.clone();
+        let lanes = Lanes::new(LaneOptions {
+            client_id: options.client.client_id.clone(),
+            topic: output_topic.clone(),
+            compression: options.compression,
+            held_bytes_max: options.queue_kbytes_max * 1024,
+        });
+        let shared = Rc::new(Shared {
+            turns: turns.clone(),
+            lanes: RefCell::new(lanes),
+            dialling: Dialling::new(dialler, dialled),
+            dialler_bell,
+            now_ms: Cell::new(0),
+            trouble: RefCell::new(Repeated::new()),
+        });
+        let metadata = Box::pin(follow_metadata(shared.clone()));
+        NativeProducer { shared, output_topic, others, metadata, leaders: Vec::new() }
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close(&mut self) {
+        self.leaders.clear();
+    }
+
+    /// What everything but frames goes through.
+    pub(crate) fn into_others(self) -> O {
+        self.others
+    }
+
+    /// Sees to it that every broker that leads has its task.
+    fn add_leaders(&mut self) {
+        for node_id in self.shared.lanes.borrow().leaders() {
+            let task = self.leaders.len();
+            let is_served = self.leaders.iter().any(|leader| leader.node_id == node_id);
+            if is_served || task == CONNECTIONS_MAX {
+                continue;
+            }
+            let leader = Leader { shared: self.shared.clone(), task, node_id };
+            self.leaders.push(Serving { node_id, future: Box::pin(leader.run()) });
+        }
+    }
+}
+
+impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
+    fn send(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        bytes: &[u8],
+        receipt: T,
+    ) -> Result<(), SendError> {
+        if topic != self.output_topic {
+            return self.others.send(topic, partition, bytes, receipt);
+        }
+        self.shared.lanes.borrow_mut().push(partition, bytes, receipt)
+    }
+
+    fn send_dead_letter(
+        &mut self,
+        topic: &str,
+        input_topic: &str,
+        letter: &DeadLetter,
+        receipt: T,
+    ) -> Result<(), SendError> {
+        self.others.send_dead_letter(topic, input_topic, letter, receipt)
+    }
+
+    fn poll(&mut self, time: Time) {
+        self.others.poll(time);
+        self.shared.now_ms.set(time.now_us / 1000);
+        self.shared.dialling.take_answers();
+        let mut context = Context::from_waker(Waker::noop());
+        if self.metadata.as_mut().poll(&mut context).is_ready() {
+            unreachable!("metadata are followed for ever");
+        }
+        self.add_leaders();
+        for leader in &mut self.leaders {
+            if leader.future.as_mut().poll(&mut context).is_ready() {
+                unreachable!("a leader is served for ever");
+            }
+        }
+        let turns = &self.shared.turns;
+        if let Some(at) = self.shared.lanes.borrow().next_at(turns.now()) {
+            turns.turn_at(at);
+        }
+    }
+
+    fn next_delivery(&mut self) -> Option<Delivery<T>> {
+        let delivery = self.shared.lanes.borrow_mut().next_delivery();
+        delivery.or_else(|| self.others.next_delivery())
+    }
+
+    fn outstanding(&self) -> usize {
+        self.shared.lanes.borrow().outstanding() + self.others.outstanding()
+    }
+
+    fn must_be_polled(&self) -> bool {
+        self.others.must_be_polled()
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.others.fatal_error()
+    }
+
+    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
+        let mut lanes = self.shared.lanes.borrow_mut();
+        lanes.give_up("the producer was replaced");
+        let mut deliveries: Vec<Delivery<T>> =
+            std::iter::from_fn(|| lanes.next_delivery()).collect();
+        deliveries.extend(self.others.replace(options)?);
+        Ok(deliveries)
+    }
+}
+
+/// Asks who leads whenever something waits for that.
+async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
+    let Shared { turns, lanes, dialling, dialler_bell, .. } = &*shared;
+    let mut wait_ms = RECONNECT_MS_MIN;
+    loop {
+        turns.until(|| lanes.borrow().needs_metadata().then_some(())).await;
+        dialling.ask_metadata();
+        dialler_bell.ring();
+        match turns.until(|| dialling.take_metadata()).await {
+            Ok(metadata) => lanes.borrow_mut().learn(&metadata, turns.now()),
+            Err(error) => shared.note_trouble(&error.to_string()),
+        }
+        turns.turn_again();
+        if !lanes.borrow().needs_metadata() {
+            wait_ms = RECONNECT_MS_MIN;
+        }
+        // Asking again at once would only find the same: an election takes its time.
+        turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
+        wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+    }
+}
