@@ -51,6 +51,8 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
+        // A request that waits for the acknowledgement of the one before it waits up to 40 ms.
+        .set("socket.nagle.disable", "true")
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config

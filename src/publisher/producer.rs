@@ -347,7 +347,6 @@ fn config(options: &PublisherOptions) -> ClientConfig {
         .set("message.max.bytes", record_bytes_max(options).to_string())
         .set("retry.backoff.ms", "10")
         .set("retry.backoff.max.ms", RECONNECT_MS_MAX.to_string())
-        .set("socket.nagle.disable", "true")
         .set("socket.keepalive.enable", "true");
     for (name, value) in PINNED {
         config.set(*name, *value);
