@@ -6,6 +6,7 @@ pub mod operations;
 pub mod hot_loop;
 pub mod ring;
 pub mod ring_error;
+pub(crate) mod socket_ring;
 pub(crate) mod sockets;
 pub mod confinement;
 pub mod allocator;

@@ -5,25 +5,18 @@
 //! keeps them until the kernel lets go: nobody else can reach a buffer while the kernel writes to
 //! it, and dropping a future cannot free it. It does no registered buffers, no multishot, no
 //! polling thread: bulk TCP is bound by the copy.
-//!
-//! The thread that serves thousands of clients has a [`SocketRing`]: one order accepts all of them,
-//! one receives all that a client sends, and a buffer is no client's until bytes have come.
 
 #![allow(unsafe_code)]
 
 use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
 use crate::runtime::ring_error::RingError;
-use crate::runtime::sockets::{Continues, SocketCompletion};
 use io_uring::register::Restriction;
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
@@ -54,7 +47,7 @@ struct Carried {
 }
 
 /// The user data of operations that nobody waits for.
-const UNATTENDED: u64 = u64::MAX;
+pub(super) const UNATTENDED: u64 = u64::MAX;
 
 /// All operations that the ring takes. The kernel refuses any other one.
 const OPCODES: [u8; 6] = [
@@ -67,7 +60,7 @@ const OPCODES: [u8; 6] = [
 ];
 
 /// All flags that they may have.
-const FLAGS: squeue::Flags = squeue::Flags::SKIP_SUCCESS.union(squeue::Flags::IO_LINK);
+pub(super) const FLAGS: squeue::Flags = squeue::Flags::SKIP_SUCCESS.union(squeue::Flags::IO_LINK);
 
 /// `IORING_REGISTER_IOWQ_AFF`, the one registration that a ring in use takes.
 const REGISTER_IOWQ_AFF: u8 = 17;
@@ -207,7 +200,7 @@ impl Drop for Ring {
 }
 
 /// A ring that is not enabled yet.
-fn build(entries: u32, completions: u32) -> Result<IoUring, RingError> {
+pub(super) fn build(entries: u32, completions: u32) -> Result<IoUring, RingError> {
     let uring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -223,7 +216,11 @@ fn build(entries: u32, completions: u32) -> Result<IoUring, RingError> {
 }
 
 /// Enables a ring, for these operations and what else is given alone.
-fn enable(uring: &IoUring, opcodes: &[u8], others: Vec<Restriction>) -> Result<(), RingError> {
+pub(super) fn enable(
+    uring: &IoUring,
+    opcodes: &[u8],
+    others: Vec<Restriction>,
+) -> Result<(), RingError> {
     let opcodes = opcodes.iter().copied().map(Restriction::sqe_op);
     let mut restrictions: Vec<_> = opcodes.chain(others).collect();
     uring.submitter().register_restrictions(&mut restrictions)?;
@@ -231,7 +228,7 @@ fn enable(uring: &IoUring, opcodes: &[u8], others: Vec<Restriction>) -> Result<(
 }
 
 /// Submits, and waits at most so long for a completion; `None`: not at all.
-fn submit(uring: &IoUring, wait: Option<Duration>) -> Result<(), RingError> {
+pub(super) fn submit(uring: &IoUring, wait: Option<Duration>) -> Result<(), RingError> {
     let timeout = Timespec::from(wait.unwrap_or_default());
     let arguments = SubmitArgs::new().timespec(&timeout);
     let submitted = uring.submitter().submit_with_args(usize::from(wait.is_some()), &arguments);
@@ -251,7 +248,7 @@ fn entry_before(task: &Task) -> Option<squeue::Entry> {
 
 /// Ends when a bell is rung: a bell is non-blocking, so that a ring can write to it at once, and
 /// would be read at once too.
-fn bell_rings(bell: BorrowedFd) -> squeue::Entry {
+pub(super) fn bell_rings(bell: BorrowedFd) -> squeue::Entry {
     let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
     entry.flags(FLAGS).user_data(UNATTENDED)
 }
@@ -287,229 +284,8 @@ fn receive_entry(socket: &Handle, room: &mut [u8], flags: i32) -> squeue::Entry 
     opcode::Recv::new(Fd(socket.as_raw_fd()), room.as_mut_ptr(), length).flags(flags).build()
 }
 
-/// Entries of the serving thread's submission queue: answers of one turn, mostly.
-const SOCKET_ENTRIES: u32 = 512;
-
-/// All operations that a [`SocketRing`] takes.
-const SOCKET_OPCODES: [u8; 6] = [
-    opcode::AcceptMulti::CODE,
-    opcode::RecvMulti::CODE,
-    opcode::Send::CODE,
-    opcode::PollAdd::CODE,
-    opcode::Read::CODE,
-    opcode::AsyncCancel::CODE,
-];
-
-/// Buffers that bytes of any client are received into. A power of two.
-const SHARED_BUFFERS: u16 = 512;
-
-/// Bytes of each: most requests are shorter.
-const SHARED_BUFFER_BYTES: usize = 2048;
-
-/// The number of the shared buffers' group.
-const SHARED_GROUP: u16 = 0;
-
-/// The ring of a thread that serves clients. A client has a slot, a small number.
-///
-/// The caller keeps a socket open until its last completion.
-pub(crate) struct SocketRing {
-    uring: IoUring,
-    shared: SharedBuffers,
-    /// What is being sent, by slot. Without the ring, the kernel may still read it.
-    sending: ManuallyDrop<Vec<Vec<u8>>>,
-    /// What the bell's eventfd is read into.
-    rung: *mut u64,
-    ended: VecDeque<cqueue::Entry>,
-}
-
-/// Operations of a [`SocketRing`].
-pub(super) const ACCEPT: u64 = 0;
-pub(super) const RECEIVE: u64 = 1;
-pub(super) const SEND: u64 = 2;
-const READ_BELL: u64 = 3;
-
-/// A shared buffer with bytes, which is not the kernel's until it is given back.
-pub(crate) struct FilledBuffer {
-    number: u16,
-    bytes: usize,
-}
-
-impl SocketRing {
-    /// A ring for the calling thread, which alone may use it.
-    pub(crate) fn new() -> Result<SocketRing, RingError> {
-        let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
-        let shared = SharedBuffers::register(&uring)?;
-        let flags = FLAGS | squeue::Flags::BUFFER_SELECT;
-        enable(&uring, &SOCKET_OPCODES, vec![Restriction::sqe_flags_allowed(flags.bits())])?;
-        let rung = Box::leak(Box::new(0));
-        let sending = ManuallyDrop::new(Vec::new());
-        Ok(SocketRing { uring, shared, sending, rung, ended: VecDeque::new() })
-    }
-
-    /// Accepts clients, until it fails or is cancelled.
-    pub(crate) fn accept(&mut self, listener: BorrowedFd) {
-        let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
-        // SAFETY: the kernel writes no address, so the entry points to nothing.
-        unsafe { self.push(&[entry.build().user_data(user_data(ACCEPT, 0))]) };
-    }
-
-    /// Receives all that a client sends, until its end, or until it is cancelled.
-    pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
-        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
-        // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
-        unsafe { self.push(&[entry.build().user_data(user_data(RECEIVE, slot))]) };
-    }
-
-    /// Sends `buffer[from..]`, one buffer of a client at a time.
-    pub(crate) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
-        let at = slot as usize;
-        if at >= self.sending.len() {
-            self.sending.resize_with(at + 1, Vec::new);
-        }
-        assert!(self.sending[at].is_empty() && from < buffer.len());
-        let rest = &buffer[from..];
-        let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL);
-        self.sending[at] = buffer;
-        // SAFETY: the bytes are on the heap, and stay there until the completion has arrived.
-        unsafe { self.push(&[entry.build().user_data(user_data(SEND, slot))]) };
-    }
-
-    /// Reads the bell's eventfd, which resets it.
-    pub(crate) fn read_bell(&mut self, bell: BorrowedFd) {
-        let length = size_of::<u64>() as u32;
-        let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
-        let entry = entry.build().user_data(user_data(READ_BELL, 0));
-        // SAFETY: the word is never freed, and nobody else looks at it. The entry before the read
-        // points to nothing.
-        unsafe { self.push(&[bell_rings(bell), entry]) };
-    }
-
-    /// Ends an operation soon.
-    pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
-        let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
-        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(UNATTENDED);
-        // SAFETY: a cancel entry points to nothing.
-        unsafe { self.push(&[entry]) };
-    }
-
-    /// Puts entries that belong together into the submission queue, making room if it is full.
-    ///
-    /// # Safety
-    /// What the entries point to must stay valid, and untouched by others, until their completion.
-    unsafe fn push(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: the caller's promise is the one that is asked for here.
-        while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {
-            submit(&self.uring, None).expect("a full submission queue can be submitted");
-            self.ended.extend(self.uring.completion());
-        }
-    }
-
-    /// Submits what was ordered, and waits at most `wait` for a completion (`None`: not at all).
-    pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
-        submit(&self.uring, wait.filter(|_| self.ended.is_empty()))?;
-        self.ended.extend(self.uring.completion());
-        Ok(())
-    }
-
-    /// The next completion that [`SocketRing::enter`] has brought.
-    pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
-        let mut entry = self.ended.pop_front()?;
-        while entry.user_data() == UNATTENDED {
-            entry = self.ended.pop_front()?;
-        }
-        let (operation, slot) = (entry.user_data() >> 32, entry.user_data() as u32);
-        let result = usize::try_from(entry.result())
-            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-        let continues = if cqueue::more(entry.flags()) { Continues::Yes } else { Continues::No };
-        Some(match operation {
-            ACCEPT => {
-                // SAFETY: the number is that of a socket that the kernel has just made for us.
-                let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
-                SocketCompletion::Accepted(socket, continues)
-            }
-            RECEIVE => {
-                let number = cqueue::buffer_select(entry.flags());
-                let filled = |bytes| number.map(|number| FilledBuffer { number, bytes });
-                SocketCompletion::Received(slot, result.map(filled), continues)
-            }
-            SEND => {
-                let buffer = std::mem::take(&mut self.sending[slot as usize]);
-                SocketCompletion::Sent(slot, result, buffer)
-            }
-            _ => SocketCompletion::Rung,
-        })
-    }
-
-    /// Lets these bytes be read, and gives their buffer back to the kernel.
-    pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
-        let done = read(self.shared.bytes(&filled));
-        self.shared.give(filled.number);
-        done
-    }
-}
-
-/// What names an operation, never all ones.
-fn user_data(operation: u64, slot: u32) -> u64 {
-    operation << 32 | u64::from(slot)
-}
-
-/// Buffers of which the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
-/// They are never freed: the kernel may fill them as long as it has the ring.
-struct SharedBuffers {
-    /// Those that the kernel may fill, as a ring of entries. Its tail lies in the first one.
-    queue: *mut BufRingEntry,
-    bytes: *mut u8,
-    tail: u16,
-}
-
-#[derive(Clone)]
-#[repr(align(4096))]
-struct Page(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
-
-impl SharedBuffers {
-    fn register(uring: &IoUring) -> Result<SharedBuffers, RingError> {
-        let pages = usize::from(SHARED_BUFFERS) * size_of::<BufRingEntry>() / size_of::<Page>();
-        let queue = vec![Page([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
-        let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
-        let submitter = uring.submitter();
-        // SAFETY: the queue has so many entries, begins at a page and is never freed.
-        let registered = unsafe {
-            submitter.register_buf_ring_with_flags(queue as u64, SHARED_BUFFERS, SHARED_GROUP, 0)
-        };
-        registered?;
-        let mut shared = SharedBuffers { queue, bytes, tail: 0 };
-        (0..SHARED_BUFFERS).for_each(|number| shared.give(number));
-        Ok(shared)
-    }
-
-    /// Lets the kernel fill a buffer that it does not have.
-    fn give(&mut self, number: u16) {
-        let at = usize::from(self.tail % SHARED_BUFFERS);
-        // SAFETY: there are so many entries, and the kernel reads none at the tail or behind it.
-        let entry = unsafe { &mut *self.queue.add(at) };
-        // SAFETY: there are so many buffers.
-        let bytes = unsafe { self.bytes.add(usize::from(number) * SHARED_BUFFER_BYTES) };
-        entry.set_addr(bytes as u64);
-        entry.set_len(SHARED_BUFFER_BYTES as u32);
-        entry.set_bid(number);
-        self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the tail is an aligned word of the queue, which only this thread writes.
-        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.queue).cast_mut()) };
-        tail.store(self.tail, Ordering::Release);
-    }
-
-    fn bytes(&self, filled: &FilledBuffer) -> &[u8] {
-        assert!(filled.number < SHARED_BUFFERS && filled.bytes <= SHARED_BUFFER_BYTES);
-        let begin = usize::from(filled.number) * SHARED_BUFFER_BYTES;
-        // SAFETY: the bytes lie within the buffer, and the kernel does not have it now.
-        unsafe { std::slice::from_raw_parts(self.bytes.add(begin), filled.bytes) }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// What the kernel answers to an entry, which points to nothing.
@@ -520,20 +296,21 @@ mod tests {
         uring.completion().next().expect("it waited for one").result()
     }
 
+    /// Whether a ring takes cancels alone of these: all rings take those.
+    pub(in crate::runtime) fn assert_refuses_what_has_no_use(uring: &mut IoUring) {
+        let cancel = opcode::AsyncCancel::new(1).build();
+        let answers = answer(uring, cancel.clone());
+        assert_eq!(answers, -libc::ENOENT, "it is done: there is no such operation");
+        assert_eq!(answer(uring, opcode::Nop::new().build()), -libc::EACCES);
+        let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
+        assert_eq!(answer(uring, socket), -libc::EACCES);
+        let unused = cancel.flags(squeue::Flags::ASYNC);
+        assert_eq!(answer(uring, unused), -libc::EACCES, "a flag that is not used");
+    }
+
     #[test]
     fn operations_that_a_thread_has_no_use_for_are_refused() {
-        let hot = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
-        let hot = &mut hot.inner.borrow_mut().uring;
-        let serving = &mut SocketRing::new().expect("this kernel has io_uring").uring;
-        let cancel = opcode::AsyncCancel::new(1).build();
-        for uring in [hot, serving] {
-            let answers = answer(uring, cancel.clone());
-            assert_eq!(answers, -libc::ENOENT, "it is done: there is no such operation");
-            assert_eq!(answer(uring, opcode::Nop::new().build()), -libc::EACCES);
-            let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
-            assert_eq!(answer(uring, socket), -libc::EACCES);
-            let unused = cancel.clone().flags(squeue::Flags::ASYNC);
-            assert_eq!(answer(uring, unused), -libc::EACCES, "a flag that is not used");
-        }
+        let ring = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
+        assert_refuses_what_has_no_use(&mut ring.inner.borrow_mut().uring);
     }
 }

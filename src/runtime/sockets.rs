@@ -5,8 +5,8 @@
 //! only then, so nothing that comes late can be taken for the other's.
 
 use crate::queue::bell::Bell;
-use crate::runtime::ring::{ACCEPT, FilledBuffer, RECEIVE, SEND, SocketRing};
 use crate::runtime::ring_error::RingError;
+use crate::runtime::socket_ring::{ACCEPT, FilledBuffer, RECEIVE, SEND, SocketRing};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::net::TcpListener;

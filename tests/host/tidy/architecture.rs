@@ -51,7 +51,7 @@ const ROOTS: &[&str] = &["lib", "main"];
 
 /// The files or folders that may name an outside crate. Replacing the crate touches these alone.
 const DOORS: &[(&str, &[&str])] = &[
-    ("io_uring", &["src/runtime/ring.rs"]),
+    ("io_uring", &["src/runtime/ring.rs", "src/runtime/socket_ring.rs"]),
     (
         "rdkafka",
         &[
@@ -78,6 +78,7 @@ const DOORS: &[(&str, &[&str])] = &[
 
 const UNSAFE: &[&str] = &[
     "src/runtime/ring.rs",
+    "src/runtime/socket_ring.rs",
     "src/runtime/allocator.rs",
     "src/runtime/prefetch.rs",
     "src/decoder/simd.rs",

@@ -1,0 +1,250 @@
+//! The ring of a thread that serves thousands of clients: one order accepts all of them, one
+//! receives all that a client sends, and a buffer is no client's until bytes have come.
+
+#![allow(unsafe_code)]
+
+use crate::runtime::ring::{FLAGS, UNATTENDED, bell_rings, build, enable, submit};
+use crate::runtime::ring_error::RingError;
+use crate::runtime::sockets::{Continues, SocketCompletion};
+use io_uring::register::Restriction;
+use io_uring::types::{BufRingEntry, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+/// Entries of the serving thread's submission queue: answers of one turn, mostly.
+const SOCKET_ENTRIES: u32 = 512;
+
+/// All operations that a [`SocketRing`] takes.
+const SOCKET_OPCODES: [u8; 6] = [
+    opcode::AcceptMulti::CODE,
+    opcode::RecvMulti::CODE,
+    opcode::Send::CODE,
+    opcode::PollAdd::CODE,
+    opcode::Read::CODE,
+    opcode::AsyncCancel::CODE,
+];
+
+/// Buffers that bytes of any client are received into. A power of two.
+const SHARED_BUFFERS: u16 = 512;
+
+/// Bytes of each: most requests are shorter.
+const SHARED_BUFFER_BYTES: usize = 2048;
+
+/// The number of the shared buffers' group.
+const SHARED_GROUP: u16 = 0;
+
+/// The ring of a thread that serves clients. A client has a slot, a small number.
+///
+/// The caller keeps a socket open until its last completion.
+pub(crate) struct SocketRing {
+    uring: IoUring,
+    shared: SharedBuffers,
+    /// What is being sent, by slot. Without the ring, the kernel may still read it.
+    sending: ManuallyDrop<Vec<Vec<u8>>>,
+    /// What the bell's eventfd is read into.
+    rung: *mut u64,
+    ended: VecDeque<cqueue::Entry>,
+}
+
+/// Operations of a [`SocketRing`].
+pub(super) const ACCEPT: u64 = 0;
+pub(super) const RECEIVE: u64 = 1;
+pub(super) const SEND: u64 = 2;
+const READ_BELL: u64 = 3;
+
+/// A shared buffer with bytes, which is not the kernel's until it is given back.
+pub(crate) struct FilledBuffer {
+    number: u16,
+    bytes: usize,
+}
+
+impl SocketRing {
+    /// A ring for the calling thread, which alone may use it.
+    pub(crate) fn new() -> Result<SocketRing, RingError> {
+        let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
+        let shared = SharedBuffers::register(&uring)?;
+        let flags = FLAGS | squeue::Flags::BUFFER_SELECT;
+        enable(&uring, &SOCKET_OPCODES, vec![Restriction::sqe_flags_allowed(flags.bits())])?;
+        let rung = Box::leak(Box::new(0));
+        let sending = ManuallyDrop::new(Vec::new());
+        Ok(SocketRing { uring, shared, sending, rung, ended: VecDeque::new() })
+    }
+
+    /// Accepts clients, until it fails or is cancelled.
+    pub(crate) fn accept(&mut self, listener: BorrowedFd) {
+        let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
+        // SAFETY: the kernel writes no address, so the entry points to nothing.
+        unsafe { self.push(&[entry.build().user_data(user_data(ACCEPT, 0))]) };
+    }
+
+    /// Receives all that a client sends, until its end, or until it is cancelled.
+    pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
+        // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
+        unsafe { self.push(&[entry.build().user_data(user_data(RECEIVE, slot))]) };
+    }
+
+    /// Sends `buffer[from..]`, one buffer of a client at a time.
+    pub(crate) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
+        let at = slot as usize;
+        if at >= self.sending.len() {
+            self.sending.resize_with(at + 1, Vec::new);
+        }
+        assert!(self.sending[at].is_empty() && from < buffer.len());
+        let rest = &buffer[from..];
+        let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
+            .flags(libc::MSG_NOSIGNAL);
+        self.sending[at] = buffer;
+        // SAFETY: the bytes are on the heap, and stay there until the completion has arrived.
+        unsafe { self.push(&[entry.build().user_data(user_data(SEND, slot))]) };
+    }
+
+    /// Reads the bell's eventfd, which resets it.
+    pub(crate) fn read_bell(&mut self, bell: BorrowedFd) {
+        let length = size_of::<u64>() as u32;
+        let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
+        let entry = entry.build().user_data(user_data(READ_BELL, 0));
+        // SAFETY: the word is never freed, and nobody else looks at it. The entry before the read
+        // points to nothing.
+        unsafe { self.push(&[bell_rings(bell), entry]) };
+    }
+
+    /// Ends an operation soon.
+    pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
+        let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(UNATTENDED);
+        // SAFETY: a cancel entry points to nothing.
+        unsafe { self.push(&[entry]) };
+    }
+
+    /// Puts entries that belong together into the submission queue, making room if it is full.
+    ///
+    /// # Safety
+    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    unsafe fn push(&mut self, entries: &[squeue::Entry]) {
+        // SAFETY: the caller's promise is the one that is asked for here.
+        while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {
+            submit(&self.uring, None).expect("a full submission queue can be submitted");
+            self.ended.extend(self.uring.completion());
+        }
+    }
+
+    /// Submits what was ordered, and waits at most `wait` for a completion (`None`: not at all).
+    pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+        submit(&self.uring, wait.filter(|_| self.ended.is_empty()))?;
+        self.ended.extend(self.uring.completion());
+        Ok(())
+    }
+
+    /// The next completion that [`SocketRing::enter`] has brought.
+    pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
+        let mut entry = self.ended.pop_front()?;
+        while entry.user_data() == UNATTENDED {
+            entry = self.ended.pop_front()?;
+        }
+        let (operation, slot) = (entry.user_data() >> 32, entry.user_data() as u32);
+        let result = usize::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        let continues = if cqueue::more(entry.flags()) { Continues::Yes } else { Continues::No };
+        Some(match operation {
+            ACCEPT => {
+                // SAFETY: the number is that of a socket that the kernel has just made for us.
+                let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
+                SocketCompletion::Accepted(socket, continues)
+            }
+            RECEIVE => {
+                let number = cqueue::buffer_select(entry.flags());
+                let filled = |bytes| number.map(|number| FilledBuffer { number, bytes });
+                SocketCompletion::Received(slot, result.map(filled), continues)
+            }
+            SEND => {
+                let buffer = std::mem::take(&mut self.sending[slot as usize]);
+                SocketCompletion::Sent(slot, result, buffer)
+            }
+            _ => SocketCompletion::Rung,
+        })
+    }
+
+    /// Lets these bytes be read, and gives their buffer back to the kernel.
+    pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
+        let done = read(self.shared.bytes(&filled));
+        self.shared.give(filled.number);
+        done
+    }
+}
+
+/// What names an operation, never all ones.
+fn user_data(operation: u64, slot: u32) -> u64 {
+    operation << 32 | u64::from(slot)
+}
+
+/// Buffers of which the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
+/// They are never freed: the kernel may fill them as long as it has the ring.
+struct SharedBuffers {
+    /// Those that the kernel may fill, as a ring of entries. Its tail lies in the first one.
+    queue: *mut BufRingEntry,
+    bytes: *mut u8,
+    tail: u16,
+}
+
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
+
+impl SharedBuffers {
+    fn register(uring: &IoUring) -> Result<SharedBuffers, RingError> {
+        let pages = usize::from(SHARED_BUFFERS) * size_of::<BufRingEntry>() / size_of::<Page>();
+        let queue = vec![Page([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
+        let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
+        let submitter = uring.submitter();
+        // SAFETY: the queue has so many entries, begins at a page and is never freed.
+        let registered = unsafe {
+            submitter.register_buf_ring_with_flags(queue as u64, SHARED_BUFFERS, SHARED_GROUP, 0)
+        };
+        registered?;
+        let mut shared = SharedBuffers { queue, bytes, tail: 0 };
+        (0..SHARED_BUFFERS).for_each(|number| shared.give(number));
+        Ok(shared)
+    }
+
+    /// Lets the kernel fill a buffer that it does not have.
+    fn give(&mut self, number: u16) {
+        let at = usize::from(self.tail % SHARED_BUFFERS);
+        // SAFETY: there are so many entries, and the kernel reads none at the tail or behind it.
+        let entry = unsafe { &mut *self.queue.add(at) };
+        // SAFETY: there are so many buffers.
+        let bytes = unsafe { self.bytes.add(usize::from(number) * SHARED_BUFFER_BYTES) };
+        entry.set_addr(bytes as u64);
+        entry.set_len(SHARED_BUFFER_BYTES as u32);
+        entry.set_bid(number);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the tail is an aligned word of the queue, which only this thread writes.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.queue).cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    fn bytes(&self, filled: &FilledBuffer) -> &[u8] {
+        assert!(filled.number < SHARED_BUFFERS && filled.bytes <= SHARED_BUFFER_BYTES);
+        let begin = usize::from(filled.number) * SHARED_BUFFER_BYTES;
+        // SAFETY: the bytes lie within the buffer, and the kernel does not have it now.
+        unsafe { std::slice::from_raw_parts(self.bytes.add(begin), filled.bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::ring::tests::assert_refuses_what_has_no_use;
+
+    #[test]
+    fn operations_that_serving_has_no_use_for_are_refused() {
+        let mut ring = SocketRing::new().expect("this kernel has io_uring");
+        assert_refuses_what_has_no_use(&mut ring.uring);
+    }
+}
