@@ -142,7 +142,7 @@ impl Inside {
     /// The figures in a sentence.
     pub(crate) fn sentence(&self) -> String {
         format!(
-            "received to librdkafka p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
+            "received to the producer p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
              per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
              turns {:.2} per 1,000 events; {} allocations; at most {} blocks queued and {} KiB \
              in flight in {} samples; {:.1} % of the events refused by the rules",

@@ -113,7 +113,7 @@ pub struct Metrics {
     pub fetch_errors: Tally,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
-    /// From the first byte of a Fetch response to librdkafka, for each frame with updates.
+    /// From the first byte of a Fetch response to the producer, for each frame with updates.
     /// Publisher.
     pub inside: Histogram,
 }
