@@ -14,9 +14,7 @@ use crate::telemetry::progress::SHARDS_MAX;
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
 const CREATE_MS_MAX: u64 = ANSWER_MS_MAX - 1_000;
 
-/// Kafka's codes for what can become of a question about a topic.
-const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
-const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
+/// Somebody else has created the topic.
 const TOPIC_ALREADY_EXISTS: ErrorCode = ErrorCode(36);
 
 /// A connection to a broker that is asked about topics.
@@ -60,7 +58,9 @@ impl TopicClient {
             ErrorCode::NONE if partitions.is_empty() => Ok(None),
             ErrorCode::NONE => Ok(Some(FoundTopic { partitions: partitions.len(), replicas })),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
-            TOPIC_AUTHORIZATION_FAILED => Err(may_not(topic, "READ, WRITE and DESCRIBE")),
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                Err(may_not(topic, "READ, WRITE and DESCRIBE"))
+            }
             error => Err(TopicError::Unreachable(format!("`{topic}`: {error}")).into()),
         }
     }
@@ -74,7 +74,7 @@ impl TopicClient {
     pub(crate) fn settings(&mut self, topic: &str) -> Result<TopicSettings, ControlError> {
         let told = self.link.ask_settings(&self.options, topic);
         told.map_err(|error| match refusal(&error) {
-            Some(TOPIC_AUTHORIZATION_FAILED) => may_not(topic, "DESCRIBE_CONFIGS"),
+            Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => may_not(topic, "DESCRIBE_CONFIGS"),
             Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
                 TopicError::Missing(topic.to_owned()).into()
             }
@@ -95,7 +95,7 @@ impl TopicClient {
         };
         match creation.error {
             ErrorCode::NONE | TOPIC_ALREADY_EXISTS => Ok(()),
-            TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED => {
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
                 Err(may_not(topic.name, "CREATE"))
             }
             error => {

@@ -13,6 +13,10 @@ impl ErrorCode {
     pub const OFFSET_OUT_OF_RANGE: ErrorCode = ErrorCode(1);
     /// The topic or the partition is not known to this broker.
     pub const UNKNOWN_TOPIC_OR_PARTITION: ErrorCode = ErrorCode(3);
+    /// The user lacks a right on the topic.
+    pub(crate) const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
+    /// The user lacks a right on the cluster.
+    pub(crate) const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
     /// The broker does not speak the version of the request.
     pub(crate) const UNSUPPORTED_VERSION: ErrorCode = ErrorCode(35);
 

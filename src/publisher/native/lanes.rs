@@ -493,7 +493,7 @@ enum Verdict {
     Unknown,
 }
 
-/// TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+/// The user lacks a right, on the topic or on the cluster.
 fn is_forbidden(error: ErrorCode) -> bool {
-    matches!(error.0, 29 | 31)
+    matches!(error, ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED)
 }
