@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 /// The windows of all shards, by partition number.
 pub(crate) struct Ledger {
     shards: Vec<Window>,
-    /// Captures that came to the front of their window.
+    /// Checkpoints that came to the front of their window.
     gates: VecDeque<GatedCheckpoint>,
     /// Records between frames of ours that have to be read.
     gaps: VecDeque<Gap>,
@@ -92,15 +92,20 @@ impl Ledger {
         }
     }
 
-    /// An ownership begins: its frames will stand behind this mark.
-    pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
+    /// An ownership begins: its frames will stand behind this mark. Returns the one before it if a
+    /// checkpoint of that one still waited: it will not be gated any more.
+    pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Option<u32> {
         let window = self.window(partition);
-        assert!(ownership_id > window.ownership_id, "ownership ids count up");
+        let before = window.ownership_id;
+        assert!(ownership_id > before, "ownership ids count up");
+        let is_waiting = |entry: &Entry| matches!(entry, Entry::Checkpoint(_));
+        let ungated = window.entries.iter().any(is_waiting).then_some(before);
         window.clear();
         window.ownership_id = ownership_id;
         window.failed = false;
         window.verified = Some(Verified::new(mark));
         window.mark = mark;
+        ungated
     }
 
     /// Whether something of this ownership may be sent: not before it has begun, not when a newer
@@ -312,7 +317,7 @@ mod tests {
         ledger
     }
 
-    fn capture(number: u64) -> CheckpointId {
+    fn checkpoint(number: u64) -> CheckpointId {
         CheckpointId { partition: PARTITION, ownership_id: 1, number }
     }
 
@@ -335,11 +340,11 @@ mod tests {
     #[test]
     fn a_capture_is_gated_when_everything_before_it_is_verified_and_nothing_after_it() {
         let mut ledger = begun();
-        ledger.checkpoint(capture(6));
+        ledger.checkpoint(checkpoint(6));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark), Some(FENCE));
         let frame = send(&mut ledger, 0, 2, 10);
         let letter = send_letter(&mut ledger);
-        ledger.checkpoint(capture(7));
+        ledger.checkpoint(checkpoint(7));
         let later = send(&mut ledger, 2, 3, 20);
         assert_eq!(ledger.acked(frame, 100), Settled::UpTo(10));
         assert_eq!(ledger.next_gate(), None);
@@ -355,7 +360,7 @@ mod tests {
             chain: Chain(2),
         };
         assert_eq!(gate.mark, mark);
-        ledger.checkpoint(capture(8));
+        ledger.checkpoint(checkpoint(8));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(102));
     }
 
@@ -364,7 +369,7 @@ mod tests {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
-        ledger.checkpoint(capture(7));
+        ledger.checkpoint(checkpoint(7));
         assert_eq!(ledger.acked(first, 103), Settled::Nothing);
         let (partition, ownership_id) = (PARTITION, 1);
         let jump = Gap { partition, ownership_id, from: FENCE, to: 103 };
@@ -398,7 +403,7 @@ mod tests {
     fn deliveries_of_an_earlier_ownership_do_not_count() {
         let mut ledger = begun();
         let old = send(&mut ledger, 0, 1, 10);
-        ledger.begin(PARTITION, 2, FENCE);
+        assert_eq!(ledger.begin(PARTITION, 2, FENCE), None);
         assert!(!ledger.admits(PARTITION, 1));
         let new = send(&mut ledger, 0, 1, 15);
         assert_eq!(ledger.acked(old, 100), Settled::Nothing);
@@ -406,19 +411,29 @@ mod tests {
         assert_eq!(ledger.acked(new, 100), Settled::UpTo(15));
     }
 
+    /// An ownership that was lost while it was released leaves one behind.
+    #[test]
+    fn the_next_ownership_ends_a_checkpoint_that_waits() {
+        let mut ledger = begun();
+        send(&mut ledger, 0, 1, 10);
+        ledger.checkpoint(checkpoint(7));
+        assert_eq!(ledger.begin(PARTITION, 2, FENCE), Some(1));
+        assert_eq!(ledger.next_gate(), None);
+    }
+
     #[test]
     fn a_failure_is_news_once_and_ends_its_ownership() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
-        ledger.checkpoint(capture(7));
+        ledger.checkpoint(checkpoint(7));
         assert_eq!(ledger.waiting(), [(PARTITION, 1)]);
         assert!(ledger.failed(first.partition, first.ownership_id));
         assert!(!ledger.failed(second.partition, second.ownership_id));
         assert!(!ledger.admits(PARTITION, 1));
         assert_eq!(ledger.acked(second, 101), Settled::Nothing);
         assert!(ledger.waiting().is_empty() && ledger.next_gate().is_none());
-        ledger.begin(PARTITION, 2, FENCE);
+        assert_eq!(ledger.begin(PARTITION, 2, FENCE), None);
         let next = send(&mut ledger, 0, 2, 20);
         assert_eq!(ledger.acked(next, 100), Settled::UpTo(20));
     }

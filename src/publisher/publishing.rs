@@ -180,7 +180,9 @@ impl<P: Produce<Sent>> Publisher<P> {
     fn take(&mut self, message: ToPublisher) -> Option<Outgoing> {
         match message {
             ToPublisher::Begin { partition, ownership_id, mark, zones } => {
-                self.ledger.begin(partition, ownership_id, mark);
+                if let Some(before) = self.ledger.begin(partition, ownership_id, mark) {
+                    self.abandon_checkpoint(partition, before);
+                }
                 self.ticker.begin(partition, self.time.now);
                 self.zones = zones;
             }

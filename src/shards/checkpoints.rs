@@ -56,8 +56,6 @@ pub(super) struct CheckpointSchedule {
     due: Instant,
     /// Input offset of the last one.
     last_offset: i64,
-    /// Whether this ownership has begun one.
-    has_begun: bool,
 }
 
 impl CheckpointSchedule {
@@ -70,7 +68,7 @@ impl CheckpointSchedule {
     ) -> CheckpointSchedule {
         let share = 1 + partition.cast_unsigned() % SHARES;
         let due = now + every / SHARES * share;
-        CheckpointSchedule { due, last_offset: start_offset, has_begun: false }
+        CheckpointSchedule { due, last_offset: start_offset }
     }
 }
 
@@ -137,12 +135,10 @@ impl Shards {
     }
 
     /// Whether a shard's state is new, all its updates are known to be as published, and the
-    /// checkpoint before is done with. At the shard's end a newer checkpoint replaces that one, and
-    /// one of an earlier ownership has nobody who would end it.
+    /// checkpoint before is done with. At the shard's end a newer checkpoint replaces that one.
     fn may_begin(&self, shard: &OwnedShard) -> bool {
         let progress = self.workspace.context.progress.shard(shard.cursor.partition);
-        let is_free = !shard.schedule.has_begun
-            || progress.checkpoints.get() == progress.checkpoints_settled.get();
+        let is_free = progress.checkpoints.get() == progress.checkpoints_settled.get();
         let has_room = self.workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
         (is_free || shard.closing) && has_room && self.owes(shard)
     }
@@ -167,7 +163,6 @@ impl Shards {
         let ends = self.workspace.ends.checkpoints.as_ref().expect("the caller looked");
         shard.schedule.due = now + ends.every;
         shard.schedule.last_offset = header.next_offset;
-        shard.schedule.has_begun = true;
         if ends.writer.try_send(ToSnapshots::Begin(header)).is_err() {
             // The writer has ended: the daemon is about to.
             shard.engine.end_checkpoint();
