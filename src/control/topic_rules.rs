@@ -10,8 +10,8 @@ use crate::output::frame::FRAME_BYTES_MAX;
 /// zone into the future.
 const TIMESTAMP_AFTER_MS_MAX: u64 = 60_000;
 
-/// Milliseconds of input that must be kept where snapshots are: a daemon that was down for less
-/// than that finds what came after its snapshots.
+/// Milliseconds of input and output that must be kept where snapshots are: a daemon that was down
+/// for less than that finds what came after its snapshots.
 const RETENTION_MS_MIN: u64 = 24 * 60 * 60 * 1_000;
 
 /// Bytes of a segment of the topic for copies: a few copies of a busy zone.
@@ -53,6 +53,8 @@ pub(crate) struct TopicSetting {
     rule: Rule,
     /// Whether the daemon cannot work without it.
     is_needed: bool,
+    /// Whether every broker that huntd works with knows it: Kafka 3.3 and later.
+    pub is_known_everywhere: bool,
 }
 
 /// When an existing setting is good enough.
@@ -84,7 +86,7 @@ impl TopicNames {
     pub(crate) fn wanted(&self, partitions: u16, output_replicas: u16) -> Vec<WantedTopic> {
         let mut wanted = vec![
             wanted_input(&self.input, partitions, self.keeps_snapshots),
-            wanted_output(&self.output, partitions, output_replicas),
+            wanted_output(&self.output, partitions, output_replicas, self.keeps_snapshots),
             wanted_dead_letters(&self.dead_letters),
         ];
         wanted.extend(self.replicas.as_ref().map(|topic| wanted_replicas(topic, partitions)));
@@ -98,7 +100,13 @@ impl TopicNames {
 }
 
 fn setting(name: &'static str, value: impl ToString, rule: Rule) -> TopicSetting {
-    TopicSetting { name, value: value.to_string(), rule, is_needed: false }
+    TopicSetting {
+        name,
+        value: value.to_string(),
+        rule,
+        is_needed: false,
+        is_known_everywhere: true,
+    }
 }
 
 /// Records go by their age. Where they go by their keys, a broker refuses frames and dead letters,
@@ -107,29 +115,40 @@ fn deleted_by_age() -> TopicSetting {
     TopicSetting { is_needed: true, ..setting("cleanup.policy", "delete", Rule::Same) }
 }
 
-fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTopic {
-    let after = TIMESTAMP_AFTER_MS_MAX;
-    // Without snapshots a shard is rebuilt from the start of its input.
-    let retention = match keeps_snapshots {
+/// A shard is rebuilt from its newest snapshot, or else from the start of its input, and the output
+/// says what was published and what was skipped on the way.
+fn kept_for_replays(keeps_snapshots: bool) -> [TopicSetting; 2] {
+    let age = match keeps_snapshots {
         true => Rule::AtLeastOrUnlimited(RETENTION_MS_MIN),
         false => Rule::Same,
     };
+    [setting("retention.ms", -1, age), setting("retention.bytes", -1, Rule::Same)]
+}
+
+fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTopic {
+    let after = TIMESTAMP_AFTER_MS_MAX;
+    let [age, bytes] = kept_for_replays(keeps_snapshots);
     WantedTopic {
         name: name.to_owned(),
         partitions: Some(partitions),
         settings: vec![
             // A shard's clock is made of the producers' timestamps.
             setting("message.timestamp.type", "CreateTime", Rule::Same),
-            setting("message.timestamp.after.max.ms", after, Rule::AtMost(after)),
+            // From Kafka 3.6 on (KIP-937).
+            TopicSetting {
+                is_known_everywhere: false,
+                ..setting("message.timestamp.after.max.ms", after, Rule::AtMost(after))
+            },
             deleted_by_age(),
-            setting("retention.ms", -1, retention),
-            setting("retention.bytes", -1, Rule::Same),
+            age,
+            bytes,
         ],
     }
 }
 
-fn wanted_output(name: &str, partitions: u16, replicas: u16) -> WantedTopic {
+fn wanted_output(name: &str, partitions: u16, replicas: u16, keeps_snapshots: bool) -> WantedTopic {
     let in_sync = replicas.min(2);
+    let [age, bytes_kept] = kept_for_replays(keeps_snapshots);
     // A frame, and what the batch around it needs.
     let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
     WantedTopic {
@@ -137,6 +156,8 @@ fn wanted_output(name: &str, partitions: u16, replicas: u16) -> WantedTopic {
         partitions: Some(partitions),
         settings: vec![
             deleted_by_age(),
+            age,
+            bytes_kept,
             // A log that is cut short after an acknowledgement breaks any recovery.
             setting("unclean.leader.election.enable", "false", Rule::Same),
             setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
@@ -212,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_topic_as_it_is_created_has_no_problem() {
-        for wanted in
-            [wanted_input("t", 4, false), wanted_input("t", 4, true), wanted_output("t", 4, 3)]
-        {
+        let of_both =
+            |snapshots| [wanted_input("t", 4, snapshots), wanted_output("t", 4, 3, snapshots)];
+        for wanted in of_both(false).into_iter().chain(of_both(true)) {
             let pairs: Vec<(&str, &str)> =
                 wanted.settings.iter().map(|s| (s.name, s.value.as_str())).collect();
             assert_eq!(problems(&wanted, &pairs), Vec::<String>::new());
@@ -239,13 +260,17 @@ mod tests {
             ]
         );
         let pairs = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
-        assert_eq!(problems(&wanted_output("t", 4, 3), &pairs).len(), 2);
+        assert_eq!(problems(&wanted_output("t", 4, 3, true), &pairs).len(), 2);
     }
 
     #[test]
-    fn input_may_be_deleted_after_a_day_where_snapshots_are_kept() {
-        let found =
-            |snapshots, ms| problems(&wanted_input("t", 4, snapshots), &[("retention.ms", ms)]);
+    fn input_and_output_may_be_deleted_after_a_day_where_snapshots_are_kept() {
+        let found = |snapshots, ms| {
+            let wanted = [wanted_input("t", 4, snapshots), wanted_output("t", 4, 3, snapshots)];
+            let [input, output] = wanted.map(|topic| problems(&topic, &[("retention.ms", ms)]));
+            assert_eq!(input, output);
+            input
+        };
         for ms in ["-1", "86400000", "604800000"] {
             assert_eq!(found(true, ms), Vec::<String>::new());
         }

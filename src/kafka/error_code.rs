@@ -19,6 +19,8 @@ impl ErrorCode {
     pub(crate) const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
     /// The broker does not speak the version of the request.
     pub(crate) const UNSUPPORTED_VERSION: ErrorCode = ErrorCode(35);
+    /// A topic cannot have this setting, or not with this value.
+    pub(crate) const INVALID_CONFIG: ErrorCode = ErrorCode(40);
 
     /// Whether this is [`ErrorCode::NONE`].
     pub fn is_none(self) -> bool {

@@ -5,9 +5,11 @@ use super::failure::ToolError;
 use crate::control::control_error::ControlError;
 use crate::control::dialler;
 use crate::control::topic_client::{FoundTopic, TopicClient};
-use crate::control::topic_rules::WantedTopic;
+use crate::control::topic_rules::{TopicSetting, WantedTopic};
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::{dial_options, topic_names};
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::NewTopic;
 use crate::service::cli::TopicsArgs;
 use crate::service::config;
@@ -116,12 +118,34 @@ fn find_or_create(
     }
     let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
     let replicas = args.replicas.unwrap_or(REPLICAS);
-    let settings = wanted.settings.iter().map(|setting| (setting.name, setting.value.as_str()));
-    let name = &wanted.name;
-    let topic = NewTopic { name, partitions, replicas, settings: settings.collect() };
-    client.create(&topic).map_err(of_control)?;
+    let create = |client: &mut TopicClient, settings: &mut dyn Iterator<Item = &TopicSetting>| {
+        let settings = settings.map(|setting| (setting.name, setting.value.as_str())).collect();
+        client.create(&NewTopic { name: &wanted.name, partitions, replicas, settings })
+    };
+    let (older, newer): (Vec<_>, Vec<_>) =
+        wanted.settings.iter().partition(|setting| setting.is_known_everywhere);
+    match create(client, &mut wanted.settings.iter()) {
+        Err(error) if !newer.is_empty() && is_invalid_setting(&error) => {
+            create(client, &mut older.into_iter()).map_err(of_control)?;
+            let (names, topic): (Vec<_>, _) =
+                (newer.iter().map(|setting| setting.name).collect(), &wanted.name);
+            writeln!(
+                std::io::stderr(),
+                "`{topic}` is created without {}, which this broker does not know: update it, and \
+                 set that",
+                names.join(", ")
+            )?;
+        }
+        created => created.map_err(of_control)?,
+    }
     let (partitions, replicas) = (usize::from(partitions), usize::from(replicas));
     Ok(Some(Outcome { topic: FoundTopic { partitions, replicas }, is_new: true }))
+}
+
+/// Whether the broker does not know a setting, or does not take its value.
+fn is_invalid_setting(error: &ControlError) -> bool {
+    let ControlError::Tail(TopicError::NotCreated { code, .. }) = error else { return false };
+    ErrorCode(*code) == ErrorCode::INVALID_CONFIG
 }
 
 fn check(

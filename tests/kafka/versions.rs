@@ -1,8 +1,10 @@
 //! Older brokers that docs/OPERATIONS.md names: the whole path on each of them.
 
 use crate::players::{events, produce};
+use crate::verbs::huntd;
+use std::time::Instant;
 use support::accounts::{self, Follower};
-use support::daemon::{Huntd, Topics};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::{Cluster, Options};
 
 /// Plays, is killed, and goes on, on a broker of this version.
@@ -11,6 +13,7 @@ fn assert_plays_on(version: &'static str) {
     let (major_and_minor, _) = version.rsplit_once('.').expect("three numbers");
     assert!(document.contains(&format!("Kafka {major_and_minor}")), "{version} is not documented");
     let cluster = Cluster::start(1, &Options { version, ..Options::for_tests() });
+    assert_creates_topics(&cluster);
     let topics = Topics::create(&cluster, "versions", 2);
     let mut follower = Follower::new(&cluster, &topics);
     produce(&cluster, &topics, &events(2, 20, 1..=30));
@@ -25,6 +28,19 @@ fn assert_plays_on(version: &'static str) {
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     assert!(!cluster.client().consume(&topics.dead_letters, 0).is_empty());
     accounts::assert_is_the_replay(&cluster, &topics, follower);
+}
+
+/// With all settings that the broker knows.
+fn assert_creates_topics(cluster: &Cluster) {
+    let brokers = format!("kafka.brokers={}", cluster.bootstrap());
+    let arguments = ["topics", "--config", "config/huntd.toml", "--set", &brokers];
+    let created = huntd(&arguments);
+    assert_eq!(created.code, 0, "{}", created.errors);
+    // Not every broker knows a new topic at once.
+    let begun = Instant::now();
+    while huntd(&[&arguments[..], &["--check"]].concat()).code != 0 {
+        assert!(begun.elapsed() < PATIENCE, "the topics are not as they were created");
+    }
 }
 
 #[test]
