@@ -39,8 +39,11 @@ pub(crate) enum ProduceRemedy {
     AskLeader,
     /// The broker lacks what came before, which is on its way too: to send all of it again.
     ResendBefore,
-    /// Nothing that is known to leave neither a gap nor a duplicate, and the producer goes on as
-    /// another one.
+    /// Smaller batches: it is larger than the topic takes.
+    Split,
+    /// Another producer id: the broker does not know this one, or knows it better.
+    NameAnew,
+    /// Nothing that is known to leave neither a gap nor a duplicate.
     GiveUp,
 }
 
@@ -56,6 +59,10 @@ pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
         3 | 5 | 6 | 9 | 56 | 74 => ProduceRemedy::AskLeader,
         // OUT_OF_ORDER_SEQUENCE_NUMBER
         45 => ProduceRemedy::ResendBefore,
+        // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
+        10 | 18 => ProduceRemedy::Split,
+        // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID
+        47 | 49 | 59 => ProduceRemedy::NameAnew,
         _ => ProduceRemedy::GiveUp,
     }
 }

@@ -399,34 +399,33 @@ impl<T> Lanes<T> {
             return;
         }
         tracing::debug!(partition, %error, "a batch was not appended");
-        match produce::remedy(error) {
+        let remedy = produce::remedy(error);
+        match remedy {
             ProduceRemedy::Resend => lane.refused(number, now),
             ProduceRemedy::AskLeader => {
                 lane.refused(number, now);
                 self.table.mark_stale(partition);
             }
             ProduceRemedy::ResendBefore if !lane.is_oldest(number) => lane.refused(number, now),
-            _ => return self.refuse(partition, error, records),
+            _ => return self.refuse(partition, error, remedy, records),
         }
         self.note_waiting(partition);
     }
 
-    /// Nothing helps against an error.
-    fn refuse(&mut self, partition: i32, error: ErrorCode, records: usize) {
+    /// The frames of a lane are given up.
+    fn refuse(&mut self, partition: i32, error: ErrorCode, remedy: ProduceRemedy, records: usize) {
         let topic = &self.options.topic;
         let sentence = match is_forbidden(error) {
             true => TopicError::NotAuthorised(topic.clone()).to_string(),
             false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
         };
-        let verdict = match error.0 {
-            // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
-            10 | 18 if records == 1 => Verdict::TooLarge,
-            10 | 18 => {
+        let verdict = match remedy {
+            ProduceRemedy::Split if records == 1 => Verdict::TooLarge,
+            ProduceRemedy::Split => {
                 self.lanes[partition as usize].share_no_more();
                 Verdict::Passing
             }
-            // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID
-            47 | 49 | 59 => Verdict::Unknown,
+            ProduceRemedy::NameAnew => Verdict::Unknown,
             _ => Verdict::Passing,
         };
         self.fail(partition, &sentence, verdict);
