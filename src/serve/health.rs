@@ -16,12 +16,21 @@ pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String
     match path {
         // It answers, so it lives.
         "/livez" => Some(("200 OK", "live\n".to_owned())),
-        "/readyz" => Some(match served.zones.iter().position(|zone| *zone == ZoneState::Loading) {
+        "/readyz" => Some(match unready(&served.zones) {
             None => ("200 OK", "ready\n".to_owned()),
-            Some(zone) => ("503 Service Unavailable", format!("zone {zone} is being loaded\n")),
+            Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
         }),
         _ => None,
     }
+}
+
+/// Why clients should go to another process, if they should.
+fn unready(zones: &[ZoneState]) -> Option<String> {
+    if let Some(zone) = zones.iter().position(|zone| *zone == ZoneState::Loading) {
+        return Some(format!("zone {zone} is being loaded"));
+    }
+    let all_halted = zones.iter().all(|zone| matches!(zone, ZoneState::Halted(_)));
+    all_halted.then(|| "all zones are halted".to_owned())
 }
 
 /// How each zone is, and the process.

@@ -24,7 +24,17 @@ fn sample_names() -> BTreeSet<String> {
         };
         suffixes.iter().map(|suffix| format!("{}{suffix}", family.name))
     });
-    counters.chain(families).collect()
+    counters.chain(families).chain(serving_names()).collect()
+}
+
+/// What `huntd serve` has of its own, as its page lists it.
+fn serving_names() -> Vec<String> {
+    let page = read("docs/QUERIES.md");
+    let names = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
+    let names: Vec<String> =
+        names.filter(|name| name.starts_with("huntd_")).map(str::to_owned).collect();
+    assert!(names.len() > 5, "only {names:?}");
+    names
 }
 
 /// Words of an expression that look like metrics of huntd and are none.

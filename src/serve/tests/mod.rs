@@ -348,6 +348,8 @@ fn a_process_says_how_its_zones_are() {
         assert!(metrics.contains(line), "{metrics}");
     }
     assert!(metrics.contains("huntd_view_players{zone=\"0\"} 4"), "{metrics}");
+    world.served.zones.fill(ZoneState::Halted("why".to_owned()));
+    assert_eq!(world.status("/readyz"), "503", "nobody is served");
 }
 
 fn text_of(exchange: &Exchange) -> String {
