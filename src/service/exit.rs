@@ -69,9 +69,11 @@ impl ExitCode {
         match self {
             ExitCode::Ok => "All is well: the work is done, or a signal asked to stop.",
             ExitCode::Usage => "The command line is wrong: see `--help`.",
-            ExitCode::Config => "The configuration is wrong: the message names file and line.",
+            ExitCode::Config => {
+                "The configuration is wrong, or names what is missing or in use: see the message."
+            }
             ExitCode::KafkaUnreachable => {
-                "No broker answers: check `kafka.brokers` and the network."
+                "No broker answers or takes frames: check `kafka.brokers` and the network."
             }
             ExitCode::TopicWrong => {
                 "A topic is missing or has the wrong shape: `huntd topics` creates and checks them."
@@ -86,7 +88,7 @@ impl ExitCode {
                 "The hot thread cannot have its core: check `[cpu]` and the allowed cores."
             }
             ExitCode::VerificationFailed => {
-                "A verification failed: events were lost, doubled or changed. Please report it."
+                "A verification failed: the message says what is lost, doubled, changed or damaged."
             }
             ExitCode::ShardHalted => {
                 "A shard had halted when huntd was stopped: the log names partition and reason."

@@ -19,7 +19,8 @@ pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
     let config = config::load(&chosen.config.file, &chosen.config.set)?;
     let Some(directory) = &config.snapshot.directory else {
         return Err(ToolError::Config(
-            "no snapshots are kept: set snapshot.directory, or $STATE_DIRECTORY as systemd does"
+            "no snapshots are kept: set snapshot.directory; for those of a unit, add `--set \
+             snapshot.directory=/var/lib/huntd`"
                 .to_owned(),
         ));
     };
