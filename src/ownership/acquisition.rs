@@ -230,8 +230,8 @@ impl Acquisition {
         match self.fold.take(offset, payload) {
             Ok(()) => self.go_on(),
             Err(Broken::Damaged { offset }) => self.end(Err(StartError::Damaged { offset })),
-            Err(Broken::OtherVersion { offset, version }) => {
-                self.end(Err(StartError::OtherVersion { offset, version }));
+            Err(Broken::Unreadable { offset, error }) => {
+                self.end(Err(StartError::Unreadable { offset, error }));
             }
             // The snapshot is of another log; an older one may not be.
             Err(Broken::OtherLog) => {

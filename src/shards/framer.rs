@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
 pub(crate) const FRAME_SILENCE_MS_MAX: u64 = 100;
 
-/// Milliseconds between two fences of one owner: a reader that joins waits at most so long.
+/// Milliseconds between two fences of one owner, for readers that want to join. None is sent during
+/// a replay, while updates are unsent, or without a free frame.
 pub(crate) const FENCE_EVERY_MS: u64 = 10_000;
 
 const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
