@@ -96,7 +96,7 @@ impl Acquirer {
             .collect();
         for partition in &due {
             let attempts = table.attempts(*partition);
-            table.step(*partition, ShardState::Surveyed { attempts });
+            table.step(*partition, ShardState::Surveying { attempts });
         }
         if !due.is_empty() {
             table.actions.push_back(OwnershipAction::Survey(due));
@@ -111,7 +111,7 @@ impl Acquirer {
         survey: Result<Survey, TopicError>,
         now: Instant,
     ) {
-        let Some(ShardState::Surveyed { attempts }) = table.get(partition) else { return };
+        let Some(ShardState::Surveying { attempts }) = table.get(partition) else { return };
         let attempts = *attempts;
         let Survey { bounds, candidates } = match survey {
             Ok(survey) => survey,
@@ -280,7 +280,7 @@ impl Acquirer {
     pub(super) fn acquired(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         let Some(shard) = table.get_mut(partition) else { return };
         let attempts = shard.attempts();
-        let surveyed = ShardState::Surveyed { attempts };
+        let surveyed = ShardState::Surveying { attempts };
         let ShardState::Acquiring { task, unanswered, .. } = std::mem::replace(shard, surveyed)
         else {
             unreachable!("only an acquisition ends so");

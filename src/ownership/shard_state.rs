@@ -15,7 +15,7 @@ pub(super) enum ShardState {
         attempts: Attempts,
     },
     /// Its logs' bounds and its snapshots are asked for.
-    Surveyed {
+    Surveying {
         /// What earlier attempts have shown.
         attempts: Attempts,
     },
@@ -94,7 +94,7 @@ impl ShardState {
     pub(super) fn attempts(&self) -> Attempts {
         match self {
             ShardState::Due { attempts, .. }
-            | ShardState::Surveyed { attempts }
+            | ShardState::Surveying { attempts }
             | ShardState::Acquiring { attempts, .. }
             | ShardState::Loading { attempts, .. } => *attempts,
             ShardState::Open(_) | ShardState::Halted => Attempts::default(),
@@ -105,7 +105,9 @@ impl ShardState {
     pub(super) fn is_being_acquired(&self) -> bool {
         matches!(
             self,
-            ShardState::Surveyed { .. } | ShardState::Acquiring { .. } | ShardState::Loading { .. }
+            ShardState::Surveying { .. }
+                | ShardState::Acquiring { .. }
+                | ShardState::Loading { .. }
         )
     }
 
