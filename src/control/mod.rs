@@ -295,7 +295,10 @@ impl Control {
             OwnershipAction::Read { partition, from } => self.read(partition, from),
             OwnershipAction::Append { partition, header } => {
                 if let Err(error) = self.output.append(partition, &header) {
-                    self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
+                    self.on(OwnershipEvent::Output(OutputEvent::RequestFailed {
+                        partition,
+                        error,
+                    }));
                 }
             }
             OwnershipAction::Forget { partition } => self.output.forget(partition),
@@ -376,7 +379,7 @@ impl Control {
     fn read(&mut self, partition: i32, from: i64) {
         if let Err(error) = self.output.read(partition, from) {
             // Reading and appending fail alike: the acquisition begins again.
-            self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
+            self.on(OwnershipEvent::Output(OutputEvent::RequestFailed { partition, error }));
         }
     }
 

@@ -186,7 +186,7 @@ pub enum OutputEvent<'a> {
         offset: i64,
     },
     /// The frame was not appended, or nobody knows.
-    NotAppended {
+    RequestFailed {
         /// Output partition.
         partition: i32,
         /// Why.

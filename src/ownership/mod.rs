@@ -381,7 +381,7 @@ impl Ownership {
                     }
                 }
             }
-            OutputEvent::NotAppended { partition, error } => {
+            OutputEvent::RequestFailed { partition, error } => {
                 acquirer.fail(table, *partition, error, now);
             }
             OutputEvent::Truncated { partition } => match table.get(*partition) {
