@@ -43,7 +43,7 @@ use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
 use session::Session;
-use shard_state::{Attempts, ShardState, Stage};
+use shard_state::{Attempts, OpenPhase, ShardState};
 use shard_table::ShardTable;
 use start_error::StartError;
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ impl Ownership {
                 ShardState::Halted => summary.halted += 1,
                 ShardState::Open(open) => {
                     summary.open += 1;
-                    summary.restoring += u32::from(matches!(open.stage, Stage::Restoring(_)));
+                    summary.restoring += u32::from(matches!(open.phase, OpenPhase::Restoring(_)));
                 }
                 _ => summary.acquiring += 1,
             }
@@ -292,7 +292,7 @@ impl Ownership {
         let Some(release) = &self.table.release else { return };
         let is_closing = |partition: &i32| {
             let open = self.table.get(*partition).and_then(ShardState::open);
-            open.is_some_and(|open| open.stage != Stage::Closed)
+            open.is_some_and(|open| open.phase != OpenPhase::Closed)
         };
         let is_closing = release.partitions().iter().any(is_closing);
         if release.is_late(now) || (!is_closing && !release.is_busy()) {
@@ -323,7 +323,7 @@ impl Ownership {
             ShardNotice::Closed { .. } => {
                 table.log(Note::Released { partition });
                 if is_current {
-                    table.open_mut(partition).expect("it is current").stage = Stage::Closed;
+                    table.open_mut(partition).expect("it is current").phase = OpenPhase::Closed;
                 }
             }
             // The record panicked the engine, even if the shard has another owner by now.
@@ -468,7 +468,7 @@ impl Ownership {
         let partition = facts.partition;
         let Some(open) = table.open_mut(partition) else { return };
         open.acked = facts.acked;
-        let Stage::Restoring(goal) = open.stage else { return };
+        let OpenPhase::Restoring(goal) = open.phase else { return };
         if facts.is_input_short() {
             let why = "the input ends before what the output covers of it".to_owned();
             return acquirer.acquire_again(table, partition, why, now);
@@ -476,7 +476,7 @@ impl Ownership {
         let known = goal.or((facts.input_end >= 0).then_some(facts.input_end));
         let Some(offset) = known else { return };
         let is_there = facts.applied >= offset;
-        open.stage = if is_there { Stage::Live } else { Stage::Restoring(known) };
+        open.phase = if is_there { OpenPhase::Live } else { OpenPhase::Restoring(known) };
         if goal.is_none() {
             table.actions.push_back(OwnershipAction::SetGoal { partition, offset });
         }

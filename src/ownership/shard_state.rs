@@ -58,7 +58,7 @@ pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
     /// How far it is.
-    pub(super) stage: Stage,
+    pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
     pub(super) acked: i64,
     /// The check of a gap between its frames. It goes on while the shard closes: without it nobody
@@ -68,7 +68,7 @@ pub(super) struct OpenShard {
 
 /// How far a shard on the hot thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum OpenPhase {
     /// Behind the end that its input had when it was opened; `None` while that is unknown.
     Restoring(Option<i64>),
     /// It has applied what was in its input by then.

@@ -4,7 +4,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
 use crate::ownership::release::Release;
-use crate::ownership::shard_state::{Attempts, OpenShard, ShardState, Stage};
+use crate::ownership::shard_state::{Attempts, OpenPhase, OpenShard, ShardState};
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -109,8 +109,8 @@ impl ShardTable {
         let partition = opening.acquired.partition;
         let acked = opening.acquired.mark.next_offset.max(opening.acquired.start.next_offset);
         let ownership_id = opening.ownership_id;
-        let stage = Stage::Restoring(None);
-        let open = OpenShard { ownership_id, stage, acked, gap: None };
+        let phase = OpenPhase::Restoring(None);
+        let open = OpenShard { ownership_id, phase, acked, gap: None };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }
@@ -118,9 +118,9 @@ impl ShardTable {
     /// A shard on the hot thread ends in order.
     pub(super) fn close(&mut self, partition: i32) {
         if let Some(open) = self.open_mut(partition)
-            && !matches!(open.stage, Stage::Closing | Stage::Closed)
+            && !matches!(open.phase, OpenPhase::Closing | OpenPhase::Closed)
         {
-            open.stage = Stage::Closing;
+            open.phase = OpenPhase::Closing;
             self.actions.push_back(OwnershipAction::Close { partition });
         }
     }
@@ -141,7 +141,7 @@ impl ShardTable {
 
     /// Ends whatever is done with a shard at once.
     pub(super) fn drop_shard(&mut self, partition: i32) {
-        if self.open_mut(partition).is_some_and(|open| open.stage != Stage::Closed) {
+        if self.open_mut(partition).is_some_and(|open| open.phase != OpenPhase::Closed) {
             self.actions.push_back(OwnershipAction::Drop { partition });
         }
         self.leave_hot_thread(partition);
