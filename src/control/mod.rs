@@ -368,8 +368,8 @@ impl Control {
         let Control { states, ends, heard, membership, .. } = self;
         let found = states.everywhere(partition, &mut || keep_watch(ends, membership, heard));
         let event = match found {
-            Some((candidates, unanswered)) => {
-                OwnershipEvent::Found { partition, candidates, unanswered }
+            Some((candidates, why_unknown)) => {
+                OwnershipEvent::Found { partition, candidates, why_unknown }
             }
             None => OwnershipEvent::Interrupted { partition },
         };

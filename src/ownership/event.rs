@@ -43,7 +43,7 @@ pub enum OwnershipEvent<'a> {
         /// All states that it may start from, newest first.
         candidates: Vec<Candidate>,
         /// Why nobody knows whether another host has a newer one.
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
     },
     /// The state of `OwnershipAction::Load` is loaded.
     Loaded {

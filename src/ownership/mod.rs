@@ -43,7 +43,7 @@ use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
 use session::Session;
-use shard_state::{Attempts, OpenPhase, ShardState};
+use shard_state::{History, OpenPhase, ShardState};
 use shard_table::ShardTable;
 use start_error::StartError;
 use std::time::{Duration, Instant};
@@ -141,8 +141,8 @@ impl Ownership {
             OwnershipEvent::Surveyed { partition, survey } => {
                 acquirer.surveyed(table, partition, survey, now);
             }
-            OwnershipEvent::Found { partition, candidates, unanswered } => {
-                acquirer.found(table, partition, candidates, unanswered, now);
+            OwnershipEvent::Found { partition, candidates, why_unknown } => {
+                acquirer.found(table, partition, candidates, why_unknown, now);
             }
             OwnershipEvent::Loaded { partition, ruleset } => {
                 acquirer.loaded(table, partition, ruleset)
@@ -228,7 +228,7 @@ impl Ownership {
         }
         for partition in &partitions {
             self.table.drop_shard(*partition);
-            self.table.make_due(*partition, now, Attempts::default());
+            self.table.make_due(*partition, now, History::default());
         }
         if !partitions.is_empty() {
             self.table.log(Note::Assigned(partitions));
@@ -385,8 +385,8 @@ impl Ownership {
                 acquirer.fail(table, *partition, error, now);
             }
             OutputEvent::Truncated { partition } => match table.get(*partition) {
-                Some(ShardState::Acquiring { unanswered, .. }) => {
-                    let (error, why) = (StartError::Truncated, unanswered.clone());
+                Some(ShardState::Acquiring { why_unknown, .. }) => {
+                    let (error, why) = (StartError::Truncated, why_unknown.clone());
                     acquirer.cannot_start(table, *partition, error, why, now);
                 }
                 _ => {
@@ -430,7 +430,7 @@ impl Ownership {
                 table.drop_shard(partition);
                 // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
                 let at = now + Duration::from_millis(YIELD_MS);
-                table.make_due(partition, at, Attempts::default());
+                table.make_due(partition, at, History::default());
             }
             GapResult::Torn => {
                 let why = "the output is not what was written".to_owned();

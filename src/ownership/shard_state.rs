@@ -12,28 +12,28 @@ pub(super) enum ShardState {
         /// Not before.
         at: Instant,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// Its logs' bounds and its snapshots are asked for.
     Surveying {
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// Its output is being read and fenced.
     Acquiring {
         /// The reading and fencing.
         task: Box<LogTask>,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
         /// Why nobody knows whether another host has a newer state.
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
     },
     /// Its output is fenced, and the state is being loaded.
     Loading {
         /// Where it starts.
         acquired: Box<Acquired>,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// On the hot thread.
     Open(OpenShard),
@@ -43,7 +43,7 @@ pub(super) enum ShardState {
 
 /// What the attempts to acquire a shard have shown so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attempts {
+pub(super) struct History {
     /// Since when the shard cannot be started.
     pub(super) failing_since: Option<Instant>,
     /// It starts over, because no state can be used and the operator asked for that.
@@ -91,13 +91,13 @@ impl ShardState {
     }
 
     /// What earlier attempts to acquire it have shown.
-    pub(super) fn attempts(&self) -> Attempts {
+    pub(super) fn history(&self) -> History {
         match self {
-            ShardState::Due { attempts, .. }
-            | ShardState::Surveying { attempts }
-            | ShardState::Acquiring { attempts, .. }
-            | ShardState::Loading { attempts, .. } => *attempts,
-            ShardState::Open(_) | ShardState::Halted => Attempts::default(),
+            ShardState::Due { history, .. }
+            | ShardState::Surveying { history }
+            | ShardState::Acquiring { history, .. }
+            | ShardState::Loading { history, .. } => *history,
+            ShardState::Open(_) | ShardState::Halted => History::default(),
         }
     }
 

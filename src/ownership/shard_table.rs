@@ -4,7 +4,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
 use crate::ownership::release::Release;
-use crate::ownership::shard_state::{Attempts, OpenPhase, OpenShard, ShardState};
+use crate::ownership::shard_state::{History, OpenPhase, OpenShard, ShardState};
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -78,8 +78,8 @@ impl ShardTable {
     }
 
     /// What earlier attempts to acquire a shard have shown.
-    pub(super) fn attempts(&self, partition: i32) -> Attempts {
-        self.get(partition).map_or_else(Attempts::default, ShardState::attempts)
+    pub(super) fn history(&self, partition: i32) -> History {
+        self.get(partition).map_or_else(History::default, ShardState::history)
     }
 
     /// Something is to be logged.
@@ -89,11 +89,11 @@ impl ShardTable {
 
     /// A shard has to be acquired, not before this time. One that is being let go is not taken
     /// back.
-    pub(super) fn make_due(&mut self, partition: i32, at: Instant, attempts: Attempts) {
+    pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
         self.stop_reading(partition);
         match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
             true => drop(self.shards.remove(&partition)),
-            false => drop(self.shards.insert(partition, ShardState::Due { at, attempts })),
+            false => drop(self.shards.insert(partition, ShardState::Due { at, history })),
         }
     }
 
