@@ -53,7 +53,7 @@ pub(crate) struct Fold {
     genesis: Option<Start>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
-    /// The rules that the world began with: those of the last owner before anything counted, or of
+    /// The rules that the zone began with: those of the last owner before anything counted, or of
     /// the last genesis.
     begun_by: Option<u32>,
 }

@@ -305,7 +305,7 @@ impl Acquirer {
         now: Instant,
     ) {
         let Acquired { partition, mark, start, candidate, begun_by, .. } = acquired;
-        // An empty world must not pass for one of which there may be a replica.
+        // An empty zone must not pass for one of which there may be a replica.
         let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
         if let Some(why) = why_unknown.filter(|_| begins_late) {
             return self.fail(table, partition, &TopicError::Unreachable(why), now);

@@ -55,7 +55,7 @@ pub struct Bounds {
 pub enum Remedy {
     /// Say so and stop.
     Refuse,
-    /// Begin with an empty world where the output ends: `--genesis`.
+    /// Begin with an empty zone where the output ends: `--genesis`.
     StartOver,
 }
 
@@ -296,7 +296,7 @@ impl Acquisition {
             State::Confirming => self.ask_group(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
                 match self.is_in_force() {
-                    true => self.settle(),
+                    true => self.decide(),
                     false => self.lose_fence(),
                 }
             }
@@ -338,7 +338,7 @@ impl Acquisition {
     }
 
     /// The output is ours: where to start, or what has to be written first.
-    fn settle(&mut self) {
+    fn decide(&mut self) {
         let mark = self.fold.mark().expect("a fence in force was read by a reader");
         let start = match self.choose_start(mark) {
             Ok(start) => start,
@@ -401,7 +401,7 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
-            // An empty world must not pass for one that there are snapshots of.
+            // An empty zone must not pass for one that there are snapshots of.
             let made = |candidate: &Candidate| candidate.start.next_update;
             let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
             if input_start > 0 && made > 0 {

@@ -15,7 +15,7 @@ use crate::ownership::start_error::StartError;
 pub enum OwnershipEvent<'a> {
     /// It is known which topic the input is, and how often its records took the engine down.
     InputKnown(PanicCounts),
-    /// The operator has added rules: the hashes of all, that of a new world first.
+    /// The operator has added rules: the hashes of all, that of a new zone first.
     RulesLoaded(Vec<u32>),
     /// The consumer group.
     Group(MembershipEvent),

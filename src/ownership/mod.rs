@@ -73,7 +73,7 @@ pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 pub struct OwnershipOptions {
     /// Partitions of the input topic, and of the output topic.
     pub partitions: i32,
-    /// Hashes of the rules this daemon has, those of a new world first.
+    /// Hashes of the rules this daemon has, those of a new zone first.
     pub rulesets: Vec<u32>,
     /// What to do with a shard that cannot be started.
     pub remedy: Remedy,

@@ -114,7 +114,7 @@ pub enum StartError {
     RulesetChanged {
         /// The ruleset's hash in the output, or in the snapshot.
         published: u32,
-        /// Ours: that of a new world.
+        /// Ours: that of a new zone.
         ours: u32,
     },
     /// The input asks for rules that this daemon does not have.
