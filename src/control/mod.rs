@@ -404,7 +404,7 @@ impl Control {
         let Opening { ownership_id, zones, acquired, .. } = opening;
         let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
         let progress = self.ends.progress.shard(partition);
-        progress.acked.set(mark.next_offset.max(start.next_offset));
+        progress.acked.set(acquired.acked());
         progress.high_watermark.set(-1);
         progress.goal.set(-1);
         progress.applied.set(start.next_offset);

@@ -120,6 +120,13 @@ pub struct Acquired {
     pub skips: BTreeSet<i64>,
 }
 
+impl Acquired {
+    /// The first input offset that no acknowledged frame covers.
+    pub(crate) fn acked(&self) -> i64 {
+        self.mark.next_offset.max(self.start.next_offset)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Reading up to the end that the log had, to learn the highest epoch.

@@ -107,7 +107,7 @@ impl ShardTable {
     /// A shard goes to the hot thread.
     pub(super) fn open(&mut self, opening: Opening) {
         let partition = opening.acquired.partition;
-        let acked = opening.acquired.mark.next_offset.max(opening.acquired.start.next_offset);
+        let acked = opening.acquired.acked();
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
         let open = OpenShard { ownership_id, phase, acked, gap: None };
