@@ -242,7 +242,8 @@ impl Framer {
     }
 
     fn send_updates(&mut self, first_update: u64, now: Instant) -> Sealed {
-        self.send(FrameKind::Updates, first_update, now).map_or(Sealed::Nothing, Sealed::Frame)
+        self.take_frame(FrameKind::Updates, first_update, now)
+            .map_or(Sealed::Nothing, Sealed::Frame)
     }
 
     /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
@@ -254,12 +255,17 @@ impl Framer {
     /// The fence again, with where the shard stands; `None` without a frame to write it to.
     pub(crate) fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
         assert!(!self.is_dirty());
-        let fence = self.send(FrameKind::Fence, self.next_update, now)?;
+        let fence = self.take_frame(FrameKind::Fence, self.next_update, now)?;
         self.fence_at = now + FENCE_EVERY;
         Some(fence)
     }
 
-    fn send(&mut self, kind: FrameKind, first_update: u64, now: Instant) -> Option<Box<Frame>> {
+    fn take_frame(
+        &mut self,
+        kind: FrameKind,
+        first_update: u64,
+        now: Instant,
+    ) -> Option<Box<Frame>> {
         let mut frame = self.frame.take()?;
         frame.partition = self.grant.partition;
         frame.ownership_id = self.grant.ownership_id;
