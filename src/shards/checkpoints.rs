@@ -215,7 +215,7 @@ impl Shards {
              begins with the snapshot before it",
             shard.framer.next_offset()
         );
-        self.stop_shard(partition, ShardEnd::Faulty(sentence));
+        self.stop_shard(partition, ShardEnd::CheckpointFailed(sentence));
     }
 
     /// A shard ends before its time: nothing comes of its checkpoint.

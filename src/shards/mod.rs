@@ -293,16 +293,16 @@ impl Shards {
     }
 
     /// Ends a shard at once.
-    pub(crate) fn discard(&mut self, partition: i32) {
+    pub(crate) fn drop_shard(&mut self, partition: i32) {
         if let Some(shard) = self.remove(partition) {
             self.abandon_checkpoint(&shard);
         }
     }
 
     /// Ends all shards at once: the control thread is gone, and none will come.
-    pub(crate) fn discard_all(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         for partition in 0..self.shards.len() {
-            self.discard(partition as i32);
+            self.drop_shard(partition as i32);
         }
     }
 
@@ -322,16 +322,20 @@ impl Shards {
     fn stop_shard(&mut self, partition: usize, end: ShardEnd) {
         let Some(shard) = self.shards[partition].as_deref() else { return };
         let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);
-        self.discard(partition);
+        self.drop_shard(partition);
         self.notify(match end {
-            ShardEnd::Failed(error @ StartError::RulesMissing { .. }) => {
+            ShardEnd::CannotContinue(error @ StartError::RulesMissing { .. }) => {
                 ShardNotice::Halted { partition, ownership_id, sentence: error.to_string() }
             }
-            ShardEnd::Failed(error) => ShardNotice::Diverged { partition, ownership_id, error },
+            ShardEnd::CannotContinue(error) => {
+                ShardNotice::Diverged { partition, ownership_id, error }
+            }
             ShardEnd::Panicked { offset } => {
                 ShardNotice::Panicked { partition, ownership_id, offset }
             }
-            ShardEnd::Faulty(sentence) => ShardNotice::Halted { partition, ownership_id, sentence },
+            ShardEnd::CheckpointFailed(sentence) => {
+                ShardNotice::Halted { partition, ownership_id, sentence }
+            }
         });
     }
 

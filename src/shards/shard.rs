@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 /// Why a shard cannot go on.
 pub(super) enum ShardEnd {
     /// Its replay is not what it was, or there are no rules for it.
-    Failed(StartError),
+    CannotContinue(StartError),
     /// The engine failed at the event with this input offset.
     Panicked { offset: i64 },
-    /// Something else only an operator can help with.
-    Faulty(String),
+    /// The engine failed while its state was written out.
+    CheckpointFailed(String),
 }
 
 impl From<StartError> for ShardEnd {
     fn from(error: StartError) -> ShardEnd {
-        ShardEnd::Failed(error)
+        ShardEnd::CannotContinue(error)
     }
 }
 
@@ -382,20 +382,20 @@ impl OwnedShard {
 
     /// Tells the fetch path whether to bring more, and asks for the next turn.
     pub(super) fn ask_for_turn(&self, workspace: &Workspace) {
-        let driver = &workspace.context.turns;
+        let turns = &workspace.context.turns;
         if !self.pending.is_empty() || !self.handoffs.is_empty() {
             self.cursor.stall();
-            driver.turn_at(driver.now() + Duration::from_millis(STALL_RETRY_MS));
+            turns.turn_at(turns.now() + Duration::from_millis(STALL_RETRY_MS));
         } else if self.cursor.go_on() {
-            driver.turn_again();
+            turns.turn_again();
         }
         if let Some(since) = self.dirty_since {
-            driver.turn_at(since + workspace.options.linger);
+            turns.turn_at(since + workspace.options.linger);
         }
         if let Some(at) = self.framer.silence_ends_at() {
             // A frame that is overdue waits for the publisher: looking again at once would not
             // help.
-            driver.turn_at(at.max(driver.now() + Duration::from_millis(STALL_RETRY_MS)));
+            turns.turn_at(at.max(turns.now() + Duration::from_millis(STALL_RETRY_MS)));
         }
     }
 }
