@@ -19,7 +19,7 @@ use crate::fetch::cursor::{Cursor, Cursors};
 use crate::output::frame::Frame;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
-use crate::publisher::ToPublisher;
+use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
 use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
 use crate::shards::framer::Grant;
@@ -89,6 +89,13 @@ pub struct ShardEnds {
     pub free_frames: Receiver<Box<Frame>>,
     /// To the snapshot writer; `None`: there are no snapshots.
     pub checkpoints: Option<CheckpointEnds>,
+}
+
+impl ShardEnds {
+    /// Whether the outbox has room for what is no frame: it keeps room for every frame there is.
+    fn has_room_beside_frames(&self) -> bool {
+        self.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+    }
 }
 
 /// What all shards work with.

@@ -12,9 +12,9 @@ use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
 use crate::ownership::event::{NoOps, ToControl};
 use crate::ownership::start_error::StartError;
-use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing, ToPublisher};
+use crate::publisher::{Outgoing, ToPublisher};
+use crate::shards::STALL_RETRY_MS;
 use crate::shards::framer::{Framer, Grant, Sealed};
-use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
 use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::repeated::Repeated;
@@ -202,9 +202,9 @@ impl OwnedShard {
         true
     }
 
-    /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
+    /// Whether the shard may send what is no frame.
     fn may_send_beside(&self, workspace: &Workspace) -> bool {
-        self.may_send(workspace) && workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+        self.may_send(workspace) && workspace.ends.has_room_beside_frames()
     }
 
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
