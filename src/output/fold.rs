@@ -176,7 +176,7 @@ impl Fold {
     }
 }
 
-/// Whether a mark with this position can have been taken behind this frame: its owner's own.
+/// Whether a mark with this position can have been taken after this frame: its owner's own.
 fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     let end = header.first_update.saturating_add(u64::from(header.count));
     let tells = match header.kind {

@@ -153,7 +153,7 @@ pub struct Acquisition {
     /// The candidate that is tried; one past the last is the state before the first event.
     candidate: usize,
     fold: Fold,
-    /// Where another candidate was taken: what comes from behind it is out of order until reading
+    /// Where another candidate was taken: what comes after it is out of order until reading
     /// has begun again before it.
     turned_at: Option<i64>,
     state: State,

@@ -462,7 +462,7 @@ impl Ownership {
     }
 
     /// This is where a shard is. The first Fetch of an ownership shows where its input ends: at or
-    /// behind where it ended when the fence was written. From there on the shard is live.
+    /// after where it ended when the fence was written. From there on the shard is live.
     fn locate(&mut self, facts: &ShardFacts, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         let partition = facts.partition;

@@ -370,8 +370,8 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
         self.pass_gates();
         // The queue has room for a gap of every shard.
-        while let Some(jump) = self.ledger.next_gap() {
-            let _nobody = self.ends.control.try_send(ToControl::Gap(jump));
+        while let Some(gap) = self.ledger.next_gap() {
+            let _nobody = self.ends.control.try_send(ToControl::Gap(gap));
         }
     }
 
