@@ -19,6 +19,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -41,6 +42,17 @@ public final class Huntd {
     /** The highest number of an update's kind. */
     static final int UPDATE_KIND_MAX = 30;
 
+    /** How many names the action of a refusal stands for. */
+    static final int ACTIONS = 12;
+
+    static final int FRAME_BYTES_MAX = 921_600, FRAME_UPDATES_MAX = 4096;
+
+    /** A frame that this reader cannot read. It may be a fence, or hold updates without which
+     * nothing after it counts: stop. */
+    static final class Unreadable extends RuntimeException {
+        Unreadable(String what) { super(what); }
+    }
+
     /** Four words, laid out as docs/RULES.md has it: what the chain is made of. Unsigned. */
     record Update(long playerId, long tsUs, long third, long fourth) {
         int kind() { return (int) (third & 0xff); }
@@ -50,6 +62,20 @@ public final class Huntd {
         int low() { return (int) fourth; }
         int high() { return (int) (fourth >>> 32); }
         long longField() { return fourth; }
+
+        /** Whether the kind, and each number that stands for a name, has one. */
+        boolean isKnown() {
+            int names = switch (kind()) {
+                case 1 -> 21;
+                case 12, 21, 22 -> 4;
+                case 15 -> 2;
+                case 17 -> 3;
+                case 23 -> 6;
+                default -> 256; // Its code stands for no names.
+            };
+            return kind() >= 1 && kind() <= UPDATE_KIND_MAX && code() < names
+                    && (kind() != 1 || shortField() < ACTIONS);
+        }
     }
 
     /** A fence's random id. */
@@ -57,42 +83,45 @@ public final class Huntd {
         static final FenceId NONE = new FenceId(0, 0);
     }
 
-    /** "HNTF", with which binary frames begin, and the version of frames. */
-    static final int MAGIC = 0x46544e48, VERSION = 2;
+    static final int VERSION = 2;
 
     /** One record of the output topic. Epochs, numbers and chains are unsigned. */
     record Frame(int kind, long epoch, long firstUpdate, long nextOffset, int ruleset, long chain,
                  FenceId fenceId, List<Update> updates) {
-        /** Whether a record is a binary frame that only another version can read. It may be a fence: stop. */
-        static boolean isOfAnotherVersion(byte[] record) {
-            return record != null && record.length > 4
-                    && ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN).getInt(0) == MAGIC
-                    && record[4] != VERSION;
-        }
-
-        /** A binary frame; empty: the record is none, or one of another version or form. */
+        /** A binary frame; empty: the record is no frame of any version, so pass it over. */
         static Optional<Frame> parse(byte[] record) {
-            if (record == null || record.length < 64) return Optional.empty();
+            byte[] begins = record == null ? new byte[0] : Arrays.copyOf(record, Math.min(record.length, 16));
+            String head = new String(begins, StandardCharsets.ISO_8859_1);
+            if (head.startsWith("{\"version\":") || head.startsWith("{\"kind\":\"")) {
+                throw new Unreadable("a JSON frame; set publish.format = \"binary\"");
+            }
+            if (!head.startsWith("HNTF")) return Optional.empty();
+            if (record.length < 5 || record[4] != VERSION) throw new Unreadable("a frame of another version");
+            if (record.length < 64 || record.length > FRAME_BYTES_MAX) {
+                throw new Unreadable("a frame that is too short or too long");
+            }
             ByteBuffer in = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN);
             int kind = record[5];
             long count = Integer.toUnsignedLong(in.getInt(24));
-            if (in.getInt(0) != MAGIC || record[4] != VERSION || in.getShort(6) != 0
-                    || kind < UPDATES || kind > GENESIS || record.length != 64 + 32 * count) {
-                return Optional.empty();
+            if (in.getShort(6) != 0 || kind < UPDATES || kind > GENESIS
+                    || record.length != 64 + 32 * count) {
+                throw new Unreadable("a frame of an unknown kind, with unknown flags, or of another length");
             }
             List<Update> updates = new ArrayList<>((int) count);
             for (int at = 64; at < record.length; at += 32) {
                 Update update = new Update(in.getLong(at), in.getLong(at + 8), in.getLong(at + 16),
                         in.getLong(at + 24));
-                if (update.kind() < 1 || update.kind() > UPDATE_KIND_MAX) return Optional.empty();
+                if (!update.isKnown()) {
+                    throw new Unreadable("an update of an unknown kind, or with an unknown name");
+                }
                 updates.add(update);
             }
             FenceId fence = new FenceId(in.getLong(48), in.getLong(56));
             long first = in.getLong(16), nextOffset = in.getLong(32);
-            if (count > 0 && kind != UPDATES || !fence.equals(FenceId.NONE) && kind != FENCE
+            if (count > FRAME_UPDATES_MAX || count > 0 && kind != UPDATES || !fence.equals(FenceId.NONE) && kind != FENCE
                     || nextOffset < (kind == FENCE ? -1 : 0)
                     || Long.compareUnsigned(first + count, first) < 0) {
-                return Optional.empty();
+                throw new Unreadable("a frame with a field out of range");
             }
             return Optional.of(new Frame(kind, in.getLong(8), first, nextOffset, in.getInt(28),
                     in.getLong(40), fence, updates));
@@ -124,8 +153,8 @@ public final class Huntd {
 
     /** Folds the frames of one output partition, in the order of the log. */
     static final class Reader {
-        /** Where it stands: store these four with the output offset, in one step with what you
-         * make of the updates, and set them to go on from there. */
+        /** Where it stands: store these four with the offset of the next record, in one step with
+         * what you make of the updates, and set them to go on from there. */
         long epoch, nextUpdate, nextOffset, chain;
         long gaps;
         private FenceId fenceId = FenceId.NONE;
@@ -269,7 +298,7 @@ public final class Huntd {
             List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
                     .map(info -> new TopicPartition(topic, info.partition())).toList();
             consumer.assign(partitions);
-            // From the start. To resume, store the reader's position and seek to the offset.
+            // From the start. To resume, store the reader's position and the next offset.
             consumer.seekToBeginning(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             Map<Integer, Reader> readers = new HashMap<>();
@@ -277,13 +306,12 @@ public final class Huntd {
                 for (var message : consumer.poll(Duration.ofSeconds(1))) {
                     int partition = message.partition();
                     Reader reader = readers.computeIfAbsent(partition, p -> Reader.start());
-                    if (Frame.isOfAnotherVersion(message.value())) {
-                        throw new IllegalStateException(
-                                "partition " + partition + ": a frame of another version");
-                    }
                     Optional<Frame> frame = Frame.parse(message.value());
-                    if (frame.isEmpty()) continue; // What is no frame is passed over.
+                    if (frame.isEmpty()) continue;
                     Verdict verdict = reader.fold(frame.get());
+                    if (verdict.words.startsWith("gap")) {
+                        System.err.printf("partition %d: %s%n", partition, verdict.words);
+                    }
                     if (verdict.words.equals("halt")) {
                         throw new IllegalStateException(
                                 "partition " + partition + ": the chain does not match");
@@ -335,9 +363,13 @@ public final class Huntd {
                             seqs.next(1, 4), seqs.next(1, 9));
                 }
                 default -> {
-                    Optional<Frame> frame = Frame.parse(HexFormat.of().parseHex(line));
-                    System.out.println(
-                            frame.isPresent() ? reader.fold(frame.get()).words : "error");
+                    try {
+                        Optional<Frame> frame = Frame.parse(HexFormat.of().parseHex(line));
+                        System.out.println(
+                                frame.isPresent() ? reader.fold(frame.get()).words : "ignores");
+                    } catch (Unreadable frame) {
+                        System.out.println("stops");
+                    }
                 }
             }
         }

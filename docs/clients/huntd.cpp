@@ -44,7 +44,7 @@ void read(const std::string& brokers, const std::string& topic) {
     rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
     std::map<std::int32_t, huntd::Reader> readers;
     for (int at = 0; at < metadata->topics[0].partition_cnt; ++at) {
-        // From the start. To resume, store (output offset, position) for each partition.
+        // From the start. To resume, store (next offset, position) for each partition.
         rd_kafka_topic_partition_list_add(list, topic.c_str(), at)->offset = RD_KAFKA_OFFSET_BEGINNING;
         readers.emplace(at, huntd::Reader());
     }
@@ -59,11 +59,11 @@ void read(const std::string& brokers, const std::string& topic) {
         } else if (!message->err) {
             const auto* bytes = static_cast<const std::uint8_t*>(message->payload);
             huntd::Reader& reader = readers.at(message->partition);
-            if (huntd::of_another_version({bytes, message->len})) {
-                throw std::runtime_error("a frame of another version");
-            }
             if (const auto frame = huntd::parse_frame({bytes, message->len})) {
                 const huntd::Verdict verdict = reader.fold(*frame);
+                if (verdict.meaning == huntd::Meaning::gap) {
+                    std::fprintf(stderr, "%" PRIu64 " updates are missing\n", verdict.number);
+                }
                 if (verdict.meaning == huntd::Meaning::halt) {
                     throw std::runtime_error("the chain does not match");
                 }
@@ -152,8 +152,12 @@ void verify() {
             for (std::size_t at = 0; at + 1 < line.size(); at += 2) {
                 record.push_back(static_cast<std::uint8_t>(std::stoi(line.substr(at, 2), nullptr, 16)));
             }
-            const auto frame = huntd::parse_frame(record);
-            std::puts(frame ? words(reader.fold(*frame)).c_str() : "error");
+            try {
+                const auto frame = huntd::parse_frame(record);
+                std::puts(frame ? words(reader.fold(*frame)).c_str() : "ignores");
+            } catch (const huntd::Unreadable&) {
+                std::puts("stops");
+            }
         }
     }
 }

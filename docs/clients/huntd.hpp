@@ -2,7 +2,7 @@
 // for physics and rendering workers. It brings no Kafka client: give it the records of your own.
 //
 //     huntd::Reader reader;                       // one for each output partition
-//     if (auto frame = huntd::parse_frame(bytes)) // what is no frame is passed over
+//     if (auto frame = huntd::parse_frame(bytes)) // none: no frame; throws: stop
 //         for (const auto& update : reader.fold(*frame).updates) ...
 //
 // It reads the binary form, publish.format = "binary". huntd.cpp reads a topic with librdkafka.
@@ -15,7 +15,9 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +32,17 @@ inline constexpr std::uint8_t frame_version = 2;
 // The highest number of an update's kind.
 inline constexpr std::uint8_t update_kind_max = 30;
 
+// How many names the action of a refusal stands for.
+inline constexpr std::uint16_t actions = 12;
+
+inline constexpr std::size_t frame_bytes_max = 921'600, frame_updates_max = 4096;
+
+// A frame that this reader cannot read. It may be a fence, or hold updates without which nothing
+// after it counts: stop.
+struct Unreadable : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 // Four words, laid out as docs/RULES.md has it: what the chain is made of.
 struct Update {
     std::array<std::uint64_t, 4> words;
@@ -43,6 +56,22 @@ struct Update {
     std::uint32_t low() const { return static_cast<std::uint32_t>(words[3]); }
     std::uint32_t high() const { return static_cast<std::uint32_t>(words[3] >> 32); }
     std::uint64_t long_field() const { return words[3]; }
+
+    // Whether the kind, and each number that stands for a name, has one.
+    bool is_known() const {
+        const auto names = [](std::uint8_t kind) {
+            switch (kind) {
+                case 1: return 21;
+                case 12: case 21: case 22: return 4;
+                case 15: return 2;
+                case 17: return 3;
+                case 23: return 6;
+                default: return 256; // Its code stands for no names.
+            }
+        };
+        return kind() >= 1 && kind() <= update_kind_max && code() < names(kind()) &&
+               (kind() != 1 || short_field() < actions);
+    }
 };
 
 using FenceId = std::array<std::uint64_t, 2>;
@@ -68,19 +97,24 @@ Number number_at(std::span<const std::uint8_t> bytes, std::size_t at) {
     return static_cast<Number>(value);
 }
 
-// Whether a record is a binary frame that only another version can read. It may be a fence: stop.
-inline bool of_another_version(std::span<const std::uint8_t> record) {
-    return record.size() > 4 && std::memcmp(record.data(), "HNTF", 4) == 0 &&
-           record[4] != frame_version;
-}
-
-// A binary frame; nothing if the record is none, or one of another version or form.
+// A binary frame; nothing if the record is no frame of any version: pass it over. It throws
+// Unreadable at a frame that cannot be read.
 inline std::optional<Frame> parse_frame(std::span<const std::uint8_t> record) {
-    if (record.size() < 64 || std::memcmp(record.data(), "HNTF", 4) != 0 ||
-        of_another_version(record) || record[5] < 1 || record[5] > 4 ||
-        number_at<std::uint16_t>(record, 6) != 0 ||
+    const auto begins_with = [&](std::string_view head) {
+        return record.size() >= head.size() &&
+               std::memcmp(record.data(), head.data(), head.size()) == 0;
+    };
+    if (begins_with("{\"version\":") || begins_with("{\"kind\":\"")) {
+        throw Unreadable("a JSON frame; set publish.format = \"binary\"");
+    }
+    if (!begins_with("HNTF")) return std::nullopt;
+    if (record.size() < 5 || record[4] != frame_version) throw Unreadable("a frame of another version");
+    if (record.size() < 64 || record.size() > frame_bytes_max) {
+        throw Unreadable("a frame that is too short or too long");
+    }
+    if (record[5] < 1 || record[5] > 4 || number_at<std::uint16_t>(record, 6) != 0 ||
         record.size() != 64 + 32 * std::size_t{number_at<std::uint32_t>(record, 24)}) {
-        return std::nullopt;
+        throw Unreadable("a frame of an unknown kind, with unknown flags, or of another length");
     }
     Frame frame{
         .kind = static_cast<FrameKind>(record[5]),
@@ -94,10 +128,10 @@ inline std::optional<Frame> parse_frame(std::span<const std::uint8_t> record) {
     };
     const std::uint64_t count = (record.size() - 64) / 32;
     const bool is_fence = frame.kind == FrameKind::fence;
-    if ((count > 0 && frame.kind != FrameKind::updates) ||
+    if (count > frame_updates_max || (count > 0 && frame.kind != FrameKind::updates) ||
         (frame.fence_id != FenceId{} && !is_fence) || frame.next_offset < (is_fence ? -1 : 0) ||
         frame.first_update + count < frame.first_update) {
-        return std::nullopt;
+        throw Unreadable("a frame with a field out of range");
     }
     frame.updates.reserve(count);
     for (std::size_t at = 64; at < record.size(); at += 32) {
@@ -105,7 +139,9 @@ inline std::optional<Frame> parse_frame(std::span<const std::uint8_t> record) {
         for (std::size_t word = 0; word < 4; ++word) {
             update.words[word] = number_at<std::uint64_t>(record, at + 8 * word);
         }
-        if (update.kind() < 1 || update.kind() > update_kind_max) return std::nullopt;
+        if (!update.is_known()) {
+            throw Unreadable("an update of an unknown kind, or with an unknown name");
+        }
         frame.updates.push_back(update);
     }
     return frame;
@@ -128,8 +164,8 @@ inline std::uint64_t chained(std::uint64_t chain, const Update& update) {
 
 // ---- the reader rule ---------------------------------------------------------------------------
 
-// Where a reader stands. Store it with the output offset, in one step with what you make of the
-// updates.
+// Where a reader stands. Store it with the offset of the next record, in one step with what you make
+// of the updates.
 struct Position {
     std::uint64_t epoch = 0, next_update = 0;
     std::int64_t next_offset = 0;

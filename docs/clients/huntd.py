@@ -86,7 +86,7 @@ def fields_of(kind):
 def update_of(words):
     """The update that four words stand for, as docs/RULES.md writes it in JSON."""
     kind = KINDS[(words[2] & 0xFF) - 1][0]
-    update = {"kind": kind, "player_id": str(words[0]), "ts_us": signed(words[1], 64)}
+    update = {"kind": kind, "player_id": str(words[0]), "ts_us": exact(signed(words[1], 64))}
     for name, (word, shift, bits), form in fields_of(kind):
         value = words[2 + word] >> shift & (1 << bits) - 1
         if value == 0 and form in ("zone", "player"):
@@ -104,7 +104,7 @@ def update_of(words):
         elif form == "items":
             slots = value.to_bytes(8, "little")
             value = [[slots[at], slots[at + 1]] for at in range(0, 8, 2)]
-        update[name] = value
+        update[name] = exact(value) if form == "number" else value
     return update
 
 
@@ -124,6 +124,23 @@ def words_of(update):
     return words
 
 
+def exact(value):
+    """Numbers beyond 2^53 are text in JSON, because many readers would round them."""
+    return value if -(1 << 53) <= value <= 1 << 53 else str(value)
+
+
+def is_known(words):
+    """Whether the kind, and each number that stands for a name, has one."""
+    number = words[2] & 0xFF
+    if not 1 <= number <= len(KINDS):
+        return False
+    kind = KINDS[number - 1][0]
+    return all(
+        words[2 + word] >> shift & (1 << bits) - 1 < len(NAMES[kind, name])
+        for name, (word, shift, bits), form in fields_of(kind) if form == "name"
+    )  # fmt: skip
+
+
 def signed(value, bits):
     return value - (1 << bits) if value >> bits - 1 else value
 
@@ -133,15 +150,15 @@ def signed(value, bits):
 U64 = (1 << 64) - 1
 VERSION = 2
 FRAME_KINDS = {1: "updates", 2: "fence", 3: "skip", 4: "genesis"}
+FRAME_BYTES_MAX, FRAME_UPDATES_MAX = 921_600, 4096
+# How a frame of any version begins. Version 1 had no `version`.
+HEADS = b"HNTF", b'{"version":', b'{"kind":"'
+OURS = b"HNTF%c" % VERSION, b'{"version":%d,' % VERSION
 
 
-def of_another_version(record):
-    """Whether a record is a frame that only another version can read. It may be a fence: stop."""
-    record = record or b""
-    if record[:4] == b"HNTF":
-        return record[4:5] != bytes([VERSION])
-    heads = b'{"version":', b'{"kind":"'  # Version 1 had no `version`.
-    return record.startswith(heads) and not record.startswith(b'{"version":%d,' % VERSION)
+class Unreadable(Exception):
+    """A frame that this reader cannot read. It may be a fence, or hold updates without which
+    nothing after it counts: stop."""
 
 
 class Frame:
@@ -154,43 +171,49 @@ class Frame:
 
     @staticmethod
     def parse(record):
-        """A frame of either form. ValueError: it is none, or one of another version."""
+        """A frame of either form; None: the record is no frame, so pass it over."""
+        record = record or b""
+        if not record.startswith(HEADS):
+            return None
+        if not record.startswith(OURS):
+            raise Unreadable("a frame of another version")
+        if len(record) > FRAME_BYTES_MAX:
+            raise Unreadable("a frame that is too long")
         try:
             frame = Frame._binary(record) if record[:4] == b"HNTF" else Frame._json(record)
-        except (KeyError, IndexError, TypeError, struct.error) as error:
-            raise ValueError(f"no frame: {error!r}") from error
+        except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+            raise Unreadable(f"a frame with {error!r}") from error
         is_fence, count = frame.kind == "fence", len(frame.words)
         if (
-            (count and frame.kind != "updates")
+            count > (FRAME_UPDATES_MAX if frame.kind == "updates" else 0)
             or (frame.fence_id and not is_fence)
             or frame.next_offset < (-1 if is_fence else 0)
-            or frame.first_update + count > U64
+            or not 0 <= frame.epoch <= U64
+            or not 0 <= frame.first_update <= U64 - count
         ):
-            raise ValueError("no valid frame")
+            raise Unreadable("a frame with a field out of range")
         return frame
 
     @staticmethod
     def _binary(record):
-        version, kind, flags, epoch, first, count, ruleset, next_offset, chain, low, high = (
-            struct.unpack_from("<BBHQQIIqQQQ", record, 4)
+        kind, flags, epoch, first, count, ruleset, next_offset, chain, low, high = (
+            struct.unpack_from("<BHQQIIqQQQ", record, 5)
         )
-        if (version, flags) != (VERSION, 0) or len(record) != 64 + 32 * count:
-            raise ValueError(f"no frame of version {VERSION}")
+        if flags or len(record) != 64 + 32 * count:
+            raise ValueError("unknown flags, or another length")
         numbers = struct.unpack_from(f"<{4 * count}Q", record, 64)
         words = [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
-        if any(not 1 <= word[2] & 0xFF <= len(KINDS) for word in words):
-            raise ValueError("an update of an unknown kind")
+        if not all(map(is_known, words)):
+            raise ValueError("an update of an unknown kind, or with an unknown name")
         fence_id = high << 64 | low
         return Frame(FRAME_KINDS[kind], epoch, first, next_offset, ruleset, chain, fence_id, words)
 
     @staticmethod
     def _json(record):
         raw = json.loads(record)
-        if raw["version"] != VERSION:
-            raise ValueError(f"no frame of version {VERSION}")
         words = [words_of(update) for update in raw["updates"]]
         if len(words) != raw["count"] or raw["kind"] not in FRAME_KINDS.values():
-            raise ValueError("no frame")
+            raise ValueError("another count, or an unknown kind")
         return Frame(
             raw["kind"], int(raw["epoch"]), int(raw["first_update"]), int(raw["next_offset"]),
             raw["ruleset"], int(raw["chain"], 16), int(raw.get("fence_id", "0"), 16), words,
@@ -228,7 +251,8 @@ class Reader:
 
     @property
     def position(self):
-        """Store it, with the output offset, in one step with what you make of the updates."""
+        """Store it, with the offset of the next record, in one step with what you make of the
+        updates."""
         return self.epoch, self.next_update, self.next_offset, self.chain
 
     def fold(self, frame):
@@ -348,7 +372,7 @@ def read(brokers, topic):
         "enable.partition.eof": True, "check.crcs": True, "isolation.level": "read_committed",
     })  # fmt: skip
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-    # From the start. To resume, store (output offset, reader.position) for each partition.
+    # From the start. To resume, store (offset of the next record, reader.position) of each.
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
     readers = {number: Reader() for number in partitions}
     reading = set(partitions)
@@ -362,13 +386,12 @@ def read(brokers, topic):
             reading.discard(message.partition())
             continue
         reader = readers[message.partition()]
-        if of_another_version(message.value()):
-            raise RuntimeError(f"partition {message.partition()}: a frame of another version")
-        try:
-            frame = Frame.parse(message.value())
-        except ValueError:
-            continue  # What is no frame is passed over.
+        frame = Frame.parse(message.value())
+        if frame is None:
+            continue
         verdict, new = reader.fold(frame)
+        if verdict.startswith("gap"):
+            print(f"partition {message.partition()}: {verdict}", file=sys.stderr)
         if verdict == "halt":
             raise RuntimeError(f"partition {message.partition()}: the chain does not match")
         for number, words in enumerate(new, reader.next_update - len(new)):
@@ -409,9 +432,10 @@ def verify():
             print(*(seqs.next(1, now) for now in (5, 5, 4, 9)))
         else:
             try:
-                print(reader.fold(Frame.parse(bytes.fromhex(line)))[0])
-            except ValueError:
-                print("error")
+                frame = Frame.parse(bytes.fromhex(line))
+                print("ignores" if frame is None else reader.fold(frame)[0])
+            except Unreadable:
+                print("stops")
 
 
 if __name__ == "__main__":

@@ -295,7 +295,10 @@ impl Control {
             OwnershipAction::Read { partition, from } => self.read(partition, from),
             OwnershipAction::Append { partition, header } => {
                 if let Err(error) = self.output.append(partition, &header) {
-                    self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
+                    self.on(OwnershipEvent::Output(OutputEvent::RequestFailed {
+                        partition,
+                        error,
+                    }));
                 }
             }
             OwnershipAction::Forget { partition } => self.output.forget(partition),
@@ -365,8 +368,8 @@ impl Control {
         let Control { states, ends, heard, membership, .. } = self;
         let found = states.everywhere(partition, &mut || keep_watch(ends, membership, heard));
         let event = match found {
-            Some((candidates, unanswered)) => {
-                OwnershipEvent::Found { partition, candidates, unanswered }
+            Some((candidates, why_unknown)) => {
+                OwnershipEvent::Found { partition, candidates, why_unknown }
             }
             None => OwnershipEvent::Interrupted { partition },
         };
@@ -376,7 +379,7 @@ impl Control {
     fn read(&mut self, partition: i32, from: i64) {
         if let Err(error) = self.output.read(partition, from) {
             // Reading and appending fail alike: the acquisition begins again.
-            self.on(OwnershipEvent::Output(OutputEvent::NotAppended { partition, error }));
+            self.on(OwnershipEvent::Output(OutputEvent::RequestFailed { partition, error }));
         }
     }
 
@@ -401,7 +404,7 @@ impl Control {
         let Opening { ownership_id, zones, acquired, .. } = opening;
         let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
         let progress = self.ends.progress.shard(partition);
-        progress.acked.set(mark.next_offset.max(start.next_offset));
+        progress.acked.set(acquired.acked());
         progress.high_watermark.set(-1);
         progress.goal.set(-1);
         progress.applied.set(start.next_offset);

@@ -237,7 +237,7 @@ impl OutputLog {
                 Ok(offset) => take(OutputEvent::Appended { partition, offset }),
                 Err(error) => {
                     let error = passing(topic_error(&self.options.output_topic, &error));
-                    take(OutputEvent::NotAppended { partition, error });
+                    take(OutputEvent::RequestFailed { partition, error });
                 }
             }
         }

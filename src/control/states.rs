@@ -61,14 +61,14 @@ impl States {
         partition: i32,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<(Vec<Candidate>, Option<String>)> {
-        let (mut replica, mut unanswered) = (None, None);
+        let (mut replica, mut why_unknown) = (None, None);
         match self.newest_replica(partition, watch) {
             Ok(newest) => replica = newest,
             Err(ReplicaError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
                 if !matches!(error, ReplicaError::TopicMissing(_)) {
-                    unanswered = Some(error.to_string());
+                    why_unknown = Some(error.to_string());
                 }
             }
         }
@@ -79,7 +79,7 @@ impl States {
             (!origin.agrees(&self.origin), Reverse(mark.owner_epoch), Reverse(*next_offset))
         };
         found.sort_by_key(newest_first);
-        Some((self.candidates(partition), unanswered))
+        Some((self.candidates(partition), why_unknown))
     }
 
     fn newest_replica(

@@ -158,11 +158,11 @@ impl Stages {
                 }
                 Received::Item(ToHot::Rulebook(rulebook)) => self.shards.know(&rulebook),
                 Received::Item(ToHot::Close { partition }) => self.shards.close(partition),
-                Received::Item(ToHot::Drop { partition }) => self.shards.discard(partition),
+                Received::Item(ToHot::Drop { partition }) => self.shards.drop_shard(partition),
                 // The control thread is gone: no shard is left, and none will come.
                 Received::Ended => {
                     self.cursors.end();
-                    self.shards.discard_all();
+                    self.shards.drop_all();
                     self.turns.turn_again();
                     return;
                 }

@@ -196,7 +196,7 @@ changes! {
         weapon: u8 = Code Number "weapon",
         /// Centidegrees.
         heading: u16 = Short Number "heading",
-        /// Way to the target; the weapon's range or the way to a wall where there is none.
+        /// Distance to the target; without a target, to the wall, or the weapon's range.
         distance_cm: u32 = Word Number "distance_cm",
         /// Who was hit.
         target: Option<u64> = Long Player "target",
@@ -259,7 +259,7 @@ changes! {
     },
     /// A treasure lies in the middle of a tile.
     TreasureLaid = 14 "treasure_laid" {
-        /// Number within the hunt.
+        /// Number within the hunt, from 0.
         treasure: u16 = Short Number "treasure",
         /// The hunt.
         hunt: u32 = Word Number "hunt",
@@ -391,7 +391,7 @@ changes! {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
     },
-    /// The zone's clock, from which on the times of the updates that follow count. It is published
+    /// The zone's clock. Later times count from it. It is published
     /// before an event's first update that a time belongs to, by each tick, and when it starts; as
     /// long as it stands, once.
     Clock = 30 "clock" {

@@ -13,7 +13,7 @@ const HEADER_OFFSET: &str = "huntd.offset";
 const HEADER_TIMESTAMP_MS: &str = "huntd.timestamp_ms";
 /// Header with the name of the reason, as in metrics.
 const HEADER_REASON: &str = "huntd.reason";
-/// Header with a sentence about what is wrong. Absent where the reason says it all.
+/// Header with a sentence about what is wrong.
 const HEADER_SENTENCE: &str = "huntd.sentence";
 /// Header with the number of bytes of a value that is too long for a letter, in decimal. Absent if
 /// the letter has the whole value.

@@ -88,11 +88,12 @@ fn kind_name(kind: FrameKind) -> &'static str {
     }
 }
 
-/// Why bytes are no frame.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a record cannot be read. Readers pass over [`FrameError::NotAFrame`] alone. At any other
+/// they stop: the record may be a fence, or hold updates without which nothing after it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Neither form begins like this.
-    #[error("the record is neither a JSON object nor a binary frame")]
+    #[error("the record begins neither as a JSON frame nor as a binary one")]
     NotAFrame,
     /// Longer than any frame may be.
     #[error("the record has {bytes} bytes, and a frame at most {FRAME_BYTES_MAX}")]
@@ -124,17 +125,42 @@ pub enum FrameError {
 
 /// Reads a frame in either form.
 pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+    let format = format_of(bytes)?;
     if bytes.len() > FRAME_BYTES_MAX {
         return Err(FrameError::TooLong { bytes: bytes.len() });
     }
-    let (header, updates) = match bytes {
-        [b'{', ..] => decode_json(bytes)?,
-        _ if bytes.starts_with(&MAGIC) => decode_binary(bytes)?,
-        _ => return Err(FrameError::NotAFrame),
+    let (header, updates) = match format {
+        Format::Json => decode_json(bytes)?,
+        Format::Binary => decode_binary(bytes)?,
     };
     check(&header)?;
     assert_eq!(header.count as usize, updates.len());
     Ok((header, updates))
+}
+
+/// The form of the frame that begins like this, if it is of our version. Nothing else is read
+/// before that is known: another version may have other fields.
+fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
+    if let Some(rest) = bytes.strip_prefix(&MAGIC) {
+        return match rest.first() {
+            Some(&VERSION) => Ok(Format::Binary),
+            Some(&version) => Err(FrameError::Version(version)),
+            None => Err(FrameError::Length { expected: HEADER_BYTES, found: bytes.len() }),
+        };
+    }
+    if bytes.starts_with(b"{\"kind\":\"") {
+        // The first version did not name itself.
+        return Err(FrameError::Version(1));
+    }
+    let Some(rest) = bytes.strip_prefix(b"{\"version\":") else {
+        return Err(FrameError::NotAFrame);
+    };
+    let digits = rest.split(|byte| *byte == b',').next().unwrap_or_default();
+    let version = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    match version.ok_or(FrameError::Field("version"))? {
+        VERSION => Ok(Format::Json),
+        version => Err(FrameError::Version(version)),
+    }
 }
 
 /// What both forms demand of a header.
@@ -182,12 +208,9 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         return Err(FrameError::Length { expected: HEADER_BYTES, found: bytes.len() });
     }
     let (head, body) = bytes.split_at(HEADER_BYTES);
-    let [_, _, _, _, version, kind, flags_low, flags_high, rest @ ..] = head else {
-        return Err(FrameError::NotAFrame);
+    let [_, _, _, _, _, kind, flags_low, flags_high, rest @ ..] = head else {
+        return Err(FrameError::Field("kind"));
     };
-    if *version != VERSION {
-        return Err(FrameError::Version(*version));
-    }
     if (*flags_low, *flags_high) != (0, 0) {
         return Err(FrameError::Field("flags"));
     }
@@ -198,7 +221,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         4 => FrameKind::Genesis,
         _ => return Err(FrameError::Field("kind")),
     };
-    let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::NotAFrame)?;
+    let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::Field("chain"))?;
     let expected = HEADER_BYTES.saturating_add((header.count as usize) * UPDATE_BYTES);
     if bytes.len() != expected {
         return Err(FrameError::Length { expected, found: bytes.len() });
@@ -229,8 +252,9 @@ fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader
 /// Reads what [`encode_json`] writes: fields in that order, without white space.
 fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let mut text = Text(bytes);
-    text.version()?;
-    let kind = text.kind_after(",\"kind\":")?;
+    // Not `02`, nor `+2`.
+    text.number::<u8>("{\"version\":", "version")?;
+    let kind = text.kind()?;
     let mut header = FrameHeader {
         kind,
         owner_epoch: text.number(",\"epoch\":", "epoch")?,
@@ -281,22 +305,8 @@ impl<'a> Text<'a> {
         value.ok_or(FrameError::Field(name))
     }
 
-    /// Passes the version, which stands before the kind.
-    fn version(&mut self) -> Result<(), FrameError> {
-        let mut first = Text(self.0);
-        if first.kind_after("{\"kind\":").is_ok() && first.skip(",\"epoch\":").is_some() {
-            // The first version did not name itself.
-            return Err(FrameError::Version(1));
-        }
-        match self.number("{\"version\":", "version")? {
-            VERSION => Ok(()),
-            version if self.0.starts_with(b",\"kind\":\"") => Err(FrameError::Version(version)),
-            _ => Err(FrameError::Field("version")),
-        }
-    }
-
-    fn kind_after(&mut self, key: &str) -> Result<FrameKind, FrameError> {
-        match self.quoted(key, "kind")? {
+    fn kind(&mut self) -> Result<FrameKind, FrameError> {
+        match self.quoted(",\"kind\":", "kind")? {
             b"updates" => Ok(FrameKind::Updates),
             b"fence" => Ok(FrameKind::Fence),
             b"skip" => Ok(FrameKind::Skip),

@@ -27,12 +27,13 @@ pub(crate) enum Broken {
         /// Output offset of the frame.
         offset: i64,
     },
-    /// A frame that another version has written: it may be a fence, so it cannot be passed over.
-    OtherVersion {
+    /// A frame that is not ours to read, such as one of another version: it may be a fence, so it
+    /// cannot be passed over.
+    Unreadable {
         /// Output offset of the frame.
         offset: i64,
-        /// Version of its form.
-        version: u8,
+        /// What is wrong with it.
+        error: FrameError,
     },
     /// The log does not hold what the mark was taken of: it was truncated, or created again.
     OtherLog,
@@ -52,7 +53,7 @@ pub(crate) struct Fold {
     genesis: Option<Start>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
-    /// The rules that the world began with: those of the last owner before anything counted, or of
+    /// The rules that the zone began with: those of the last owner before anything counted, or of
     /// the last genesis.
     begun_by: Option<u32>,
 }
@@ -125,18 +126,18 @@ impl Fold {
         assert!(self.next <= offset, "records come in the order of the log");
         let is_anchor = self.next == offset;
         self.next = offset + 1;
-        let frame = decode_frame(payload);
-        if let Err(FrameError::Version(version)) = frame {
-            return Err(Broken::OtherVersion { offset, version });
-        }
+        let frame = match decode_frame(payload) {
+            Err(FrameError::NotAFrame) => None,
+            frame => Some(frame.map_err(|error| Broken::Unreadable { offset, error })?),
+        };
         if let Some(position) = self.anchor.take()
             && is_anchor
         {
-            let is_ours = frame.is_ok_and(|(header, _)| is_taken_at(position, &header));
+            let is_ours = frame.is_some_and(|(header, _)| is_taken_at(position, &header));
             return if is_ours { Ok(()) } else { Err(Broken::OtherLog) };
         }
         // What is no frame counts for no reader.
-        let Ok((header, updates)) = frame else { return Ok(()) };
+        let Some((header, updates)) = frame else { return Ok(()) };
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;
         match reader.fold(&header, &updates) {
@@ -175,7 +176,7 @@ impl Fold {
     }
 }
 
-/// Whether a mark with this position can have been taken behind this frame: its owner's own.
+/// Whether a mark with this position can have been taken after this frame: its owner's own.
 fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     let end = header.first_update.saturating_add(u64::from(header.count));
     let tells = match header.kind {
@@ -194,14 +195,16 @@ mod tests {
 
     /// It may be a fence, and who passes it over takes a former owner for the present one.
     #[test]
-    fn a_frame_of_another_version_is_not_passed_over_as_what_is_no_frame_is() {
+    fn a_frame_that_cannot_be_read_is_not_passed_over_as_what_is_no_frame_is() {
         let mut fold = Fold::from_log_start(0);
         assert_eq!(fold.take(0, b"no frame"), Ok(()));
         let mut bytes = Vec::new();
         encode(Format::Binary, &Frame::new().header, &[], &mut bytes);
         assert_eq!(fold.take(1, &bytes), Ok(()));
         bytes[4] = VERSION + 1;
-        let broken = Broken::OtherVersion { offset: 2, version: VERSION + 1 };
-        assert_eq!(fold.take(2, &bytes), Err(broken));
+        let broken = |error| Err(Broken::Unreadable { offset: 2, error });
+        assert_eq!(fold.clone().take(2, &bytes), broken(FrameError::Version(VERSION + 1)));
+        (bytes[4], bytes[5]) = (VERSION, 9);
+        assert_eq!(fold.take(2, &bytes), broken(FrameError::Field("kind")));
     }
 }

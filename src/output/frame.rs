@@ -85,7 +85,7 @@ pub struct FrameHeader {
     /// How many updates follow.
     pub count: u32,
     /// The input offset up to which (exclusive) the shard has seen its input. In a skip, the offset
-    /// after the record to pass over; in a genesis, the first one that the new world sees.
+    /// after the record to pass over; in a genesis, the first one that the new zone sees.
     pub next_offset: i64,
     /// Hash of all that decides what an input means: rules, limits, decoder, engine version.
     pub ruleset: u32,

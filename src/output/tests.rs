@@ -57,17 +57,23 @@ fn both_forms_of_every_frame_vector_are_the_same_frame() {
 }
 
 #[test]
-fn the_frame_vectors_have_every_kind_of_frame_and_every_kind_of_update() {
-    let (mut frames, mut updates) = (BTreeSet::new(), BTreeSet::new());
+fn the_frame_vectors_have_every_kind_of_frame_and_of_update_and_the_last_of_each_list_of_names() {
+    let (mut frames, mut updates, mut all) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for vector in vectors("frames.json") {
         let frame: Value = serde_json::from_str(text(&vector, "json")).expect("it is JSON");
         frames.insert(text(&frame, "kind").to_owned());
         let list = frame["updates"].as_array().expect("a list");
         updates.extend(list.iter().map(|update| text(update, "kind").to_owned()));
+        all.extend_from_slice(list);
     }
     assert_eq!(frames, ["fence", "genesis", "skip", "updates"].map(str::to_owned).into());
     for kind in KINDS {
         assert!(updates.contains(kind.name), "docs/vectors/frames.json has no {}", kind.name);
+        for field in kind.fields.iter().filter(|field| !field.names.is_empty()) {
+            let last = field.names.last().expect("it has names");
+            let has = |update: &&Value| update["kind"] == kind.name && update[field.name] == *last;
+            assert!(all.iter().any(|update| has(&update)), "{} has no {last}", kind.name);
+        }
     }
 }
 
@@ -79,6 +85,9 @@ fn every_damaged_vector_is_refused_for_its_reason() {
             None => bytes_of(text(&vector, "binary")),
         };
         let error = decode_frame(&bytes).expect_err(text(&vector, "name"));
+        // A reader that is less strict than huntd may accept a frame, but pass over none.
+        let is_frame = text(&vector, "reader") != "ignores";
+        assert_eq!(is_frame, error != FrameError::NotAFrame, "{}", text(&vector, "name"));
         assert_eq!(error.to_string(), text(&vector, "error"), "{}", text(&vector, "name"));
     }
 }
@@ -123,8 +132,13 @@ fn a_full_frame_fits_its_limit_in_both_forms() {
         let bytes = encoded(format, &header, &updates);
         assert_eq!(decode_frame(&bytes), Ok((header, updates.clone())));
     }
-    let too_long = vec![b'{'; FRAME_BYTES_MAX + 1];
-    assert_eq!(decode_frame(&too_long), Err(FrameError::TooLong { bytes: too_long.len() }));
+    let too_long = |head: &[u8]| [head, &vec![b' '; FRAME_BYTES_MAX]].concat();
+    let error = |head: &[u8]| decode_frame(&too_long(head)).expect_err("no frame is so long");
+    let binary = b"HNTF\x02";
+    assert_eq!(error(binary), FrameError::TooLong { bytes: too_long(binary).len() });
+    assert_eq!(error(b"HNTF\x03"), FrameError::Version(3), "which may allow it");
+    assert_eq!(error(b"{\"version\":3,"), FrameError::Version(3));
+    assert_eq!(error(b""), FrameError::NotAFrame);
 }
 
 #[test]

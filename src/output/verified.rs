@@ -1,7 +1,7 @@
 //! Verified acknowledgements: what a reader of the log makes of what was acknowledged.
 //!
 //! That the broker has a frame says little: another owner's fence may stand before it. So an
-//! acknowledgement counts only if its record stands right behind the last one that counted, from
+//! acknowledgement counts only if its record stands right after the last one that counted, from
 //! our fence on. At a gap the records between have to be read.
 
 use crate::output::frame::FrameHeader;
@@ -30,12 +30,12 @@ pub(crate) enum Ack {
 }
 
 impl Verified {
-    /// Nothing is acknowledged yet. The mark is behind our own fence.
+    /// Nothing is acknowledged yet. The mark is after our own fence.
     pub(crate) fn new(mark: Mark) -> Verified {
         Verified { next: mark.output_offset, reader: Reader::at(mark.position()) }
     }
 
-    /// Where a reader stands behind the last frame that counted.
+    /// Where a reader stands after the last frame that counted.
     pub(crate) fn mark(&self) -> Mark {
         Mark::new(self.next, self.reader.position())
     }

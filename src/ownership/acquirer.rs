@@ -8,7 +8,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
 use crate::ownership::event::Survey;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
-use crate::ownership::shard_state::{Attempts, ShardState};
+use crate::ownership::shard_state::{History, ShardState};
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{
@@ -95,8 +95,8 @@ impl Acquirer {
             .map(|(partition, _)| partition)
             .collect();
         for partition in &due {
-            let attempts = table.attempts(*partition);
-            table.step(*partition, ShardState::Surveyed { attempts });
+            let history = table.history(*partition);
+            table.step(*partition, ShardState::Surveying { history });
         }
         if !due.is_empty() {
             table.actions.push_back(OwnershipAction::Survey(due));
@@ -111,19 +111,19 @@ impl Acquirer {
         survey: Result<Survey, TopicError>,
         now: Instant,
     ) {
-        let Some(ShardState::Surveyed { attempts }) = table.get(partition) else { return };
-        let attempts = *attempts;
+        let Some(ShardState::Surveying { history }) = table.get(partition) else { return };
+        let history = *history;
         let Survey { bounds, candidates } = match survey {
             Ok(survey) => survey,
             Err(error) => return self.fail(table, partition, &error, now),
         };
-        let brief = self.brief(partition, candidates, attempts);
+        let brief = self.brief(partition, candidates, history);
         let acquisition = Box::new(Acquisition::begin(brief, bounds));
         let task = Box::new(LogTask::new(Purpose::Acquire(acquisition)));
-        table.step(partition, ShardState::Acquiring { task, attempts, unanswered: None });
+        table.step(partition, ShardState::Acquiring { task, history, why_unknown: None });
     }
 
-    fn brief(&self, partition: i32, candidates: Vec<Candidate>, attempts: Attempts) -> Brief {
+    fn brief(&self, partition: i32, candidates: Vec<Candidate>, history: History) -> Brief {
         let panics = self.panics.as_ref().expect("nothing is acquired before they are known");
         let mut poison = panics.offsets(partition, PANICS_MAX);
         let asked_for = self.options.skips.iter().filter(|(of, _)| *of == partition);
@@ -133,11 +133,11 @@ impl Acquirer {
             rulesets: self.options.rulesets.clone(),
             candidates,
             poison,
-            remedy: match attempts.starts_over {
+            remedy: match history.starts_over {
                 true => Remedy::StartOver,
                 false => Remedy::Refuse,
             },
-            diverged: attempts.has_diverged,
+            diverged: history.has_diverged,
         }
     }
 
@@ -150,8 +150,8 @@ impl Acquirer {
         why: Option<String>,
         now: Instant,
     ) {
-        if let Some(ShardState::Acquiring { task, unanswered, .. }) = table.get_mut(partition) {
-            *unanswered = why;
+        if let Some(ShardState::Acquiring { task, why_unknown, .. }) = table.get_mut(partition) {
+            *why_unknown = why;
             task.offer(candidates);
             table.slots.moved(partition, now);
         }
@@ -279,9 +279,9 @@ impl Acquirer {
     /// The task of a shard that is being acquired needs nothing more.
     pub(super) fn acquired(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         let Some(shard) = table.get_mut(partition) else { return };
-        let attempts = shard.attempts();
-        let surveyed = ShardState::Surveyed { attempts };
-        let ShardState::Acquiring { task, unanswered, .. } = std::mem::replace(shard, surveyed)
+        let history = shard.history();
+        let surveyed = ShardState::Surveying { history };
+        let ShardState::Acquiring { task, why_unknown, .. } = std::mem::replace(shard, surveyed)
         else {
             unreachable!("only an acquisition ends so");
         };
@@ -291,8 +291,8 @@ impl Acquirer {
             unreachable!("a gap is checked on the hot thread only");
         };
         match acquisition.into_outcome() {
-            Ok(acquired) => self.load(table, acquired, unanswered, now),
-            Err(error) => self.cannot_start(table, partition, error, unanswered, now),
+            Ok(acquired) => self.load(table, acquired, why_unknown, now),
+            Err(error) => self.cannot_start(table, partition, error, why_unknown, now),
         }
     }
 
@@ -301,18 +301,18 @@ impl Acquirer {
         &mut self,
         table: &mut ShardTable,
         acquired: Acquired,
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
         now: Instant,
     ) {
         let Acquired { partition, mark, start, candidate, begun_by, .. } = acquired;
-        // An empty world must not pass for one of which there may be a replica.
+        // An empty zone must not pass for one of which there may be a replica.
         let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
-        if let Some(why) = unanswered.filter(|_| begins_late) {
+        if let Some(why) = why_unknown.filter(|_| begins_late) {
             return self.fail(table, partition, &TopicError::Unreachable(why), now);
         }
-        let attempts = table.attempts(partition);
+        let history = table.history(partition);
         let acquired = Box::new(acquired);
-        table.step(partition, ShardState::Loading { acquired, attempts });
+        table.step(partition, ShardState::Loading { acquired, history });
         table.actions.push_back(OwnershipAction::Load { partition, candidate, begun_by });
     }
 
@@ -328,9 +328,9 @@ impl Acquirer {
     /// The state cannot be loaded: an older one takes its place, or the same one once it can be
     /// read.
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
-        if let Some(ShardState::Loading { attempts, .. }) = table.get(partition) {
-            let attempts = *attempts;
-            table.make_due(partition, now + REACQUIRE, attempts);
+        if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
+            let history = *history;
+            table.make_due(partition, now + REACQUIRE, history);
         }
     }
 
@@ -353,10 +353,10 @@ impl Acquirer {
         match table.get(partition) {
             Some(shard) if shard.is_being_acquired() && error.may_pass() => {
                 // Time without an answer does not count as time in which it could not be started.
-                let attempts = Attempts { failing_since: None, ..shard.attempts() };
+                let history = History { failing_since: None, ..shard.history() };
                 let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
                 table.log(Note::Waiting { kind, sentence });
-                table.make_due(partition, now + REACQUIRE, attempts);
+                table.make_due(partition, now + REACQUIRE, history);
             }
             Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
             // What failed was the check of a gap: without it nothing more can be verified.
@@ -373,25 +373,25 @@ impl Acquirer {
         table: &mut ShardTable,
         partition: i32,
         error: StartError,
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
         now: Instant,
     ) {
-        if let Some(why) = unanswered {
+        if let Some(why) = why_unknown {
             let error = TopicError::Unreachable(format!("{error}; and {why}"));
             return self.fail(table, partition, &error, now);
         }
-        let mut attempts = table.attempts(partition);
-        let since = *attempts.failing_since.get_or_insert(now);
+        let mut history = table.history(partition);
+        let since = *history.failing_since.get_or_insert(now);
         let persists =
             now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
         if error.may_pass() && !persists {
             table.log(Note::CannotStart { partition, error });
-            return table.make_due(partition, now + REACQUIRE, attempts);
+            return table.make_due(partition, now + REACQUIRE, history);
         }
-        if self.options.remedy == Remedy::StartOver && !attempts.starts_over {
-            attempts.starts_over = true;
+        if self.options.remedy == Remedy::StartOver && !history.starts_over {
+            history.starts_over = true;
             table.log(Note::BeginsAnew { partition, why: error.to_string() });
-            return table.make_due(partition, now, attempts);
+            return table.make_due(partition, now, history);
         }
         table.halt_unstartable(partition, error);
     }
@@ -409,9 +409,9 @@ impl Acquirer {
             Remedy::Refuse => table.halt(partition, why),
             Remedy::StartOver => {
                 table.log(Note::BeginsAnew { partition, why });
-                let attempts =
-                    Attempts { failing_since: None, starts_over: true, has_diverged: true };
-                table.make_due(partition, now, attempts);
+                let history =
+                    History { failing_since: None, starts_over: true, has_diverged: true };
+                table.make_due(partition, now, history);
             }
         }
     }
@@ -449,7 +449,7 @@ impl Acquirer {
         }
         table.log(Note::EngineFailed { partition, offset, times });
         table.leave_hot_thread(partition);
-        table.make_due(partition, now + REACQUIRE, Attempts::default());
+        table.make_due(partition, now + REACQUIRE, History::default());
     }
 
     /// A shard on the hot thread is dropped, and acquired again in a moment.
@@ -462,6 +462,6 @@ impl Acquirer {
     ) {
         table.log(Note::AcquiresAgain { partition, why });
         table.drop_shard(partition);
-        table.make_due(partition, now + REACQUIRE, Attempts::default());
+        table.make_due(partition, now + REACQUIRE, History::default());
     }
 }

@@ -55,7 +55,7 @@ pub struct Bounds {
 pub enum Remedy {
     /// Say so and stop.
     Refuse,
-    /// Begin with an empty world where the output ends: `--genesis`.
+    /// Begin with an empty zone where the output ends: `--genesis`.
     StartOver,
 }
 
@@ -120,6 +120,13 @@ pub struct Acquired {
     pub skips: BTreeSet<i64>,
 }
 
+impl Acquired {
+    /// The first input offset that no acknowledged frame covers.
+    pub(crate) fn acked(&self) -> i64 {
+        self.mark.next_offset.max(self.start.next_offset)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Reading up to the end that the log had, to learn the highest epoch.
@@ -146,7 +153,7 @@ pub struct Acquisition {
     /// The candidate that is tried; one past the last is the state before the first event.
     candidate: usize,
     fold: Fold,
-    /// Where another candidate was taken: what comes from behind it is out of order until reading
+    /// Where another candidate was taken: what comes after it is out of order until reading
     /// has begun again before it.
     turned_at: Option<i64>,
     state: State,
@@ -175,7 +182,7 @@ impl Acquisition {
         acquisition
     }
 
-    /// The partition.
+    /// Input and output partition.
     pub fn partition(&self) -> i32 {
         self.brief.partition
     }
@@ -230,8 +237,8 @@ impl Acquisition {
         match self.fold.take(offset, payload) {
             Ok(()) => self.go_on(),
             Err(Broken::Damaged { offset }) => self.end(Err(StartError::Damaged { offset })),
-            Err(Broken::OtherVersion { offset, version }) => {
-                self.end(Err(StartError::OtherVersion { offset, version }));
+            Err(Broken::Unreadable { offset, error }) => {
+                self.end(Err(StartError::Unreadable { offset, error }));
             }
             // The snapshot is of another log; an older one may not be.
             Err(Broken::OtherLog) => {
@@ -296,7 +303,7 @@ impl Acquisition {
             State::Confirming => self.ask_group(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
                 match self.is_in_force() {
-                    true => self.settle(),
+                    true => self.decide(),
                     false => self.lose_fence(),
                 }
             }
@@ -338,7 +345,7 @@ impl Acquisition {
     }
 
     /// The output is ours: where to start, or what has to be written first.
-    fn settle(&mut self) {
+    fn decide(&mut self) {
         let mark = self.fold.mark().expect("a fence in force was read by a reader");
         let start = match self.choose_start(mark) {
             Ok(start) => start,
@@ -401,7 +408,7 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
-            // An empty world must not pass for one that there are snapshots of.
+            // An empty zone must not pass for one that there are snapshots of.
             let made = |candidate: &Candidate| candidate.start.next_update;
             let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
             if input_start > 0 && made > 0 {

@@ -15,7 +15,7 @@ use crate::ownership::start_error::StartError;
 pub enum OwnershipEvent<'a> {
     /// It is known which topic the input is, and how often its records took the engine down.
     InputKnown(PanicCounts),
-    /// The operator has added rules: the hashes of all, that of a new world first.
+    /// The operator has added rules: the hashes of all, that of a new zone first.
     RulesLoaded(Vec<u32>),
     /// The consumer group.
     Group(MembershipEvent),
@@ -43,7 +43,7 @@ pub enum OwnershipEvent<'a> {
         /// All states that it may start from, newest first.
         candidates: Vec<Candidate>,
         /// Why nobody knows whether another host has a newer one.
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
     },
     /// The state of `OwnershipAction::Load` is loaded.
     Loaded {
@@ -186,7 +186,7 @@ pub enum OutputEvent<'a> {
         offset: i64,
     },
     /// The frame was not appended, or nobody knows.
-    NotAppended {
+    RequestFailed {
         /// Output partition.
         partition: i32,
         /// Why.

@@ -43,7 +43,7 @@ use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
 use session::Session;
-use shard_state::{Attempts, ShardState, Stage};
+use shard_state::{History, OpenPhase, ShardState};
 use shard_table::ShardTable;
 use start_error::StartError;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 pub struct OwnershipOptions {
     /// Partitions of the input topic, and of the output topic.
     pub partitions: i32,
-    /// Hashes of the rules this daemon has, those of a new world first.
+    /// Hashes of the rules this daemon has, those of a new zone first.
     pub rulesets: Vec<u32>,
     /// What to do with a shard that cannot be started.
     pub remedy: Remedy,
@@ -141,8 +141,8 @@ impl Ownership {
             OwnershipEvent::Surveyed { partition, survey } => {
                 acquirer.surveyed(table, partition, survey, now);
             }
-            OwnershipEvent::Found { partition, candidates, unanswered } => {
-                acquirer.found(table, partition, candidates, unanswered, now);
+            OwnershipEvent::Found { partition, candidates, why_unknown } => {
+                acquirer.found(table, partition, candidates, why_unknown, now);
             }
             OwnershipEvent::Loaded { partition, ruleset } => {
                 acquirer.loaded(table, partition, ruleset)
@@ -187,7 +187,7 @@ impl Ownership {
                 ShardState::Halted => summary.halted += 1,
                 ShardState::Open(open) => {
                     summary.open += 1;
-                    summary.restoring += u32::from(matches!(open.stage, Stage::Restoring(_)));
+                    summary.restoring += u32::from(matches!(open.phase, OpenPhase::Restoring(_)));
                 }
                 _ => summary.acquiring += 1,
             }
@@ -228,7 +228,7 @@ impl Ownership {
         }
         for partition in &partitions {
             self.table.drop_shard(*partition);
-            self.table.make_due(*partition, now, Attempts::default());
+            self.table.make_due(*partition, now, History::default());
         }
         if !partitions.is_empty() {
             self.table.log(Note::Assigned(partitions));
@@ -292,7 +292,7 @@ impl Ownership {
         let Some(release) = &self.table.release else { return };
         let is_closing = |partition: &i32| {
             let open = self.table.get(*partition).and_then(ShardState::open);
-            open.is_some_and(|open| open.stage != Stage::Closed)
+            open.is_some_and(|open| open.phase != OpenPhase::Closed)
         };
         let is_closing = release.partitions().iter().any(is_closing);
         if release.is_late(now) || (!is_closing && !release.is_busy()) {
@@ -323,7 +323,7 @@ impl Ownership {
             ShardNotice::Closed { .. } => {
                 table.log(Note::Released { partition });
                 if is_current {
-                    table.open_mut(partition).expect("it is current").stage = Stage::Closed;
+                    table.open_mut(partition).expect("it is current").phase = OpenPhase::Closed;
                 }
             }
             // The record panicked the engine, even if the shard has another owner by now.
@@ -381,12 +381,12 @@ impl Ownership {
                     }
                 }
             }
-            OutputEvent::NotAppended { partition, error } => {
+            OutputEvent::RequestFailed { partition, error } => {
                 acquirer.fail(table, *partition, error, now);
             }
             OutputEvent::Truncated { partition } => match table.get(*partition) {
-                Some(ShardState::Acquiring { unanswered, .. }) => {
-                    let (error, why) = (StartError::Truncated, unanswered.clone());
+                Some(ShardState::Acquiring { why_unknown, .. }) => {
+                    let (error, why) = (StartError::Truncated, why_unknown.clone());
                     acquirer.cannot_start(table, *partition, error, why, now);
                 }
                 _ => {
@@ -430,7 +430,7 @@ impl Ownership {
                 table.drop_shard(partition);
                 // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
                 let at = now + Duration::from_millis(YIELD_MS);
-                table.make_due(partition, at, Attempts::default());
+                table.make_due(partition, at, History::default());
             }
             GapResult::Torn => {
                 let why = "the output is not what was written".to_owned();
@@ -462,13 +462,13 @@ impl Ownership {
     }
 
     /// This is where a shard is. The first Fetch of an ownership shows where its input ends: at or
-    /// behind where it ended when the fence was written. From there on the shard is live.
+    /// after where it ended when the fence was written. From there on the shard is live.
     fn locate(&mut self, facts: &ShardFacts, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         let partition = facts.partition;
         let Some(open) = table.open_mut(partition) else { return };
         open.acked = facts.acked;
-        let Stage::Restoring(goal) = open.stage else { return };
+        let OpenPhase::Restoring(goal) = open.phase else { return };
         if facts.is_input_short() {
             let why = "the input ends before what the output covers of it".to_owned();
             return acquirer.acquire_again(table, partition, why, now);
@@ -476,7 +476,7 @@ impl Ownership {
         let known = goal.or((facts.input_end >= 0).then_some(facts.input_end));
         let Some(offset) = known else { return };
         let is_there = facts.applied >= offset;
-        open.stage = if is_there { Stage::Live } else { Stage::Restoring(known) };
+        open.phase = if is_there { OpenPhase::Live } else { OpenPhase::Restoring(known) };
         if goal.is_none() {
             table.actions.push_back(OwnershipAction::SetGoal { partition, offset });
         }

@@ -12,28 +12,28 @@ pub(super) enum ShardState {
         /// Not before.
         at: Instant,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// Its logs' bounds and its snapshots are asked for.
-    Surveyed {
+    Surveying {
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// Its output is being read and fenced.
     Acquiring {
         /// The reading and fencing.
         task: Box<LogTask>,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
         /// Why nobody knows whether another host has a newer state.
-        unanswered: Option<String>,
+        why_unknown: Option<String>,
     },
     /// Its output is fenced, and the state is being loaded.
     Loading {
         /// Where it starts.
         acquired: Box<Acquired>,
         /// What earlier attempts have shown.
-        attempts: Attempts,
+        history: History,
     },
     /// On the hot thread.
     Open(OpenShard),
@@ -43,7 +43,7 @@ pub(super) enum ShardState {
 
 /// What the attempts to acquire a shard have shown so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attempts {
+pub(super) struct History {
     /// Since when the shard cannot be started.
     pub(super) failing_since: Option<Instant>,
     /// It starts over, because no state can be used and the operator asked for that.
@@ -58,7 +58,7 @@ pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
     /// How far it is.
-    pub(super) stage: Stage,
+    pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
     pub(super) acked: i64,
     /// The check of a gap between its frames. It goes on while the shard closes: without it nobody
@@ -68,7 +68,7 @@ pub(super) struct OpenShard {
 
 /// How far a shard on the hot thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum OpenPhase {
     /// Behind the end that its input had when it was opened; `None` while that is unknown.
     Restoring(Option<i64>),
     /// It has applied what was in its input by then.
@@ -91,13 +91,13 @@ impl ShardState {
     }
 
     /// What earlier attempts to acquire it have shown.
-    pub(super) fn attempts(&self) -> Attempts {
+    pub(super) fn history(&self) -> History {
         match self {
-            ShardState::Due { attempts, .. }
-            | ShardState::Surveyed { attempts }
-            | ShardState::Acquiring { attempts, .. }
-            | ShardState::Loading { attempts, .. } => *attempts,
-            ShardState::Open(_) | ShardState::Halted => Attempts::default(),
+            ShardState::Due { history, .. }
+            | ShardState::Surveying { history }
+            | ShardState::Acquiring { history, .. }
+            | ShardState::Loading { history, .. } => *history,
+            ShardState::Open(_) | ShardState::Halted => History::default(),
         }
     }
 
@@ -105,7 +105,9 @@ impl ShardState {
     pub(super) fn is_being_acquired(&self) -> bool {
         matches!(
             self,
-            ShardState::Surveyed { .. } | ShardState::Acquiring { .. } | ShardState::Loading { .. }
+            ShardState::Surveying { .. }
+                | ShardState::Acquiring { .. }
+                | ShardState::Loading { .. }
         )
     }
 

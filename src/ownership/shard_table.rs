@@ -4,7 +4,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
 use crate::ownership::release::Release;
-use crate::ownership::shard_state::{Attempts, OpenShard, ShardState, Stage};
+use crate::ownership::shard_state::{History, OpenPhase, OpenShard, ShardState};
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -78,8 +78,8 @@ impl ShardTable {
     }
 
     /// What earlier attempts to acquire a shard have shown.
-    pub(super) fn attempts(&self, partition: i32) -> Attempts {
-        self.get(partition).map_or_else(Attempts::default, ShardState::attempts)
+    pub(super) fn history(&self, partition: i32) -> History {
+        self.get(partition).map_or_else(History::default, ShardState::history)
     }
 
     /// Something is to be logged.
@@ -89,11 +89,11 @@ impl ShardTable {
 
     /// A shard has to be acquired, not before this time. One that is being let go is not taken
     /// back.
-    pub(super) fn make_due(&mut self, partition: i32, at: Instant, attempts: Attempts) {
+    pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
         self.stop_reading(partition);
         match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
             true => drop(self.shards.remove(&partition)),
-            false => drop(self.shards.insert(partition, ShardState::Due { at, attempts })),
+            false => drop(self.shards.insert(partition, ShardState::Due { at, history })),
         }
     }
 
@@ -107,10 +107,10 @@ impl ShardTable {
     /// A shard goes to the hot thread.
     pub(super) fn open(&mut self, opening: Opening) {
         let partition = opening.acquired.partition;
-        let acked = opening.acquired.mark.next_offset.max(opening.acquired.start.next_offset);
+        let acked = opening.acquired.acked();
         let ownership_id = opening.ownership_id;
-        let stage = Stage::Restoring(None);
-        let open = OpenShard { ownership_id, stage, acked, gap: None };
+        let phase = OpenPhase::Restoring(None);
+        let open = OpenShard { ownership_id, phase, acked, gap: None };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }
@@ -118,9 +118,9 @@ impl ShardTable {
     /// A shard on the hot thread ends in order.
     pub(super) fn close(&mut self, partition: i32) {
         if let Some(open) = self.open_mut(partition)
-            && !matches!(open.stage, Stage::Closing | Stage::Closed)
+            && !matches!(open.phase, OpenPhase::Closing | OpenPhase::Closed)
         {
-            open.stage = Stage::Closing;
+            open.phase = OpenPhase::Closing;
             self.actions.push_back(OwnershipAction::Close { partition });
         }
     }
@@ -141,7 +141,7 @@ impl ShardTable {
 
     /// Ends whatever is done with a shard at once.
     pub(super) fn drop_shard(&mut self, partition: i32) {
-        if self.open_mut(partition).is_some_and(|open| open.stage != Stage::Closed) {
+        if self.open_mut(partition).is_some_and(|open| open.phase != OpenPhase::Closed) {
             self.actions.push_back(OwnershipAction::Drop { partition });
         }
         self.leave_hot_thread(partition);

@@ -3,6 +3,8 @@
 //! huntd does not guess. What a change of leaders may cause is tried again for a while, and halts
 //! the shard if it persists. docs/OPERATIONS.md has a remedy for each.
 
+use crate::output::encode::FrameError;
+
 impl StartError {
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
     /// its logs end.
@@ -15,7 +17,7 @@ impl StartError {
             | StartError::InputLost { .. }
             | StartError::OutputLost { .. } => true,
             StartError::Damaged { .. }
-            | StartError::OtherVersion { .. }
+            | StartError::Unreadable { .. }
             | StartError::InputRecreated
             | StartError::RulesetChanged { .. }
             | StartError::RulesMissing { .. }
@@ -36,16 +38,16 @@ pub enum StartError {
         /// Output offset of the frame.
         offset: i64,
     },
-    /// The output has frames of another form.
+    /// The output has a frame of another version, or of an unknown kind.
     #[error(
-        "the output has frames of version {version} at offset {offset}, which this huntd does not \
-         read: run the version that wrote them, or upgrade with a new output topic"
+        "this huntd cannot read the frame at offset {offset} of the output: {error}; run the \
+         version that wrote it, or upgrade with a new output topic"
     )]
-    OtherVersion {
+    Unreadable {
         /// Output offset of the first such frame that was met.
         offset: i64,
-        /// Version of its form.
-        version: u8,
+        /// What is wrong with it.
+        error: FrameError,
     },
     /// Retention has deleted the output's start, and nothing says where the shard stood after it.
     #[error(
@@ -112,7 +114,7 @@ pub enum StartError {
     RulesetChanged {
         /// The ruleset's hash in the output, or in the snapshot.
         published: u32,
-        /// Ours: that of a new world.
+        /// Ours: that of a new zone.
         ours: u32,
     },
     /// The input asks for rules that this daemon does not have.

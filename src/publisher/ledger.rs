@@ -65,7 +65,7 @@ struct Window {
     /// Where a reader stands after all that has left the window.
     mark: Mark,
     /// Somebody is reading what lies before our next frame.
-    is_jumping: bool,
+    is_at_gap: bool,
 }
 
 /// What stands in a window.
@@ -74,7 +74,7 @@ enum Entry {
     Frame(FrameHeader),
     /// One that is acknowledged at this output offset.
     Acked(FrameHeader, i64),
-    /// One that a reader has accepted, and where the reader stands behind it.
+    /// One that a reader has accepted, and where the reader stands after it.
     Verified(Mark),
     /// A dead letter or an own record of the input, and whether it is acknowledged.
     Beside { acked: bool },
@@ -92,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// An ownership begins: its frames will stand behind this mark. Returns the one before it if a
+    /// An ownership begins: its frames will stand after this mark. Returns the one before it if a
     /// checkpoint of that one still waited: it will not be gated any more.
     pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Option<u32> {
         let window = self.window(partition);
@@ -157,10 +157,10 @@ impl Ledger {
     /// Somebody has read what lies before our next frame, and it is nobody else's fence.
     pub(crate) fn gap_checked(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Settled {
         let window = self.window(partition);
-        if ownership_id != window.ownership_id || window.failed || !window.is_jumping {
+        if ownership_id != window.ownership_id || window.failed || !window.is_at_gap {
             return Settled::Nothing;
         }
-        window.is_jumping = false;
+        window.is_at_gap = false;
         window.verified.as_mut().expect("it has begun").pass_gap(mark);
         self.settle(partition)
     }
@@ -236,14 +236,14 @@ impl Window {
         self.first += self.entries.len() as u64;
         self.entries.clear();
         self.verified_entries = 0;
-        self.is_jumping = false;
+        self.is_at_gap = false;
     }
 
     /// Verifies the acknowledged frames, in their order, up to the first that is not acknowledged.
-    /// At a jump it stops: from where, and to which output offset, the log has to be read.
+    /// At a gap it stops: from where, and to which output offset, the log has to be read.
     fn verify(&mut self) -> Result<Option<(Mark, i64)>, &'static str> {
         let Some(verified) = &mut self.verified else { return Ok(None) };
-        while !self.is_jumping
+        while !self.is_at_gap
             && let Some(entry) = self.entries.get_mut(self.verified_entries)
         {
             match entry {
@@ -251,7 +251,7 @@ impl Window {
                 Entry::Acked(header, output_offset) => match verified.ack(*output_offset, header) {
                     Ack::Counts => *entry = Entry::Verified(verified.mark()),
                     Ack::Gap => {
-                        self.is_jumping = true;
+                        self.is_at_gap = true;
                         return Ok(Some((verified.mark(), *output_offset)));
                     }
                     Ack::Misplaced => return Err("frames stand in another order than sent"),
@@ -365,15 +365,15 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_jump_nothing_counts_until_it_is_bridged() {
+    fn after_a_gap_nothing_counts_until_it_is_bridged() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
         ledger.checkpoint(checkpoint(7));
         assert_eq!(ledger.acked(first, 103), Settled::Nothing);
         let (partition, ownership_id) = (PARTITION, 1);
-        let jump = Gap { partition, ownership_id, from: FENCE, to: 103 };
-        assert_eq!(ledger.next_gap(), Some(jump));
+        let gap = Gap { partition, ownership_id, from: FENCE, to: 103 };
+        assert_eq!(ledger.next_gap(), Some(gap));
         assert_eq!(ledger.acked(second, 104), Settled::Nothing);
         assert_eq!((ledger.next_gap(), ledger.next_gate()), (None, None));
         let mark = Mark { output_offset: 103, ..FENCE };

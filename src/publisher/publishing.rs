@@ -370,8 +370,8 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
         self.pass_gates();
         // The queue has room for a gap of every shard.
-        while let Some(jump) = self.ledger.next_gap() {
-            let _nobody = self.ends.control.try_send(ToControl::Gap(jump));
+        while let Some(gap) = self.ledger.next_gap() {
+            let _nobody = self.ends.control.try_send(ToControl::Gap(gap));
         }
     }
 
@@ -470,7 +470,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.bell.sleep(wait_max).map_err(PublisherError::Bell)
     }
 
-    /// The producer.
+    /// For what the loop of the thread asks of it beside sending: to wait, and to close.
     pub(super) fn producer_mut(&mut self) -> &mut P {
         &mut self.producer
     }

@@ -169,7 +169,16 @@ impl Feed {
                     let payload = message.payload().unwrap_or_default();
                     let published_ms = message.timestamp().to_millis().unwrap_or(0);
                     let mut given = Vec::new();
+                    let was_at_gap = follower.is_at_gap();
                     follower.take(message.offset(), payload, &mut |part| given.push(part));
+                    if follower.is_at_gap() && !was_at_gap {
+                        tracing::warn!(
+                            zone,
+                            offset = message.offset(),
+                            "updates are missing before this frame, so answers stand still until \
+                             an owner has published them again; if none does, restart huntd serve"
+                        );
+                    }
                     for followed in given {
                         sender.send(message_of(zone, followed, follower, published_ms));
                     }

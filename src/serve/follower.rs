@@ -37,6 +37,8 @@ pub struct Follower {
     /// Set until the records before a snapshot's mark are read.
     approach: Option<Approach>,
     begun: Begun,
+    /// Updates are missing before the last frame.
+    is_at_gap: bool,
     has_halted: bool,
 }
 
@@ -101,6 +103,7 @@ impl Follower {
             reader,
             approach: None,
             begun: Begun::Nothing,
+            is_at_gap: false,
             has_halted: false,
         }
     }
@@ -127,6 +130,7 @@ impl Follower {
             reader,
             approach,
             begun: Begun::ForGood,
+            is_at_gap: false,
             has_halted: false,
         };
         let at = ZonePosition { update: next_update, next_offset };
@@ -137,6 +141,12 @@ impl Follower {
     /// Number of the present owner's epoch.
     pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
+    }
+
+    /// Whether updates are missing, so that nothing after them counts. An owner that has lost a
+    /// frame acquires its shard again, and publishes them then.
+    pub(crate) fn is_at_gap(&self) -> bool {
+        self.is_at_gap
     }
 
     /// The log has no further record at present: a zone without any begins by the first rules.
@@ -176,14 +186,9 @@ impl Follower {
     ) -> Result<(), String> {
         let (header, updates) = match decode_frame(payload) {
             Ok(frame) => frame,
-            Err(FrameError::Version(version)) => {
-                return Err(format!(
-                    "the frame at offset {offset} has version {version}, which this huntd cannot \
-                     read; run the version that wrote it"
-                ));
-            }
             // What is no frame counts for no reader.
-            Err(_) => return Ok(()),
+            Err(FrameError::NotAFrame) => return Ok(()),
+            Err(error) => return Err(unreadable(offset, error)),
         };
         if let Some(approach) = &mut self.approach {
             if offset < approach.mark.output_offset {
@@ -209,6 +214,11 @@ impl Follower {
         if matches!(verdict, Verdict::Accepted { .. } | Verdict::Progress) {
             self.begun = Begun::ForGood;
         }
+        self.is_at_gap = match verdict {
+            Verdict::Gap { .. } => true,
+            Verdict::Accepted { .. } => false,
+            _ => self.is_at_gap,
+        };
         match verdict {
             Verdict::Halt => {
                 return Err(format!(
@@ -261,5 +271,61 @@ impl Follower {
         let Position { next_update: update, next_offset, .. } = position;
         let shard = Shard::new(self.partition, &rulebook);
         Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
+    }
+}
+
+/// What to do about a frame that only another version can read.
+fn unreadable(offset: i64, error: FrameError) -> String {
+    format!("the frame at offset {offset} cannot be read: {error}; run the version that wrote it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::encode::encode;
+    use crate::output::frame::{Format, Frame};
+    use crate::testing::frame_maker::FrameMaker;
+    use crate::testing::hostile_zone::rulebook;
+
+    fn take(follower: &mut Follower, offset: i64, record: &[u8]) -> Vec<Followed> {
+        let mut given = Vec::new();
+        follower.take(offset, record, &mut |followed| given.push(followed));
+        given
+    }
+
+    fn encoded(frame: &Frame) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let header = FrameHeader { ruleset: rulebook(false).first().ruleset, ..frame.header };
+        encode(Format::Binary, &header, frame.updates.as_slice(), &mut bytes);
+        bytes
+    }
+
+    fn follower() -> (Follower, FrameMaker) {
+        (Follower::from_start(0, &rulebook(false)), FrameMaker::new(0))
+    }
+
+    #[test]
+    fn a_zone_halts_at_a_frame_that_cannot_be_read_and_passes_over_what_is_no_frame() {
+        let (mut follower, mut shard) = follower();
+        assert!(take(&mut follower, 0, b"no frame").is_empty());
+        assert_eq!(take(&mut follower, 1, &encoded(&shard.frame(1))).len(), 2);
+        let mut unknown = encoded(&shard.frame(1));
+        unknown[64 + 16] = u8::MAX;
+        let given = take(&mut follower, 2, &unknown);
+        let [Followed::Halted(sentence)] = given.as_slice() else { panic!("{given:?}") };
+        assert!(sentence.contains("offset 2") && sentence.contains("update 0"), "{sentence}");
+        assert!(take(&mut follower, 3, &encoded(&shard.frame(1))).is_empty());
+    }
+
+    #[test]
+    fn a_gap_lasts_until_the_missing_updates_come() {
+        let (mut follower, mut shard) = follower();
+        let [first, second] = [encoded(&shard.frame(1)), encoded(&shard.frame(1))];
+        take(&mut follower, 0, &second);
+        assert!(follower.is_at_gap());
+        take(&mut follower, 1, &first);
+        assert!(!follower.is_at_gap());
+        take(&mut follower, 2, &second);
+        assert_eq!(follower.reader.position().next_update, 2);
     }
 }

@@ -4,10 +4,10 @@
 use super::shard::{OwnedShard, ShardEnd};
 use super::{Shards, contained};
 use crate::engine::checkpoint::CheckpointRead;
-use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
+use crate::publisher::ToPublisher;
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender};
-use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
+use crate::shards::STALL_RETRY_MS;
 use crate::snapshot::checkpoint::{Buffer, ToSnapshots};
 use crate::snapshot::format::SNAPSHOT_BLOCK_BYTES;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Shards {
     fn may_begin(&self, shard: &OwnedShard) -> bool {
         let progress = self.workspace.context.progress.shard(shard.cursor.partition);
         let is_free = progress.checkpoints.get() == progress.checkpoints_settled.get();
-        let has_room = self.workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX;
+        let has_room = self.workspace.ends.has_room_beside_frames();
         (is_free || shard.closing) && has_room && self.owes(shard)
     }
 
@@ -215,7 +215,7 @@ impl Shards {
              begins with the snapshot before it",
             shard.framer.next_offset()
         );
-        self.stop_shard(partition, ShardEnd::Faulty(sentence));
+        self.stop_shard(partition, ShardEnd::CheckpointFailed(sentence));
     }
 
     /// A shard ends before its time: nothing comes of its checkpoint.

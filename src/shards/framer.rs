@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
 pub(crate) const FRAME_SILENCE_MS_MAX: u64 = 100;
 
-/// Milliseconds between two fences of one owner: a reader that joins waits at most so long.
+/// Milliseconds between two fences of one owner, for readers that want to join. None is sent during
+/// a replay, while updates are unsent, or without a free frame.
 pub(crate) const FENCE_EVERY_MS: u64 = 10_000;
 
 const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
@@ -241,7 +242,8 @@ impl Framer {
     }
 
     fn send_updates(&mut self, first_update: u64, now: Instant) -> Sealed {
-        self.send(FrameKind::Updates, first_update, now).map_or(Sealed::Nothing, Sealed::Frame)
+        self.take_frame(FrameKind::Updates, first_update, now)
+            .map_or(Sealed::Nothing, Sealed::Frame)
     }
 
     /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
@@ -253,12 +255,17 @@ impl Framer {
     /// The fence again, with where the shard stands; `None` without a frame to write it to.
     pub(crate) fn fence(&mut self, now: Instant) -> Option<Box<Frame>> {
         assert!(!self.is_dirty());
-        let fence = self.send(FrameKind::Fence, self.next_update, now)?;
+        let fence = self.take_frame(FrameKind::Fence, self.next_update, now)?;
         self.fence_at = now + FENCE_EVERY;
         Some(fence)
     }
 
-    fn send(&mut self, kind: FrameKind, first_update: u64, now: Instant) -> Option<Box<Frame>> {
+    fn take_frame(
+        &mut self,
+        kind: FrameKind,
+        first_update: u64,
+        now: Instant,
+    ) -> Option<Box<Frame>> {
         let mut frame = self.frame.take()?;
         frame.partition = self.grant.partition;
         frame.ownership_id = self.grant.ownership_id;

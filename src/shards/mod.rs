@@ -19,7 +19,7 @@ use crate::fetch::cursor::{Cursor, Cursors};
 use crate::output::frame::Frame;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
-use crate::publisher::ToPublisher;
+use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
 use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
 use crate::shards::framer::Grant;
@@ -89,6 +89,13 @@ pub struct ShardEnds {
     pub free_frames: Receiver<Box<Frame>>,
     /// To the snapshot writer; `None`: there are no snapshots.
     pub checkpoints: Option<CheckpointEnds>,
+}
+
+impl ShardEnds {
+    /// Whether the outbox has room for what is no frame: it keeps room for every frame there is.
+    fn has_room_beside_frames(&self) -> bool {
+        self.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+    }
 }
 
 /// What all shards work with.
@@ -293,16 +300,16 @@ impl Shards {
     }
 
     /// Ends a shard at once.
-    pub(crate) fn discard(&mut self, partition: i32) {
+    pub(crate) fn drop_shard(&mut self, partition: i32) {
         if let Some(shard) = self.remove(partition) {
             self.abandon_checkpoint(&shard);
         }
     }
 
     /// Ends all shards at once: the control thread is gone, and none will come.
-    pub(crate) fn discard_all(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         for partition in 0..self.shards.len() {
-            self.discard(partition as i32);
+            self.drop_shard(partition as i32);
         }
     }
 
@@ -322,16 +329,20 @@ impl Shards {
     fn stop_shard(&mut self, partition: usize, end: ShardEnd) {
         let Some(shard) = self.shards[partition].as_deref() else { return };
         let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);
-        self.discard(partition);
+        self.drop_shard(partition);
         self.notify(match end {
-            ShardEnd::Failed(error @ StartError::RulesMissing { .. }) => {
+            ShardEnd::CannotContinue(error @ StartError::RulesMissing { .. }) => {
                 ShardNotice::Halted { partition, ownership_id, sentence: error.to_string() }
             }
-            ShardEnd::Failed(error) => ShardNotice::Diverged { partition, ownership_id, error },
+            ShardEnd::CannotContinue(error) => {
+                ShardNotice::Diverged { partition, ownership_id, error }
+            }
             ShardEnd::Panicked { offset } => {
                 ShardNotice::Panicked { partition, ownership_id, offset }
             }
-            ShardEnd::Faulty(sentence) => ShardNotice::Halted { partition, ownership_id, sentence },
+            ShardEnd::CheckpointFailed(sentence) => {
+                ShardNotice::Halted { partition, ownership_id, sentence }
+            }
         });
     }
 

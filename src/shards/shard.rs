@@ -12,9 +12,9 @@ use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
 use crate::ownership::event::{NoOps, ToControl};
 use crate::ownership::start_error::StartError;
-use crate::publisher::{OUTBOX_ITEMS_MAX, Outgoing, ToPublisher};
+use crate::publisher::{Outgoing, ToPublisher};
+use crate::shards::STALL_RETRY_MS;
 use crate::shards::framer::{Framer, Grant, Sealed};
-use crate::shards::{FRAMES_MAX, STALL_RETRY_MS};
 use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::repeated::Repeated;
@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 /// Why a shard cannot go on.
 pub(super) enum ShardEnd {
     /// Its replay is not what it was, or there are no rules for it.
-    Failed(StartError),
+    CannotContinue(StartError),
     /// The engine failed at the event with this input offset.
     Panicked { offset: i64 },
-    /// Something else only an operator can help with.
-    Faulty(String),
+    /// The engine failed while its state was written out.
+    CheckpointFailed(String),
 }
 
 impl From<StartError> for ShardEnd {
     fn from(error: StartError) -> ShardEnd {
-        ShardEnd::Failed(error)
+        ShardEnd::CannotContinue(error)
     }
 }
 
@@ -202,9 +202,9 @@ impl OwnedShard {
         true
     }
 
-    /// Whether the shard may send what is no frame: the outbox keeps room for every frame there is.
+    /// Whether the shard may send what is no frame.
     fn may_send_beside(&self, workspace: &Workspace) -> bool {
-        self.may_send(workspace) && workspace.ends.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
+        self.may_send(workspace) && workspace.ends.has_room_beside_frames()
     }
 
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
@@ -382,20 +382,20 @@ impl OwnedShard {
 
     /// Tells the fetch path whether to bring more, and asks for the next turn.
     pub(super) fn ask_for_turn(&self, workspace: &Workspace) {
-        let driver = &workspace.context.turns;
+        let turns = &workspace.context.turns;
         if !self.pending.is_empty() || !self.handoffs.is_empty() {
             self.cursor.stall();
-            driver.turn_at(driver.now() + Duration::from_millis(STALL_RETRY_MS));
+            turns.turn_at(turns.now() + Duration::from_millis(STALL_RETRY_MS));
         } else if self.cursor.go_on() {
-            driver.turn_again();
+            turns.turn_again();
         }
         if let Some(since) = self.dirty_since {
-            driver.turn_at(since + workspace.options.linger);
+            turns.turn_at(since + workspace.options.linger);
         }
         if let Some(at) = self.framer.silence_ends_at() {
             // A frame that is overdue waits for the publisher: looking again at once would not
             // help.
-            driver.turn_at(at.max(driver.now() + Duration::from_millis(STALL_RETRY_MS)));
+            turns.turn_at(at.max(turns.now() + Duration::from_millis(STALL_RETRY_MS)));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Per shard, how far each stage is.
 //!
-//! Each number has one writer, the stage it is named after, so that readers on other threads need
-//! no lock. Offsets are exclusive: the next one that the stage has not seen.
+//! Each number has one writer at a time: the stage it is named after, and the control thread before
+//! it opens the shard. So readers on other threads need no lock. Offsets are exclusive: the next
+//! one that the stage has not seen.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -93,7 +94,7 @@ pub struct ShardProgress {
     pub fetched: Offset,
     /// Decoded and sent to the queue. Hot thread.
     pub decoded: Offset,
-    /// Applied by the engine. Hot thread.
+    /// Applied by the engine. Hot thread; the control thread when it begins an ownership.
     pub applied: Offset,
     /// In a frame that was handed to the publisher. Hot thread.
     pub published: Offset,

@@ -5,7 +5,7 @@ use super::kafka::{self, Cluster, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use crate::engine::update::Update;
-use crate::output::encode::decode_frame;
+use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Reader, Verdict};
 use crate::output::update_json;
@@ -162,12 +162,17 @@ impl<W: Write> Tap<W> {
     fn frame(&mut self, partition: u16, offset: i64, bytes: &[u8]) -> Result<(), ToolError> {
         let (header, updates) = match decode_frame(bytes) {
             Ok(frame) => frame,
-            Err(_) if !self.strange.insert(partition) => return Ok(()),
+            Err(FrameError::NotAFrame) => {
+                let is_first = self.strange.insert(partition);
+                let sentence =
+                    "this is no frame; is it an output topic? further ones are not named";
+                return if is_first { warn(partition, offset, sentence) } else { Ok(()) };
+            }
             Err(error) => {
-                let sentence = format!(
-                    "this is no frame: {error}; is it an output topic? further ones are not named"
-                );
-                return warn(partition, offset, &sentence);
+                return Err(ToolError::TopicWrong(format!(
+                    "partition {partition}, offset {offset}: this huntd cannot read the frame: \
+                     {error}; use the one that wrote it"
+                )));
             }
         };
         self.frames += 1;

@@ -83,11 +83,32 @@ fn script(form: Form) -> Script {
     }
     script.ask("seqs", "5 6 7 9");
     script.tell("start");
-    for damaged in vectors("damaged.json") {
-        if let Some(binary) = damaged["binary"].as_str().filter(|binary| !binary.is_empty()) {
-            script.ask(binary, "error");
+    // Also in the form that a client does not read: it must notice that these are frames.
+    let is_asked = |damaged: &&Value| text(damaged, "reader") != "may stop";
+    for damaged in vectors("damaged.json").iter().filter(is_asked) {
+        let record = match damaged["json"].as_str() {
+            Some(json) => hex(json.as_bytes()),
+            None => text(damaged, "binary").to_owned(),
+        };
+        if !record.is_empty() {
+            script.ask(&record, text(damaged, "reader"));
         }
     }
+    // Every kind and every name: not even the last one of a list stops a client.
+    for vector in vectors("frames.json") {
+        let json = text(&vector, "json");
+        let header: Value = serde_json::from_str(json).expect("JSON");
+        let joins = header["kind"] == "fence" && header["next_offset"] != -1;
+        script.tell("join");
+        script.ask(&frame(json, form), if joins { "joined" } else { "waiting" });
+    }
+    let mut many = vec![0; 64 + 32 * 4097];
+    many[..6].copy_from_slice(b"HNTF\x02\x01");
+    many[24..28].copy_from_slice(&4097_u32.to_le_bytes());
+    many[64..].chunks_exact_mut(32).for_each(|update| update[16] = 6);
+    script.ask(&hex(&many), "stops");
+    many.resize(921_601, 0);
+    script.ask(&hex(&many), "stops");
     script
 }
 

@@ -202,8 +202,8 @@ fn what_is_no_frame_is_passed_over() {
     fill_input(&cluster, 0);
     let mut shard = FrameMaker::new(0);
     publish(&cluster, &mut shard, 6);
-    append(&cluster, "updates", 0, b"HNTF but no frame");
-    append(&cluster, "updates", 0, b"{\"kind\":\"updates\"}");
+    append(&cluster, "updates", 0, b"no frame");
+    append(&cluster, "updates", 0, b"{\"type\":\"move\"}");
     publish(&cluster, &mut shard, 6);
     let acquired = acquire(&cluster, 0).expect("acquired");
     assert_eq!(acquired.mark.next_update, shard.next_update);

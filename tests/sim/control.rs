@@ -319,8 +319,8 @@ impl Control {
         };
         let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
         self.places.insert(partition, places);
-        let unanswered = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
-        self.on(around, OwnershipEvent::Found { partition, candidates, unanswered });
+        let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
+        self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
     }
 
     pub(crate) fn load(

@@ -199,7 +199,7 @@ impl Output {
                     }
                     None => {
                         let error = TopicError::Unreachable("nobody knows".to_owned());
-                        OutputEvent::NotAppended { partition, error }
+                        OutputEvent::RequestFailed { partition, error }
                     }
                 })
             }

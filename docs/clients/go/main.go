@@ -11,6 +11,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -39,6 +40,12 @@ const (
 // UpdateKindMax is the highest number of an update's kind.
 const UpdateKindMax = 30
 
+// codeNames has how many names the code of a kind stands for, where it stands for names.
+var codeNames = map[uint8]uint8{1: 21, 12: 4, 15: 2, 17: 3, 21: 4, 22: 4, 23: 6}
+
+// Actions is how many names the action of a refusal stands for.
+const Actions = 12
+
 // Update is four words, laid out as docs/RULES.md has it. They are what the chain is made of.
 type Update [4]uint64
 
@@ -51,6 +58,13 @@ func (u Update) Word() uint32     { return uint32(u[2] >> 32) }
 func (u Update) Low() uint32      { return uint32(u[3]) }
 func (u Update) High() uint32     { return uint32(u[3] >> 32) }
 func (u Update) Long() uint64     { return u[3] }
+
+// isKnown is whether the kind, and each number that stands for a name, has one.
+func (u Update) isKnown() bool {
+	names, hasNames := codeNames[u.Kind()]
+	return u.Kind() >= 1 && u.Kind() <= UpdateKindMax && (!hasNames || u.Code() < names) &&
+		(u.Kind() != 1 || u.Short() < Actions)
+}
 
 // FrameID is a fence's random id.
 type FrameID [16]byte
@@ -67,28 +81,38 @@ type Frame struct {
 	Updates     []Update
 }
 
-// ErrNoFrame says that a record is no frame, or one of another version or form.
-var ErrNoFrame = errors.New("no binary frame of version 2")
+// ErrNoFrame says that a record is no frame of any version: pass it over.
+var ErrNoFrame = errors.New("no frame")
 
-const version = 2
+const (
+	version         = 2
+	frameBytesMax   = 921_600
+	frameUpdatesMax = 4096
+)
 
-// OfAnotherVersion is whether a record is a binary frame that only another version can read. It may
-// be a fence: stop.
-func OfAnotherVersion(record []byte) bool {
-	return len(record) > 4 && string(record[:4]) == "HNTF" && record[4] != version
-}
-
-// ParseFrame reads a binary frame.
+// ParseFrame reads a binary frame. ErrNoFrame: the record is none. Any other error: it is one that
+// cannot be read. It may be a fence, or hold updates without which nothing after it counts: stop.
 func ParseFrame(record []byte) (Frame, error) {
 	var frame Frame
-	if len(record) < 64 || string(record[:4]) != "HNTF" || record[4] != version ||
-		record[5] < Updates || record[5] > Genesis || record[6]|record[7] != 0 {
+	for _, head := range []string{"{\"version\":", "{\"kind\":\""} {
+		if bytes.HasPrefix(record, []byte(head)) {
+			return frame, errors.New("a JSON frame; set publish.format = \"binary\"")
+		}
+	}
+	switch {
+	case !bytes.HasPrefix(record, []byte("HNTF")):
 		return frame, ErrNoFrame
+	case len(record) < 5 || record[4] != version:
+		return frame, errors.New("a frame of another version")
+	case len(record) < 64 || len(record) > frameBytesMax:
+		return frame, errors.New("a frame that is too short or too long")
+	case record[5] < Updates || record[5] > Genesis || record[6]|record[7] != 0:
+		return frame, errors.New("a frame of an unknown kind, or with unknown flags")
 	}
 	word := binary.LittleEndian
 	count := int(word.Uint32(record[24:]))
 	if len(record) != 64+32*count {
-		return frame, ErrNoFrame
+		return frame, errors.New("a frame of another length than its count says")
 	}
 	frame.Kind = record[5]
 	frame.Epoch = word.Uint64(record[8:])
@@ -101,17 +125,17 @@ func ParseFrame(record []byte) (Frame, error) {
 	if frame.Kind == Fence {
 		offsetMin = -1
 	}
-	if (count > 0 && frame.Kind != Updates) || (frame.FenceID != FrameID{} && frame.Kind != Fence) ||
+	if count > frameUpdatesMax || (count > 0 && frame.Kind != Updates) || (frame.FenceID != FrameID{} && frame.Kind != Fence) ||
 		frame.NextOffset < offsetMin || frame.FirstUpdate+uint64(count) < frame.FirstUpdate {
-		return frame, ErrNoFrame
+		return frame, errors.New("a frame with a field out of range")
 	}
 	frame.Updates = make([]Update, count)
 	for at := range frame.Updates {
 		for part := range 4 {
 			frame.Updates[at][part] = word.Uint64(record[64+32*at+8*part:])
 		}
-		if kind := frame.Updates[at].Kind(); kind < 1 || kind > UpdateKindMax {
-			return frame, ErrNoFrame
+		if !frame.Updates[at].isKnown() {
+			return frame, errors.New("an update of an unknown kind, or with an unknown name")
 		}
 	}
 	return frame, nil
@@ -132,8 +156,8 @@ func folded(a, b uint64) uint64 {
 
 // ---- the reader rule ---------------------------------------------------------------------------
 
-// Position is where a reader stands. Store it with the output offset, in one step with what you
-// make of the updates.
+// Position is where a reader stands. Store it with the offset of the next record, in one step with
+// what you make of the updates.
 type Position struct {
 	Epoch, NextUpdate uint64
 	NextOffset        int64
@@ -299,7 +323,7 @@ func (s Seqs) Event(kind string, player uint64, fields map[string]any) []byte {
 func read(brokers, topic string) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
-		// From the start. To resume, store (output offset, Position) and use ConsumePartitions.
+		// From the start. To resume, store (next offset, Position) and use ConsumePartitions.
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	)
@@ -319,16 +343,19 @@ func read(brokers, topic string) error {
 				reader = &Reader{}
 				readers[record.Partition] = reader
 			}
-			if OfAnotherVersion(record.Value) {
-				return fmt.Errorf("partition %d: a frame of another version", record.Partition)
-			}
 			frame, err := ParseFrame(record.Value)
+			if errors.Is(err, ErrNoFrame) {
+				continue
+			}
 			if err != nil {
-				continue // What is no frame is passed over.
+				return fmt.Errorf("partition %d, offset %d: %w", record.Partition, record.Offset, err)
 			}
 			verdict, updates := reader.Fold(&frame)
 			if verdict == "halt" {
 				return fmt.Errorf("partition %d: the chain does not match", record.Partition)
+			}
+			if strings.HasPrefix(verdict, "gap") {
+				fmt.Fprintf(os.Stderr, "partition %d: %s\n", record.Partition, verdict)
 			}
 			first := reader.NextUpdate - uint64(len(updates))
 			for at, update := range updates {
@@ -386,7 +413,11 @@ func verify() {
 			record, _ := hex.DecodeString(line)
 			frame, err := ParseFrame(record)
 			if err != nil {
-				fmt.Println("error")
+				if errors.Is(err, ErrNoFrame) {
+					fmt.Println("ignores")
+				} else {
+					fmt.Println("stops")
+				}
 				continue
 			}
 			verdict, _ := reader.Fold(&frame)

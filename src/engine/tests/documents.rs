@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: &str = include_str!("../../../docs/RULES.md");
 const EVENTS: &str = include_str!("../../../docs/EVENTS.md");
-const PROTOCOL: &str = include_str!("../../../docs/PROTOCOL.md");
 
 #[test]
 fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
@@ -49,11 +48,6 @@ fn every_refusal_is_documented() {
         let head = format!("| `{name}` | ");
         assert!(RULES.contains(&head), "docs/RULES.md has no row that begins with {head}");
     }
-    let all: Vec<String> = Refusal::NAMES.iter().map(|name| format!("`{name}`")).collect();
-    let all = all.join(", ");
-    let protocol: Vec<&str> = PROTOCOL.split_whitespace().collect();
-    let is_listed = protocol.join(" ").contains(&format!(": {all}."));
-    assert!(is_listed, "docs/PROTOCOL.md lists other reasons of a refusal than {all}");
 }
 
 #[test]

@@ -380,7 +380,7 @@ fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
     let (mut log, mut shard) = owned_log(9);
     // What is published was made with the first of these, so that no replay passes it over.
     let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
-    // Nobody knows yet what will stand behind the input's end.
+    // Nobody knows yet what will stand after the input's end.
     let told = [&poison[..], &[log.input.1, i64::MAX]].concat();
     let poisoned = Brief { poison: told, ..brief(Vec::new()) };
     let acquired = log.acquire(poisoned.clone()).expect("acquired");

@@ -75,8 +75,8 @@ impl Daemon {
                     partitions.into_iter().for_each(|partition| self.survey(partition));
                 }
                 OwnershipAction::FindStates { partition } => {
-                    let (candidates, unanswered) = (Vec::new(), None);
-                    self.tell(OwnershipEvent::Found { partition, candidates, unanswered });
+                    let (candidates, why_unknown) = (Vec::new(), None);
+                    self.tell(OwnershipEvent::Found { partition, candidates, why_unknown });
                 }
                 OwnershipAction::Read { partition, from } if self.output_answers => {
                     self.read(partition, from);
