@@ -6,6 +6,7 @@
 use crate::engine::update::Update;
 use crate::queue::bell::Bell;
 use crate::runtime::allocator;
+use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::ring_error::RingError;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::feed::FeedMessage;
@@ -41,6 +42,7 @@ pub(crate) fn run(
     let mut folding = Folding { feed, frame: None };
     // How long the sessions took: folding may take as long.
     let mut answering = Duration::ZERO;
+    confine_this_thread(Confinement::Serving)?;
     allocator::count_serving_thread();
     loop {
         let share = answering.min(Duration::from_millis(FOLD_MS_MAX));
