@@ -5,8 +5,8 @@
 //! Goal: the time from when a request is due to when its answer was read, and the processor time of
 //! the serving processes for each request. Broker, daemon, servers and generators share the
 //! machine. Not a goal: the network and TLS. `--smoke` takes a few sessions and seconds, and no
-//! peers. Names of parts take these alone: `polls`, `cards`, `boards`, `commands`, `peers` (the same of
-//! the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
+//! peers. Names of parts take these alone: `polls`, `cards`, `boards`, `commands`, `peers` (the
+//! same of the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
 //! second that are played beside polls; beside the others there are fewer.
 //!
 //! The generators run before everything else on their core, where the bench may arrange that, as
@@ -52,8 +52,8 @@ const PARTS: [&str; 9] =
 struct Size {
     sessions: usize,
     players: u64,
-    /// Events that are appended beside polls, and beside the other requests, per second. Of the former
-    /// the servers together fold 250,000 updates per second.
+    /// Events that are appended beside polls, and beside the other requests, per second. Of the
+    /// former the servers together fold 250,000 updates per second.
     events_per_s: u64,
     few_events_per_s: u64,
     polls_per_s: u64,

@@ -101,7 +101,8 @@ struct Frame {
 }
 
 impl Folding {
-    /// Folds some updates. While clients wait, it takes no longer than `share` says, or than a piece.
+    /// Folds some updates. While clients wait, that takes no longer than `share` says, or than a
+    /// piece does.
     fn turn(
         &mut self,
         served: &mut Served,
