@@ -1,18 +1,21 @@
 //! huntd's servers and the peers, asked for the same at the same rates.
 
+use crate::beside::Beside;
+use crate::foreign;
 use crate::generators::{Ask, Generators};
 use crate::inside::Inside;
 use crate::open_loop::Measured;
 use crate::peers::{Peer, Redis};
 use crate::{SERVERS, Size, say, servers};
+use hdrhistogram::Histogram;
 use std::time::Duration;
 use support::daemon::Huntd;
 use support::process;
 use support::serving::Serving;
 
 /// Measures huntd's servers, then the peers, while players play.
-pub(crate) fn compare(size: &Size, huntd: &Huntd, ends: &[i64], peers: &[Peer]) {
-    let servings: Vec<Serving> = servers(huntd, ends);
+pub(crate) fn compare(size: &Size, beside: &Beside, asks: &[Ask], peers: &[Peer]) {
+    let servings: Vec<Serving> = servers(beside.huntd, beside.ends);
     let players = servings[0].players(size.sessions.min(100));
     let store = (!peers.is_empty()).then(Redis::start).transpose();
     let store = store.unwrap_or_else(|why| {
@@ -22,88 +25,137 @@ pub(crate) fn compare(size: &Size, huntd: &Huntd, ends: &[i64], peers: &[Peer]) 
     if let Some(store) = &store {
         store.fill(servings[0].address(), &players, size.players as usize);
     }
-    let quiet = event_cost_alone(huntd, size.time);
     say(&format!(
-        "{} sessions, {} players, {} events/s beside",
-        size.sessions, size.players, size.events_per_s
+        "{} sessions, {} players, {} events/s beside polls, {} beside the others",
+        size.sessions, size.players, size.events_per_s, size.few_events_per_s
     ));
+    std::thread::sleep(size.warm);
     head();
     let pids: Vec<u32> = servings.iter().map(Serving::pid).collect();
     let addresses: Vec<String> =
         servings.iter().map(|serving| serving.address().to_owned()).collect();
-    let stormy = measure("huntd serve", size, &pids, &addresses, &players, Some(huntd));
+    let of_huntd = Servers { name: "huntd serve", pids, addresses, has_view: true };
+    let mut said = of_huntd.measure(size, beside, asks, &players);
     drop(servings);
     for peer in peers {
         let Some(store) = &store else { break };
         let running: Vec<_> = (0..SERVERS).map(|_| peer.start(store)).collect();
         let addresses: Vec<String> = running.iter().map(|one| one.address.clone()).collect();
         let pids = running.iter().map(|one| one.pid()).chain([store.pid()]).collect::<Vec<_>>();
-        measure(peer.name(), size, &pids, &addresses, &players, None);
+        let of_peer = Servers { name: peer.name(), pids, addresses, has_view: false };
+        said.extend(of_peer.measure(size, beside, asks, &players));
     }
-    if let Some(stormy) = stormy {
-        say(&format!("huntd run alone: {quiet}"));
-        say(&format!("huntd run beside the polls: {stormy}"));
-    }
+    said.iter().for_each(|line| say(line));
 }
 
 /// Prints the head of a table.
 pub(crate) fn head() {
-    say("| server | requests | per second | p50 ms | p99 ms | p99.9 ms | most ms | CPU us each | \
-         not 200 |");
-    say("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    say(
+        "| server | requests | per second | p50 ms | p99 ms | p99.9 ms | most ms | sent late, p99 \
+         ms | from sent, p99 ms | CPU us each | beyond idle | not 200 |",
+    );
+    say("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
-/// Prints the rows of one kind of server. Gives what an event costs huntd beside the polls.
-fn measure(
-    name: &str,
-    size: &Size,
-    pids: &[u32],
-    addresses: &[String],
-    players: &[String],
-    huntd: Option<&Huntd>,
-) -> Option<String> {
-    let resident = || pids.iter().map(|pid| process::resident_bytes(*pid)).sum::<u64>();
-    let cpu = || pids.iter().map(|pid| process::cpu(*pid)).sum::<Duration>();
-    let (before, cpu_before) = (resident(), cpu());
-    std::thread::sleep(size.time / 4);
-    let idle = (cpu() - cpu_before).as_secs_f64() * 4.0 / size.time.as_secs_f64();
-    let mut generators = Generators::connect(addresses, size.sessions);
-    let (mut event_cost, mut inside) = (None, Vec::new());
-    for ask in Ask::REQUESTS {
-        let (before, events) = (cpu(), huntd.map(EventCost::begin));
-        let began = huntd.map(|_| Inside::of(addresses));
-        let measured = generators.run(ask, size.per_s(ask), size.time, players);
-        if let Some(began) = began {
-            let said = Inside::of(addresses).since(&began, size.time);
-            inside.push(format!("{name}, {}: {said}", ask.name()));
+/// Servers of one kind, which share the sessions.
+struct Servers<'a> {
+    name: &'a str,
+    pids: Vec<u32>,
+    addresses: Vec<String>,
+    /// They fold what the daemon publishes, and say how long they take.
+    has_view: bool,
+}
+
+impl Servers<'_> {
+    fn cpu(&self) -> Duration {
+        self.pids.iter().map(|pid| process::cpu(*pid)).sum()
+    }
+
+    fn resident_mib(&self) -> u64 {
+        self.pids.iter().map(|pid| process::resident_bytes(*pid)).sum::<u64>() >> 20
+    }
+
+    /// Prints their rows. Gives what else there is to say.
+    fn measure(
+        &self,
+        size: &Size,
+        beside: &Beside,
+        asks: &[Ask],
+        players: &[String],
+    ) -> Vec<String> {
+        let (mut said, before_mib) = (Vec::new(), self.resident_mib());
+        let mut generators = Generators::connect(&self.addresses, size.sessions);
+        for ask in asks.iter().copied() {
+            beside.set_rate(size.events_beside(ask));
+            let (warm, per_s) = (size.time / 2, size.per_s(ask));
+            std::thread::sleep(warm / 2);
+            let (cpu_before, alone) = (self.cpu(), EventCost::begin(beside.huntd));
+            std::thread::sleep(warm);
+            let idle = (self.cpu() - cpu_before).as_secs_f64() / warm.as_secs_f64();
+            let alone = alone.end();
+            // The broker's code, the daemon's and the servers' tables have to be warm.
+            generators.run(ask, per_s, warm, players);
+            let (before, events) = (self.cpu(), EventCost::begin(beside.huntd));
+            let began = self.has_view.then(|| Inside::of(&self.addresses));
+            let measured = generators.run(ask, per_s, size.time, players);
+            let idle_cpu = size.time.mul_f64(idle);
+            row(self.name, per_s, ask, &measured, (self.cpu() - before, idle_cpu));
+            if let Some(began) = began {
+                let inside = Inside::of(&self.addresses).since(&began, size.time);
+                said.push(format!("{}, {}: {inside}", self.name, ask.name()));
+            }
+            said.push(format!(
+                "{}, {}: {:.0} ms of CPU per second without a request; huntd run alone: {alone}; \
+                 beside the requests: {}",
+                self.name,
+                ask.name(),
+                idle * 1e3,
+                events.end()
+            ));
+            if ask == Ask::Poll {
+                self.measure_by_wrk(size.time, &players[0], idle);
+            }
         }
-        row(name, size.per_s(ask), ask, &measured, cpu() - before);
-        if ask == Ask::Poll {
-            event_cost = events.map(EventCost::end);
+        said.push(format!(
+            "{}: {before_mib} MiB resident before, {} after",
+            self.name,
+            self.resident_mib()
+        ));
+        said
+    }
+
+    fn measure_by_wrk(&self, time: Duration, player: &str, idle: f64) {
+        let before = self.cpu();
+        if let Some(foreign) = foreign::poll(&self.addresses[0], player, time) {
+            foreign.row(self.name, time, self.cpu() - before, idle);
         }
     }
-    inside.iter().for_each(|line| say(line));
-    say(&format!(
-        "{name}: {} MiB resident before, {} after; {:.0} ms of CPU per second without a request",
-        before >> 20,
-        resident() >> 20,
-        idle * 1e3
-    ));
-    event_cost
 }
 
-pub(crate) fn row(name: &str, per_s: u64, ask: Ask, measured: &Measured, cpu: Duration) {
-    let Measured { latency_us, failed } = measured;
-    let quantile = |at: f64| latency_us.value_at_quantile(at) as f64 / 1e3;
-    let each = cpu.as_secs_f64() * 1e6 / latency_us.len() as f64;
+/// Prints a row. `cpu` is the servers' processor time, and what it would be without requests.
+pub(crate) fn row(
+    name: &str,
+    per_s: u64,
+    ask: Ask,
+    measured: &Measured,
+    (cpu, idle): (Duration, Duration),
+) {
+    let Measured { latency_us, late_us, answer_us, failed } = measured;
+    let ms = |of: &Histogram<u64>, at: f64| of.value_at_quantile(at) as f64 / 1e3;
+    let each = |cpu: f64| cpu * 1e6 / latency_us.len() as f64;
     say(&format!(
-        "| {name} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {each:.1} | {failed} |",
+        "| {name} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} | \
+         {failed} |",
         ask.name(),
         per_s,
-        quantile(0.5),
-        quantile(0.99),
-        quantile(0.999),
+        ms(latency_us, 0.5),
+        ms(latency_us, 0.99),
+        ms(latency_us, 0.999),
         latency_us.max() as f64 / 1e3,
+        ms(late_us, 0.99),
+        ms(answer_us, 0.99),
+        each(cpu.as_secs_f64()),
+        each(cpu.as_secs_f64() - idle.as_secs_f64()),
     ));
 }
 
@@ -137,11 +189,4 @@ impl EventCost<'_> {
                  allocations"
         )
     }
-}
-
-/// What an event costs the daemon while nobody asks for anything.
-fn event_cost_alone(huntd: &Huntd, time: Duration) -> String {
-    let cost = EventCost::begin(huntd);
-    std::thread::sleep(time);
-    cost.end()
 }

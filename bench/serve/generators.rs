@@ -5,8 +5,9 @@ use crate::streams::EVERY_MS;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
+use support::process::before_others;
 
 /// First argument of a process that sends requests.
 pub(crate) const GENERATE: &str = "generate";
@@ -33,6 +34,17 @@ impl Ask {
             Ask::Board => "board",
             Ask::Command => "command",
             Ask::Stream => "stream",
+        }
+    }
+
+    /// The part of the bench that asks for it.
+    pub(crate) fn part(self) -> &'static str {
+        match self {
+            Ask::Poll => "polls",
+            Ask::Card => "cards",
+            Ask::Board => "boards",
+            Ask::Command => "commands",
+            Ask::Stream => "streams",
         }
     }
 
@@ -69,7 +81,8 @@ impl Generators {
         let start = |address: &String| {
             let program = std::env::current_exe().expect("this program");
             let sessions = (sessions / addresses.len()).to_string();
-            let mut child = Command::new(program)
+            let mut child = before_others(&["--fifo", "10"])
+                .arg(program)
                 .args([GENERATE, address, &sessions])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -109,9 +122,11 @@ impl Generators {
             let line = generator.line();
             let result: Value = serde_json::from_str(&line).expect("a result is JSON");
             all.failed += result["failed"].as_u64().expect("a number");
-            for entry in result["latency_us"].as_array().expect("a list") {
-                let number = |at: usize| entry[at].as_u64().expect("a number");
-                all.latency_us.record_n(number(0), number(1)).expect("within the bounds");
+            for (name, histogram) in all.histograms() {
+                for entry in result[name].as_array().expect("a list") {
+                    let number = |at: usize| entry[at].as_u64().expect("a number");
+                    histogram.record_n(number(0), number(1)).expect("within the bounds");
+                }
             }
         }
         all
@@ -151,7 +166,7 @@ pub(crate) fn generate(address: &str, sessions: usize) {
             .collect();
         let time = Duration::from_secs(number("seconds"));
         let request = |number| ask.request(number, &players);
-        let measured = match ask {
+        let mut measured = match ask {
             Ask::Stream => open_loop.listen(Duration::from_millis(EVERY_MS), time, &request),
             _ => open_loop.run(number("per_s"), time, &request),
         };
@@ -159,7 +174,10 @@ pub(crate) fn generate(address: &str, sessions: usize) {
             let recorded = histogram.iter_recorded();
             recorded.map(|v| [v.value_iterated_to(), v.count_since_last_iteration()]).collect()
         };
-        let latency_us = pairs(&measured.latency_us);
-        crate::say(&json!({"failed": measured.failed, "latency_us": latency_us}).to_string());
+        let mut result = json!({"failed": measured.failed});
+        for (name, histogram) in measured.histograms() {
+            result[name] = json!(pairs(histogram));
+        }
+        crate::say(&result.to_string());
     }
 }

@@ -5,15 +5,22 @@
 //! Goal: the time from when a request is due to when its answer was read, and the processor time of
 //! the serving processes for each request. Broker, daemon, servers and generators share the
 //! machine. Not a goal: the network and TLS. `--smoke` takes a few sessions and seconds, and no
-//! peers. Names of parts take these alone: `polls` (and cards, boards, commands), `peers` (the same
-//! beside the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
-//! second that are played beside polls and commands.
+//! peers. Names of parts take these alone: `polls`, `cards`, `boards`, `commands`, `peers` (the
+//! same of the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
+//! second that are played beside polls; beside the others there are fewer.
+//!
+//! The generators run before everything else on their core, where the bench may arrange that, as
+//! clients on machines of their own would; by how much a request was sent too late all the same
+//! stands in a column of its own. The servers go before what is left, as huntd's unit has it: of
+//! huntd the serving thread, of the peers and of Redis all threads.
 //!
 //! The peers do less: theirs is no durable log and no game, and nothing changes their cards and
 //! boards but the commands. A process has too few descriptors for all sessions, so there are two of
 //! each server.
 
+mod beside;
 mod compare;
+mod foreign;
 mod generators;
 mod hunt;
 mod inside;
@@ -27,11 +34,9 @@ use compare::compare;
 use generators::{Ask, GENERATE, generate};
 use peers::Peer;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, Cluster};
-use support::load::Load;
 use support::serving::Serving;
 
 const ZONES: i32 = 4;
@@ -39,18 +44,18 @@ const ZONES: i32 = 4;
 /// Processes of each server.
 const SERVERS: usize = 2;
 
-/// Between two pieces of what players do.
-const PIECE: Duration = Duration::from_millis(100);
-
 /// Names of the parts.
-const PARTS: [&str; 6] = ["polls", "peers", "search", "streams", "hunt", "million"];
+const PARTS: [&str; 9] =
+    ["polls", "cards", "boards", "commands", "peers", "search", "streams", "hunt", "million"];
 
 /// What is asked, and how often.
 struct Size {
     sessions: usize,
     players: u64,
-    /// Events that are appended beside the requests, per second.
+    /// Events that are appended beside polls, and beside the other requests, per second. Of the
+    /// former the servers together fold 250,000 updates per second.
     events_per_s: u64,
+    few_events_per_s: u64,
     polls_per_s: u64,
     commands_per_s: u64,
     /// Up to which the highest rate is searched.
@@ -61,6 +66,9 @@ struct Size {
     hunt_s: u64,
     /// Players of the largest world, who do nothing.
     players_at_rest: u64,
+    /// How long players play before anything is measured: the broker compiles its code meanwhile,
+    /// and that takes a sixth of the machine.
+    warm: Duration,
     /// Of each kind of request.
     time: Duration,
 }
@@ -68,7 +76,8 @@ struct Size {
 const FULL: Size = Size {
     sessions: 30_000,
     players: 100_000,
-    events_per_s: 20_000,
+    events_per_s: 115_000,
+    few_events_per_s: 20_000,
     polls_per_s: 15_000,
     commands_per_s: 5_000,
     commands_per_s_max: 32_000,
@@ -76,13 +85,15 @@ const FULL: Size = Size {
     actors: 2_500,
     hunt_s: 60,
     players_at_rest: 1_000_000,
+    warm: Duration::from_secs(30),
     time: Duration::from_secs(10),
 };
 
 const SMOKE: Size = Size {
     sessions: 50,
     players: 200,
-    events_per_s: 200,
+    events_per_s: 400,
+    few_events_per_s: 200,
     polls_per_s: 200,
     commands_per_s: 50,
     commands_per_s_max: 0,
@@ -90,10 +101,15 @@ const SMOKE: Size = Size {
     actors: 100,
     hunt_s: 2,
     players_at_rest: 1_600,
+    warm: Duration::ZERO,
     time: Duration::from_secs(1),
 };
 
 impl Size {
+    fn events_beside(&self, ask: Ask) -> u64 {
+        if ask == Ask::Poll { self.events_per_s } else { self.few_events_per_s }
+    }
+
     fn per_s(&self, ask: Ask) -> u64 {
         match ask {
             Ask::Poll => self.polls_per_s,
@@ -126,11 +142,15 @@ fn main() {
     let wants_peers = has("peers") || (is_whole && !is_small);
     let peers = if wants_peers { built_peers() } else { Vec::new() };
     let cluster = Cluster::start(1, &options);
-    if is_whole || has("polls") || has("peers") {
-        beside_players(&cluster, &size, &|huntd, ends| compare(&size, huntd, ends, &peers));
+    let mut asks: Vec<Ask> = Ask::REQUESTS.into_iter().filter(|ask| has(ask.part())).collect();
+    if is_whole || (asks.is_empty() && has("peers")) {
+        asks = Ask::REQUESTS.to_vec();
+    }
+    if !asks.is_empty() {
+        beside::play(&cluster, &size, |beside| compare(&size, beside, &asks, &peers));
     }
     if is_whole || has("search") {
-        beside_players(&cluster, &size, &|huntd, ends| search::search(&size, huntd, ends));
+        beside::play(&cluster, &size, |beside| search::search(&size, beside));
     }
     if is_whole || has("streams") {
         streams::streams(&size, &cluster);
@@ -155,29 +175,6 @@ fn built_peers() -> Vec<Peer> {
     Peer::ALL.into_iter().filter(is_built).collect()
 }
 
-/// Measures something while players play.
-fn beside_players(cluster: &Cluster, size: &Size, measure: &dyn Fn(&Huntd, &[i64])) {
-    let topics = Topics::create(cluster, "serve", ZONES);
-    let huntd = start(cluster, &topics, &[]);
-    let mut load = Load::new(size.players, ZONES);
-    load.produce(cluster, &topics, size.players);
-    let ends = cluster.client().ends(&topics.input, ZONES);
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (begun, mut made) = (Instant::now(), 0);
-            while !is_over.load(Ordering::Relaxed) {
-                let due = (begun.elapsed().as_secs_f64() * size.events_per_s as f64) as u64;
-                load.produce(cluster, &topics, (due - made).min(size.events_per_s));
-                made = due;
-                std::thread::sleep(PIECE);
-            }
-        });
-        measure(&huntd, &ends);
-        is_over.store(true, Ordering::Relaxed);
-    });
-}
-
 /// A daemon with binary frames and no ticks, and further settings.
 pub(crate) fn start(cluster: &Cluster, topics: &Topics, more: &[(&str, &str)]) -> Huntd {
     let mut settings = vec![("publish", "format = \"binary\""), ("input", "tick_every_ms = 0")];
@@ -189,7 +186,7 @@ pub(crate) fn start(cluster: &Cluster, topics: &Topics, more: &[(&str, &str)]) -
 
 /// Servers that have come to these offsets.
 pub(crate) fn servers(huntd: &Huntd, ends: &[i64]) -> Vec<Serving> {
-    let servings: Vec<Serving> = (0..SERVERS).map(|_| Serving::start(huntd)).collect();
+    let servings: Vec<Serving> = (0..SERVERS).map(|_| Serving::start_as_unit(huntd)).collect();
     for serving in &servings {
         serving.body_at(ends, "/v1/zones");
     }

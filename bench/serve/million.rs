@@ -47,8 +47,10 @@ pub(crate) fn million(size: &Size, cluster: &Cluster) {
         let took = begun.elapsed().as_secs_f64();
         let players = Page::of(serving.address()).value("huntd_view_players");
         say(&format!(
-            "{players} players in {ZONES} zones: live {took:.2} s after the start, {} MiB resident",
-            process::resident_bytes(serving.pid()) >> 20
+            "{players} players in {ZONES} zones: live {took:.2} s after the start, {} MiB \
+             resident, {} at most",
+            process::resident_bytes(serving.pid()) >> 20,
+            process::resident_bytes_max(serving.pid()) >> 20
         ));
     }
 }

@@ -1,7 +1,7 @@
 //! Requests that are due at their own times, over sessions that stay open.
 
 use hdrhistogram::Histogram;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,8 +20,9 @@ const EVENT: &[u8] = b"event: card\n";
 /// One session.
 struct Session {
     stream: TcpStream,
-    /// When the requests were due that are not answered, the first one first.
-    due: VecDeque<Instant>,
+    /// When the requests were due that are not answered, and when they were sent, the first one
+    /// first.
+    asked: VecDeque<(Instant, Instant)>,
     received: Vec<u8>,
 }
 
@@ -35,14 +36,24 @@ pub(crate) struct OpenLoop {
 pub(crate) struct Measured {
     /// From when a request was due to when its answer was read.
     pub latency_us: Histogram<u64>,
+    /// From when it was due to when it was sent: the generator's part.
+    pub late_us: Histogram<u64>,
+    /// From when it was sent to when its answer was read.
+    pub answer_us: Histogram<u64>,
     /// Answers with another status than 200.
     pub failed: u64,
 }
 
 impl Measured {
     pub(crate) fn new() -> Measured {
-        let latency_us = Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
-        Measured { latency_us, failed: 0 }
+        let new = || Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
+        Measured { latency_us: new(), late_us: new(), answer_us: new(), failed: 0 }
+    }
+
+    /// The histograms, which are all measured in microseconds.
+    pub(crate) fn histograms(&mut self) -> [(&'static str, &mut Histogram<u64>); 3] {
+        let Measured { latency_us, late_us, answer_us, .. } = self;
+        [("latency_us", latency_us), ("late_us", late_us), ("answer_us", answer_us)]
     }
 }
 
@@ -56,7 +67,7 @@ impl OpenLoop {
             stream.set_nonblocking(true).expect("a socket takes the option");
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).expect("it is added");
-            Session { stream, due: VecDeque::new(), received: Vec::new() }
+            Session { stream, asked: VecDeque::new(), received: Vec::new() }
         };
         OpenLoop { sessions: (0..sessions).map(open).collect(), epoll }
     }
@@ -76,7 +87,7 @@ impl OpenLoop {
             while sent < count && due(sent) <= Instant::now() {
                 let at = sent as usize % self.sessions.len();
                 let session = &mut self.sessions[at];
-                session.due.push_back(due(sent));
+                session.asked.push_back((due(sent), Instant::now()));
                 session.stream.write_all(request(sent).as_bytes()).expect("it takes a request");
                 sent += 1;
             }
@@ -113,11 +124,12 @@ impl OpenLoop {
                     session.received.windows(EVENT.len()).position(|part| part == EVENT)
                 {
                     session.received.drain(..at + EVENT.len());
-                    if let Some(before) = session.due.pop_front().filter(|_| is_warm) {
+                    let before = session.asked.pop_front().filter(|_| is_warm);
+                    if let Some((before, _)) = before {
                         let late = now.saturating_duration_since(before + every);
                         measured.latency_us.saturating_record(1 + late.as_micros() as u64);
                     }
-                    session.due.push_back(now);
+                    session.asked.push_back((now, now));
                 }
             });
         }
@@ -129,9 +141,13 @@ impl OpenLoop {
             let now = Instant::now();
             while let Some((is_fine, bytes)) = answer(&session.received) {
                 session.received.drain(..bytes);
-                let due = session.due.pop_front().expect("an answer has its request");
-                let latency = now.saturating_duration_since(due).as_micros() as u64;
-                measured.latency_us.saturating_record(latency.max(1));
+                let (due, sent) = session.asked.pop_front().expect("an answer has its request");
+                let us = |from: Instant, to: Instant| {
+                    to.saturating_duration_since(from).as_micros().max(1) as u64
+                };
+                measured.latency_us.saturating_record(us(due, now));
+                measured.late_us.saturating_record(us(due, sent));
+                measured.answer_us.saturating_record(us(sent, now));
                 measured.failed += u64::from(!is_fine);
             }
         });
@@ -141,8 +157,10 @@ impl OpenLoop {
     fn receive(&mut self, wait: Duration, mut look: impl FnMut(&mut Session)) {
         let mut events = Vec::with_capacity(256);
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos().min(10_000_000) as i64 };
+        // An epoll waits for whole milliseconds, and requests are due between them.
+        poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&wait)).expect("it waits");
         let spare = rustix::buffer::spare_capacity(&mut events);
-        epoll::wait(&self.epoll, spare, Some(&wait)).expect("it waits");
+        epoll::wait(&self.epoll, spare, Some(&Timespec::default())).expect("it does not wait");
         for event in events {
             let session = &mut self.sessions[event.data.u64() as usize];
             let mut buffer = [0; 16 * 1024];

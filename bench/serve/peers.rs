@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::kafka::broker::free_ports;
+use support::process::before_others;
 use support::scrape::get;
+use support::serving::UNIT_PRIORITY;
 
 /// Where the peers' sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/peers");
@@ -79,7 +81,8 @@ impl Peer {
             Peer::Fasthttp => built.join("serve-fasthttp"),
             Peer::Hyper => built.join("release/serve-hyper"),
         };
-        let mut child = Command::new(program)
+        let mut child = before_others(&["--fifo", UNIT_PRIORITY])
+            .arg(program)
             .arg(&store.address)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -125,7 +128,8 @@ impl Redis {
     pub(crate) fn start() -> Result<Redis, String> {
         let port = free_ports(1)[0];
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let child = Command::new("redis-server")
+        let child = before_others(&["--fifo", UNIT_PRIORITY])
+            .arg("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())

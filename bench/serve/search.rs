@@ -1,9 +1,9 @@
 //! The highest rate of commands whose answers come in time.
 
+use crate::beside::Beside;
 use crate::generators::{Ask, Generators};
 use crate::{Size, say, servers};
 use std::time::Duration;
-use support::daemon::Huntd;
 
 /// The slowest hundredth of the published system's answers, in microseconds.
 const P99_US: u64 = 46_200;
@@ -13,8 +13,8 @@ const RATES: [u64; 6] = [1_000, 2_000, 4_000, 8_000, 16_000, 32_000];
 const HALVINGS: u32 = 3;
 
 /// Searches, from the lowest rate on.
-pub(crate) fn search(size: &Size, huntd: &Huntd, ends: &[i64]) {
-    let servings = servers(huntd, ends);
+pub(crate) fn search(size: &Size, beside: &Beside) {
+    let servings = servers(beside.huntd, beside.ends);
     let players = servings[0].players(size.sessions.min(100));
     let addresses: Vec<String> = servings.iter().map(|of| of.address().to_owned()).collect();
     let mut generators = Generators::connect(&addresses, size.sessions);

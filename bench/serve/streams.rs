@@ -90,6 +90,6 @@ pub(crate) fn streams(size: &Size, cluster: &Cluster) {
         is_over.store(true, Ordering::Relaxed);
         say(&format!("{} streams, {} events", size.streams, measured.latency_us.len()));
         head();
-        row("huntd serve", per_s, Ask::Stream, &measured, cpu() - before);
+        row("huntd serve", per_s, Ask::Stream, &measured, (cpu() - before, Duration::ZERO));
     });
 }

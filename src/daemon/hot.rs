@@ -8,7 +8,7 @@ use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::queue::bell::Bell;
 use crate::queue::{self, Received, Receiver, Sender};
 use crate::runtime::allocator;
-use crate::runtime::confinement::confine_this_thread;
+use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::operations::Handle;
 use crate::runtime::ring_error::RingError;
@@ -77,7 +77,7 @@ pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
         }
         turned
     });
-    confine_this_thread()?;
+    confine_this_thread(Confinement::Hot)?;
     allocator::count_this_thread();
     hot_loop.run(root, |hot_loop| {
         metrics.take_over(Counter::Turns, hot_loop.turns().count());

@@ -134,13 +134,13 @@ impl RankTree {
         self.nodes[self.root].rows()
     }
 
-    /// Adds all these rows, in the order of their keys, to an order without any.
+    /// Adds all these rows, in the order of their keys, to an order without any. Later additions
+    /// need memory of their own, unless it was reached.
     pub(crate) fn fill(&mut self, sorted: &[(Key, u32)]) {
         assert!(self.count() == 0 && sorted.is_sorted());
         if sorted.is_empty() {
             return;
         }
-        self.reach(sorted.len() as u32);
         self.give(self.root);
         let mut level: Vec<Entry> =
             sorted.iter().map(|(key, row)| Entry { key: *key, entry: *row, size: 1 }).collect();

@@ -1,8 +1,8 @@
-//! What the hot thread may still ask of the kernel once it runs: a seccomp filter.
+//! What a thread that reads what strangers write may still ask of the kernel: a seccomp filter.
 //!
-//! Records, and answers of brokers, are what strangers write, and this thread reads them. It has
-//! its sockets from the dialler, so that it needs neither files nor connections nor processes. A
-//! call that is not listed fails with EPERM, and the thread goes on.
+//! The hot thread reads records and answers of brokers, and has its sockets from the dialler. The
+//! serving thread reads requests, and has its sockets from its ring. Neither needs files,
+//! connections or processes. A call that is not listed fails with EPERM, and the thread goes on.
 
 use crate::runtime::ring_error::RingError;
 use seccompiler::{
@@ -12,7 +12,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// What the thread needs whatever it is given.
+/// What both threads need.
 const CALLS: [i64; 24] = [
     // The ring, and the handles that it lets go of.
     libc::SYS_io_uring_enter,
@@ -46,10 +46,38 @@ const CALLS: [i64; 24] = [
     libc::SYS_restart_syscall,
 ];
 
-/// Forbids the calling thread all but what the hot thread needs, for good.
-pub fn confine_this_thread() -> Result<(), RingError> {
+/// What the serving thread needs beside that.
+const SERVING_CALLS: [i64; 6] = [
+    // The end of what is sent to a client.
+    libc::SYS_shutdown,
+    // The pipe of the signals, which async-io watches, and librdkafka's wake-ups.
+    libc::SYS_epoll_ctl,
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    // The journal, where the log goes there.
+    libc::SYS_sendmsg,
+    // A client of librdkafka that ends waits for its threads.
+    libc::SYS_clock_nanosleep,
+];
+
+/// Whose calls a thread may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// The hot thread's.
+    Hot,
+    /// The serving thread's.
+    Serving,
+}
+
+/// Forbids the calling thread all but what it needs as such a thread, for good.
+pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     let no_rules = |call: i64| (call, Vec::new());
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = CALLS.into_iter().map(no_rules).collect();
+    let more: &[i64] = match confinement {
+        Confinement::Hot => &[],
+        Confinement::Serving => &SERVING_CALLS,
+    };
+    let calls = CALLS.into_iter().chain(more.iter().copied());
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(no_rules).collect();
     // A handler of a signal writes to its pipe, a pair of sockets, without naming an address.
     rules.insert(libc::SYS_sendto, vec![argument(4, 0)]);
     // Debug builds look whether a handle is open before they close it.

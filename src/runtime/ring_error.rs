@@ -22,8 +22,8 @@ pub enum RingError {
     NoDescriptors(#[source] io::Error),
     /// The kernel refuses a filter of system calls.
     #[error(
-        "the hot thread cannot forbid itself what it does not need: allow seccomp in the filter of \
-         the container or unit: {0}"
+        "a thread cannot forbid itself what it does not need: allow seccomp in the filter of the \
+         container or unit: {0}"
     )]
     Unconfined(#[source] io::Error),
     /// Anything else that the kernel answered.

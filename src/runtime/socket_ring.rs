@@ -14,7 +14,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Entries of the serving thread's submission queue: answers of one turn, mostly.
 const SOCKET_ENTRIES: u32 = 512;
@@ -48,7 +48,10 @@ pub(crate) struct SocketRing {
     sending: ManuallyDrop<Vec<Vec<u8>>>,
     /// What the bell's eventfd is read into.
     rung: *mut u64,
-    ended: VecDeque<cqueue::Entry>,
+    /// Answers that were sent: looked at before all else, for their buffers serve the next ones.
+    sent: VecDeque<cqueue::Entry>,
+    /// What else has ended, and when that was seen.
+    ended: VecDeque<(cqueue::Entry, Instant)>,
 }
 
 /// Operations of a [`SocketRing`].
@@ -61,6 +64,8 @@ const READ_BELL: u64 = 3;
 pub(crate) struct FilledBuffer {
     number: u16,
     bytes: usize,
+    /// When it was taken from the kernel.
+    pub(crate) taken_at: Instant,
 }
 
 impl SocketRing {
@@ -72,7 +77,8 @@ impl SocketRing {
         enable(&uring, &SOCKET_OPCODES, vec![Restriction::sqe_flags_allowed(flags.bits())])?;
         let rung = Box::leak(Box::new(0));
         let sending = ManuallyDrop::new(Vec::new());
-        Ok(SocketRing { uring, shared, sending, rung, ended: VecDeque::new() })
+        let (sent, ended) = (VecDeque::new(), VecDeque::new());
+        Ok(SocketRing { uring, shared, sending, rung, sent, ended })
     }
 
     /// Accepts clients, until it fails or is cancelled.
@@ -131,26 +137,51 @@ impl SocketRing {
         // SAFETY: the caller's promise is the one that is asked for here.
         while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {
             submit(&self.uring, None).expect("a full submission queue can be submitted");
-            self.ended.extend(self.uring.completion());
+            self.collect();
+        }
+    }
+
+    /// Takes from the kernel what has ended.
+    fn collect(&mut self) {
+        let SocketRing { uring, sent, ended, .. } = self;
+        let now = Instant::now();
+        for entry in uring.completion() {
+            match entry.user_data() {
+                UNATTENDED => {}
+                data if data >> 32 == SEND => sent.push_back(entry),
+                _ => ended.push_back((entry, now)),
+            }
         }
     }
 
     /// Submits what was ordered, and waits at most `wait` for a completion (`None`: not at all).
     pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
-        submit(&self.uring, wait.filter(|_| self.ended.is_empty()))?;
-        self.ended.extend(self.uring.completion());
+        let is_idle = self.sent.is_empty() && self.ended.is_empty();
+        submit(&self.uring, wait.filter(|_| is_idle))?;
+        self.collect();
         Ok(())
+    }
+
+    /// Whether there is something to deal with, as far as the kernel says without a call.
+    pub(crate) fn has_work(&mut self) -> bool {
+        let is_idle = self.sent.is_empty() && self.ended.is_empty();
+        !is_idle || self.uring.submission().taskrun() || !self.uring.completion().is_empty()
     }
 
     /// The next completion that [`SocketRing::enter`] has brought.
     pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
-        let mut entry = self.ended.pop_front()?;
-        while entry.user_data() == UNATTENDED {
-            entry = self.ended.pop_front()?;
+        let result_of = |entry: &cqueue::Entry| {
+            let failed = |_| io::Error::from_raw_os_error(-entry.result());
+            usize::try_from(entry.result()).map_err(failed)
+        };
+        if let Some(entry) = self.sent.pop_front() {
+            let slot = entry.user_data() as u32;
+            let buffer = std::mem::take(&mut self.sending[slot as usize]);
+            return Some(SocketCompletion::Sent(slot, result_of(&entry), buffer));
         }
+        let (entry, taken_at) = self.ended.pop_front()?;
         let (operation, slot) = (entry.user_data() >> 32, entry.user_data() as u32);
-        let result = usize::try_from(entry.result())
-            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        let result = result_of(&entry);
         let continues = if cqueue::more(entry.flags()) { Continues::Yes } else { Continues::No };
         Some(match operation {
             ACCEPT => {
@@ -160,12 +191,8 @@ impl SocketRing {
             }
             RECEIVE => {
                 let number = cqueue::buffer_select(entry.flags());
-                let filled = |bytes| number.map(|number| FilledBuffer { number, bytes });
+                let filled = |bytes| Some(FilledBuffer { number: number?, bytes, taken_at });
                 SocketCompletion::Received(slot, result.map(filled), continues)
-            }
-            SEND => {
-                let buffer = std::mem::take(&mut self.sending[slot as usize]);
-                SocketCompletion::Sent(slot, result, buffer)
             }
             _ => SocketCompletion::Rung,
         })

@@ -170,6 +170,11 @@ impl Sockets {
         self.ring.enter(wait)
     }
 
+    /// Whether an event is there for [`Sockets::turn`] to bring.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.ring.has_work()
+    }
+
     /// Lets a client's bytes be read.
     pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
         self.ring.read(filled, read)

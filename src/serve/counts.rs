@@ -13,10 +13,12 @@ pub(crate) const BOUNDS_US: [u64; 24] = [
 pub struct ServeCounts {
     /// Clients that are connected.
     pub(crate) sessions: usize,
+    /// Clients that read a stream.
+    pub(crate) streams: usize,
     /// Allocations of the serving thread, and growths of allocations.
     pub(crate) allocations: u64,
-    /// By bucket, how often that was the time from when a request was read until its answer was
-    /// written. Posted events and later parts of streams are not among them.
+    /// By bucket, how often that was the time from when a request was taken from the kernel until
+    /// its answer was sent. Posted events and later parts of streams are not among them.
     pub(crate) answers: [u64; BOUNDS_US.len() + 1],
     /// The sum of these times, in microseconds.
     pub(crate) answers_us: u64,

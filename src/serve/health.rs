@@ -69,12 +69,14 @@ pub(crate) fn metrics(served: &Served) -> String {
 }
 
 fn write_counts(out: &mut String, counts: &ServeCounts) {
-    let ServeCounts { sessions, allocations, answers, answers_us } = counts;
+    let ServeCounts { sessions, streams, allocations, answers, answers_us } = counts;
     let mut family = |name: &str, kind: &str, help: &str, samples: &str| {
         _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
     };
     let sample = format!("huntd_serve_sessions {sessions}\n");
     family("huntd_serve_sessions", "gauge", "Clients that are connected.", &sample);
+    let sample = format!("huntd_serve_streams {streams}\n");
+    family("huntd_serve_streams", "gauge", "Clients that read a stream.", &sample);
     let (name, help) = ("huntd_serve_allocations_total", "Allocations of the serving thread.");
     family(name, "counter", help, &format!("{name} {allocations}\n"));
     let (name, mut samples, mut count) = ("huntd_serve_answer_seconds", String::new(), 0);

@@ -216,23 +216,36 @@ pub(crate) fn run(
     let server = Server::bind(options, feed, Commands::Taken, rulebook)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
+    let (sender, read) = channel::bounded(1);
+    std::thread::Builder::new()
+        .name("tokens".to_owned())
+        .spawn(move || smol::block_on(reload(reloads, tokens, sender)))
+        .map_err(ServeError::Resources)?;
     server.run(&stop, |gate| {
         let watched = signals.watch(move || stopped.store(true, Ordering::Release));
-        watched.or(reload(reloads, tokens, gate))
+        watched.or(replace(read, gate))
     })
 }
 
-/// Reads the tokens again whenever it is asked to. A file that is wrong changes nothing.
-async fn reload(mut reloads: Reloads, tokens: Option<PathBuf>, gate: Rc<Gate>) {
-    loop {
+/// Reads the tokens again whenever it is asked to, on a thread that may open files. A file that is
+/// wrong changes nothing.
+async fn reload(mut reloads: Reloads, tokens: Option<PathBuf>, read: channel::Sender<Tokens>) {
+    while !read.is_closed() {
         reloads.next().await;
         let Some(file) = &tokens else { continue };
         match Tokens::load(file) {
-            Ok(tokens) => {
-                gate.replace(tokens);
-                tracing::info!("the tokens were read again");
-            }
+            // The serving thread may have ended.
+            Ok(tokens) => _ = read.send(tokens).await,
             Err(error) => tracing::error!("the tokens stay as they were: {error}"),
         }
     }
+}
+
+/// Lets the tokens count that were read again.
+async fn replace(read: channel::Receiver<Tokens>, gate: Rc<Gate>) {
+    while let Ok(tokens) = read.recv().await {
+        gate.replace(tokens);
+        tracing::info!("the tokens were read again");
+    }
+    std::future::pending().await
 }

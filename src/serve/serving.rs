@@ -6,6 +6,7 @@
 use crate::engine::update::Update;
 use crate::queue::bell::Bell;
 use crate::runtime::allocator;
+use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::ring_error::RingError;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::feed::FeedMessage;
@@ -19,11 +20,15 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-/// Updates that are folded between two turns of the sessions: some tens of microseconds.
+/// Updates that are folded between two turns of the sessions while no client waits: some tens of
+/// microseconds.
 const FOLD_UPDATES_MAX: usize = 512;
 
-/// Milliseconds that folding takes at most where many answers are due: clients wait for it.
-const FOLD_MS_MAX: u64 = 5;
+/// Updates that are folded between two looks whether a client waits: some microseconds.
+const FOLD_UPDATES_PIECE: usize = 32;
+
+/// Milliseconds that folding takes at most while clients wait for it.
+const FOLD_MS_MAX: u64 = 1;
 
 /// Serves until the feed ends. The bell calls this thread. `beside` runs beside everything else.
 pub(crate) fn run(
@@ -38,24 +43,26 @@ pub(crate) fn run(
     let mut tasks = pin!(executor.run(future::pending::<()>()));
     let waker = Waker::from(bell.clone());
     let mut context = Context::from_waker(&waker);
-    let mut folding = Folding { feed, frame: None };
+    let mut folding = Folding { feed, frame: None, has_news: false };
     // How long the sessions took: folding may take as long.
     let mut answering = Duration::ZERO;
+    confine_this_thread(Confinement::Serving)?;
     allocator::count_serving_thread();
     loop {
         let share = answering.min(Duration::from_millis(FOLD_MS_MAX));
-        let folded = match folding.turn(&mut served, share) {
+        let folded = match folding.turn(&mut served, &mut sessions, share) {
             FoldingTurn::Ended => return Ok(()),
             folded => folded,
         };
         let begun = Instant::now();
-        if folded != FoldingTurn::Nothing {
+        if std::mem::take(&mut folding.has_news) {
             sessions.frames_folded(&mut served);
         }
         sessions.take_reports(&mut served);
         sessions.times_passed(&mut served);
         _ = tasks.as_mut().poll(&mut context);
         served.counts.sessions = sessions.count();
+        served.counts.streams = sessions.streams();
         served.counts.allocations = allocator::serving_allocations();
         let may_rest = folded != FoldingTurn::Some && bell.try_rest();
         sessions.turn(&mut served, may_rest.then(|| sessions.sleep_max()))?;
@@ -67,7 +74,6 @@ pub(crate) fn run(
 /// What there was to fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldingTurn {
-    Nothing,
     /// There may be more.
     Some,
     /// All that there was.
@@ -81,6 +87,8 @@ struct Folding {
     feed: Receiver<FeedMessage>,
     /// A frame of which updates are left, and how many are folded.
     frame: Option<Frame>,
+    /// A zone's answers have changed, and nobody was told so.
+    has_news: bool,
 }
 
 struct Frame {
@@ -93,38 +101,43 @@ struct Frame {
 }
 
 impl Folding {
-    /// Folds some updates, and goes on for as long as `share` says.
-    fn turn(&mut self, served: &mut Served, share: Duration) -> FoldingTurn {
-        let (begun, mut updates, mut before) = (Instant::now(), 0, FoldingTurn::Nothing);
-        loop {
+    /// Folds some updates. While clients wait, that takes no longer than `share` says, or than a
+    /// piece does.
+    fn turn(
+        &mut self,
+        served: &mut Served,
+        sessions: &mut Sessions,
+        share: Duration,
+    ) -> FoldingTurn {
+        let (begun, mut updates) = (Instant::now(), 0);
+        while updates < FOLD_UPDATES_MAX {
             let frame = match self.frame.take() {
                 Some(frame) => frame,
                 None => match self.feed.try_recv() {
-                    Ok(message) => {
-                        before = FoldingTurn::All;
-                        match take(served, message) {
-                            Some(frame) => frame,
-                            None => continue,
+                    Ok(message) => match take(served, message) {
+                        Some(frame) => frame,
+                        None => {
+                            self.has_news = true;
+                            continue;
                         }
-                    }
-                    Err(TryRecvError::Empty) => return before,
+                    },
+                    Err(TryRecvError::Empty) => return FoldingTurn::All,
                     Err(TryRecvError::Closed) => return FoldingTurn::Ended,
                 },
             };
             let frame = self.frame.insert(frame);
-            let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_MAX);
-            updates += piece;
-            if updates > FOLD_UPDATES_MAX && begun.elapsed() >= share {
-                return FoldingTurn::Some;
-            }
+            let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_PIECE);
             served.fold(frame.zone, &frame.updates[frame.folded..][..piece]);
-            frame.folded += piece;
+            (frame.folded, updates) = (frame.folded + piece, updates + piece.max(1));
             if frame.folded == frame.updates.len() {
                 frame.seal(served);
-                self.frame = None;
+                (self.frame, self.has_news) = (None, true);
             }
-            before = FoldingTurn::All;
+            if sessions.has_work() && begun.elapsed() >= share {
+                return FoldingTurn::Some;
+            }
         }
+        FoldingTurn::Some
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct Sessions {
     spare: Vec<Box<Exchange>>,
     /// Sessions that wait for the next frame.
     waiting: Vec<SocketNumber>,
+    /// Sessions that read a stream.
+    streams: usize,
     /// As `waiting`, empty: its memory is used again.
     woken: Vec<SocketNumber>,
     sessions_max: usize,
@@ -79,14 +81,16 @@ struct Session {
     stage: Stage,
     /// `None`: nothing is under way.
     exchange: Option<Box<Exchange>>,
-    /// When what is being answered was read.
-    read_at: Option<Duration>,
+    /// When what is being answered was taken from the kernel.
+    taken_at: Option<Instant>,
     /// The client sends no more.
     has_ended: bool,
     /// Bytes have come that the exchange has not looked at.
     has_more: bool,
     /// It is among those that wait for a frame, or was.
     is_listed: bool,
+    /// It reads a stream, from the first turn of it on.
+    is_stream: bool,
 }
 
 /// What a session is at.
@@ -120,6 +124,7 @@ impl Sessions {
             postings,
             spare: Vec::with_capacity(SPARE_EXCHANGES),
             waiting: Vec::new(),
+            streams: 0,
             woken: Vec::new(),
             sessions_max: sessions_max as usize,
             accept_again_ms: 0,
@@ -132,6 +137,11 @@ impl Sessions {
     /// Clients that are connected.
     pub(crate) fn count(&self) -> usize {
         self.sockets.count()
+    }
+
+    /// Clients that read a stream.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams
     }
 
     fn now_ms(&self) -> u64 {
@@ -157,13 +167,22 @@ impl Sessions {
         }
         self.enter(wait)?;
         for _ in 0..EVENTS_PER_TURN {
-            let Some(event) = self.sockets.next() else { break };
-            self.deal_with(served, event);
+            match self.sockets.next() {
+                Some(event) => self.deal_with(served, event),
+                // No answer waits until updates are folded.
+                None if self.unsubmitted > 0 => self.enter(None)?,
+                None => break,
+            }
             if self.unsubmitted >= ANSWERS_PER_ENTER {
                 self.enter(None)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether clients have done something that nobody has looked at.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.sockets.has_work()
     }
 
     fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
@@ -181,9 +200,10 @@ impl Sessions {
             SocketEvent::Received(number, filled) => {
                 let session = &mut self.sessions[number as usize];
                 if session.is_heard() {
+                    let taken_at = filled.taken_at;
                     let exchange = exchange_of(session, &mut self.spare);
                     self.sockets.read(filled, |bytes| exchange.receive(bytes));
-                    self.received(served, number);
+                    self.received(served, number, taken_at);
                 } else {
                     self.sockets.read(filled, |_unheard| ());
                 }
@@ -216,18 +236,19 @@ impl Sessions {
     }
 
     fn close(&mut self, number: SocketNumber) {
-        let is_listed = self.sessions[number as usize].is_listed;
+        let Session { is_listed, is_stream, .. } = self.sessions[number as usize];
+        self.streams -= usize::from(is_stream);
         self.sessions[number as usize] = Session { is_listed, ..Session::default() };
         self.timers.clear(number);
         self.sockets.close(number);
     }
 
     /// Bytes of a request have come.
-    fn received(&mut self, served: &mut Served, number: SocketNumber) {
+    fn received(&mut self, served: &mut Served, number: SocketNumber, taken_at: Instant) {
         let session = &mut self.sessions[number as usize];
         match session.stage {
             Stage::Receiving => {
-                session.read_at.get_or_insert(self.now);
+                session.taken_at.get_or_insert(taken_at);
                 self.advance(served, number);
             }
             _ => {
@@ -248,8 +269,8 @@ impl Sessions {
 
     fn sent(&mut self, served: &mut Served, number: SocketNumber, buffer: Vec<u8>) {
         let session = &mut self.sessions[number as usize];
-        if let Some(read_at) = session.read_at.take() {
-            served.counts.answered(self.now.saturating_sub(read_at));
+        if let Some(taken_at) = session.taken_at.take() {
+            served.counts.answered((self.started + self.now).duration_since(taken_at));
         }
         exchange_of(session, &mut self.spare).sent(buffer);
         let Stage::Sending(need) = session.stage else { unreachable!("it was sending") };
@@ -296,6 +317,9 @@ impl Sessions {
             ExchangeNeed::Frame { until_ms } => self.wait(number, until_ms, true),
             ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
+                if !std::mem::replace(&mut session.is_stream, true) {
+                    self.streams += 1;
+                }
                 self.wait(number, until_ms, or_frame);
             }
             ExchangeNeed::Bytes if session.has_more => return true,
@@ -338,7 +362,7 @@ impl Sessions {
         let now_ms = self.now_ms();
         let session = &mut self.sessions[number as usize];
         // How long the brokers take is not the server's time.
-        session.read_at = None;
+        session.taken_at = None;
         let exchange = session.exchange.as_mut().expect("it has a request");
         let (body, zone, pass) = exchange.posted().expect("it asks for this");
         let clock = (&*self.gate, now_ms);

@@ -13,6 +13,7 @@ use crate::serve::problem::Problem;
 use crate::serve::request::parameters;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::zone::ZoneView;
+use std::ops::RangeInclusive;
 
 /// Topics of one stream.
 const TOPICS_MAX: usize = 8;
@@ -20,9 +21,13 @@ const TOPICS_MAX: usize = 8;
 /// Milliseconds from one event of a topic of state to its next.
 const STATE_EVERY_MS: u64 = 250;
 
-/// Milliseconds from one writing of updates to the next: a client that follows a busy zone is
-/// written what several frames have at once.
-const UPDATES_EVERY_MS: u64 = 10;
+/// Milliseconds from one writing of updates to the next, at least and at most: a client that
+/// follows a busy zone is written what several frames have at once. The fewer streams there are,
+/// the sooner each is written.
+const UPDATES_EVERY_MS: RangeInclusive<u64> = 1..=10;
+
+/// Streams of which each is written once a millisecond: so they take a fifth of the thread's time.
+const STREAMS_PER_MS: usize = 13;
 
 /// Milliseconds without an event after which a comment shows that the stream is alive.
 const ALIVE_EVERY_MS: u64 = 15_000;
@@ -164,7 +169,7 @@ impl Stream {
                         UpdatesWritten::Some => due_ms = now_ms,
                         UpdatesWritten::All => {
                             is_flowing = true;
-                            due_ms = due_ms.min(now_ms + UPDATES_EVERY_MS);
+                            due_ms = due_ms.min(now_ms + updates_every_ms(served));
                         }
                     }
                 }
@@ -193,6 +198,12 @@ impl Topic {
     fn state(name: &'static str, route: Route) -> Topic {
         Topic::State { name, route, written: Vec::new(), due_ms: 0 }
     }
+}
+
+/// How long a stream of updates pauses.
+fn updates_every_ms(served: &Served) -> u64 {
+    let (least, most) = UPDATES_EVERY_MS.into_inner();
+    (served.counts.streams.div_ceil(STREAMS_PER_MS) as u64).clamp(least, most)
 }
 
 /// Whether a client is further than the zone, which may still come there.

@@ -4,11 +4,16 @@
 //! once, at its best place. Between leaving a zone and arriving in another it is on no board.
 
 use crate::engine::actors::ACTORS_MAX;
+use crate::engine::index::Glance;
 use crate::engine::rank_tree::RankTree;
 use crate::engine::update::Update;
 use crate::view::board::{Place, ranks_around};
 use crate::view::card::{Card, Standing};
 use crate::view::zone::{FoldError, Moved, ZoneView};
+
+/// Updates from a look ahead to the next one, and from there to the fold: players lie anywhere in
+/// memory, and so several of them are waited for together.
+const UPDATES_AHEAD: usize = 8;
 
 /// Zones of a view: their number and a player's row make one word of the world's board.
 const ZONES_MAX: usize = 4096;
@@ -24,6 +29,27 @@ pub struct View {
 
 fn entry(partition: u16, row: u32) -> u32 {
     u32::from(partition) * ACTORS_MAX as u32 + row
+}
+
+/// The first looks ahead at the next updates, by number.
+#[derive(Default)]
+struct Ahead {
+    glances: [Glance; 2 * UPDATES_AHEAD],
+}
+
+impl Ahead {
+    /// Before the update `at` of these is folded.
+    fn look(&mut self, zone: &ZoneView, updates: &[Update], at: usize) {
+        let places = self.glances.len();
+        if at == 0 {
+            self.glances.iter_mut().zip(updates).for_each(|(of, next)| *of = zone.glance(next));
+            self.glances[..UPDATES_AHEAD].iter().for_each(|of| zone.ask_for(*of));
+        }
+        zone.ask_for(self.glances[(at + UPDATES_AHEAD) % places]);
+        if let Some(next) = updates.get(at + places) {
+            self.glances[at % places] = zone.glance(next);
+        }
+    }
 }
 
 impl View {
@@ -82,7 +108,6 @@ impl View {
     pub fn put(&mut self, zone: ZoneView) {
         let partition = zone.partition();
         self.take(partition);
-        self.board.reach(self.board.count() + zone.players());
         self.zones[usize::from(partition)] = Some(Box::new(zone));
         let zone = self.zones[usize::from(partition)].as_deref().expect("it was just put there");
         let players: Vec<u64> = zone.cards().map(|(card, _)| card.player_id).collect();
@@ -110,14 +135,15 @@ impl View {
 
     /// Folds the next updates of a zone. No answer may be made of it until its frame is sealed.
     pub(crate) fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
-        for update in updates {
+        let mut ahead = Ahead::default();
+        for (at, update) in updates.iter().enumerate() {
             let zone = self.zones[usize::from(partition)].as_deref_mut();
             let zone = zone.expect("updates are folded into a zone that is known");
+            ahead.look(zone, updates, at);
             match zone.fold(update)? {
                 Moved::Nobody => {}
                 Moved::Entered(row) => {
                     zone.cards[row].standing = Standing::Hidden;
-                    self.board.reach(self.board.count() + 1);
                     self.settle(update.player_id());
                 }
                 Moved::Scored(row, before) => match zone.cards[row].standing {

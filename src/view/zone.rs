@@ -5,7 +5,7 @@ use crate::engine::actor::Compass;
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::change::Change;
 use crate::engine::chunks::{CHUNK_ROWS, Chunks};
-use crate::engine::index::Index;
+use crate::engine::index::{Glance, Index};
 use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::rules::Rules;
 use crate::engine::rules::rulebook::{Edition, Rulebook};
@@ -117,13 +117,16 @@ impl ZoneView {
         let players = shard.outline();
         // Each player made at least the update by which it entered, so these numbers lie before it.
         let first = position.update.saturating_sub(players.len() as u64);
+        let mut order = Vec::with_capacity(players.len());
         for (player, scored_update) in players.iter().zip(first..) {
             let (mut card, mut details) = from_outline(player);
             card.scored_update = scored_update;
             details.changed = position.update;
             zone.crowd.step(None, Some((card.x, card.y)), position.update);
-            zone.add(card, details);
+            order.push((zone_key(&card), zone.add_row(card, details)));
         }
+        order.sort_unstable();
+        zone.board.fill(&order);
         shard.hunt_outlines().iter().for_each(|hunt| zone.hunts.load(hunt));
         zone
     }
@@ -239,14 +242,19 @@ impl ZoneView {
     }
 
     fn add(&mut self, card: Card, details: Details) -> u32 {
+        let row = self.add_row(card, details);
+        self.board.insert(zone_key(&card), row);
+        row
+    }
+
+    /// Adds a player who is on no board yet.
+    fn add_row(&mut self, card: Card, details: Details) -> u32 {
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
         self.cards.reach(row);
         self.details.reach(row);
-        self.board.reach(self.used);
         (self.cards[row], self.details[row]) = (card, details);
         self.index.insert(card.player_id, row, |row| self.cards[row].player_id);
-        self.board.insert(zone_key(&card), row);
         row
     }
 
@@ -264,6 +272,18 @@ impl ZoneView {
         self.next_offset = next_offset;
         self.recent.seal(next_offset);
         self.is_within_frame = false;
+    }
+
+    /// The first of two looks ahead: asks for where the player of an update stands in the index.
+    pub(super) fn glance(&self, update: &Update) -> Glance {
+        self.index.glance(update.player_id())
+    }
+
+    /// The second one: asks for what the update most likely changes.
+    pub(super) fn ask_for(&self, glance: Glance) {
+        let row = self.index.likely(glance);
+        self.cards.ask_for(row);
+        self.details.ask_for(row);
     }
 
     /// Folds the next update.

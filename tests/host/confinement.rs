@@ -1,7 +1,7 @@
-//! What the hot thread may ask of the kernel.
+//! What the hot thread and the serving thread may ask of the kernel.
 
 use huntd::queue::bell::Bell;
-use huntd::runtime::confinement::confine_this_thread;
+use huntd::runtime::confinement::{Confinement, confine_this_thread};
 use huntd::runtime::hot_loop::HotLoop;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -18,19 +18,24 @@ use support::daemon::program;
 fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let confined = thread::spawn(move || {
-        confine_this_thread().expect("the kernel has seccomp");
-        let refused = [
-            ("a file", File::open("/etc/hostname").map(drop)),
-            ("a connection", TcpStream::connect(address).map(drop)),
-            ("a socket", UdpSocket::bind("127.0.0.1:0").map(drop)),
-            ("a process", Command::new("/bin/true").spawn().map(drop)),
-            ("a thread", thread::Builder::new().spawn(|| {}).map(drop)),
-        ];
-        refused.map(|(what, outcome)| (what, outcome.map_err(|error| error.kind())))
-    });
-    for (what, outcome) in confined.join().expect("it goes on after each refusal") {
-        assert_eq!(outcome, Err(ErrorKind::PermissionDenied), "{what}");
+    let confined = |confinement: Confinement| {
+        move || {
+            confine_this_thread(confinement).expect("the kernel has seccomp");
+            let refused = [
+                ("a file", File::open("/etc/hostname").map(drop)),
+                ("a connection", TcpStream::connect(address).map(drop)),
+                ("a socket", UdpSocket::bind("127.0.0.1:0").map(drop)),
+                ("a process", Command::new("/bin/true").spawn().map(drop)),
+                ("a thread", thread::Builder::new().spawn(|| {}).map(drop)),
+            ];
+            refused.map(|(what, outcome)| (what, outcome.map_err(|error| error.kind())))
+        }
+    };
+    for confinement in [Confinement::Hot, Confinement::Serving] {
+        let confined = thread::spawn(confined(confinement));
+        for (what, outcome) in confined.join().expect("it goes on after each refusal") {
+            assert_eq!(outcome, Err(ErrorKind::PermissionDenied), "{confinement:?}: {what}");
+        }
     }
     // The others go on as before.
     File::open("/etc/hostname").expect("this thread is free");
@@ -43,7 +48,7 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     let confined = thread::spawn(move || {
         let bell = Arc::new(Bell::new().expect("a file descriptor"));
         let hot_loop = HotLoop::new(8, Duration::from_millis(1), bell).expect("io_uring");
-        confine_this_thread().expect("the kernel has seccomp");
+        confine_this_thread(Confinement::Hot).expect("the kernel has seccomp");
         let turns = hot_loop.turns().clone();
         let root = async move {
             let memory = vec![1u8; 64 << 20];

@@ -17,6 +17,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use support::daemon::{PATIENCE, Topics};
 use support::kafka;
+use support::scrape::{get, tasks};
 use support::serving::Serving;
 
 const ZONES: i32 = 2;
@@ -122,6 +123,21 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
 }
 
 /// The status that a path is answered with for this token.
+#[test]
+fn the_serving_thread_alone_may_call_only_what_it_needs() {
+    let topics = Topics::create(kafka::shared(), "confined-serving", ZONES);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    let serving = Serving::start(&huntd);
+    // It answers, so it has begun to serve.
+    assert_eq!(get(serving.address(), "/livez").0, 200);
+    let pid = serving.pid();
+    for task in tasks(pid) {
+        assert_eq!(task.is_confined, task.id == pid, "{task:?}");
+    }
+}
+
 fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
     let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");

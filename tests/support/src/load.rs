@@ -165,15 +165,14 @@ impl Load {
     /// Puts the next `count` events into the input topic, in order and in large batches, and waits
     /// until the broker has them.
     pub fn produce(&mut self, cluster: &Cluster, topics: &Topics, count: u64) {
-        let mut config = cluster.client().config();
-        config
-            .set("enable.idempotence", "true")
-            .set("linger.ms", "50")
-            .set("batch.size", "1000000")
-            .set("batch.num.messages", "100000")
-            .set("queue.buffering.max.messages", "200000")
-            .set("queue.buffering.max.kbytes", "65536");
-        let producer: BaseProducer = config.create().expect("the configuration is valid");
+        let producer = producer(cluster);
+        self.send(&producer, topics, count);
+        producer.flush(Duration::from_secs(60)).expect("the broker acknowledges all records");
+        assert_eq!(producer.in_flight_count(), 0);
+    }
+
+    /// Gives the next `count` events to a producer, in order.
+    pub fn send(&mut self, producer: &BaseProducer, topics: &Topics, count: u64) {
         for _ in 0..count {
             let Record { partition, time_ms, value } = self.next_record();
             let mut record: BaseRecord<'_, (), [u8]> = BaseRecord::to(&topics.input)
@@ -187,9 +186,21 @@ impl Load {
                 record = unsent;
             }
         }
-        producer.flush(Duration::from_secs(60)).expect("the broker acknowledges all records");
-        assert_eq!(producer.in_flight_count(), 0);
+        producer.poll(Duration::ZERO);
     }
+}
+
+/// A producer of large batches.
+pub fn producer(cluster: &Cluster) -> BaseProducer {
+    let mut config = cluster.client().config();
+    config
+        .set("enable.idempotence", "true")
+        .set("linger.ms", "5")
+        .set("batch.size", "1000000")
+        .set("batch.num.messages", "100000")
+        .set("queue.buffering.max.messages", "200000")
+        .set("queue.buffering.max.kbytes", "65536");
+    config.create().expect("the configuration is valid")
 }
 
 /// A number below `bound`, by xorshift.

@@ -88,6 +88,8 @@ pub struct Task {
     pub name: String,
     /// The cores that it may run on, in the kernel's form: `0-2,5`.
     pub cores_allowed: String,
+    /// Whether a filter of system calls confines it.
+    pub is_confined: bool,
     /// Nanoseconds that it ran.
     pub ran_ns: u64,
     /// Nanoseconds that it was ready to run and waited for a core.
@@ -114,6 +116,7 @@ fn task(pid: u32, id: u32) -> Option<Task> {
         id,
         name: field("Name:")?.to_owned(),
         cores_allowed: field("Cpus_allowed_list:")?.to_owned(),
+        is_confined: field("Seccomp:")? == "2",
         ran_ns: numbers.next()?.ok()?,
         waited_ns: numbers.next()?.ok()?,
         times: numbers.next()?.ok()?,

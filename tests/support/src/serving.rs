@@ -1,12 +1,16 @@
 //! `huntd serve` as a child process.
 
 use crate::daemon::{Huntd, PATIENCE, program};
+use crate::process::before_others;
 use crate::scrape::get;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// `CPUSchedulingPriority=` of `systemd/huntd-serve@.service`.
+pub const UNIT_PRIORITY: &str = "1";
 
 /// A serving process. Dropped, it is killed.
 pub struct Serving {
@@ -18,6 +22,14 @@ pub struct Serving {
 impl Serving {
     pub fn start(huntd: &Huntd) -> Serving {
         Serving::start_at(huntd, "127.0.0.1:0", &[])
+    }
+
+    /// A process whose serving thread goes before others, as its unit lets it.
+    pub fn start_as_unit(huntd: &Huntd) -> Serving {
+        let mut command = before_others(&["--reset-on-fork", "--fifo", UNIT_PRIORITY]);
+        command.arg(program());
+        let started = Serving::run(command, huntd, "127.0.0.1:0", &[]);
+        started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
     }
 
     /// A process that listens there, with further settings.
@@ -32,9 +44,18 @@ impl Serving {
         listen: &str,
         environment: &[(&str, &str)],
     ) -> Result<Serving, String> {
+        Serving::run(Command::new(program()), huntd, listen, environment)
+    }
+
+    fn run(
+        mut command: Command,
+        huntd: &Huntd,
+        listen: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Serving, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = File::create(folder.path().join("log")).expect("the log is created");
-        let child = Command::new(program())
+        let child = command
             .args(["serve", "--config", &huntd.config()])
             .env("HUNTD_SERVE__LISTEN", listen)
             .envs(environment.iter().copied())
