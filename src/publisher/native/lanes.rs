@@ -8,8 +8,8 @@
 
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use crate::kafka::batch_writer::ProducerId;
-use crate::kafka::codec::Compressor;
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::lz4_text::TextCompressor;
 use crate::kafka::message::{Broker, Envelope, MessageError, Metadata, Versions};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::produce::{self, ProduceRemedy, Produced};
@@ -70,7 +70,7 @@ pub(super) struct Lanes<T> {
     /// Frames whose delivery was not told.
     outstanding: usize,
     told: VecDeque<Delivery<T>>,
-    compressor: Option<Compressor>,
+    compressor: Option<TextCompressor>,
     memory: Vec<Vec<u8>>,
     /// Of the last request.
     correlation_id: i32,
@@ -97,7 +97,7 @@ enum Question {
 impl<T> Lanes<T> {
     /// Nothing waits, and no broker is known.
     pub(super) fn new(options: LaneOptions) -> Lanes<T> {
-        let compressor = (options.compression == Compression::Lz4).then(Compressor::new);
+        let compressor = (options.compression == Compression::Lz4).then(TextCompressor::new);
         Lanes {
             options,
             lanes: Vec::new(),
