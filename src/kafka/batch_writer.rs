@@ -6,7 +6,8 @@
 //! documentation, "Record Batch"; KIP-98.
 
 use crate::kafka::checksum::crc32c;
-use crate::kafka::codec::{Codec, Compressor};
+use crate::kafka::codec::Codec;
+use crate::kafka::lz4_text::TextCompressor;
 use crate::kafka::record_batch::{CRC_START, HEADER_BYTES, LENGTH_END};
 use crate::kafka::wire::{WireWriter, varint_bytes};
 
@@ -82,7 +83,7 @@ impl UnsealedBatch {
         producer: ProducerId,
         sequence: i32,
         time_ms: i64,
-        compressor: Option<&mut Compressor>,
+        compressor: Option<&mut TextCompressor>,
         memory: Vec<u8>,
     ) -> (Vec<u8>, Vec<u8>) {
         assert!(self.records > 0 && sequence >= 0);
@@ -90,7 +91,7 @@ impl UnsealedBatch {
             None => (self.bytes, memory, Codec::None),
             Some(compressor) => {
                 let mut compressed = UnsealedBatch::new(memory).bytes;
-                compressor.lz4(&self.bytes[HEADER_BYTES..], &mut compressed);
+                compressor.compress(&self.bytes[HEADER_BYTES..], &mut compressed);
                 (compressed, self.bytes, Codec::Lz4)
             }
         };
@@ -142,7 +143,11 @@ mod tests {
             .to_vec()
     }
 
-    fn sealed(values: &[Vec<u8>], sequence: i32, compressor: Option<&mut Compressor>) -> Vec<u8> {
+    fn sealed(
+        values: &[Vec<u8>],
+        sequence: i32,
+        compressor: Option<&mut TextCompressor>,
+    ) -> Vec<u8> {
         let mut batch = UnsealedBatch::new(vec![7; 10]);
         values.iter().for_each(|value| batch.push(value));
         batch.seal(PRODUCER, sequence, TIME_MS, compressor, vec![9; 99]).0
@@ -184,7 +189,7 @@ mod tests {
     fn a_compressed_batch_is_smaller_and_reads_as_what_was_put_in() {
         let text = "{\"player_id\":1,\"tile\":9,\"x\":12}";
         let values: Vec<Vec<u8>> = (1..2_000).map(|times| text.repeat(times % 9).into()).collect();
-        let mut compressor = Compressor::new();
+        let mut compressor = TextCompressor::new();
         for _ in 0..2 {
             let mut bytes = sealed(&values, 0, Some(&mut compressor));
             assert!(bytes.len() * 4 < sealed(&values, 0, None).len());

@@ -1,5 +1,4 @@
-//! Decompresses the records of a batch into one reused buffer of fixed size, and compresses those
-//! of batches that are written.
+//! Decompresses the records of a batch into one reused buffer of fixed size.
 //!
 //! The buffer's size is the bound: whatever a batch claims, nothing is written beyond it and
 //! nothing is allocated for it. The checksums inside the compressed formats are not checked: the
@@ -7,8 +6,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use lz4_flex::block::DecompressError;
-use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use thiserror::Error;
 use zstd::zstd_safe;
 
@@ -55,29 +53,6 @@ impl Codec {
             Codec::Lz4 => 3,
             Codec::Zstd => 4,
         }
-    }
-}
-
-/// The memory of the codec that batches are written with.
-pub(crate) struct Compressor {
-    lz4: FrameEncoder<Vec<u8>>,
-}
-
-impl Compressor {
-    /// Memory that is kept for every batch.
-    pub(crate) fn new() -> Compressor {
-        // Kafka's Java clients refuse blocks that refer to one another.
-        let info =
-            FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
-        Compressor { lz4: FrameEncoder::with_frame_info(info, Vec::new()) }
-    }
-
-    /// Appends `input` to `output` as one LZ4 frame.
-    pub(crate) fn lz4(&mut self, input: &[u8], output: &mut Vec<u8>) {
-        std::mem::swap(self.lz4.get_mut(), output);
-        let written = self.lz4.write_all(input).and_then(|()| Ok(self.lz4.try_finish()?));
-        written.expect("memory takes what is written to it");
-        std::mem::swap(self.lz4.get_mut(), output);
     }
 }
 

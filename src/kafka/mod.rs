@@ -24,6 +24,8 @@ pub(crate) mod producer_id;
 
 pub mod codec;
 
+pub(crate) mod lz4_text;
+
 pub(crate) mod checksum;
 
 pub(crate) mod record;

@@ -146,13 +146,17 @@ pub fn render(observed: &Observed) -> String {
         head(&mut page, &name, "counter", counter.help());
         line(&mut page, &name, "", observed.metrics.get(counter));
     }
-    let process = Process::this();
+    // Asked once a page: the kernel takes longer for its answers than all the rest.
+    let (process, hot) = (Process::this(), Schedule::of("hot"));
     for family in FAMILIES {
-        head(&mut page, family.name, family.kind, family.help);
-        match (family.name.starts_with("process_"), &process) {
-            (true, Some(process)) => process_value(&mut page, family.name, process),
-            (true, None) => {}
-            (false, _) => values(&mut page, family.name, observed),
+        let name = family.name;
+        head(&mut page, name, family.kind, family.help);
+        if name.starts_with("process_") {
+            process.iter().for_each(|process| process_value(&mut page, name, process));
+        } else if name.starts_with("huntd_hot_") {
+            hot.iter().for_each(|schedule| hot_value(&mut page, name, schedule));
+        } else {
+            values(&mut page, name, observed);
         }
     }
     page
@@ -188,9 +192,6 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
         "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
         "huntd_in_flight_bytes" => line(page, name, "", metrics.gauge(Gauge::InFlightBytes)),
-        "huntd_hot_cpu_seconds_total" => hot(page, name, Schedule::ran),
-        "huntd_hot_waiting_seconds_total" => hot(page, name, Schedule::waited),
-        "huntd_hot_scheduled_total" => hot(page, name, Schedule::times),
         "huntd_progress_offset" => stages(page, name, progress),
         "huntd_updates_next" => {
             by_partition(page, name, progress, |shard| Some(shard.next_update.get()));
@@ -320,10 +321,15 @@ fn seconds(us: u64) -> String {
 }
 
 /// What the kernel's scheduler says of the hot thread, while there is one.
-fn hot(page: &mut String, name: &str, value: impl Fn(&Schedule) -> String) {
-    if let Some(schedule) = Schedule::of("hot") {
-        writeln!(page, "{name} {}", value(&schedule)).expect("a string takes it");
-    }
+fn hot_value(page: &mut String, name: &str, schedule: &Schedule) {
+    let Schedule([ran_ns, waited_ns, times]) = schedule;
+    let value = match name {
+        "huntd_hot_cpu_seconds_total" => seconds(ran_ns / 1_000),
+        "huntd_hot_waiting_seconds_total" => seconds(waited_ns / 1_000),
+        "huntd_hot_scheduled_total" => times.to_string(),
+        _ => unreachable!("the list of families is closed"),
+    };
+    writeln!(page, "{name} {value}").expect("a string takes it");
 }
 
 /// A thread's line in `/proc/self/task/*/schedstat`: nanoseconds with a core, nanoseconds of
@@ -339,18 +345,6 @@ impl Schedule {
         let line = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         let mut numbers = line.split_whitespace().map_while(|number| number.parse().ok());
         Some(Schedule([numbers.next()?, numbers.next()?, numbers.next()?]))
-    }
-
-    fn ran(&self) -> String {
-        seconds(self.0[0] / 1_000)
-    }
-
-    fn waited(&self) -> String {
-        seconds(self.0[1] / 1_000)
-    }
-
-    fn times(&self) -> String {
-        self.0[2].to_string()
     }
 }
 

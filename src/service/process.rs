@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::sync::LazyLock;
 
 /// File descriptors that a daemon with one broker needs, and some more. Those who find none left in
 /// the middle of a start are libraries, which panic or call it something else.
@@ -44,18 +45,19 @@ impl Process {
             cpu_ms: (field(14)? + field(15)?) * 1000 / ticks_per_s,
             resident_bytes: field(24)? * rustix::param::page_size() as u64,
             virtual_bytes: field(23)?,
-            start_time_s: boot_time_s()? + field(22)? / ticks_per_s,
+            start_time_s: (*BOOT_TIME_S)? + field(22)? / ticks_per_s,
             open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64),
             max_fds: descriptors.current,
         })
     }
 }
 
-/// When the host was started, in seconds since the Unix epoch.
-fn boot_time_s() -> Option<u64> {
+/// When the host was started, in seconds since the Unix epoch. It is asked once: the kernel counts
+/// all interrupts for each answer.
+static BOOT_TIME_S: LazyLock<Option<u64>> = LazyLock::new(|| {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
-}
+});
 
 #[cfg(test)]
 mod tests {

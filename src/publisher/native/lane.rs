@@ -7,7 +7,8 @@ use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::batch_writer::{
     ProducerId, RECORD_OVERHEAD_BYTES_MAX, UnsealedBatch, sequence_after,
 };
-use crate::kafka::codec::Compressor;
+use crate::kafka::lz4_text::TextCompressor;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,7 @@ pub(super) struct Sealing<'a> {
     /// Milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// `None`: the batch is sent as it is.
-    pub compressor: Option<&'a mut Compressor>,
+    pub compressor: Option<&'a mut TextCompressor>,
     /// Memory of earlier batches.
     pub memory: &'a mut Vec<Vec<u8>>,
 }
@@ -130,6 +131,11 @@ impl<T> Lane<T> {
             held_bytes,
             is_under_way: false,
         });
+    }
+
+    /// Frames that are not acknowledged.
+    pub(super) fn frames(&self) -> usize {
+        self.batches.iter().map(|batch| batch.receipts.len()).sum()
     }
 
     /// Whether a batch is not under way.
