@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
-                     [--rate R | --drain | --native | --search | --soak R | --generator R] \
+                     [--rate R | --drain | --tls | --native | --search | --soak R | --generator R] \
                      [--seconds S] [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
                      rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
@@ -20,6 +20,8 @@ const ROUNDS: usize = 3;
 pub(crate) enum Mode {
     /// How fast a preloaded topic is drained.
     Drain,
+    /// The same in plaintext and over TLS, by turns.
+    Tls,
     /// How fast huntd alone takes events from memory.
     Native,
     /// Latency at so many events a second.
@@ -65,6 +67,7 @@ impl Arguments {
                 "--bench" => bench = true,
                 "--smoke" => smoke = true,
                 "--drain" => modes.push(Mode::Drain),
+                "--tls" => modes.push(Mode::Tls),
                 "--native" => modes.push(Mode::Native),
                 "--search" => modes.push(Mode::Search),
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
@@ -82,7 +85,8 @@ impl Arguments {
             modes = match smoke {
                 true => {
                     let (rate, soak) = (Mode::Rate(5_000), Mode::Soak(5_000));
-                    let more = [Mode::Native, Mode::Search, soak, Mode::Generator(5_000)];
+                    let more =
+                        [Mode::Tls, Mode::Native, Mode::Search, soak, Mode::Generator(5_000)];
                     [Mode::Drain, rate].into_iter().chain(more).collect()
                 }
                 false => vec![Mode::Drain, Mode::Rate(250_000), Mode::Rate(1_000_000)],

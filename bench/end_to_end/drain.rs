@@ -4,7 +4,7 @@ use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Watch};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
-use crate::programs::{Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
+use crate::programs::{Listener, Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
 use crate::rounds::Rounds;
 use crate::table::{Table, say};
 use crate::wire::Connection;
@@ -92,9 +92,10 @@ pub(crate) fn discard(cluster: &Cluster, preloaded: Preloaded) {
     cluster.client().delete_topic(&preloaded.topics.input);
 }
 
-/// Lets one program drain the topic, for at most so long.
+/// Lets one program drain the topic by way of a listener, for at most so long.
 pub(crate) fn drain(
     cluster: &Cluster,
+    listener: &Listener,
     preloaded: &Preloaded,
     program: Program,
     patience: Duration,
@@ -108,7 +109,7 @@ pub(crate) fn drain(
     cluster.client().create_topic(&dead_letters, 1, &[]);
     let input = preloaded.topics.input.clone();
     let topics = Topics { input, output, dead_letters, partitions };
-    let running = program.start(cluster, &topics);
+    let running = program.start(listener, &topics);
     let watched = watch(cluster, preloaded, &topics, program, running, patience);
     cluster.client().delete_topic(&topics.output);
     watched
@@ -216,10 +217,10 @@ pub(crate) fn series(all: &[Rounds<Drained>]) -> Vec<Series> {
 }
 
 /// The figures for a program.
-pub(crate) fn json(layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
+pub(crate) fn json(mode: &str, layout: Layout, rounds: &Rounds<Drained>) -> serde_json::Value {
     let drained = &rounds.median;
     json!({
-        "mode": "drain",
+        "mode": mode,
         "layout": format!("{layout:?}"),
         "program": drained.program.name(),
         "events_per_s": drained.rate,

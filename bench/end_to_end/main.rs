@@ -1,7 +1,8 @@
 //! huntd and its peers on a real broker, end to end: one topic, one machine, the same job.
 //!
 //! Goal: what a stranger can repeat with one command. *Drain*: a preloaded topic, events a second
-//! and CPU time of the whole process. *Rate*: an open loop at a fixed rate, latency from when an
+//! and CPU time of the whole process; *TLS*: the same through a plaintext listener and one that
+//! speaks TLS, by turns. *Rate*: an open loop at a fixed rate, latency from when an
 //! event was due until its update was read back. *Native*: huntd alone, fed from memory, which
 //! shows what a broker on the same cores hides. Not a goal: what a broker on another machine, or
 //! several brokers, would give. `--smoke` runs everything once for some seconds.
@@ -49,13 +50,14 @@ use drain::Drained;
 use native::FedCluster;
 use open_loop::{Measured, Span};
 use plot::{Axis, Scale};
-use programs::Program;
+use programs::{Listener, Program};
 use rounds::take_turns;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use support::batch_load::{Layout, Load, Shape};
 use support::kafka;
 use support::kafka::Cluster;
+use support::kafka::secure::SecureCluster;
 use table::say;
 
 /// Zones, one partition each, and the players in all of them.
@@ -114,6 +116,7 @@ fn main() {
         let cluster = || start(mode, arguments.smoke);
         match *mode {
             Mode::Drain => drains(&cluster(), &arguments, &programs, &mut results),
+            Mode::Tls => over_tls(&arguments, &programs, &mut results),
             Mode::Native => natively(&arguments, &mut results),
             Mode::Rate(rate) => at_rate(&cluster(), &arguments, &programs, rate, &mut results),
             Mode::Search => {
@@ -145,13 +148,19 @@ fn main() {
     }
 }
 
+/// How a broker for drains is started.
+fn drain_options(smoke: bool) -> kafka::Options {
+    match smoke {
+        true => kafka::Options::for_tests(),
+        false => kafka::Options::for_drains(),
+    }
+}
+
 /// A broker of the mode's own, as it needs it.
 fn start(mode: &Mode, smoke: bool) -> Cluster {
-    let is_drain = matches!(mode, Mode::Drain);
-    let mut options = match (smoke, is_drain) {
-        (true, _) => kafka::Options::for_tests(),
-        (false, true) => kafka::Options::for_drains(),
-        (false, false) => kafka::Options::for_rates(),
+    let mut options = match (smoke, mode) {
+        (_, Mode::Drain) | (true, _) => drain_options(smoke),
+        _ => kafka::Options::for_rates(),
     };
     // What a soak leaves behind is deleted while it runs.
     options.properties.push(("log.retention.check.interval.ms", "5000".to_owned()));
@@ -212,7 +221,8 @@ fn drains(
         // The worst case is huntd's own: to the others the order of keys is all the same.
         let is_run = |program: &Program| layout == Layout::Mixed || program.is_huntd();
         let programs: Vec<_> = programs.iter().copied().filter(is_run).collect();
-        let drain = |program| drain::drain(cluster, &preloaded, program, patience);
+        let listener = Listener::plaintext(cluster);
+        let drain = |program| drain::drain(cluster, &listener, &preloaded, program, patience);
         let us_per_event = |drained: &Drained| 1e6 / drained.rate;
         let drained = take_turns(&programs, arguments.rounds, drain, us_per_event);
         let is_whole = drained.iter().all(|rounds| !rounds.median.is_partial);
@@ -227,16 +237,42 @@ fn drains(
             }
             Layout::Shuffled => drain::print("shuffled keys", &drained),
         }
-        results.extend(drained.iter().map(|rounds| drain::json(layout, rounds)));
+        results.extend(drained.iter().map(|rounds| drain::json("drain", layout, rounds)));
         drain::discard(cluster, preloaded);
     }
 }
 
-fn natively(arguments: &Arguments, results: &mut Vec<serde_json::Value>) {
-    let (events, options) = match arguments.smoke {
-        true => (NATIVE_EVENTS_SMOKE, kafka::Options::for_tests()),
-        false => (NATIVE_EVENTS, kafka::Options::for_drains()),
+/// One topic is drained in plaintext and over TLS, through two listeners of one broker.
+fn over_tls(arguments: &Arguments, programs: &[Program], results: &mut Vec<serde_json::Value>) {
+    let events = if arguments.smoke { DRAIN_EVENTS_SMOKE } else { DRAIN_EVENTS };
+    let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
+    let secure = SecureCluster::start_as(drain_options(arguments.smoke), &[], &[]);
+    let cluster = &secure.cluster;
+    let (preloaded, told) = drain::preload(cluster, drain_shape(Layout::Mixed), events);
+    say(&told);
+    let ways = [("plaintext", Listener::plaintext(cluster)), ("tls", Listener::tls(&secure))];
+    let speaks_tls = programs.iter().copied().filter(|program| program.speaks_tls());
+    let runs: Vec<(Program, usize)> =
+        speaks_tls.flat_map(|program| [(program, 0), (program, 1)]).collect();
+    let drain = |(program, way): (Program, usize)| {
+        drain::drain(cluster, &ways[way].1, &preloaded, program, patience)
     };
+    let drained = take_turns(&runs, arguments.rounds, drain, |drained| 1e6 / drained.rate);
+    let is_whole = drained.iter().all(|rounds| !rounds.median.is_partial);
+    assert!(is_whole || !arguments.smoke, "so few events need no minute");
+    let (mut of_plaintext, mut of_tls) = (Vec::new(), Vec::new());
+    for ((_, way), rounds) in runs.iter().zip(drained) {
+        let mode = format!("drain, {}", ways[*way].0);
+        results.push(drain::json(&mode, Layout::Mixed, &rounds));
+        [&mut of_plaintext, &mut of_tls][*way].push(rounds);
+    }
+    drain::print("plaintext", &of_plaintext);
+    drain::print("TLS", &of_tls);
+}
+
+fn natively(arguments: &Arguments, results: &mut Vec<serde_json::Value>) {
+    let events = if arguments.smoke { NATIVE_EVENTS_SMOKE } else { NATIVE_EVENTS };
+    let options = drain_options(arguments.smoke);
     let load = Load::new(drain_shape(Layout::Mixed));
     let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
     let fed = FedCluster::start(options);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::batch_load::Load;
 use support::daemon::{self, Huntd};
 use support::kafka::broker::free_ports;
-use support::kafka::{Cluster, Options};
+use support::kafka::{Cluster, Listener, Options};
 use support::scrape::Page;
 
 /// Between two looks at the processes.
@@ -39,7 +39,8 @@ impl FedCluster {
     pub(crate) fn start(mut options: Options) -> FedCluster {
         let ports = free_ports(2);
         let (feeder_port, broker_port) = (ports[0], ports[1]);
-        options.listeners.push(("FED", "PLAINTEXT", broker_port, feeder_port));
+        let fed = Listener::local("FED", "PLAINTEXT", broker_port).told_at(feeder_port);
+        options.listeners.push(fed);
         let cluster = Cluster::start(1, &options);
         FedCluster { cluster, feeder: Feeder::start(feeder_port, broker_port), feeder_port }
     }

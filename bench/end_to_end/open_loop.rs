@@ -5,7 +5,7 @@ use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Peaks, Watch};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
-use crate::programs::{Program, cpu_ns, memory_kib};
+use crate::programs::{Listener, Program, cpu_ns, memory_kib};
 use crate::rounds::Rounds;
 use crate::table::{Table, say};
 use hdrhistogram::Histogram;
@@ -130,7 +130,7 @@ fn run_on(
     let shape = load.shape;
     let plan = Plan::new(&shape, span);
     let address = cluster.bootstrap();
-    let mut running = program.start(cluster, topics);
+    let mut running = program.start(&Listener::plaintext(cluster), topics);
     let (pid, metrics) = (running.pid(), running.metrics());
     let mut generator = Generator::new(load, &address, &topics.input, Pace::Intended);
     let mut reader = Reader {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use support::accounts;
 use support::daemon::{Huntd, Topics};
 use support::kafka::Cluster;
+use support::kafka::secure::{self, SecureCluster};
 
 /// Where the peers' sources are.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/peers");
@@ -29,6 +30,29 @@ pub(crate) enum Program {
     RdkafkaSmol,
     FranzGo,
     KafkaStreams,
+}
+
+/// Where programs reach the broker.
+pub(crate) struct Listener {
+    /// `host:port`.
+    address: String,
+    /// Signs the broker's certificate; `None`: the listener is a plaintext one.
+    ca_file: Option<PathBuf>,
+}
+
+impl Listener {
+    /// The plaintext one.
+    pub(crate) fn plaintext(cluster: &Cluster) -> Listener {
+        Listener { address: cluster.bootstrap(), ca_file: None }
+    }
+
+    /// The one that speaks TLS.
+    pub(crate) fn tls(secure: &SecureCluster) -> Listener {
+        Listener {
+            address: secure.address(secure::Kind::Tls),
+            ca_file: Some(secure.file("ca.pem")),
+        }
+    }
 }
 
 impl Program {
@@ -107,11 +131,20 @@ impl Program {
         }
     }
 
+    /// Whether it can do without plaintext.
+    pub(crate) fn speaks_tls(self) -> bool {
+        !matches!(self, Program::Echo | Program::KafkaStreams)
+    }
+
     /// Starts it on these topics.
-    pub(crate) fn start(self, cluster: &Cluster, topics: &Topics) -> Running {
+    pub(crate) fn start(self, listener: &Listener, topics: &Topics) -> Running {
+        let Listener { address, ca_file } = listener;
         let huntd = |format: &str| {
             let format = format!("format = \"{format}\"");
-            Running::Huntd(Huntd::start(cluster, topics, &[("publish", &format)]))
+            let tls = ca_file.as_ref().map(|file| format!("enabled = true\nca_file = {file:?}"));
+            let tls = tls.as_ref().map(|lines| ("kafka.tls", lines.as_str()));
+            let settings: Vec<_> = [("publish", format.as_str())].into_iter().chain(tls).collect();
+            Running::Huntd(Huntd::start_with(&[address], topics, &settings))
         };
         let mut command = match self {
             Program::HuntdJson => return huntd("json"),
@@ -128,8 +161,9 @@ impl Program {
             Program::KafkaStreams => kafka_streams(),
         };
         let child = command
-            .args([&cluster.bootstrap(), &topics.input, &topics.output])
+            .args([address, &topics.input, &topics.output])
             .arg(topics.partitions.to_string())
+            .args(ca_file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -6,7 +6,7 @@ use crate::inside::{Inside, Peaks};
 use crate::open_loop::{self, LATENCY_US_MAX, PATIENCE};
 use crate::output::Output;
 use crate::plot::{self, Axis, Series};
-use crate::programs::{Program, memory_kib};
+use crate::programs::{Listener, Program, memory_kib};
 use crate::table::say;
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -63,7 +63,7 @@ pub(crate) fn soak(cluster: &Cluster, load: &Load, time: Duration) -> Soaked {
     let shape = load.shape;
     let topics = create_topics(cluster, shape.partitions as i32);
     let address = cluster.bootstrap();
-    let mut running = Program::HuntdJson.start(cluster, &topics);
+    let mut running = Program::HuntdJson.start(&Listener::plaintext(cluster), &topics);
     let (pid, metrics) = (running.pid(), running.metrics().expect("huntd has metrics"));
     let mut output =
         Output::new(&address, &topics.output, shape.partitions, Program::HuntdJson.output());

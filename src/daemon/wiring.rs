@@ -197,10 +197,12 @@ pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     }
 }
 
-/// There are file descriptors for a start. Some of the names in the configuration may be unknown
-/// then, but not all.
+/// There are file descriptors and threads for a start. Some of the names in the configuration may
+/// be unknown then, but not all.
 fn check_surroundings(brokers: &[String]) -> Result<(), Failure> {
-    process::check_descriptors().map_err(service::Error::Resources)?;
+    process::check_descriptors()
+        .and_then(|()| process::check_threads())
+        .map_err(service::Error::Resources)?;
     match brokers.iter().any(|broker| broker.to_socket_addrs().is_ok()) {
         true => Ok(()),
         false => Err(Failure::UnknownBrokers(brokers.join(","))),

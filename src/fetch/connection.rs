@@ -7,8 +7,8 @@
 //! behind what has come before.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
-use crate::kafka::tls::TlsError;
-use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, TlsSession};
+use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, RECORD_OVERHEAD_BYTES_MIN, TlsSession};
+use crate::kafka::tls::{PLAINTEXT_BYTES_MAX, TlsError};
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
 use std::cell::{Cell, RefCell};
@@ -155,6 +155,12 @@ impl TlsStream {
     }
 }
 
+/// Bytes of ciphertext, at least, that hold so much plaintext, as far as there is room for them.
+fn ciphertext_bytes_min(plaintext_bytes: usize) -> usize {
+    let records_min = plaintext_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
+    (plaintext_bytes + records_min * RECORD_OVERHEAD_BYTES_MIN).min(CIPHERTEXT_BYTES)
+}
+
 /// One response of a broker.
 pub(crate) struct Response {
     buffer: Vec<u8>,
@@ -260,7 +266,7 @@ impl Connection {
             }
             incoming = match &self.tls {
                 None => self.receive_some(incoming, needed, deadline).await?,
-                Some(tls) => self.receive_record(tls, incoming, deadline).await?,
+                Some(tls) => self.receive_record(tls, incoming, needed, deadline).await?,
             };
             received_at.get_or_insert(self.turns.now());
         }
@@ -318,11 +324,13 @@ impl Connection {
         Ok(Incoming { buffer: done.buffer, filled })
     }
 
-    /// Opens the next record behind what was opened before, receiving as much as it takes.
+    /// Opens the next record behind what was opened before, receiving as much as it takes; once the
+    /// length is known, as much of what is missing as there is room for, in one operation.
     async fn receive_record(
         &self,
         tls: &RefCell<TlsStream>,
         mut incoming: Incoming,
+        needed: usize,
         deadline: Instant,
     ) -> Result<Incoming, ConnectionError> {
         loop {
@@ -338,7 +346,13 @@ impl Connection {
                 }
                 None => {
                     let (received, end) = tls.borrow_mut().make_room();
-                    let receive = self.turns.operations().receive(&self.socket, received, end);
+                    let sure_end = ciphertext_bytes_min(needed - incoming.filled);
+                    let operations = self.turns.operations();
+                    let receive = if needed > LENGTH_BYTES && sure_end > end {
+                        operations.receive_all(&self.socket, received, end..sure_end)
+                    } else {
+                        operations.receive(&self.socket, received, end)
+                    };
                     let done = finish(&self.turns, receive, deadline).await;
                     let done = done.map_err(|error| self.broken(error))?;
                     let count = self.received(done.result)?;

@@ -58,6 +58,15 @@ impl FetchTask {
         Ok(())
     }
 
+    /// Nobody says any more where the logs end that are read here.
+    pub(super) fn forget_ends(&self) {
+        self.shared.cursors.each(|cursor| {
+            if self.serves(cursor) {
+                self.shared.context.progress.shard(cursor.partition).high_watermark.set(-1);
+            }
+        });
+    }
+
     /// Finds out why offsets are not in their logs: each shard halts with the reason, or goes on if
     /// its offset is there after all.
     pub(super) async fn find_bounds(&mut self, link: &mut Link) -> Result<(), ConnectionError> {

@@ -208,3 +208,16 @@ fn truncated(cursor: &Cursor, end: EpochEnd) -> String {
          election lost records; restore them, or begin over with `huntd run --genesis`"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_ends_where_it_did_has_other_records_and_was_not_truncated_to_its_end() {
+        let cursor = Cursor::new(3, 1, 1_665, Box::default());
+        let end = |end_offset| truncated(&cursor, EpochEnd { leader_epoch: 2, end_offset });
+        assert!(end(1_600).contains("was truncated to offset 1600 below offset 1665"));
+        assert!(end(1_665).contains("has other records than before below offset 1665"));
+    }
+}

@@ -167,6 +167,7 @@ impl FetchTask {
         });
         let Err(error) = self.fetch(&mut link).await;
         shared.count_connections(-1);
+        self.forget_ends();
         if let ConnectionError::TooLarge { .. } = error {
             self.isolate(&error);
         }

@@ -60,7 +60,7 @@ pub const FAMILIES: [Family; 37] = [
     family(
         "huntd_shards_still",
         "gauge",
-        "Shards that have not moved for ten seconds although their log has grown.",
+        "Shards that have not moved for ten seconds although their log has grown, or may have.",
     ),
     family(
         "huntd_end_to_end_seconds",

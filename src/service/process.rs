@@ -1,8 +1,8 @@
 //! What every Prometheus client exports of its process, under the names that all of them use.
 
 use std::fs::{self, File};
-use std::io;
 use std::sync::LazyLock;
+use std::{io, thread};
 
 /// File descriptors that a daemon with one broker needs, and some more. Those who find none left in
 /// the middle of a start are libraries, which panic or call it something else.
@@ -13,6 +13,20 @@ pub(crate) fn check_descriptors() -> io::Result<()> {
     let spare: io::Result<Vec<File>> =
         (0..DESCRIPTORS_MIN).map(|_| File::open("/dev/null")).collect();
     spare.map(drop)
+}
+
+/// Threads that a daemon with one broker has, with those of librdkafka's clients, and some more.
+const THREADS_MIN: usize = 48;
+
+/// Whether so many threads are left that a start makes sense. Libraries that find none left panic,
+/// or wait for what the thread would have done.
+pub(crate) fn check_threads() -> io::Result<()> {
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, thread::park);
+        let spare: Vec<io::Result<_>> = (0..THREADS_MIN).map(start).collect();
+        spare.iter().flatten().for_each(|waiting| waiting.thread().unpark());
+        spare.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    })
 }
 
 /// A process as the kernel sees it; `None`: it does not say.

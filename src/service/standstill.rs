@@ -1,10 +1,11 @@
-//! Partitions that stand still although their log has grown, whatever the cause.
+//! Partitions that stand still although their log has grown, or may have, whatever the cause.
 
 use crate::telemetry::progress::{Progress, ShardProgress};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Milliseconds without any progress after which a partition with records to take stands still.
+/// Milliseconds without any progress after which a partition stands still that has records to take,
+/// or of which nobody says that it has none.
 const STILL_MS: u64 = 10_000;
 
 /// How far a shard was when it last moved.
@@ -29,10 +30,10 @@ impl Standstill {
         let mut before = std::mem::take(&mut self.shards);
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
-            let (offsets, lag) = (offsets(shard), shard.lag().unwrap_or(0));
+            let (offsets, lag) = (offsets(shard), shard.lag());
             let seen = before.remove(&partition).filter(|seen| seen.ownership_id == ownership_id);
             let mut seen = seen.unwrap_or(Seen { ownership_id, offsets, at: now, is_still: false });
-            if seen.offsets != offsets || lag == 0 {
+            if seen.offsets != offsets || lag == Some(0) {
                 if std::mem::take(&mut seen.is_still) {
                     tracing::warn!(partition, "the partition moves again");
                 }
@@ -69,6 +70,8 @@ fn waits_for(shard: &ShardProgress) -> &'static str {
         "events are decoded and not applied"
     } else if decoded < fetched {
         "records are fetched and not decoded"
+    } else if shard.lag().is_none() {
+        "no broker says where its log ends: see the input's leader"
     } else {
         "no record is fetched: see huntd_fetch_errors_total, the input's leader, and transactions \
          that were left open"
@@ -106,6 +109,22 @@ mod tests {
         shard(&progress, [100; 5]);
         assert_eq!(standstill.sample(&progress, at(2 * STILL_MS + 2)), 0);
         assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), 0);
+    }
+
+    #[test]
+    fn a_partition_whose_end_nobody_tells_stands_still_too() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        shard(&progress, [100; 5]);
+        assert_eq!(standstill.sample(&progress, at(0)), 0);
+        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 0);
+        progress.shard(3).high_watermark.set(-1);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS - 1)), 0);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 1);
+        assert!(waits_for(progress.shard(3)).contains("no broker says"));
+        progress.shard(3).high_watermark.set(100);
+        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 0);
     }
 
     #[test]

@@ -122,16 +122,17 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
     assert!(log.contains("kernel.io_uring_disabled"), "{log}");
 }
 
-/// Whatever is the first to find none left: the ring, a bell, a socket of huntd's or of
-/// librdkafka's.
-#[test]
-fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
-    let topics = Topics::create(kafka::shared(), "descriptors", 1);
-    for (ends, descriptors) in (8..200).step_by(3).enumerate() {
-        let mut huntd = Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors);
+/// Starts the daemon with more and more of something, until it is enough. Before that each start
+/// ends with one sentence and code 11.
+fn assert_ends_with_code_11_below_some_number(
+    numbers: impl Iterator<Item = u32>,
+    mut start: impl FnMut(u32) -> Huntd,
+) {
+    for (ends, number) in numbers.enumerate() {
+        let mut huntd = start(number);
         let end = Instant::now() + PATIENCE;
         while !huntd.has_ended() && !huntd.log().contains("\"live\"") {
-            assert!(Instant::now() < end, "{descriptors} descriptors:\n{}", huntd.log());
+            assert!(Instant::now() < end, "{number} of them:\n{}", huntd.log());
             std::thread::sleep(Duration::from_millis(20));
         }
         if !huntd.has_ended() {
@@ -139,9 +140,34 @@ fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() 
             return;
         }
         let (code, sentence) = ending(huntd);
-        assert_eq!(code, Some(11), "{descriptors} descriptors: {sentence}");
+        assert_eq!(code, Some(11), "{number} of them: {sentence}");
     }
     panic!("no number is enough");
+}
+
+/// Whatever is the first to find none left: the ring, a bell, a socket of huntd's or of
+/// librdkafka's.
+#[test]
+fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
+    let topics = Topics::create(kafka::shared(), "descriptors", 1);
+    assert_ends_with_code_11_below_some_number((8..200).step_by(3), |descriptors| {
+        Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors)
+    });
+}
+
+#[test]
+fn too_few_threads_end_the_daemon_with_code_11_wherever_they_run_out() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !needs::has("to be root, whose threads are counted apart", is_root)
+        || !needs::has_program("prlimit", "--version")
+        || !needs::has_program("setpriv", "--version")
+    {
+        return;
+    }
+    let topics = Topics::create(kafka::shared(), "threads", 1);
+    assert_ends_with_code_11_below_some_number(1..80, |threads| {
+        Huntd::start_with_threads(kafka::shared(), &topics, threads)
+    });
 }
 
 #[test]

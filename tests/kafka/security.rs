@@ -3,31 +3,32 @@
 
 use crate::exits::assert_ends;
 use crate::players::{events, produce};
+use crate::verbs::{self, Ended};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
-use support::daemon::{Huntd, Topics};
-use support::kafka::secure::{self, Kind, PASSWORD, SecureCluster, USER};
+use support::daemon::{Huntd, PATIENCE, Topics};
+use support::kafka::secure::{self, Kind, SecureCluster, USER};
 
 /// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
 /// process.
-fn shared() -> &'static SecureCluster {
+pub(crate) fn shared() -> &'static SecureCluster {
     static SHARED: OnceLock<SecureCluster> = OnceLock::new();
     SHARED.get_or_init(|| SecureCluster::start(&[], &[]))
 }
 
-fn tls(ca: &Path) -> String {
+pub(crate) fn tls(ca: &Path) -> String {
     format!("enabled = true\nca_file = {ca:?}")
 }
 
-fn mutual(secure: &SecureCluster) -> String {
+pub(crate) fn mutual(secure: &SecureCluster) -> String {
     let (certificate, key) = (secure.file("client.pem"), secure.file("client.key"));
     let tls = tls(&secure.file("ca.pem"));
     format!("{tls}\ncertificate_file = {certificate:?}\nkey_file = {key:?}")
 }
 
-fn sasl(mechanism: &str, secret: &Path) -> String {
+pub(crate) fn sasl(mechanism: &str, secret: &Path) -> String {
     format!("mechanism = \"{mechanism}\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
 }
 
@@ -36,7 +37,13 @@ fn bearer(token: &Path) -> String {
 }
 
 /// A daemon at a listener of this kind.
-fn start(secure: &SecureCluster, topics: &Topics, kind: Kind, tls: &str, sasl: &str) -> Huntd {
+pub(crate) fn start(
+    secure: &SecureCluster,
+    topics: &Topics,
+    kind: Kind,
+    tls: &str,
+    sasl: &str,
+) -> Huntd {
     let settings = [("kafka.tls", tls), ("kafka.sasl", sasl)];
     Huntd::start_with(&[&secure.address(kind)], topics, &settings)
 }
@@ -48,8 +55,6 @@ fn assert_works(secure: &SecureCluster, kind: Kind, tls: &str, sasl: &str) {
     let mut huntd = start(secure, &topics, kind, tls, sasl);
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
-    let log = huntd.log();
-    assert!(!log.contains(PASSWORD), "the log has the password");
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
@@ -67,6 +72,50 @@ fn every_kind_of_listener_is_read_like_a_plaintext_one() {
     }
     assert_works(secure, Kind::PlainSasl, "", &sasl("SCRAM-SHA-256", &password));
     assert_works(secure, Kind::Token, &ca, &bearer(&secure.file("token")));
+}
+
+/// With every line that there is, of a daemon that works, of one that is refused, and of `check`.
+#[test]
+fn passwords_and_tokens_stand_in_no_log_and_in_no_output_of_check() {
+    let secure = shared();
+    let ca = tls(&secure.file("ca.pem"));
+    let token = secure.file("token");
+    let expired = secure.file("token-over");
+    std::fs::write(&expired, secure::token(-30)).expect("the folder is writable");
+    let scram = |file: &str| (Kind::Sasl, sasl("SCRAM-SHA-512", &secure.file(file)));
+    let plain = |file: &str| (Kind::Sasl, sasl("PLAIN", &secure.file(file)));
+    let cases = [
+        (scram("password"), secure.file("password")),
+        (scram("wrong-password"), secure.file("wrong-password")),
+        (plain("password"), secure.file("password")),
+        (plain("wrong-password"), secure.file("wrong-password")),
+        ((Kind::Token, bearer(&token)), token.clone()),
+        ((Kind::Token, bearer(&expired)), expired),
+    ];
+    for ((kind, sasl), file) in cases {
+        let topics = Topics::create(&secure.cluster, "secret", 1);
+        let settings = [
+            ("kafka.tls", ca.as_str()),
+            ("kafka.sasl", sasl.as_str()),
+            ("service", "log_level = \"trace\""),
+        ];
+        let mut huntd = Huntd::start_with(&[&secure.address(kind)], &topics, &settings);
+        let end = Instant::now() + PATIENCE;
+        while !huntd.has_ended() && !huntd.log().contains("\"live\"") {
+            assert!(Instant::now() < end, "it neither works nor ends:\n{}", huntd.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let config = huntd.config();
+        let checks = [vec![], vec!["--offline"]].map(|arguments| {
+            let arguments = [vec!["check", "--config", &config], arguments].concat();
+            let Ended { output, errors, .. } = verbs::huntd(&arguments);
+            output + &errors
+        });
+        let said = checks.concat() + &huntd.log();
+        assert!(said.contains(&topics.input), "{said}");
+        let secret = std::fs::read_to_string(&file).expect("it was written");
+        assert!(!said.contains(secret.trim()), "{file:?}:\n{said}");
+    }
 }
 
 /// A daemon with something wrong ends with this code and these words.

@@ -4,6 +4,7 @@
 use crate::players::{Load, events, produce};
 use crate::restarts::{wait_for_more, wait_for_new_owner};
 use huntd::snapshot::format::Header;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::{Path, PathBuf};
 use support::accounts::{self, Follower, logged_digest, read, replay, replay_without};
 use support::daemon::{Huntd, Topics};
@@ -176,6 +177,21 @@ fn damage_snapshots(folder: &Path, place: impl Fn(&[u8]) -> usize) {
         bytes[place] ^= 1;
         std::fs::write(&path, bytes).expect("the snapshot can be written");
     }
+}
+
+/// Whoever opened it as a file would wait for ever for somebody who writes to it.
+#[test]
+fn a_pipe_in_the_place_of_a_snapshot_does_not_hold_up_a_start() {
+    let (topics, folder) = published("pipe", 30);
+    let newest = snapshots_in(folder.path()).into_iter().max().expect("there is one");
+    std::fs::remove_file(&newest).expect("the folder is writable");
+    mknodat(CWD, &newest, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe can be made");
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    stop(huntd);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options};
+use support::scrape::Page;
 
 #[test]
 fn retention_that_passes_a_sleeping_daemon_halts_it_with_its_own_sentence() {
@@ -93,4 +94,50 @@ fn a_dead_letter_topic_that_is_deleted_is_named_until_it_exists_again() {
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     assert_eq!(client.watermarks(&topics.dead_letters, 0), (0, 1));
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+/// The group gives the partitions to nobody, as it is frozen too. librdkafka's member of a classic
+/// group that hears nothing for a session's time has lost them; one of a new group keeps them.
+#[test]
+fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they_answer() {
+    let mut cluster = Cluster::start(1, &Options::for_tests());
+    let mut victims = ["classic", "consumer"].map(|protocol| {
+        let topics = Topics::create(&cluster, protocol, 2);
+        produce(&cluster, &topics, &events(2, 20, 1..=10));
+        let group = format!("group_protocol = {protocol:?}");
+        let mut huntd = Huntd::start(&cluster, &topics, &[("kafka", &group)]);
+        let mut follower = Follower::new(&cluster, &topics);
+        accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+        huntd.wait_until("readiness", |huntd| huntd.metric("huntd_ready") == 1);
+        (topics, huntd, follower)
+    });
+
+    cluster.broker_mut(0).freeze();
+    for (_, huntd, _) in &mut victims {
+        huntd.wait_until("no readiness", |huntd| huntd.metric("huntd_ready") == 0);
+        huntd.wait_until("no lag", |huntd| {
+            let page = Page::of(&huntd.address());
+            assert_eq!(page.value("huntd_ready"), 0, "{}", huntd.log());
+            let lags = ["huntd_lag_records", "huntd_group_lag_records"];
+            lags.iter().all(|name| page.samples(name).count() == 0)
+        });
+        let answer = huntd.get("/readyz");
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    let [(_, classic, _), (_, consumer, _)] = &mut victims;
+    classic.wait_until("no shard", |huntd| huntd.metric("huntd_shards_owned") == 0);
+    consumer.wait_until("shards that stand still", |huntd| huntd.metric("huntd_shards_still") == 2);
+    for (_, huntd, _) in &victims {
+        assert_eq!(huntd.metric("huntd_ready"), 0, "{}", huntd.log());
+    }
+
+    cluster.broker_mut(0).thaw();
+    for (topics, mut huntd, mut follower) in victims {
+        produce(&cluster, &topics, &events(2, 20, 11..=20));
+        accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+        huntd.wait_until("readiness", |huntd| huntd.metric("huntd_ready") == 1);
+        let ended = huntd.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        accounts::assert_is_the_replay(&cluster, &topics, follower);
+    }
 }

@@ -8,7 +8,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Pace, Proxy, Way};
-use support::kafka::{Cluster, Options};
+use support::kafka::{Cluster, Listener, Options};
 
 /// Kafka's numbers of requests.
 const FETCH: i16 = 1;
@@ -25,7 +25,8 @@ impl Proxied {
     fn start() -> Proxied {
         let [port, proxied] = free_ports(2)[..] else { panic!("two were asked for") };
         let mut options = Options::for_tests();
-        options.listeners.push(("PROXIED", "PLAINTEXT", port, proxied));
+        let listener = Listener::local("PROXIED", "PLAINTEXT", port).told_at(proxied);
+        options.listeners.push(listener);
         let cluster = Cluster::start(1, &options);
         let proxy = Proxy::start(proxied, port);
         Proxied { cluster, proxy, address: format!("127.0.0.1:{proxied}") }
@@ -141,5 +142,26 @@ fn a_daemon_that_answers_without_sense_have_ended_goes_on_with_its_next_start() 
     proxied.proxy.zero_answers(None);
     let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
     proxied.assert_published(&topics, &mut huntd, &mut follower, 11..=15);
+    proxied.finish(&topics, huntd, follower);
+}
+
+/// Only huntd's own clients have asked by then, which read nothing that is not there.
+#[test]
+fn a_start_waits_for_answers_that_make_sense() {
+    let proxied = Proxied::start();
+    let topics = Topics::create(&proxied.cluster, "zeros-at-start", 1);
+    produce(&proxied.cluster, &topics, &events(1, 200, 1..=5));
+    proxied.proxy.zero_answers(Some(METADATA));
+    let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
+    let mut follower = Follower::new(&proxied.cluster, &topics);
+    huntd.wait_until("a line about it", |huntd| {
+        let log = huntd.log();
+        log.contains("waiting for the brokers") && log.contains("Metadata answer is malformed")
+    });
+    // The threads that ask again and again do so a few times more.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
+    proxied.proxy.zero_answers(None);
+    accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
     proxied.finish(&topics, huntd, follower);
 }

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"os"
@@ -23,9 +25,20 @@ type batch struct {
 	records []*kgo.Record
 }
 
+// What it takes to trust a broker whose certificate an authority has signed.
+func trust(caFile string) *tls.Config {
+	pem, err := os.ReadFile(caFile)
+	check(err)
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		panic("no certificate in " + caFile)
+	}
+	return &tls.Config{RootCAs: authorities}
+}
+
 func main() {
-	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "BROKERS INPUT OUTPUT PARTITIONS")
+	if len(os.Args) != 5 && len(os.Args) != 6 {
+		fmt.Fprintln(os.Stderr, "BROKERS INPUT OUTPUT PARTITIONS [CA_FILE]")
 		os.Exit(2)
 	}
 	brokers, input, output := os.Args[1], os.Args[2], os.Args[3]
@@ -38,24 +51,28 @@ func main() {
 	for partition := range int32(partitions) {
 		offsets[partition] = kgo.NewOffset().AtStart()
 	}
-	client, err := kgo.NewClient(
+	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
 		// Assigned by hand: no group has to be joined.
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{input: offsets}),
 		// Answers at once when there is anything, as huntd asks for.
 		kgo.FetchMinBytes(1),
-		kgo.FetchMaxWait(100*time.Millisecond),
-		kgo.FetchMaxPartitionBytes(1<<20),
-		kgo.FetchMaxBytes(8<<20),
+		kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.FetchMaxBytes(8 << 20),
 		kgo.DisableFetchCRCValidation(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// Frames are batches already: do not wait for more. They travel as LZ4, as huntd's do.
 		kgo.ProducerLinger(0),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression()),
-		kgo.ProducerBatchMaxBytes(1<<20),
+		kgo.ProducerBatchMaxBytes(1 << 20),
 		kgo.MaxBufferedRecords(512),
-	)
+	}
+	if len(os.Args) == 6 {
+		options = append(options, kgo.DialTLSConfig(trust(os.Args[5])))
+	}
+	client, err := kgo.NewClient(options...)
 	check(err)
 	publish := func(partition int32, frame []byte) {
 		record := &kgo.Record{Topic: output, Partition: partition, Value: frame}

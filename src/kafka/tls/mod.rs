@@ -18,7 +18,7 @@ use rustls::{CertificateError, ClientConfig, RootCertStore};
 use std::sync::Arc;
 
 /// Bytes of plaintext in a record.
-const PLAINTEXT_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const PLAINTEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Why there is no TLS connection, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

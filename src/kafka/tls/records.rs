@@ -16,6 +16,9 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 /// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
 pub const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
 
+/// Bytes of a record beside its plaintext, at least: the tag, and in most suites more.
+pub(crate) const RECORD_OVERHEAD_BYTES_MIN: usize = RECORD_HEADER_BYTES + 16;
+
 /// Records under one key, after which a connection is worn: far below the 2^24.5 of RFC 8446, 5.5.
 const RECORDS_MAX: u64 = 1 << 23;
 

@@ -1,10 +1,11 @@
 //! The daemon as a child process, with a configuration of its own.
 
 use crate::kafka::{Cluster, unique_name};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -142,6 +143,25 @@ impl Huntd {
         Huntd::spawn_by(shell, &cluster.bootstrap(), topics, &[], &[], &[])
     }
 
+    /// The same with these brokers, where names are looked up in a file of its own in the place of
+    /// `/etc/hosts`. What is written to it later counts.
+    pub fn start_with_hosts(hosts: &Path, brokers: &[&str], topics: &Topics) -> Huntd {
+        let mounted = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", mounted]).arg(hosts).arg(program());
+        Huntd::spawn_by(unshare, &brokers.join(","), topics, &[], &[], &[])
+    }
+
+    /// The same, as a user without rights who may have at most so many threads.
+    pub fn start_with_threads(cluster: &Cluster, topics: &Topics, threads: u32) -> Huntd {
+        // Nobody else has this number, so all its threads are this daemon's.
+        let user = 200_000 + std::process::id();
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nproc={threads}")).args(["setpriv", "--clear-groups"]);
+        limited.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg(program());
+        Huntd::spawn_by(limited, &cluster.bootstrap(), topics, &[], &[], &[])
+    }
+
     fn spawn(
         brokers: &str,
         topics: &Topics,
@@ -163,6 +183,9 @@ impl Huntd {
     ) -> Huntd {
         let brokers: Vec<&str> = brokers.split(',').collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
+        // A daemon of another user reads its configuration there.
+        let readable = Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), readable).expect("the folder is ours");
         let config = folder.path().join("huntd.toml");
         let mut text = format!(
             "[kafka]\nbrokers = {:?}\ngroup = \"{}\"\ninput_topic = \"{}\"\noutput_topic = \"{}\"\n\

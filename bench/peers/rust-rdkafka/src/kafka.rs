@@ -9,29 +9,39 @@ use rdkafka::{Offset, TopicPartitionList};
 use std::io::Read;
 use std::time::Duration;
 
-/// The command line: brokers, input topic, output topic, partitions.
+/// The command line: brokers, input topic, output topic, partitions; for TLS the authority's file.
 pub struct Arguments {
     pub brokers: String,
     pub input: String,
     pub output: String,
     pub partitions: i32,
+    pub ca_file: Option<String>,
 }
 
 impl Arguments {
     /// Reads the command line.
     pub fn read() -> Arguments {
         let mut given = std::env::args().skip(1);
-        let mut next = || given.next().expect("BROKERS INPUT OUTPUT PARTITIONS");
+        let mut next = || given.next().expect("BROKERS INPUT OUTPUT PARTITIONS [CA_FILE]");
         let (brokers, input, output) = (next(), next(), next());
         let partitions = next().parse().expect("a number of partitions");
-        Arguments { brokers, input, output, partitions }
+        Arguments { brokers, input, output, partitions, ca_file: given.next() }
+    }
+
+    /// What both clients need to reach the brokers.
+    fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.brokers);
+        if let Some(file) = &self.ca_file {
+            config.set("security.protocol", "ssl").set("ssl.ca.location", file);
+        }
+        config
     }
 
     /// Settings of the consumer. Its partitions are assigned by hand: no group has to be joined.
     pub fn consumer(&self) -> ClientConfig {
-        let mut config = ClientConfig::new();
+        let mut config = self.client();
         config
-            .set("bootstrap.servers", &self.brokers)
             .set("group.id", format!("{}-reference", self.output))
             .set("enable.auto.commit", "false")
             // Answers at once when there is anything, as huntd asks for.
@@ -59,8 +69,8 @@ impl Arguments {
     /// The producer. Frames are batches already, so it does not wait for more; they travel as LZ4,
     /// as huntd's do.
     pub fn publisher(&self) -> Publisher {
-        let producer = ClientConfig::new()
-            .set("bootstrap.servers", &self.brokers)
+        let producer = self
+            .client()
             .set("acks", "all")
             .set("linger.ms", "0")
             .set("compression.type", "lz4")

@@ -2,7 +2,7 @@
 
 use super::jars::Jars;
 use super::storage::{self, CLUSTER_ID};
-use super::{Options, client};
+use super::{Listener, Options, client};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -234,14 +234,15 @@ fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Op
     let replicas = places.len().min(3);
     let Place { id, port, controller_port } = place;
     let [mut further, mut advertised, mut protocols] = [const { String::new() }; 3];
-    for (name, protocol, port, told_port) in &options.listeners {
-        further = format!("{further},{name}://localhost:{port}");
-        advertised = format!("{advertised},{name}://localhost:{told_port}");
+    for Listener { name, protocol, address, told } in &options.listeners {
+        further = format!("{further},{name}://{address}");
+        advertised = format!("{advertised},{name}://{told}");
         protocols = format!("{protocols},{name}:{protocol}");
     }
     let mut text = format!(
         "process.roles=broker,controller
 node.id={id}
+broker.rack=rack-{id}
 controller.quorum.voters={voters}
 listeners=CLIENTS://127.0.0.1:{port},CONTROLLERS://127.0.0.1:{controller_port}{further}
 advertised.listeners=CLIENTS://127.0.0.1:{port}{advertised}

@@ -44,11 +44,20 @@ impl Client {
     /// Creates a topic whose partitions live each on one broker alone, named by its id.
     pub fn create_topic_on(&self, name: &str, brokers: &[i32], configs: &[(&str, &str)]) {
         let replicas: Vec<&[i32]> = brokers.iter().map(std::slice::from_ref).collect();
-        let partitions = i32::try_from(brokers.len()).expect("a count");
-        self.create(
-            NewTopic::new(name, partitions, TopicReplication::Variable(&replicas)),
-            configs,
-        );
+        self.create_replicated_topic(name, &replicas, configs);
+    }
+
+    /// Creates a topic with these replicas of each partition, by the ids of their brokers. The
+    /// first one leads.
+    pub fn create_replicated_topic(
+        &self,
+        name: &str,
+        replicas: &[&[i32]],
+        configs: &[(&str, &str)],
+    ) {
+        let partitions = i32::try_from(replicas.len()).expect("a count");
+        let replication = TopicReplication::Variable(replicas);
+        self.create(NewTopic::new(name, partitions, replication), configs);
     }
 
     fn create<'a>(&self, mut topic: NewTopic<'a>, configs: &[(&'a str, &'a str)]) {

@@ -40,13 +40,36 @@ pub struct Options {
     pub optimized: bool,
     /// Further lines of `server.properties`; they override those of the harness.
     pub properties: Vec<(&'static str, String)>,
-    /// Further listeners, on `localhost`: name, security protocol, port, and the port that clients
-    /// are told.
-    pub listeners: Vec<(&'static str, &'static str, u16, u16)>,
+    /// Further listeners.
+    pub listeners: Vec<Listener>,
     /// Users with passwords, as `StorageTool --add-scram` takes them.
     pub scram: Vec<String>,
     /// Further options of the JVM.
     pub java: Vec<String>,
+}
+
+/// A listener of a broker.
+pub struct Listener {
+    pub name: &'static str,
+    /// What it speaks, by Kafka's names: `SASL_SSL`.
+    pub protocol: &'static str,
+    /// Where it listens, `host:port`.
+    pub address: String,
+    /// Where clients are told that it listens.
+    pub told: String,
+}
+
+impl Listener {
+    /// A listener on `localhost`.
+    pub fn local(name: &'static str, protocol: &'static str, port: u16) -> Listener {
+        let address = format!("localhost:{port}");
+        Listener { name, protocol, told: address.clone(), address }
+    }
+
+    /// The same, with another port told to clients.
+    pub fn told_at(self, port: u16) -> Listener {
+        Listener { told: format!("localhost:{port}"), ..self }
+    }
 }
 
 impl Options {

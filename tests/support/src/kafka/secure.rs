@@ -2,7 +2,7 @@
 //! secrets, as files of a temporary folder.
 
 use super::broker::free_ports;
-use super::{Cluster, Options};
+use super::{Cluster, Listener, Options};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
@@ -71,7 +71,7 @@ impl SecureCluster {
         write_files(folder.path());
         let ports = free_ports(KINDS.len());
         for ((_, name, protocol), port) in KINDS.iter().zip(&ports) {
-            options.listeners.push((name, protocol, *port, *port));
+            options.listeners.push(Listener::local(name, protocol, *port));
         }
         options.java = java.iter().map(|option| (*option).to_owned()).collect();
         for hash in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
