@@ -186,7 +186,8 @@ pub(crate) fn start(cluster: &Cluster, topics: &Topics, more: &[(&str, &str)]) -
 
 /// Servers that have come to these offsets.
 pub(crate) fn servers(huntd: &Huntd, ends: &[i64]) -> Vec<Serving> {
-    let servings: Vec<Serving> = (0..SERVERS).map(|_| Serving::start_as_unit(huntd)).collect();
+    let servings: Vec<Serving> =
+        (0..SERVERS).map(|_| Serving::start_before_others(huntd)).collect();
     for serving in &servings {
         serving.body_at(ends, "/v1/zones");
     }

@@ -15,12 +15,15 @@ pub fn cpu(pid: u32) -> Duration {
     Duration::from_millis(1_000 / TICKS_PER_S * ticks.expect("the kernel counts"))
 }
 
-/// What starts a program that goes before others of its core, by these options of `chrt`. Without
-/// the right to it, the program runs as all do.
+/// What starts a program that goes before others of its core, by these options of `chrt`. It ends
+/// with the thread that starts it: nothing else would be left to stop it. Without the right to
+/// that, the program runs as all do.
 pub fn before_others(options: &[&str]) -> Command {
+    let dies_with_us = ["setpriv", "--pdeathsig", "KILL"];
     let mut command = Command::new("chrt");
-    command.args(options);
-    let may = Command::new("chrt").args(options).arg("true").stderr(Stdio::null()).status();
+    command.args(options).args(dies_with_us);
+    let mut trial = Command::new("chrt");
+    let may = trial.args(options).args(dies_with_us).arg("true").stderr(Stdio::null()).status();
     match may.is_ok_and(|status| status.success()) {
         true => command,
         false => Command::new("env"),

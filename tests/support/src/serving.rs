@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `CPUSchedulingPriority=` of `systemd/huntd-serve@.service`.
+/// `CPUSchedulingPriority=` of `systemd/huntd-serve@.service`, where it is switched on.
 pub const UNIT_PRIORITY: &str = "1";
 
 /// A serving process. Dropped, it is killed.
@@ -24,8 +24,8 @@ impl Serving {
         Serving::start_at(huntd, "127.0.0.1:0", &[])
     }
 
-    /// A process whose serving thread goes before others, as its unit lets it.
-    pub fn start_as_unit(huntd: &Huntd) -> Serving {
+    /// A process whose serving thread goes before others, as its unit can let it.
+    pub fn start_before_others(huntd: &Huntd) -> Serving {
         let mut command = before_others(&["--reset-on-fork", "--fifo", UNIT_PRIORITY]);
         command.arg(program());
         let started = Serving::run(command, huntd, "127.0.0.1:0", &[]);
