@@ -50,7 +50,7 @@ impl Publishing {
         dialler.turn(network, around.broker, around.chance, around.now);
         network.deliver(driver.operations(), around.broker, around.chance, around.now);
         for (node_id, request) in network.take_left() {
-            if around.chance.strikes_of(Fault::RequestLate, 200) {
+            if around.chance.strikes_of(Fault::RequestLate, 20) {
                 let at = around.now + around.chance.pick(&[1_000, 500_000, 5_000_000]);
                 around.late.push(Late { at, what: Landing::Request(node_id, request) });
             }

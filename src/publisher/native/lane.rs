@@ -8,7 +8,6 @@ use crate::kafka::batch_writer::{
     ProducerId, RECORD_OVERHEAD_BYTES_MAX, UnsealedBatch, sequence_after,
 };
 use crate::kafka::lz4_text::TextCompressor;
-
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -131,11 +130,6 @@ impl<T> Lane<T> {
             held_bytes,
             is_under_way: false,
         });
-    }
-
-    /// Frames that are not acknowledged.
-    pub(super) fn frames(&self) -> usize {
-        self.batches.iter().map(|batch| batch.receipts.len()).sum()
     }
 
     /// Whether a batch is not under way.

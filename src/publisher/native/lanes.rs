@@ -6,10 +6,8 @@
 //! Frames of a partition reach its log in their order and once, or their delivery fails, and with
 //! it that of all that follow in the partition.
 
-use super::lane::{Done, Lane, Sealing, held_bytes};
-use super::unanswered::{Asked, Question, Unanswered};
+use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use crate::kafka::batch_writer::ProducerId;
-
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
 use crate::kafka::message::{Broker, Envelope, MessageError, Metadata, Versions};
@@ -20,8 +18,12 @@ use crate::kafka::topic_error::TopicError;
 use crate::output::frame::Compression;
 use crate::ownership::session::TOPIC_MISSING_MS_MAX;
 use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
+
+/// Requests of a connection that may be unanswered. A broker reads the next one when it has
+/// answered the one before; the others are there already.
+const REQUESTS_MAX: usize = UNDER_WAY_MAX;
 
 /// Bytes of a request, unless its first batch alone takes more. What does not fit goes with the
 /// next.
@@ -46,8 +48,6 @@ pub(super) struct LaneOptions {
     pub compression: Compression,
     /// Bytes of frames that may wait for their acknowledgement.
     pub held_bytes_max: usize,
-    /// Frames of a shard that may.
-    pub frames_per_shard: usize,
 }
 
 /// All lanes, by partition, and what is known of their brokers.
@@ -60,7 +60,7 @@ pub(super) struct Lanes<T> {
     first: i32,
     table: LeaderTable,
     /// What each connected broker has not answered yet, oldest first.
-    asked: Unanswered,
+    asked: BTreeMap<i32, VecDeque<Asked>>,
     /// For lanes that have no producer id yet.
     producer: Option<ProducerId>,
     /// Another broker is asked for it no sooner.
@@ -80,6 +80,20 @@ pub(super) struct Lanes<T> {
     missing_since: Option<Instant>,
 }
 
+/// A request that is not answered yet.
+struct Asked {
+    correlation_id: i32,
+    version: i16,
+    at: Instant,
+    what: Question,
+}
+
+enum Question {
+    ProducerId,
+    /// Partitions with the numbers of their batches.
+    Batches(Vec<(i32, u64)>),
+}
+
 impl<T> Lanes<T> {
     /// Nothing waits, and no broker is known.
     pub(super) fn new(options: LaneOptions) -> Lanes<T> {
@@ -90,7 +104,7 @@ impl<T> Lanes<T> {
             waiting: BTreeSet::new(),
             first: 0,
             table: LeaderTable::new(),
-            asked: Unanswered::default(),
+            asked: BTreeMap::new(),
             producer: None,
             naming_at: None,
             is_naming: false,
@@ -212,7 +226,8 @@ impl<T> Lanes<T> {
         (now, now_ms): (Instant, i64),
         out: &mut Vec<u8>,
     ) -> bool {
-        if !self.asked.has_room(node_id) || self.waiting.is_empty() {
+        let under_way = self.asked.get(&node_id).map_or(0, VecDeque::len);
+        if under_way >= REQUESTS_MAX || self.waiting.is_empty() {
             return false;
         }
         let leaving = self.leaving(node_id, now);
@@ -257,7 +272,12 @@ impl<T> Lanes<T> {
         if let Question::Batches(numbers) = &what {
             numbers.iter().for_each(|(partition, _)| self.note_waiting(*partition));
         }
-        self.asked.push(node_id, Asked { correlation_id, version, at: now, what });
+        self.asked.entry(node_id).or_default().push_back(Asked {
+            correlation_id,
+            version,
+            at: now,
+            what,
+        });
         true
     }
 
@@ -286,19 +306,7 @@ impl<T> Lanes<T> {
 
     /// When the oldest request to a broker was sent that is not answered.
     pub(super) fn asked_at(&self, node_id: i32) -> Option<Instant> {
-        self.asked.oldest_at(node_id)
-    }
-
-    /// Whether nothing waits for a broker's answer: no other request is under way there, nothing
-    /// can leave, and each shard that it is for may send another frame before it.
-    pub(super) fn may_rest(&self, node_id: i32) -> bool {
-        let is_light = |partition: i32| self.lanes[partition as usize].frames() == 1;
-        self.options.frames_per_shard > 1
-            && self.waiting.is_empty()
-            && self
-                .asked
-                .only_batches(node_id)
-                .is_some_and(|numbers| numbers.iter().all(|(partition, _)| is_light(*partition)))
+        Some(self.asked.get(&node_id)?.front()?.at)
     }
 
     /// Reads a broker's answer to its oldest request. With an error, the connection is of no use.
@@ -308,7 +316,8 @@ impl<T> Lanes<T> {
         bytes: &[u8],
         now: Instant,
     ) -> Result<(), MessageError> {
-        let asked = self.asked.take_oldest(node_id);
+        let asked = self.asked.get_mut(&node_id).and_then(VecDeque::pop_front);
+        let asked = asked.expect("an answer is waited for after a request");
         match &asked.what {
             Question::ProducerId => {
                 let answer = producer_id::parse_answer(bytes, asked.correlation_id);
@@ -338,7 +347,7 @@ impl<T> Lanes<T> {
 
     /// The connection to a broker is gone, or there was none: what was sent there comes back.
     pub(super) fn closed(&mut self, node_id: i32) {
-        for asked in self.asked.take_all(node_id) {
+        for asked in self.asked.remove(&node_id).unwrap_or_default() {
             match asked.what {
                 Question::ProducerId => self.is_naming = false,
                 Question::Batches(numbers) => {

@@ -15,10 +15,6 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may take to answer, beyond the time that its replicas may take.
 const ANSWER_MS_MAX: u64 = 5_000;
 
-/// Microseconds for which an answer that nothing waits for may lie in the socket: by then the next
-/// frames are there, and this thread wakes up once for both.
-const ANSWER_REST_US_MAX: u64 = 2_000;
-
 /// Bytes of an answer: a thousand partitions take less than a tenth, sentences and all.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
@@ -116,16 +112,6 @@ impl<T> Leader<T> {
         let Shared { turns, lanes, .. } = &*self.shared;
         loop {
             let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
-            let look_at = asked_at + Duration::from_micros(ANSWER_REST_US_MAX);
-            turns
-                .until(|| {
-                    let rests = lanes.borrow().may_rest(self.node_id) && turns.now() < look_at;
-                    if rests {
-                        turns.turn_at(look_at);
-                    }
-                    (!rests).then_some(())
-                })
-                .await;
             let mut answer = link.connection.receive_next(asked_at + answer_max()).await?;
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);

@@ -6,7 +6,6 @@
 mod lane;
 mod lanes;
 mod leader;
-mod unanswered;
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +80,6 @@ impl<T: 'static, O> NativeProducer<T, O> {
             topic: output_topic.clone(),
             compression: options.compression,
             held_bytes_max: options.queue_kbytes_max * 1024,
-            frames_per_shard: options.frames_per_shard,
         });
         let shared = Rc::new(Shared {
             turns: turns.clone(),

@@ -46,7 +46,6 @@ impl Bench {
             topic: TOPIC.to_owned(),
             compression: Compression::None,
             held_bytes_max: HELD_BYTES_MAX,
-            frames_per_shard: 5,
         };
         let mut bench = Bench { lanes: Lanes::new(options), now: Instant::now(), epoch: 0 };
         bench.lead(leaders);
@@ -409,25 +408,4 @@ fn a_partition_that_is_missing_for_long_fails() {
     bench.lead(&[1]);
     assert_eq!(bench.failed(), [(2, false)]);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, 1, 1)]);
-}
-
-#[test]
-fn an_answer_rests_only_while_nothing_waits_for_it() {
-    let mut bench = Bench::new(&[1, 1], Some(4711));
-    assert!(!bench.lanes.may_rest(1), "there is none to come");
-    bench.push(0, 1);
-    assert!(!bench.lanes.may_rest(1), "a frame waits");
-    let first = bench.request(1).expect("a batch");
-    assert!(bench.lanes.may_rest(1));
-    bench.push(0, 2);
-    assert!(!bench.lanes.may_rest(1), "a frame waits");
-    let second = bench.request(1).expect("a batch");
-    assert!(!bench.lanes.may_rest(1), "two are to come");
-    bench.answer(1, first.id, &[(0, 0, 1)]).unwrap();
-    assert!(bench.lanes.may_rest(1));
-    bench.answer(1, second.id, &[(0, 0, 2)]).unwrap();
-    bench.push(1, 3);
-    bench.push(1, 4);
-    bench.request(1).expect("a batch of both");
-    assert!(!bench.lanes.may_rest(1), "a shard has more than one frame under way");
 }
