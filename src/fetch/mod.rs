@@ -1,4 +1,4 @@
-//! Kafka records in: broker connections, the wire protocol, group membership.
+//! Kafka records in: connections to brokers, what is asked of them, and blocks of events.
 
 pub mod block;
 pub(crate) mod connection;

@@ -182,7 +182,7 @@ impl Acquisition {
         acquisition
     }
 
-    /// The partition.
+    /// Input and output partition.
     pub fn partition(&self) -> i32 {
         self.brief.partition
     }

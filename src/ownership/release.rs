@@ -71,7 +71,7 @@ impl Release {
         self.shards.is_empty()
     }
 
-    /// The partitions.
+    /// Those that are being let go.
     pub(super) fn partitions(&self) -> Vec<i32> {
         self.shards.keys().copied().collect()
     }

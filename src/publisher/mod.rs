@@ -48,7 +48,7 @@ pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 /// Entries of the publisher's submission queue: a send and a receive for each leader.
 const PUBLISHER_RING_ENTRIES: u32 = 128;
 
-/// What sends frames.
+/// Whose code speaks with the brokers that frames go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProduceClient {
     /// The publisher's own ring.

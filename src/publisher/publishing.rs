@@ -470,7 +470,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.bell.sleep(wait_max).map_err(PublisherError::Bell)
     }
 
-    /// The producer.
+    /// For what the loop of the thread asks of it beside sending: to wait, and to close.
     pub(super) fn producer_mut(&mut self) -> &mut P {
         &mut self.producer
     }

@@ -48,7 +48,7 @@ impl HotLoop {
         &self.turns
     }
 
-    /// The ring.
+    /// For its counters, and to confine the threads that it starts.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }

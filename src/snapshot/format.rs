@@ -122,7 +122,7 @@ pub struct Header {
 /// Why bytes are no snapshot to go on from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The header.
+    /// Not as it was written.
     #[error("the snapshot's header is damaged: {0}; an older snapshot takes its place")]
     Header(&'static str),
     /// Another huntd wrote it.
@@ -130,7 +130,7 @@ pub enum SnapshotError {
         "the snapshot has format version {0}, but this huntd reads {VERSION}; run the other one"
     )]
     Version(u32),
-    /// A block.
+    /// Torn, stale, or of another snapshot.
     #[error("block {index} of the snapshot is {what}; an older snapshot takes its place")]
     Block {
         /// Its number, from 0.
@@ -138,7 +138,7 @@ pub enum SnapshotError {
         /// What is wrong.
         what: &'static str,
     },
-    /// The state.
+    /// Not one that this engine can restore.
     #[error(transparent)]
     State(#[from] StateError),
     /// The storage.
