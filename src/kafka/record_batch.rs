@@ -1,10 +1,10 @@
 //! Record batches, format 2: headers are scanned, batches are checked, opened and read in place.
 //!
 //! A partition's part of a Fetch response is a run of batches, the last of which may be cut off.
-//! [`HeaderScan`] reads the headers only, so that the next Fetch can leave before the records are read;
-//! [`Batches`] hands the batches out one by one; [`Batch::open`] checks the CRC-32C, decompresses
-//! if need be, and gives the [`Records`]. Every length, count and offset that a batch states is
-//! checked: a batch that lies is a [`BatchError`], which stops its shard. Source: Kafka's
+//! [`HeaderScan`] reads the headers only, so that the next Fetch can leave before the records are
+//! read; [`Batches`] hands the batches out one by one; [`Batch::open`] checks the CRC-32C,
+//! decompresses if need be, and gives the [`Records`]. Every length, count and offset that a batch
+//! states is checked: a batch that lies is a [`BatchError`], which stops its shard. Source: Kafka's
 //! documentation, "Record Batch"; KIP-98.
 
 use thiserror::Error;
