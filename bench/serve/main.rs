@@ -52,8 +52,8 @@ const PARTS: [&str; 9] =
 struct Size {
     sessions: usize,
     players: u64,
-    /// Events that are appended beside polls, and beside the other requests, per second. Of the
-    /// former the servers together fold 250,000 updates per second.
+    /// Events that are appended beside polls, and beside the other requests, per second. Each of
+    /// the servers folds the updates of all of them.
     events_per_s: u64,
     few_events_per_s: u64,
     polls_per_s: u64,
