@@ -15,7 +15,7 @@ use crate::output::frame::FRAME_BYTES_MAX;
 use crate::ownership::release::RELEASE_MS_MAX;
 use crate::publisher::OUTBOX_ITEMS_MAX;
 use crate::publisher::producer::PUBLISHER_FLUSH_MS_MAX;
-use crate::runtime::hot_loop::PARK_MS_MAX;
+use crate::runtime::ring_loop::PARK_MS_MAX;
 use crate::service::notify::{SAMPLE_MS_MAX, STUCK_MS};
 use crate::shards::FRAMES_MAX;
 use crate::snapshot::format::{SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX};

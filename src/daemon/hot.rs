@@ -9,9 +9,9 @@ use crate::queue::bell::Bell;
 use crate::queue::{self, Received, Receiver, Sender};
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};
-use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::operations::Handle;
 use crate::runtime::ring_error::RingError;
+use crate::runtime::ring_loop::RingLoop;
 use crate::runtime::turns::{HotContext, Turns};
 use crate::shards::{ShardEnds, ShardOptions, Shards, ToHot};
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
@@ -52,7 +52,7 @@ pub struct HotEnds {
 }
 
 /// Runs the event path until the control thread ends it.
-pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
+pub(crate) fn run(ring_loop: &RingLoop, ends: HotEnds) -> Result<(), RingError> {
     let metrics = ends.metrics.clone();
     let mut calls = vec![Call::new(&ends.publisher_bell, {
         let publisher = ends.shard_ends.publisher.clone();
@@ -66,7 +66,7 @@ pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
         let writer = checkpoints.writer.clone();
         calls.push(Call::new(&checkpoints.bell, move || !writer.is_empty())?);
     }
-    let turns = hot_loop.turns();
+    let turns = ring_loop.turns();
     let mut stages = Stages::new(turns, ends);
     let root = poll_fn(|context| {
         let turned = stages.turn(context);
@@ -79,9 +79,9 @@ pub(crate) fn run(hot_loop: &HotLoop, ends: HotEnds) -> Result<(), RingError> {
     });
     confine_this_thread(Confinement::Hot)?;
     allocator::count_this_thread();
-    hot_loop.run(root, |hot_loop| {
-        metrics.take_over(Counter::Turns, hot_loop.turns().count());
-        metrics.take_over(Counter::RingEnters, hot_loop.ring().enters());
+    ring_loop.run(root, |ring_loop| {
+        metrics.take_over(Counter::Turns, ring_loop.turns().count());
+        metrics.take_over(Counter::RingEnters, ring_loop.ring().enters());
         metrics.take_over(Counter::HotAllocations, allocator::hot_allocations());
     })
 }

@@ -22,7 +22,7 @@ use crate::daemon::wiring::{Wiring, control_options, start_diallers};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
-use crate::runtime::hot_loop::{HotLoop, PARK_MS_MAX};
+use crate::runtime::ring_loop::{PARK_MS_MAX, RingLoop};
 use crate::service::config::Config;
 use crate::service::status::Status;
 use crate::service::{Observed, Service};
@@ -119,12 +119,12 @@ impl Daemon {
 
 /// The hot thread: the ring is made on it, and it is pinned when all others are there.
 fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::HotEnds) -> Result<(), Failure> {
-    let hot_loop =
-        HotLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX), ends.bell.clone())?;
+    let ring_loop =
+        RingLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX), ends.bell.clone())?;
     if let Plan::Pinned { helper_cores, .. } = plan {
-        hot_loop.ring().confine_workers(helper_cores)?;
+        ring_loop.ring().confine_workers(helper_cores)?;
     }
     cpu::pin_this_thread(plan)?;
     cpu::verify(plan, cpu::this_task())?;
-    Ok(hot::run(&hot_loop, ends)?)
+    Ok(hot::run(&ring_loop, ends)?)
 }

@@ -1,6 +1,6 @@
 //! The cursor: where the fetch path stands in one input partition, and how much it may still bring.
 //!
-//! Cursors are shared by the stages of the hot thread: connections advance them, the world opens,
+//! Cursors are shared by the stages of the hot thread: connections advance them, the shards stage opens,
 //! stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
@@ -32,10 +32,10 @@ pub(crate) struct Cursor {
     /// a change of leaders looks like a truncated log.
     pub fetch_leader_epoch: Cell<i32>,
     /// The fetch task that asks for the partition, or decodes what it was given.
-    pub claimant: Cell<Option<usize>>,
+    pub owner_task: Cell<Option<usize>>,
     /// What the fetch path may do with the partition now.
     pub state: Cell<CursorState>,
-    /// Blocks that are filled, queued or waiting in the world.
+    /// Blocks that are filled, queued or waiting in the shards stage.
     blocks_out: Cell<usize>,
     /// How many these may be: the more shards, the fewer.
     blocks_max: Cell<usize>,
@@ -68,8 +68,8 @@ struct Doubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorState {
     /// Fetch and decode.
-    Live,
-    /// The world has no frames for the shard: decode nothing, and leave it out of the next Fetch.
+    Flowing,
+    /// There are no frames for the shard: decode nothing, and leave it out of the next Fetch.
     Stalled,
     /// The shard is released, or a fault stopped it: forget what is still on the way.
     Closed,
@@ -89,8 +89,8 @@ impl Cursor {
             position: Cell::new(position),
             fetch_offset: Cell::new(position),
             fetch_leader_epoch: Cell::new(-1),
-            claimant: Cell::new(None),
-            state: Cell::new(CursorState::Live),
+            owner_task: Cell::new(None),
+            state: Cell::new(CursorState::Flowing),
             blocks_out: Cell::new(0),
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
@@ -107,7 +107,7 @@ impl Cursor {
     /// Whether the next Fetch should ask for this partition: it is live, and half of its blocks are
     /// free, so that what comes is not likely to be thrown away.
     pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
-        self.state.get() == CursorState::Live
+        self.state.get() == CursorState::Flowing
             && self.blocks_out.get() <= self.blocks_max.get() / 2
             && self.retry_at.get().is_none_or(|at| at <= now)
     }
@@ -147,8 +147,8 @@ impl Cursor {
         self.doubt.set(None);
     }
 
-    /// The input cannot be read any further. Nothing is skipped: the world halts the shard once
-    /// what was decoded before is applied.
+    /// The input cannot be read any further. Nothing is skipped: the shard halts once what was
+    /// decoded before is applied.
     pub(crate) fn fail(&self, sentence: String) {
         if self.state.get() != CursorState::Closed {
             self.state.set(CursorState::Closed);
@@ -166,19 +166,19 @@ impl Cursor {
         self.fault.borrow_mut().take()
     }
 
-    /// The world cannot take more of this shard now.
+    /// The shards stage cannot take more of this shard now.
     pub(crate) fn stall(&self) {
-        if self.state.get() == CursorState::Live {
+        if self.state.get() == CursorState::Flowing {
             self.state.set(CursorState::Stalled);
         }
     }
 
-    /// The world can take more of this shard. Whether it could not before: the fetch path needs a
-    /// turn then.
+    /// The shards stage can take more of this shard. Whether it could not before: the fetch path
+    /// needs a turn then.
     pub(crate) fn go_on(&self) -> bool {
         let was_stalled = self.state.get() == CursorState::Stalled;
         if was_stalled {
-            self.state.set(CursorState::Live);
+            self.state.set(CursorState::Flowing);
         }
         was_stalled
     }

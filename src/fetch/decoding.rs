@@ -13,6 +13,7 @@ use crate::kafka::record_batch::{Batch, BatchError, BatchHeader, OpenBatch};
 use crate::kafka::record_stream::{RecordStream, Step, StreamedRecord};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ pub(crate) const TURN_BLOCKS_MAX: usize = 8;
 
 /// Decodes what one connection receives.
 pub(crate) struct Decoding {
-    outlet: BlockWriter,
+    writer: BlockWriter,
     decoder: Decoder,
     decompressor: Decompressor,
 }
@@ -31,7 +32,7 @@ impl Decoding {
     /// Sends blocks to `blocks`.
     pub(crate) fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
-        let outlet = BlockWriter {
+        let writer = BlockWriter {
             shared,
             blocks,
             block: None,
@@ -40,17 +41,17 @@ impl Decoding {
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
-        Decoding { outlet, decoder: Decoder::new(), decompressor }
+        Decoding { writer, decoder: Decoder::new(), decompressor }
     }
 
     /// Blocks sent so far.
     pub(crate) fn blocks_sent(&self) -> u64 {
-        self.outlet.blocks_sent
+        self.writer.blocks_sent
     }
 
     /// What is decoded from now on began to arrive then.
     pub(crate) fn received(&mut self, at: Instant) {
-        self.outlet.received_at = Some(at);
+        self.writer.received_at = Some(at);
     }
 
     /// Decodes one partition's batches from the cursor's position on.
@@ -64,12 +65,12 @@ impl Decoding {
         batches: &mut [u8],
         aborted: &mut AbortedTransactions,
     ) -> Result<(), BatchError> {
-        self.outlet.leader_epoch = cursor.leader_epoch.get();
-        if !self.outlet.begin(cursor).await {
+        self.writer.leader_epoch = cursor.leader_epoch.get();
+        if !self.writer.begin(cursor).await {
             return Ok(());
         }
         let decoded = self.decode_batches(cursor, batches, aborted).await;
-        self.outlet.send(cursor).await;
+        self.writer.send(cursor).await;
         decoded
     }
 
@@ -85,11 +86,11 @@ impl Decoding {
             let header = batch.header;
             let next_offset = header.last_offset() + 1;
             at += header.bytes;
-            if next_offset <= self.outlet.next_offset() {
+            if next_offset <= self.writer.next_offset() {
                 continue;
             }
             if header.is_control() {
-                let mut markers = batch.open(self.outlet.next_offset(), &mut self.decompressor)?;
+                let mut markers = batch.open(self.writer.next_offset(), &mut self.decompressor)?;
                 while let Some(record) = markers.next_record()? {
                     if let Some(marker) = record.key.and_then(Marker::from_key) {
                         aborted.pass(&header, marker);
@@ -98,8 +99,8 @@ impl Decoding {
             } else if !aborted.covers(&header) && !self.decode_batch(cursor, batch).await? {
                 return Ok(());
             }
-            self.outlet.reach(next_offset);
-            self.outlet.stamp(&header);
+            self.writer.reach(next_offset);
+            self.writer.stamp(&header);
         }
         Ok(())
     }
@@ -111,19 +112,19 @@ impl Decoding {
         batch: Batch<'_>,
     ) -> Result<bool, BatchError> {
         let header = batch.header;
-        let opened = batch.open_any(self.outlet.next_offset(), &mut self.decompressor)?;
+        let opened = batch.open_any(self.writer.next_offset(), &mut self.decompressor)?;
         let skips = cursor.skips_from(header.base_offset);
         let mut records = match opened {
             OpenBatch::Whole(records) => records,
             OpenBatch::Stream(records) => {
-                let Decoding { outlet, decoder, .. } = self;
-                return decode_stream(cursor, &header, records, decoder, outlet).await;
+                let Decoding { writer, decoder, .. } = self;
+                return decode_stream(cursor, &header, records, decoder, writer).await;
             }
         };
-        while fill(&mut self.decoder, &mut records, self.outlet.block(), skips)? == Filled::Block {
-            self.outlet.stamp(&header);
-            self.outlet.send(cursor).await;
-            if !self.outlet.begin(cursor).await {
+        while fill(&mut self.decoder, &mut records, self.writer.block(), skips)? == Filled::Block {
+            self.writer.stamp(&header);
+            self.writer.send(cursor).await;
+            if !self.writer.begin(cursor).await {
                 return Ok(false);
             }
         }
@@ -161,15 +162,8 @@ fn fill_room(
     while block.has_room() {
         let Some(record) = records.next_record()? else { return Ok(Filled::Records) };
         let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
-        block.next_offset = record.offset + 1;
-        let decoded = match (skips.binary_search(&record.offset), &record.value_range) {
-            (Ok(_), _) => Err(Reject::Poison),
-            (Err(_), None) => Err(Reject::NullValue),
-            (Err(_), Some(value)) => {
-                decoder.decode_within(origin, record.records, value.clone(), &mut block.events)
-            }
-        };
-        if let Err(reject) = decoded {
+        let value = record.value_range.clone().map(|range| (record.records, range));
+        if let Err(reject) = decode(decoder, origin, value, skips, block) {
             block.rejects.push(Rejected::of(reject, decoder, &record));
             if block.is_heavy() {
                 break;
@@ -186,23 +180,23 @@ async fn decode_stream(
     header: &BatchHeader,
     mut records: Box<RecordStream<'_>>,
     decoder: &mut Decoder,
-    outlet: &mut BlockWriter,
+    writer: &mut BlockWriter,
 ) -> Result<bool, BatchError> {
     let skips = cursor.skips_from(header.base_offset);
     loop {
         match records.step()? {
             Step::End => return Ok(true),
             Step::Unfinished => {
-                let shared = outlet.shared.clone();
+                let shared = writer.shared.clone();
                 shared.context.turns.yield_turn().await;
             }
             Step::Record(record) => {
-                let block = outlet.block();
+                let block = writer.block();
                 decode_streamed(decoder, &record, skips, block);
                 if block.is_heavy() || !block.has_room() {
-                    outlet.stamp(header);
-                    outlet.send(cursor).await;
-                    if !outlet.begin(cursor).await {
+                    writer.stamp(header);
+                    writer.send(cursor).await;
+                    if !writer.begin(cursor).await {
                         return Ok(false);
                     }
                 }
@@ -221,19 +215,29 @@ fn decode_streamed(
     block: &mut Block,
 ) {
     let StreamedRecord { offset, timestamp_ms: time_ms, value, .. } = *record;
-    block.next_offset = offset + 1;
     // What is longer than an event may be is known by what is there of it.
-    let value = value.map(|value| &value.head[..]);
-    let decoded = match skips.binary_search(&offset) {
-        Ok(_) => Err(Reject::Poison),
-        Err(_) => value.ok_or(Reject::NullValue).and_then(|value| {
-            let origin = RecordPosition { offset, time_ms };
-            decoder.decode_within(origin, value, 0..value.len(), &mut block.events)
-        }),
-    };
-    if let Err(reject) = decoded {
+    let value = value.map(|value| (&value.head[..], 0..value.head.len()));
+    let origin = RecordPosition { offset, time_ms };
+    if let Err(reject) = decode(decoder, origin, value, skips, block) {
         block.rejects.push(Rejected::of_streamed(reject, decoder, record));
     }
+}
+
+/// Puts the event of a record into the block. Its value is a part of some bytes, or null.
+#[inline]
+fn decode(
+    decoder: &mut Decoder,
+    origin: RecordPosition,
+    value: Option<(&[u8], Range<usize>)>,
+    skips: &[i64],
+    block: &mut Block,
+) -> Result<(), Reject> {
+    block.next_offset = origin.offset + 1;
+    if skips.binary_search(&origin.offset).is_ok() {
+        return Err(Reject::Poison);
+    }
+    let (bytes, range) = value.ok_or(Reject::NullValue)?;
+    decoder.decode_within(origin, bytes, range, &mut block.events)
 }
 
 /// The way from the decoder to the queue: one block at a time.
@@ -279,9 +283,9 @@ impl BlockWriter {
             .turns
             .until(|| match cursor.state.get() {
                 CursorState::Closed | CursorState::Stalled => Some(None),
-                CursorState::Live if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
-                CursorState::Live => {
-                    // The world has its turn after this one and either gives blocks back or stalls.
+                CursorState::Flowing if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
+                CursorState::Flowing => {
+                    // The shards have their turn after this one: they give blocks back, or stall it.
                     context.turns.turn_again();
                     None
                 }

@@ -284,8 +284,8 @@ impl FetchTask {
     fn release_claims(&self) {
         self.shared.cursors.each(|cursor| {
             let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
-            if cursor.claimant.get() == Some(self.id) && !is_asked() {
-                cursor.claimant.set(None);
+            if cursor.owner_task.get() == Some(self.id) && !is_asked() {
+                cursor.owner_task.set(None);
                 self.shared.context.turns.turn_again();
             }
         });
@@ -298,7 +298,7 @@ impl FetchTask {
         let source = self.shared.table.borrow().source(cursor.partition, now);
         source == Some(self.node_id)
             && cursor.partition as usize % connections == self.index
-            && cursor.claimant.get().is_none_or(|claimant| claimant == self.id)
+            && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
     }
 
     fn has_partitions(&self) -> bool {
@@ -363,7 +363,7 @@ impl FetchTask {
                 return;
             }
             if cursor.is_fetchable(now) {
-                cursor.claimant.set(Some(self.id));
+                cursor.owner_task.set(Some(self.id));
                 asked.push(Asked { cursor: cursor.clone(), offset: cursor.fetch_offset.get() });
             } else {
                 leaves_out = true;

@@ -22,8 +22,8 @@ use crate::output::mark::Mark;
 use crate::ownership::event::ToControl;
 use crate::queue;
 use crate::queue::bell::Bell;
-use crate::runtime::hot_loop::HotLoop;
 use crate::runtime::ring_error::RingError;
+use crate::runtime::ring_loop::RingLoop;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
@@ -207,10 +207,10 @@ pub fn run(
         }
         ProduceClient::Native => {
             let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
-            let hot_loop = HotLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
-            let producer = NativeProducer::new(&options, hot_loop.turns(), dial_ends, producer);
+            let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
+            let producer = NativeProducer::new(&options, ring_loop.turns(), dial_ends, producer);
             let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
-            let published = publish_on_ring(&hot_loop, &mut publisher);
+            let published = publish_on_ring(&ring_loop, &mut publisher);
             drop_later(publisher.into_producer().into_others());
             published
         }
@@ -235,10 +235,10 @@ fn publish(publisher: &mut Publisher<Producer<Sent>>) -> Result<(), PublisherErr
 }
 
 fn publish_on_ring(
-    hot_loop: &HotLoop,
+    ring_loop: &RingLoop,
     publisher: &mut Publisher<NativeProducer<Sent, Producer<Sent>>>,
 ) -> Result<(), PublisherError> {
-    let turns = hot_loop.turns();
+    let turns = ring_loop.turns();
     let published = poll_fn(|_| match publisher.step() {
         Ok(Pause::None) => {
             turns.turn_again();
@@ -254,5 +254,5 @@ fn publish_on_ring(
             Poll::Ready(ended.map(drop))
         }
     });
-    hot_loop.run(published, |_| {})?
+    ring_loop.run(published, |_| {})?
 }

@@ -3,7 +3,7 @@
 
 pub mod turns;
 pub mod operations;
-pub mod hot_loop;
+pub mod ring_loop;
 pub mod ring;
 pub mod ring_error;
 pub(crate) mod socket_ring;

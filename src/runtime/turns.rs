@@ -4,7 +4,7 @@
 //! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
 //! finished operation, a call from another thread, a deadline that was registered with
 //! [`Turns::turn_at`], or [`Turns::turn_again`], which a stage must use after it has changed what
-//! an earlier stage waits for. `hot_loop.rs` turns with the clock and the kernel, the simulator
+//! an earlier stage waits for. `ring_loop.rs` turns with the clock and the kernel, the simulator
 //! with its own.
 
 use crate::queue::bell::Bell;

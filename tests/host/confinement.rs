@@ -2,7 +2,7 @@
 
 use huntd::queue::bell::Bell;
 use huntd::runtime::confinement::{Confinement, confine_this_thread};
-use huntd::runtime::hot_loop::HotLoop;
+use huntd::runtime::ring_loop::RingLoop;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -47,9 +47,9 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     let (mut signals, mut handler) = UnixStream::pair().expect("a socket pair");
     let confined = thread::spawn(move || {
         let bell = Arc::new(Bell::new().expect("a file descriptor"));
-        let hot_loop = HotLoop::new(8, Duration::from_millis(1), bell).expect("io_uring");
+        let ring_loop = RingLoop::new(8, Duration::from_millis(1), bell).expect("io_uring");
         confine_this_thread(Confinement::Hot).expect("the kernel has seccomp");
-        let turns = hot_loop.turns().clone();
+        let turns = ring_loop.turns().clone();
         let root = async move {
             let memory = vec![1u8; 64 << 20];
             handler.write_all(b"signal").expect("it may write");
@@ -57,7 +57,7 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
             turns.sleep_until(end).await;
             memory.iter().map(|byte| u64::from(*byte)).sum::<u64>()
         };
-        hot_loop.run(root, |_| {}).expect("the ring works")
+        ring_loop.run(root, |_| {}).expect("the ring works")
     });
     assert_eq!(confined.join().expect("nothing that it needs is refused"), 64 << 20);
     let mut written = String::new();

@@ -5,7 +5,7 @@ mod clients;
 mod confinement;
 mod cores;
 mod decoder_allocations;
-mod hot_loop;
+mod ring_loop;
 mod monitoring;
 mod package;
 mod readme;

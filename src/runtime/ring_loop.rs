@@ -22,25 +22,25 @@ use std::time::{Duration, Instant};
 pub(crate) const PARK_MS_MAX: u64 = 100;
 
 /// Runs one root future on the calling thread.
-pub struct HotLoop {
+pub struct RingLoop {
     turns: Rc<Turns>,
     ring: Ring,
     eventfd: Handle,
     park_max: Duration,
 }
 
-impl HotLoop {
+impl RingLoop {
     /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
     /// most, and less if it is called with the bell.
     pub fn new(
         ring_entries: u32,
         park_max: Duration,
         bell: Arc<Bell>,
-    ) -> Result<HotLoop, RingError> {
+    ) -> Result<RingLoop, RingError> {
         let eventfd = Arc::new(bell.as_fd().try_clone_to_owned()?);
         let turns = Turns::new(clock(), bell);
         let ring = Ring::new(turns.operations().clone(), ring_entries)?;
-        Ok(HotLoop { turns, ring, eventfd, park_max })
+        Ok(RingLoop { turns, ring, eventfd, park_max })
     }
 
     /// Time and turns, for the stages.
@@ -57,7 +57,7 @@ impl HotLoop {
     pub fn run<T>(
         &self,
         root: impl Future<Output = T>,
-        mut each_turn: impl FnMut(&HotLoop),
+        mut each_turn: impl FnMut(&RingLoop),
     ) -> Result<T, RingError> {
         let executor = LocalExecutor::new();
         let mut root = pin!(executor.run(root));

@@ -5,10 +5,10 @@
 use futures_lite::future::zip;
 use huntd::queue::bell::Bell;
 use huntd::queue::{self, Received, Sender};
-use huntd::runtime::hot_loop::HotLoop;
 use huntd::runtime::operations::{Handle, Operations};
 use huntd::runtime::ring::Ring;
 use huntd::runtime::ring_error::RingError;
+use huntd::runtime::ring_loop::RingLoop;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -36,12 +36,12 @@ fn hot_bell() -> Arc<Bell> {
     Arc::new(Bell::new().expect("a file descriptor"))
 }
 
-fn hot_loop() -> HotLoop {
-    HotLoop::new(16, FOREVER, hot_bell()).expect("this kernel has io_uring")
+fn ring_loop() -> RingLoop {
+    RingLoop::new(16, FOREVER, hot_bell()).expect("this kernel has io_uring")
 }
 
-fn run<T>(hot_loop: &HotLoop, root: impl Future<Output = T>) -> T {
-    hot_loop.run(root, |_| {}).expect("the ring works")
+fn run<T>(ring_loop: &RingLoop, root: impl Future<Output = T>) -> T {
+    ring_loop.run(root, |_| {}).expect("the ring works")
 }
 
 /// Two ends of a stream: one for the ring, one for the test.
@@ -55,8 +55,8 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
     // One item at a time and an answer to each: every item meets a driver that is about to sleep,
     // asleep, or has just woken.
     let rounds = 100_000;
-    let hot_loop = hot_loop();
-    let turns = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let turns = ring_loop.turns();
     let bell = Arc::new(Bell::new().expect("a file descriptor"));
     let (questions, mut asked) = queue::bounded_with_bell::<u64>(1, &bell);
     let (answers, mut answered) = queue::bounded_with_bell::<u64>(1, turns.bell());
@@ -73,7 +73,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
             }
         }
     });
-    run(&hot_loop, async {
+    run(&ring_loop, async {
         for round in 0..rounds {
             assert_eq!(questions.try_send(round), Ok(()));
             assert_eq!(turns.until(|| answered.try_receive()).await, round);
@@ -85,8 +85,8 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
 
 #[test]
 fn many_threads_wake_one_driver_and_nothing_is_lost() {
-    let hot_loop = hot_loop();
-    let (sender, mut receiver) = queue::bounded_with_bell::<u64>(4, hot_loop.turns().bell());
+    let ring_loop = ring_loop();
+    let (sender, mut receiver) = queue::bounded_with_bell::<u64>(4, ring_loop.turns().bell());
     let spawn = |number: u64| {
         let sender: Sender<u64> = sender.clone();
         thread::spawn(move || {
@@ -102,14 +102,14 @@ fn many_threads_wake_one_driver_and_nothing_is_lost() {
     };
     let threads: Vec<_> = (0..8).map(spawn).collect();
     drop(sender);
-    let received = run(&hot_loop, async {
+    let received = run(&ring_loop, async {
         let (mut count, mut sum) = (0_u64, 0_u64);
         let mut next = || match receiver.receive() {
             Received::Item(item) => Some(Some(item)),
             Received::Ended => Some(None),
             Received::Empty => None,
         };
-        while let Some(item) = hot_loop.turns().until(&mut next).await {
+        while let Some(item) = ring_loop.turns().until(&mut next).await {
             count += 1;
             sum += item;
         }
@@ -122,8 +122,8 @@ fn many_threads_wake_one_driver_and_nothing_is_lost() {
 
 #[test]
 fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let start = driver.now();
     let woken = RefCell::new(Vec::new());
     let sleeper = |ms: u64| {
@@ -135,7 +135,7 @@ fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
             woken.borrow_mut().push(ms);
         }
     };
-    run(&hot_loop, async {
+    run(&ring_loop, async {
         // Far enough apart that no busy machine wakes two of them in one turn.
         let late = zip(sleeper(900), sleeper(300));
         zip(late, zip(sleeper(600), sleeper(0))).await;
@@ -145,8 +145,8 @@ fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
 
 #[test]
 fn a_stage_that_yields_lets_the_others_have_their_turn() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let steps = RefCell::new(Vec::new());
     let stage = |name: &'static str| {
         let steps = &steps;
@@ -157,22 +157,22 @@ fn a_stage_that_yields_lets_the_others_have_their_turn() {
             }
         }
     };
-    run(&hot_loop, zip(stage("a"), stage("b")));
+    run(&ring_loop, zip(stage("a"), stage("b")));
     assert_eq!(steps.into_inner(), ["a", "b", "a", "b", "a", "b"]);
 }
 
 #[test]
 fn a_turn_submits_once_however_much_it_started() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let (socket, mut theirs) = pair();
-    let enters = run(&hot_loop, async {
-        let before = hot_loop.ring().enters();
+    let enters = run(&ring_loop, async {
+        let before = ring_loop.ring().enters();
         let first = driver.operations().send(&socket, vec![1; 10], 0);
         let second = driver.operations().send(&socket, vec![2; 10], 0);
         let (first, second) = zip(first, second).await;
         assert_eq!(first.result.and(second.result).ok(), Some(10));
-        hot_loop.ring().enters() - before
+        ring_loop.ring().enters() - before
     });
     assert_eq!(enters, 1);
     let mut received = [0; 20];
@@ -182,10 +182,10 @@ fn a_turn_submits_once_however_much_it_started() {
 
 #[test]
 fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_then() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let (socket, mut theirs) = pair();
-    let received = run(&hot_loop, async {
+    let received = run(&ring_loop, async {
         for round in 0..100 {
             let mut early = driver.operations().receive(&socket, vec![0; 64], 0);
             if round % 2 == 0 {
@@ -219,15 +219,15 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
 
 #[test]
 fn more_operations_than_the_submission_queue_holds_are_all_done() {
-    let hot_loop = HotLoop::new(4, FOREVER, hot_bell()).expect("this kernel has io_uring");
+    let ring_loop = RingLoop::new(4, FOREVER, hot_bell()).expect("this kernel has io_uring");
     let pairs: Vec<_> = (0..64_u8).map(|_| pair()).collect();
-    let operations = hot_loop.turns().operations();
+    let operations = ring_loop.turns().operations();
     let mut receiving: Vec<_> =
         pairs.iter().map(|(socket, _)| operations.receive(socket, vec![0; 8], 0)).collect();
     for (number, (_, theirs)) in (0_u8..).zip(&pairs) {
         (&*theirs).write_all(&[number]).expect("the pair is open");
     }
-    run(&hot_loop, async {
+    run(&ring_loop, async {
         for (number, operation) in (0_u8..).zip(&mut receiving) {
             let done = Pin::new(operation).await;
             assert_eq!((done.result.ok(), done.buffer[0]), (Some(1), number));
@@ -237,8 +237,8 @@ fn more_operations_than_the_submission_queue_holds_are_all_done() {
 
 #[test]
 fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
@@ -256,7 +256,7 @@ fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
     let stream = TcpStream::connect(address).expect("the thread listens");
     let socket: Handle = Arc::new(stream.into());
     let (half, all) = (100_000, 200_000);
-    run(&hot_loop, async {
+    run(&ring_loop, async {
         let operations = driver.operations();
         let done = operations.receive_all(&socket, vec![0xff; half + 2], 1..half + 1).await;
         assert_eq!(done.result.expect("the stream is open"), half);
@@ -271,8 +271,8 @@ fn receive_all_gathers_many_small_sends_and_ends_early_only_with_the_stream() {
 
 #[test]
 fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
-    let hot_loop = hot_loop();
-    let driver = hot_loop.turns();
+    let ring_loop = ring_loop();
+    let driver = ring_loop.turns();
     let bell = Arc::new(Bell::new().expect("a file descriptor"));
     let handle: Handle = Arc::new(bell.as_fd().try_clone_to_owned().expect("a file descriptor"));
     let (work, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -288,7 +288,7 @@ fn a_thread_that_sleeps_at_a_bell_is_woken_through_the_ring() {
             }
         }
     });
-    run(&hot_loop, async {
+    run(&ring_loop, async {
         for round in 1..=rounds {
             work.store(round, Ordering::SeqCst);
             if bell.call() {
@@ -321,7 +321,7 @@ fn each_refusal_of_the_kernel_becomes_a_sentence_that_says_what_to_do() {
 
 /// Runs one test of this binary in a process of its own, in which it takes something away.
 fn deprived(command: &mut Command, test: &str) -> Output {
-    let test = format!("hot_loop::{test}");
+    let test = format!("ring_loop::{test}");
     let output = command.args(["--exact", &test, "--nocapture"]).env(DEPRIVED, "1").output();
     output.expect("the child can be started")
 }
