@@ -448,10 +448,13 @@ impl Acquisition {
         self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
     }
 
-    /// The rules that an empty zone begins with: the current ones, if they are loaded.
+    /// The rules that an empty zone begins with: the current ones, if they are loaded. Where the
+    /// output ends with a state's mark, they are that state's.
     fn current_rules(&self) -> u32 {
         let is_loaded = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
-        self.fold.ruleset().filter(is_loaded).unwrap_or(self.brief.rulesets[0])
+        let of_state = self.kept().map(|kept| kept.ruleset);
+        let current = self.fold.ruleset().or(of_state).or(self.fold.begun_by());
+        current.filter(is_loaded).unwrap_or(self.brief.rulesets[0])
     }
 
     fn amend(&mut self, kind: FrameKind, start: Start) {

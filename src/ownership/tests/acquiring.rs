@@ -354,6 +354,14 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_zone_starts_ove
     assert_eq!((acquired.candidate, acquired.start.next_offset), (None, log.bounds().input_start));
     assert_eq!(acquired.start.next_update, shard.next_update);
 
+    // Nothing of the output tells its rules, as it ends with the old one's mark: the old one does.
+    let mut switched = owned_log(9);
+    switched.0.publish(&mut switched.1, 9);
+    let old_by_8 = Candidate { ruleset: 8, ..old.clone() };
+    let fresh =
+        Brief { rulesets: vec![RULESET, 8], remedy: Remedy::StartOver, ..brief(vec![old_by_8]) };
+    assert_eq!(switched.0.acquire(fresh).expect("acquired").begun_by, 8);
+
     // From then on the old one is no more than a place in the output.
     shard = FrameMaker { epoch: acquired.owner_epoch, next_offset: 0, ..shard };
     let acquired = log.acquire(brief(vec![old.clone()])).expect("acquired");
