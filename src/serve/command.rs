@@ -44,6 +44,9 @@ pub(crate) enum Appended {
     Refused,
     /// The brokers did not say whether they have it.
     Unknown,
+    /// The brokers have it at an offset that the zone had passed before: in another input topic
+    /// than the one that the zone was played from.
+    Elsewhere,
 }
 
 /// What became of a command.

@@ -243,7 +243,8 @@ impl Exchange {
         match (request.method, request.path) {
             (RequestMethod::Post, EVENTS) => self.answer_post(served, request, head, now_ms),
             (RequestMethod::Get, STREAM) => {
-                match Stream::open(request.query, request.last_event_id, now_ms) {
+                match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
+                {
                     Ok(stream) if stream.is_for(&pass) => self.open(stream, pass),
                     Ok(_) => self.refuse(head, &Problem::OutOfScope),
                     Err(problem) => self.refuse(head, &problem),
@@ -317,7 +318,7 @@ impl Exchange {
             Some(Post::Appended { commands, is_list, until_ms }) => {
                 let is_open = |(command, appended): &(Command, Appended)| match appended {
                     Appended::At(offset) => !is_decided(served, command, *offset),
-                    Appended::Full | Appended::Refused | Appended::Unknown => false,
+                    _ => false,
                 };
                 let is_open = commands.iter().any(is_open);
                 if is_open && now_ms < until_ms {
@@ -444,6 +445,12 @@ fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
     let any = |wanted| commands.iter().any(|(_, appended)| *appended == wanted);
     if any(Appended::Unknown) {
         return Some(Problem::Unknown);
+    }
+    let is_elsewhere = |(command, appended): &&(Command, Appended)| {
+        (*appended == Appended::Elsewhere).then_some(command.zone)
+    };
+    if let Some(zone) = commands.iter().find_map(|pair| is_elsewhere(&pair)) {
+        return Some(Problem::InputRecreated(zone));
     }
     if any(Appended::Refused) {
         return Some(Problem::NotTaken);

@@ -26,6 +26,8 @@ pub(crate) struct Postings {
 pub(crate) struct Posting {
     number: u64,
     commands: Vec<(Command, Option<Appended>)>,
+    /// The input offset that each command's zone had come to when it was posted.
+    posted_at: Vec<i64>,
 }
 
 impl Postings {
@@ -56,8 +58,14 @@ impl Postings {
         let commands = commands(body, zone, served, &mut self.decoder, || stamps.next(now_us))?;
         gate.admit_commands(pass, &commands, now_ms)?;
         self.posted += 1;
-        let mut posting =
-            Posting { number: self.posted, commands: Vec::with_capacity(commands.len()) };
+        let come_to = |command: &Command| {
+            served.view.zone(command.zone).map_or(0, |zone| zone.position().next_offset)
+        };
+        let mut posting = Posting {
+            number: self.posted,
+            posted_at: commands.iter().map(come_to).collect(),
+            commands: Vec::with_capacity(commands.len()),
+        };
         for (at, command) in commands.into_iter().enumerate() {
             let ticket = Ticket { session, posting: posting.number, command: at };
             let appended = match self.commands_waiting < COMMANDS_WAITING_MAX {
@@ -87,7 +95,11 @@ impl Posting {
     /// that session is gone, and this one has its number.
     pub(crate) fn take(&mut self, report: Report) {
         if report.ticket.posting == self.number {
-            self.commands[report.ticket.command].1 = Some(report.appended);
+            let at = report.ticket.command;
+            self.commands[at].1 = Some(match report.appended {
+                Appended::At(offset) if offset < self.posted_at[at] => Appended::Elsewhere,
+                appended => appended,
+            });
         }
     }
 

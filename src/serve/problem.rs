@@ -63,6 +63,8 @@ pub(crate) enum Problem {
     Busy,
     /// The brokers do not take events from this process.
     NotTaken,
+    /// The zone was played from an input that is gone: what is in the new one is not decided yet.
+    InputRecreated(u16),
     /// Whether the event was appended is not known.
     Unknown,
 }
@@ -87,6 +89,7 @@ impl Problem {
             Problem::ZoneLoading(_)
             | Problem::ZoneHalted { .. }
             | Problem::Busy
+            | Problem::InputRecreated(_)
             | Problem::NotTaken => "503 Service Unavailable",
             Problem::Unknown => "504 Gateway Timeout",
         }
@@ -118,6 +121,12 @@ impl Problem {
             }
             Problem::NotThereYet { zone, at } => {
                 return format!("zone {zone} has come to offset {} only; wait", at.next_offset);
+            }
+            Problem::InputRecreated(zone) => {
+                return format!(
+                    "the input of zone {zone} was created again: its event waits there until an \
+                     operator starts the zone over"
+                );
             }
             Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
             Problem::NoEvents => "send one event, or an array of at most 64",

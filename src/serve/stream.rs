@@ -87,10 +87,11 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
-    /// `last_event_id` is where the client's last stream ended.
+    /// `last_event_id` is where the client's last stream ended; the world has so many zones.
     pub(crate) fn open(
         query: &str,
         last_event_id: Option<&str>,
+        zones: usize,
         now_ms: u64,
     ) -> Result<Stream, Problem> {
         let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
@@ -102,6 +103,11 @@ impl Stream {
             let wrong = |name, must_be| Problem::Parameter { name, must_be };
             let number = value.parse::<u64>().ok();
             let zone = value.parse::<u16>().ok();
+            let unknown =
+                zone.filter(|zone| matches!(key, "zone" | "board") && usize::from(*zone) >= zones);
+            if let Some(zone) = unknown {
+                return Err(Problem::ZoneUnknown(zone));
+            }
             let topic = match key {
                 "zone" => {
                     let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
