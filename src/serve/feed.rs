@@ -118,7 +118,8 @@ impl Feed {
     pub(crate) fn connect(options: FeedOptions, rulebook: Rulebook) -> Result<Feed, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
-        config.set("isolation.level", "read_committed").set("fetch.error.backoff.ms", "10");
+        // Frames are part of no transaction; somebody else's must not hide them.
+        config.set("isolation.level", "read_uncommitted").set("fetch.error.backoff.ms", "10");
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = reader(&config, &options.client).map_err(unusable)?;
         let wait = Duration::from_millis(METADATA_MS_MAX);

@@ -204,6 +204,12 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
+/// What is wrong with the file of tokens, if there is one.
+pub(crate) fn check_tokens(options: &ServeOptions) -> Result<(), String> {
+    let tokens = options.tokens.as_deref().map(Tokens::load).transpose();
+    tokens.map(|_| ()).map_err(|error| error.to_string())
+}
+
 /// Serves until a signal ends it. SIGHUP reads the tokens again.
 pub(crate) fn run(
     options: ServeOptions,

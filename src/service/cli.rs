@@ -2,9 +2,12 @@
 
 use super::help;
 use super::nearest_verb::with_nearest_verb;
+use crate::engine::change::KINDS;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
-use clap::builder::{NonEmptyStringValueParser, RangedI64ValueParser, RangedU64ValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
+};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -365,6 +368,7 @@ pub struct TapArgs {
     pub player: Option<u64>,
     /// Only updates of this kind, such as moved or refused; more than once if need be.
     #[arg(long, value_name = "KIND", conflicts_with = "raw")]
+    #[arg(value_parser = PossibleValuesParser::new(KINDS.iter().map(|kind| kind.name)))]
     pub kind: Vec<String>,
     /// Print dead letters instead, each with its reason; the topic is then the dead-letter topic.
     #[arg(long, conflicts_with_all = ["raw", "player", "kind"])]

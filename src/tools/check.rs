@@ -1,12 +1,13 @@
 //! `huntd check`: all that would keep `huntd run` from starting, or its shards from going on.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Read, TopicReader};
+use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::{brokers, rulebook, topics};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::output::encode::decode_frame;
 use crate::output::frame::POSITION_UNKNOWN;
+use crate::serve;
 use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
 use crate::service::config::{self, Config};
@@ -36,12 +37,16 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
             BTreeSet::new()
         }
     };
-    match check::offline(&config, &rulesets) {
-        Ok(summary) => std::io::stdout().write_all(summary.as_bytes())?,
-        Err(error) => errors.push(Failure::Cpu(error).into()),
-    }
     if let Err(error) = dialler::check_files(&config.group.client.security) {
         errors.push(Failure::File(error).into());
+    }
+    if let Err(sentence) = serve::check_tokens(&config.serve) {
+        errors.push(ToolError::Config(sentence));
+    }
+    match check::offline(&config, &rulesets) {
+        Ok(summary) if errors.is_empty() => std::io::stdout().write_all(summary.as_bytes())?,
+        Ok(_) => {}
+        Err(error) => errors.push(Failure::Cpu(error).into()),
     }
     if !args.offline {
         errors.extend(online(args, &config, &rulesets));
@@ -97,7 +102,8 @@ fn unknown_rules(
 fn published_rulesets(config: &Config) -> Result<BTreeMap<u16, u32>, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "check")?;
     let partitions = kafka::topic_partitions(&client, &output_topic)?;
-    let reader = TopicReader::connect(&client, &output_topic, FETCH_WAIT_MS)?;
+    let reader =
+        TopicReader::connect(&client, &output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut places = Vec::new();
     for partition in 0..partitions {
         let (start, end) = reader.bounds(partition)?;

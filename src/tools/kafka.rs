@@ -99,6 +99,15 @@ pub(crate) struct TopicReader {
     topic: String,
 }
 
+/// Which records a reader gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// None of a transaction that is open or aborted: events may be part of one.
+    Committed,
+    /// All: frames and dead letters are part of none, and somebody else's must not hide them.
+    Uncommitted,
+}
+
 /// What a topic's reader gives.
 pub(crate) enum Read<'a> {
     /// The next record of some partition.
@@ -114,8 +123,13 @@ impl TopicReader {
     pub(crate) fn connect(
         client: &ClientOptions,
         topic: &str,
+        isolation: Isolation,
         wait_ms: u32,
     ) -> Result<TopicReader, ToolError> {
+        let isolation = match isolation {
+            Isolation::Committed => "read_committed",
+            Isolation::Uncommitted => "read_uncommitted",
+        };
         let mut config = client_config(client);
         config
             .set("group.id", &client.group)
@@ -123,7 +137,7 @@ impl TopicReader {
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "error")
             .set("check.crcs", "true")
-            .set("isolation.level", "read_committed")
+            .set("isolation.level", isolation)
             .set("fetch.wait.max.ms", wait_ms.to_string())
             .set("fetch.error.backoff.ms", "10")
             .set("fetch.queue.backoff.ms", "5");

@@ -1,7 +1,7 @@
 //! `huntd tap --dead-letters`: records that were no events, with the reason; and back to the input.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Read, TopicReader};
+use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::load::EventSender;
 use super::source::SourceRecord;
 use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
@@ -18,7 +18,7 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
     let client = &cluster.client;
     let partitions = kafka::topic_partitions(client, topic)?;
-    let reader = TopicReader::connect(client, topic, FETCH_WAIT_MS)?;
+    let reader = TopicReader::connect(client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let (mut places, mut ends) = (Vec::new(), BTreeMap::new());
     for partition in wanted_partitions(topic, args.partition, partitions)? {
         let (start, end) = reader.bounds(partition)?;
@@ -33,6 +33,7 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let mut out = std::io::stdout().lock();
     let mut senders = BTreeMap::new();
     let mut left = args.count.unwrap_or(u64::MAX);
+    let mut sent = 0_u64;
     // What is sent again may come back as a letter: only those that are there now are sent.
     let until_end = args.until_end || args.resend;
     while left > 0 && !(until_end && ends.is_empty()) {
@@ -57,6 +58,7 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
                     )?;
                 } else if args.resend {
                     letter.send(client, &mut senders)?;
+                    sent += 1;
                 }
                 writeln!(out, "{}", letter.json())?;
             }
@@ -64,11 +66,17 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
             Read::Nothing => check_reader()?,
         }
     }
-    senders.values_mut().try_for_each(|sender| sender.flush())
+    senders.values_mut().try_for_each(|sender| sender.flush())?;
+    if args.resend {
+        writeln!(std::io::stderr(), "{sent} letters were sent to their partitions again")?;
+    }
+    Ok(())
 }
 
 /// A dead letter, as docs/PROTOCOL.md has it.
 struct Letter<'a> {
+    /// Where it stands itself: its partition and offset.
+    place: (i32, i64),
     input_topic: &'a str,
     partition: u16,
     offset: &'a str,
@@ -89,6 +97,7 @@ impl<'a> Letter<'a> {
             std::str::from_utf8(header.value?).ok()
         };
         Some(Letter {
+            place: (message.partition(), message.offset()),
             input_topic: text("huntd.topic")?,
             partition: text("huntd.partition")?.parse().ok()?,
             offset: text("huntd.offset")?,
@@ -102,6 +111,8 @@ impl<'a> Letter<'a> {
 
     fn json(&self) -> serde_json::Value {
         let mut json = json!({
+            "letter_partition": self.place.0,
+            "letter_offset": self.place.1,
             "topic": self.input_topic,
             "partition": self.partition,
             "offset": self.offset.parse::<i64>().unwrap_or(-1),

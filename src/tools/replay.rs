@@ -2,7 +2,7 @@
 
 use super::accounts::{Account, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Read, TopicReader};
+use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceError, SourceRecord};
@@ -90,7 +90,8 @@ impl Play<'_> {
 
     fn topic(&mut self, cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
         let partitions = kafka::topic_partitions(&cluster.client, topic)?;
-        let reader = TopicReader::connect(&cluster.client, topic, FETCH_WAIT_MS)?;
+        let reader =
+            TopicReader::connect(&cluster.client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
         let mut places = Vec::new();
         let mut ends = Vec::new();
         for partition in 0..partitions {

@@ -1,7 +1,7 @@
 //! `huntd tap`: the output topic as JSON lines, each update once.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Read, TopicReader};
+use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use crate::engine::update::Update;
@@ -33,7 +33,8 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     }
     let topic = args.topic.as_deref().unwrap_or(&cluster.output_topic);
     let partitions = kafka::topic_partitions(&cluster.client, topic)?;
-    let reader = TopicReader::connect(&cluster.client, topic, FETCH_WAIT_MS)?;
+    let reader =
+        TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),

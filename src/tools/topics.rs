@@ -36,19 +36,22 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let names = topic_names(&config);
     let mut client = TopicClient::connect(&dial_options(&config, &config.fetch.input_topic))
         .map_err(of_control)?;
-    has_room_for(&mut client, &names.input, args.replicas)?;
     let file = args.config.file.display();
     let input = client.find(&names.input).map_err(of_control)?;
     let partitions = input
         .map_or_else(|| args.partitions.unwrap_or(PARTITIONS), |found| found.partitions as u16);
     let output = client.find(&names.output).map_err(of_control)?;
-    let replicas =
-        output.map_or_else(|| args.replicas.unwrap_or(REPLICAS), |found| found.replicas as u16);
+    // A topic that is created later must not be less safe than those that are there.
+    let there = output.or(input).map(|found| found.replicas as u16);
+    let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
+    has_room_for(&mut client, &names.input, replicas)?;
+    let output_replicas = output.map_or(replicas, |found| found.replicas as u16);
     let mut out = std::io::stdout().lock();
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
-    for wanted in &names.wanted(partitions, replicas) {
+    for wanted in &names.wanted(partitions, output_replicas) {
         let name = &wanted.name;
-        let Some(Outcome { topic, is_new }) = find_or_create(&mut client, wanted, args)? else {
+        let Some(Outcome { topic, is_new }) = find_or_create(&mut client, wanted, args, replicas)?
+        else {
             missing.push(format!("`{name}`"));
             writeln!(out, "{name:<32} missing")?;
             continue;
@@ -91,13 +94,8 @@ fn report_unmet(
 }
 
 /// Each copy of a partition is on a broker of its own.
-fn has_room_for(
-    client: &mut TopicClient,
-    topic: &str,
-    replicas: Option<u16>,
-) -> Result<(), ToolError> {
+fn has_room_for(client: &mut TopicClient, topic: &str, replicas: u16) -> Result<(), ToolError> {
     let brokers = client.broker_count(topic).map_err(of_control)?;
-    let replicas = replicas.unwrap_or(REPLICAS);
     match usize::from(replicas) <= brokers {
         true => Ok(()),
         false => Err(ToolError::Usage(format!(
@@ -111,13 +109,13 @@ fn find_or_create(
     client: &mut TopicClient,
     wanted: &WantedTopic,
     args: &TopicsArgs,
+    replicas: u16,
 ) -> Result<Option<Outcome>, ToolError> {
     let found = client.find(&wanted.name).map_err(of_control)?;
     if found.is_some() || args.check {
         return Ok(found.map(|topic| Outcome { topic, is_new: false }));
     }
     let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
-    let replicas = args.replicas.unwrap_or(REPLICAS);
     let create = |client: &mut TopicClient, settings: &mut dyn Iterator<Item = &TopicSetting>| {
         let settings = settings.map(|setting| (setting.name, setting.value.as_str())).collect();
         client.create(&NewTopic { name: &wanted.name, partitions, replicas, settings })

@@ -8,7 +8,7 @@ use crate::output::encode::decode_frame;
 use crate::output::frame::FrameKind;
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::tools::failure::ToolError;
-use crate::tools::kafka::{Read, TopicReader, plaintext};
+use crate::tools::kafka::{Isolation, Read, TopicReader, plaintext};
 use crate::tools::pace::Pace;
 use crate::tools::progress_bar::ProgressBar;
 use hdrhistogram::Histogram;
@@ -47,7 +47,12 @@ impl Verifier {
         output_topic: &str,
         partitions: u16,
     ) -> Result<Verifier, ToolError> {
-        let topic = TopicReader::connect(&plaintext(brokers, "demo"), output_topic, FETCH_WAIT_MS)?;
+        let topic = TopicReader::connect(
+            &plaintext(brokers, "demo"),
+            output_topic,
+            Isolation::Uncommitted,
+            FETCH_WAIT_MS,
+        )?;
         let places: Vec<(u16, i64)> = (0..partitions).map(|partition| (partition, 0)).collect();
         topic.start(&places)?;
         let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);

@@ -14,6 +14,7 @@ use std::time::Duration;
 /// they are shipped.
 const LEFT_OUT: &[&str] = &[
     "DynamicUser=",
+    "User=",
     "StateDirectory=",
     "StateDirectoryMode=",
     "EnvironmentFile=",
