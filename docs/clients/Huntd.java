@@ -291,7 +291,7 @@ public final class Huntd {
 
     static void read(String brokers, String topic) {
         Map<String, Object> config = Map.of("bootstrap.servers", brokers,
-                "enable.auto.commit", false, "isolation.level", "read_committed",
+                "enable.auto.commit", false, "isolation.level", "read_uncommitted",
                 "key.deserializer", ByteArrayDeserializer.class,
                 "value.deserializer", ByteArrayDeserializer.class);
         try (var consumer = new KafkaConsumer<byte[], byte[]>(config)) {

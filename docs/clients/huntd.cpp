@@ -35,7 +35,7 @@ rd_kafka_t* client(rd_kafka_type_t type, std::map<std::string, std::string> sett
 void read(const std::string& brokers, const std::string& topic) {
     rd_kafka_t* consumer = client(RD_KAFKA_CONSUMER, {{"bootstrap.servers", brokers},
         {"group.id", "huntd-example"}, {"enable.auto.commit", "false"}, {"check.crcs", "true"},
-        {"enable.partition.eof", "true"}, {"isolation.level", "read_committed"}});
+        {"enable.partition.eof", "true"}, {"isolation.level", "read_uncommitted"}});
     rd_kafka_topic_t* handle = rd_kafka_topic_new(consumer, topic.c_str(), nullptr);
     const rd_kafka_metadata_t* metadata = nullptr;
     if (rd_kafka_metadata(consumer, 0, handle, &metadata, 10'000) != RD_KAFKA_RESP_ERR_NO_ERROR) {

@@ -352,7 +352,13 @@ async function read(/** @type {string} */ brokers, /** @type {string} */ topic) 
   if (lz4) CompressionCodecs[CompressionTypes.LZ4] = new lz4.default().codec;
   const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.ERROR });
   // kafkajs reads in groups only. To resume, store position and next offset, and seek there.
-  const consumer = kafka.consumer({ groupId: `huntd-example-${Date.now()}` });
+  // Frames are part of no transaction; somebody else's must not hide them.
+  const consumer = kafka.consumer({ groupId: `huntd-example-${Date.now()}`, readUncommitted: true });
+  // A frame that cannot be read, or a codec that is missing, ends the program.
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    stderr.write(`${payload.error.message}\n`);
+    exit(1);
+  });
   /** @type {Map<number, Reader>} */
   const readers = new Map();
   await consumer.connect();

@@ -369,7 +369,7 @@ def read(brokers, topic):
 
     consumer = Consumer({
         "bootstrap.servers": brokers, "group.id": "huntd-example", "enable.auto.commit": False,
-        "enable.partition.eof": True, "check.crcs": True, "isolation.level": "read_committed",
+        "enable.partition.eof": True, "check.crcs": True, "isolation.level": "read_uncommitted",
     })  # fmt: skip
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
     # From the start. To resume, store (offset of the next record, reader.position) of each.

@@ -325,7 +325,7 @@ func read(brokers, topic string) error {
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
 		// From the start. To resume, store (next offset, Position) and use ConsumePartitions.
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
 	)
 	if err != nil {
 		return err
