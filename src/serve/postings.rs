@@ -118,3 +118,30 @@ pub(crate) fn unix_us() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::event::ActionKind;
+
+    #[test]
+    fn an_event_that_is_appended_before_what_the_zone_has_passed_is_in_another_input() {
+        let command = |zone| Command {
+            zone,
+            player_id: 1,
+            action: ActionKind::Leave,
+            ts_us: 0,
+            record: Vec::new(),
+        };
+        let commands = vec![(command(0), None), (command(1), None)];
+        let mut posting = Posting { number: 3, commands, posted_at: vec![10, 10] };
+        for (command, offset) in [(0, 9), (1, 10)] {
+            let ticket = Ticket { session: 0, posting: 3, command };
+            assert!(posting.take_whole().is_none());
+            posting.take(Report { ticket, appended: Appended::At(offset) });
+        }
+        let commands = posting.take_whole().expect("both are told");
+        let appended: Vec<Appended> = commands.iter().map(|(_, appended)| *appended).collect();
+        assert_eq!(appended, [Appended::Elsewhere, Appended::At(10)]);
+    }
+}

@@ -125,9 +125,12 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
     let answer = text_of(&late);
     assert!(answer.starts_with("HTTP/1.1 202 Accepted"), "{answer}");
     assert!(answer.contains("\"offset\":4") && answer.contains("\"appended\""), "{answer}");
-    for (appended, status) in
-        [(Appended::Full, "503"), (Appended::Refused, "503"), (Appended::Unknown, "504")]
-    {
+    for (appended, status) in [
+        (Appended::Full, "503"),
+        (Appended::Refused, "503"),
+        (Appended::Elsewhere, "503"),
+        (Appended::Unknown, "504"),
+    ] {
         let mut exchange = Exchange::default();
         let head = format!("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
         exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
