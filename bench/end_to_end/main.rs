@@ -110,7 +110,7 @@ fn main() {
         echo::run(address, input, output, partitions.parse().expect("a number of partitions"));
     }
     let arguments = Arguments::read();
-    let programs = buildable(&arguments.programs, arguments.smoke);
+    let programs = buildable(&arguments);
     let mut results = Vec::new();
     for mode in &arguments.modes {
         let cluster = || start(mode, arguments.smoke);
@@ -180,8 +180,10 @@ fn warm(cluster: &Cluster) {
 }
 
 /// Builds the peers; one that cannot be built is left out, and that is said.
-fn buildable(programs: &[Program], smoke: bool) -> Vec<Program> {
-    let can_be_built = |program: &Program| match program.build(smoke) {
+fn buildable(arguments: &Arguments) -> Vec<Program> {
+    let Arguments { programs, modes, smoke, .. } = arguments;
+    let over_tls = !smoke && modes.contains(&Mode::Tls);
+    let can_be_built = |program: &Program| match program.build(*smoke, over_tls) {
         Ok(()) => true,
         Err(sentence) => {
             say(&format!("{} is left out: {sentence}", program.name()));
@@ -251,7 +253,7 @@ fn over_tls(arguments: &Arguments, programs: &[Program], results: &mut Vec<serde
     let (preloaded, told) = drain::preload(cluster, drain_shape(Layout::Mixed), events);
     say(&told);
     let ways = [("plaintext", Listener::plaintext(cluster)), ("tls", Listener::tls(&secure))];
-    let speaks_tls = programs.iter().copied().filter(|program| program.speaks_tls());
+    let speaks_tls = programs.iter().copied().filter(|program| program.speaks_tls(arguments.smoke));
     let runs: Vec<(Program, usize)> =
         speaks_tls.flat_map(|program| [(program, 0), (program, 1)]).collect();
     let drain = |(program, way): (Program, usize)| {

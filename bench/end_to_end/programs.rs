@@ -104,8 +104,8 @@ impl Program {
     }
 
     /// Builds it, if it is a peer; for a smoke run without optimisation, which takes a third of the
-    /// time. The error says what is missing.
-    pub(crate) fn build(self, smoke: bool) -> Result<(), String> {
+    /// time, and without TLS. The error says what is missing.
+    pub(crate) fn build(self, smoke: bool, over_tls: bool) -> Result<(), String> {
         match self {
             Program::Echo | Program::HuntdJson | Program::HuntdBinary => Ok(()),
             Program::RdkafkaChannel | Program::RdkafkaTokio | Program::RdkafkaSmol => {
@@ -117,7 +117,11 @@ impl Program {
                 let mut build = Command::new(cargo);
                 build.args(["build", "--locked", "--profile", profile, "--bin", self.name()]);
                 build.args(["--manifest-path", &manifest, "--target-dir"]);
-                run(build.arg(&target))?;
+                build.arg(&target);
+                if over_tls {
+                    build.args(["--features", "tls"]);
+                }
+                run(&mut build)?;
                 let program = target.join(built).join(self.name());
                 let copied = fs::copy(program, target.join(self.name()));
                 copied.map(|_| ()).map_err(|error| format!("what was built is not there: {error}"))
@@ -131,9 +135,13 @@ impl Program {
         }
     }
 
-    /// Whether it can do without plaintext.
-    pub(crate) fn speaks_tls(self) -> bool {
-        !matches!(self, Program::Echo | Program::KafkaStreams)
+    /// Whether it can do without plaintext, as it is built for a smoke run or not.
+    pub(crate) fn speaks_tls(self, smoke: bool) -> bool {
+        match self {
+            Program::Echo | Program::KafkaStreams => false,
+            Program::RdkafkaChannel | Program::RdkafkaTokio | Program::RdkafkaSmol => !smoke,
+            Program::HuntdJson | Program::HuntdBinary | Program::FranzGo => true,
+        }
     }
 
     /// Starts it on these topics.
