@@ -4,6 +4,7 @@
 use super::control_error::ControlError;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
+use crate::ownership::acquisition::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
 use crate::ownership::event::NoOps;
 use crate::service::restoring::Restoring;
@@ -39,6 +40,26 @@ enum Kind {
     Waiting(Waiting),
     /// A shard that cannot be started.
     Starting(i32),
+}
+
+/// Says which skips that the operator asked for are of no partition.
+pub(super) fn partitions_known(partitions: i32, asked: &[(i32, i64)]) {
+    for (partition, offset) in asked.iter().filter(|(partition, _)| *partition >= partitions) {
+        tracing::warn!(partition, offset, "--skip does nothing: the input has no such partition");
+    }
+}
+
+/// Says which records that the operator wants to have passed over are not.
+pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
+    let Acquired { partition, mark, skips, .. } = &opening.acquired;
+    let is_open = |(of, offset): &&(i32, i64)| of == partition && !skips.contains(offset);
+    for (_, offset) in asked.iter().filter(is_open) {
+        let reason = match *offset < mark.next_offset {
+            true => "updates that were made with the record are published",
+            false => "the record is not there yet",
+        };
+        tracing::warn!(partition, offset, "--skip does nothing: {reason}");
+    }
 }
 
 impl Journal {

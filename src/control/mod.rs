@@ -155,6 +155,7 @@ impl Control {
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let group_lag = GroupLag::start(&options.group, ends.progress.clone());
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
+        journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets().collect(),
@@ -400,6 +401,7 @@ impl Control {
     /// The output is ours: publisher and hot thread take over.
     fn open(&mut self, opening: Opening) {
         self.journal.acquired(&opening);
+        journal::passed_over(&opening, &self.options.skips);
         let grant = Grant::new(&opening);
         let Opening { ownership_id, zones, acquired, .. } = opening;
         let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);

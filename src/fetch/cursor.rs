@@ -1,7 +1,7 @@
 //! The cursor: where the fetch path stands in one input partition, and how much it may still bring.
 //!
-//! Cursors are shared by the stages of the hot thread: connections advance them, the shards stage opens,
-//! stalls and closes them.
+//! Cursors are shared by the stages of the hot thread: connections advance them, the shards stage
+//! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
 use crate::kafka::record_batch::HeaderScan;

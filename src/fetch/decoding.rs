@@ -285,7 +285,7 @@ impl BlockWriter {
                 CursorState::Closed | CursorState::Stalled => Some(None),
                 CursorState::Flowing if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
                 CursorState::Flowing => {
-                    // The shards have their turn after this one: they give blocks back, or stall it.
+                    // The shards have their turn next: they give blocks back, or stall it.
                     context.turns.turn_again();
                     None
                 }

@@ -195,6 +195,22 @@ fn what_an_operator_has_had_passed_over_gets_a_letter_that_its_topic_takes() {
     assert_eq!(records, 1 + 50);
 }
 
+#[test]
+fn a_skip_that_does_nothing_is_named_with_the_reason() {
+    let topics = Topics::create(kafka::shared(), "skipped-late", 1);
+    produce(kafka::shared(), &topics, &events(1, 10, 1..=5));
+    let mut daemon = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    daemon.kill9();
+    let skips = ["--skip", "0:3", "--skip", "0:1000000", "--skip", "9:0"];
+    let mut daemon = Huntd::start_as(kafka::shared(), &topics, &[], &skips);
+    let reasons = ["are published", "is not there yet", "the input has no such partition"];
+    let all_said = |huntd: &Huntd| reasons.iter().all(|reason| huntd.log().contains(reason));
+    daemon.wait_until("line about each skip", all_said);
+    daemon.stop();
+}
+
 /// Bytes without a pattern, the same each time.
 fn incompressible(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
