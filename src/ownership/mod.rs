@@ -279,6 +279,7 @@ impl Ownership {
                 Some(_) => self.table.close(*partition),
                 None if self.table.is_halted(*partition) => {}
                 None => {
+                    release.add_unopened(*partition);
                     self.table.stop_reading(*partition);
                     self.table.remove(*partition);
                 }

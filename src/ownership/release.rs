@@ -36,6 +36,8 @@ struct Leaving {
     acked: Option<i64>,
     /// Whether something is on its way to the broker or to the disk, as far as is known.
     is_busy: bool,
+    /// Whether that is worth waiting for. What an earlier ownership has left behind is not.
+    is_waited_for: bool,
 }
 
 impl Release {
@@ -47,7 +49,13 @@ impl Release {
 
     /// A shard is let go, too.
     pub(super) fn add(&mut self, partition: i32, acked: Option<i64>) {
-        self.shards.insert(partition, Leaving { acked, is_busy: true });
+        self.shards.insert(partition, Leaving { acked, is_busy: true, is_waited_for: true });
+    }
+
+    /// A shard is let go that has sent nothing since it was assigned.
+    pub(super) fn add_unopened(&mut self, partition: i32) {
+        let nothing = Leaving { acked: None, is_busy: false, is_waited_for: false };
+        self.shards.insert(partition, nothing);
     }
 
     /// A shard has another owner already: there is nothing to release.
@@ -90,7 +98,7 @@ impl Release {
     pub(super) fn take(&mut self, facts: &ShardFacts) {
         if let Some(leaving) = self.shards.get_mut(&facts.partition) {
             leaving.acked = leaving.acked.map(|_| facts.acked);
-            leaving.is_busy = facts.is_busy;
+            leaving.is_busy = leaving.is_waited_for && facts.is_busy;
         }
     }
 
