@@ -12,7 +12,7 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     let topics = Topics::create(kafka::shared(), "page", 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let serving = Serving::start(&huntd);
     serving.body_at(&[0], "/v1/zones");
     browser.open(&format!("http://{}/", serving.address()));

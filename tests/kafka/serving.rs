@@ -69,7 +69,7 @@ fn what_is_served_is_the_replay_from_the_log_s_start_and_from_snapshots() {
     let topics = Topics::create(kafka::shared(), "serving", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let serving = Serving::start(&huntd);
     produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, 1..=100));
     assert_serves_the_replay(&serving, &topics);
@@ -88,7 +88,7 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
     let topics = Topics::create(kafka::shared(), "commands", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let serving = Serving::start(&huntd);
     serving.body_at(&[0, 0], "/v1/zones");
     let join = r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#;
@@ -113,7 +113,7 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
     let (status, body) = serving.post("/v1/events?wait_ms=300", late);
     assert_eq!(status, "202", "{body}");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let ends = kafka::shared().client().ends(&topics.input, ZONES);
     let card = serving.body_at(&ends, "/v1/players/7");
     assert!(card.contains("\"heading\":333"), "{card}");
@@ -128,7 +128,7 @@ fn the_serving_thread_alone_may_call_only_what_it_needs() {
     let topics = Topics::create(kafka::shared(), "confined-serving", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let serving = Serving::start(&huntd);
     // It answers, so it has begun to serve.
     assert_eq!(get(serving.address(), "/livez").0, 200);
@@ -152,7 +152,7 @@ fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
     let topics = Topics::create(kafka::shared(), "tokens", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     let file = folder.path().join("tokens.toml");
     let write = |sha256: &str| {
         let rest = "scopes = [\"read\"]\nrequests_per_s = 1000\n";

@@ -38,7 +38,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 fn run(topics: &Topics, folder: &Path) -> Huntd {
     let mut huntd = start(topics, &settings(folder), &[]);
-    huntd.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    huntd.wait_for_address();
     huntd
 }
 

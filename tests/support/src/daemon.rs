@@ -293,6 +293,11 @@ impl Huntd {
         }
     }
 
+    /// Waits until the log tells the address of `/metrics`: before, nothing can be asked.
+    pub fn wait_for_address(&mut self) {
+        self.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
+    }
+
     /// Whether the daemon has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the child can be asked").is_some()
