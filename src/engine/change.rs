@@ -391,9 +391,8 @@ changes! {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
     },
-    /// The zone's clock. Later times count from it. It is published
-    /// before an event's first update that a time belongs to, by each tick, and when it starts; as
-    /// long as it stands, once.
+    /// The zone's clock. Later times count from it. It is published before an event's first update
+    /// that a time belongs to, by each tick, and when it starts; as long as it stands, once.
     Clock = 30 "clock" {
         /// Milliseconds since the Unix epoch; 0 before it starts.
         unix_ms: u64 = Long Number "unix_ms",

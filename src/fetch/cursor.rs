@@ -104,7 +104,7 @@ impl Cursor {
         })
     }
 
-    /// Whether the next Fetch should ask for this partition: it is live, and half of its blocks are
+    /// Whether the next Fetch should ask for this partition: it flows, and half of its blocks are
     /// free, so that what comes is not likely to be thrown away.
     pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
         self.state.get() == CursorState::Flowing

@@ -446,11 +446,9 @@ fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
     if any(Appended::Unknown) {
         return Some(Problem::Unknown);
     }
-    let is_elsewhere = |(command, appended): &&(Command, Appended)| {
-        (*appended == Appended::Elsewhere).then_some(command.zone)
-    };
-    if let Some(zone) = commands.iter().find_map(|pair| is_elsewhere(&pair)) {
-        return Some(Problem::InputRecreated(zone));
+    let elsewhere = commands.iter().find(|(_, appended)| *appended == Appended::Elsewhere);
+    if let Some((command, _)) = elsewhere {
+        return Some(Problem::InputRecreated(command.zone));
     }
     if any(Appended::Refused) {
         return Some(Problem::NotTaken);

@@ -116,22 +116,22 @@ fn find_or_create(
         return Ok(found.map(|topic| Outcome { topic, is_new: false }));
     }
     let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
-    let create = |client: &mut TopicClient, settings: &mut dyn Iterator<Item = &TopicSetting>| {
-        let settings = settings.map(|setting| (setting.name, setting.value.as_str())).collect();
-        client.create(&NewTopic { name: &wanted.name, partitions, replicas, settings })
+    let name = &wanted.name;
+    let mut create = |is_meant: fn(&&TopicSetting) -> bool| {
+        let meant = wanted.settings.iter().filter(is_meant);
+        let settings = meant.map(|setting| (setting.name, setting.value.as_str())).collect();
+        client.create(&NewTopic { name, partitions, replicas, settings })
     };
-    let (older, newer): (Vec<_>, Vec<_>) =
-        wanted.settings.iter().partition(|setting| setting.is_known_everywhere);
-    match create(client, &mut wanted.settings.iter()) {
+    let newer = wanted.settings.iter().filter(|setting| !setting.is_known_everywhere);
+    let newer: Vec<&str> = newer.map(|setting| setting.name).collect();
+    match create(|_| true) {
         Err(error) if !newer.is_empty() && is_invalid_setting(&error) => {
-            create(client, &mut older.into_iter()).map_err(of_control)?;
-            let (names, topic): (Vec<_>, _) =
-                (newer.iter().map(|setting| setting.name).collect(), &wanted.name);
+            create(|setting| setting.is_known_everywhere).map_err(of_control)?;
             writeln!(
                 std::io::stderr(),
-                "`{topic}` is created without {}, which this broker does not know: update it, and \
+                "`{name}` is created without {}, which this broker does not know: update it, and \
                  set that",
-                names.join(", ")
+                newer.join(", ")
             )?;
         }
         created => created.map_err(of_control)?,
