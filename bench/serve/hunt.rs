@@ -34,7 +34,7 @@ struct Place {
 /// Lets so many actors open a treasure each.
 pub(crate) fn hunt(size: &Size, cluster: &Cluster) {
     let topics = Topics::create(cluster, "hunt", ZONES);
-    // Whoever opens one treasure finishes.
+    // A player who opens one treasure finishes.
     let rules = include_str!("../../config/rules.toml");
     let rules = rules.replace("finish_treasures = 3", "finish_treasures = 1");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
 /// Milliseconds for which librdkafka is told that a token holds: it asks for one again, and so for
-/// what the file holds by then, before they are over. Whoever writes the file replaces a token
-/// minutes before it expires.
+/// what the file holds by then, before they are over. Its writer replaces a token minutes
+/// before it expires.
 const TOKEN_MS: u64 = 10_000;
 
 /// Time that librdkafka is given to ask for its first token, before it is asked for anything: then

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_gated_when_everything_before_it_is_verified_and_nothing_after_it() {
+    fn a_checkpoint_is_gated_when_everything_before_it_is_verified_and_nothing_after_it() {
         let mut ledger = begun();
         ledger.checkpoint(checkpoint(6));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark), Some(FENCE));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_nothing_counts_until_it_is_bridged() {
+    fn after_a_gap_nothing_counts_until_it_is_checked() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);

@@ -113,7 +113,7 @@ impl Files {
     fn file(&mut self, name: &str) -> io::Result<&File> {
         if self.open.as_ref().is_none_or(|(open, _)| open != name) {
             let path = self.directory.join(name);
-            // Whoever only looks may not be allowed to write.
+            // A process that only reads may not be allowed to write.
             let file = match open(&path, true) {
                 Err(_) => open(&path, false)?,
                 opened => opened?,

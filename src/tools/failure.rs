@@ -86,7 +86,7 @@ impl ToolError {
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
-            // Whoever closes the pipe, as `head` does, has seen enough.
+            // A reader that closes the pipe, as `head` does, has seen enough.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
             ToolError::Output(_) => ExitCode::Usage,
         }

@@ -117,7 +117,7 @@ fn replay(topics: &Topics, zone: u16) -> BTreeMap<i64, (u64, u64, &'static str)>
 }
 
 #[test]
-fn commands_take_effect_once_and_are_answered_as_the_replay_decides_whoever_is_killed() {
+fn commands_take_effect_once_and_are_answered_as_the_replay_decides_whichever_process_is_killed() {
     let topics = Topics::create(kafka::shared(), "killed-commands", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut daemon = Some(run(&topics, folder.path()));

@@ -102,7 +102,7 @@ pub(crate) fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: 
 }
 
 #[test]
-fn other_rules_halt_the_shard_and_genesis_begins_it_anew() {
+fn other_rules_halt_the_shard_and_genesis_starts_it_over() {
     let (topics, folder) = published("other-rules", 30);
     let rules = folder.path().join("rules.toml");
     let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
@@ -179,7 +179,7 @@ fn damage_snapshots(folder: &Path, place: impl Fn(&[u8]) -> usize) {
     }
 }
 
-/// Whoever opened it as a file would wait for ever for somebody who writes to it.
+/// A process that opened it as a file would wait for ever for somebody who writes to it.
 #[test]
 fn a_pipe_in_the_place_of_a_snapshot_does_not_hold_up_a_start() {
     let (topics, folder) = published("pipe", 30);

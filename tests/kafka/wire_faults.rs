@@ -76,7 +76,8 @@ fn bits_that_flip_on_the_way_are_fetched_again_before_a_shard_halts() {
     proxied.finish(&topics, huntd, follower);
 }
 
-/// The broker is asked for an offset far behind its log, and says so. Whoever believes it halts.
+/// The broker is asked for an offset far behind its log, and says so. A client that believes it
+/// halts.
 #[test]
 fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_shard_halts() {
     let proxied = Proxied::start();

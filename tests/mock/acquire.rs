@@ -41,8 +41,8 @@ fn brief(partition: i32) -> Brief {
     }
 }
 
-/// Acquires shards at once. Whoever wants to do something when the group would be asked for the
-/// n-th time, does it in `meanwhile`, and says whether the group still counts us in.
+/// Acquires shards at once. A test that does something when the group would be asked for the
+/// n-th time does it in `meanwhile`, and says whether the group still counts us in.
 fn acquire_all(
     tail: &mut OutputLog,
     briefs: Vec<Brief>,
@@ -230,7 +230,7 @@ fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question()
 }
 
 #[test]
-fn whoever_is_no_member_any_more_leaves_no_fence_behind() {
+fn a_daemon_that_is_no_member_any_more_leaves_no_fence_behind() {
     let cluster = topics();
     let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
     acquire_all(&mut tail, vec![brief(1)], |_| false);

@@ -178,7 +178,7 @@ impl Sim {
         }
     }
 
-    /// Whoever's time comes first has a turn.
+    /// The one whose time comes first has a turn.
     fn step(&mut self) -> Result<(), String> {
         self.turns += 1;
         if self.turns > TURNS_MAX {

@@ -94,7 +94,7 @@ fn a_hunt_under_way_goes_on_by_the_new_rules() {
 }
 
 #[test]
-fn nothing_follows_a_change_to_rules_that_are_not_at_hand() {
+fn nothing_follows_a_change_to_rules_that_are_not_loaded() {
     let (mut game, first, _) = game();
     assert!(game.apply(0, 0, Action::RulesChange { ruleset: first ^ 1 }).is_empty());
     assert_eq!(game.shard.ruleset(), first);

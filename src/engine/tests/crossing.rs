@@ -44,7 +44,7 @@ fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
 }
 
 #[test]
-fn luggage_that_comes_after_its_player_is_added() {
+fn a_handoff_that_comes_after_its_player_is_added() {
     check(
         "7 join x=0 y=0 seq=30
          > 7 joined health=100 x=0 y=0
@@ -116,7 +116,7 @@ fn an_arrival_at_a_full_zone_goes_back_with_all_it_has_and_only_once() {
 
 /// Zones count crossings from what they know of a player, so a number may come again.
 #[test]
-fn luggage_is_accepted_whatever_number_an_earlier_crossing_had() {
+fn a_handoff_is_accepted_whatever_number_an_earlier_crossing_had() {
     check(
         "7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000001 item=1 count=1
          > 7 arrived from_zone=9 crossing=2147483648 x=0 y=0

@@ -330,7 +330,7 @@ fn a_shard_that_starts_over_is_numbered_on_and_has_started_over_for_good() {
         let frame = shard.frame(number);
         log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
     }
-    // Whoever comes next starts there too, whatever older snapshots there are.
+    // The next owner starts there too, whatever older snapshots there are.
     let next = Brief { rulesets: vec![8], ..brief(vec![kept.clone()]) };
     let acquired = log.acquire(next).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (start, None));

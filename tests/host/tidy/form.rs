@@ -348,30 +348,32 @@ const PHRASES: &[(&str, &str)] = &[
     ("luggage", "handoff"),
     ("keeper", "snapshot writer"),
     ("copier", "snapshot replicator"),
-    ("For the same", "the sentence itself"),
+    ("for the same, when", "the sentence itself"),
     ("a ownership", "an ownership"),
-    ("A ownership", "An ownership"),
     ("of the hour", "current"),
     ("begins anew", "starts over"),
     ("bridged", "passed over"),
     ("captured", "checkpointed"),
+    ("a capture", "a checkpoint"),
 ];
 
-/// Prose is plain English. Decisions and the list of changes are history.
+/// Prose is plain English, and so are the names of tests. Decisions and the list of changes are
+/// history.
 pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {
     let is_history = |path: &str| path.starts_with("docs/decisions/") || path == "CHANGELOG.md";
     let is_rule = |path: &str| path.starts_with("tests/host/tidy/");
     let sources = tree.rust().chain(tree.documents());
     let sources = sources.filter(|source| !is_history(&source.path) && !is_rule(&source.path));
     each_line(sources, |line| {
-        let found = PHRASES.iter().find(|(phrase, _)| has_words(line, phrase));
+        let line = line.replace('_', " ").to_lowercase();
+        let found = PHRASES.iter().find(|(phrase, _)| has_words(&line, phrase));
         found.map(|(phrase, better)| format!("{phrase:?}: write {better:?}"))
     })
 }
 
 /// Whether a line has these words, with nothing of a word before and after them.
 fn has_words(line: &str, words: &str) -> bool {
-    let is_inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     line.match_indices(words).any(|(at, _)| {
         let after = &line[at + words.len()..];
         !is_inside(line[..at].chars().next_back()) && !is_inside(after.chars().next())

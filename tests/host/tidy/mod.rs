@@ -321,7 +321,8 @@ fn prose_has_no_phrase_that_is_read_twice() {
         form::plain_english,
         &[
             &[("src/a.rs", "// Begins anew.\n")],
-            &[("docs/A.md", "whoever reads\n")],
+            &[("docs/A.md", "Whoever reads\n")],
+            &[("src/a.rs", "fn luggage_comes_later() {}\n")],
             &[("README.md", "all but for one\n")],
             &[("src/a.rs", "// A ownership begins.\n")],
         ],
