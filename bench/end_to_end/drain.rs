@@ -1,20 +1,20 @@
 //! Drain mode: a preloaded topic, and how fast and for how much CPU time each program is through.
 
-use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Watch};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
 use crate::programs::{Listener, Program, Running, cpu_ns, memory_kib, thread_cpu_ns};
 use crate::rounds::Rounds;
 use crate::table::{Table, say};
-use crate::wire::Connection;
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 use support::batch_load::{Layout, Load, Shape};
 use support::daemon::Topics;
+use support::generator::{Generator, Pace, now_us};
 use support::kafka::{Cluster, unique_name};
 use support::scrape::Page;
+use support::wire::Connection;
 
 /// Intended time of the first event: a drain is the same whenever it runs.
 const BASE_US: u64 = 1_767_225_600_000_000;

@@ -2,11 +2,11 @@
 //! game: what it costs and how long it takes is the floor of the machine and its broker.
 
 use crate::output;
-use crate::wire::{self, Connection, ProduceRequest, check_produced};
 use std::io::Read;
 use std::process::exit;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use support::wire::{self, Connection, ProduceRequest, check_produced};
 
 /// Produce requests that wait for their acknowledgement.
 const IN_FLIGHT_MAX: usize = 64;

@@ -125,7 +125,7 @@ impl Partition {
     fn new(load: &Load, number: usize, ticks: u64, delivery: Delivery) -> Partition {
         let (mut bytes, mut starts) = (Vec::new(), Vec::new());
         let mut offset = 0_i64;
-        let mut add = |template: &Template, time_us, records: i64| {
+        let mut add = |template: &Template, time_us| {
             let at = bytes.len();
             starts.push((offset, at));
             bytes.extend_from_slice(&template.bytes);
@@ -134,13 +134,13 @@ impl Partition {
             // The broker sets both.
             batch[..8].copy_from_slice(&offset.to_be_bytes());
             batch[LEADER_EPOCH_AT..LEADER_EPOCH_AT + 4].fill(0);
-            offset += records;
+            offset += template.events() as i64;
         };
         let shape = &load.shape;
-        add(load.joins(number), BASE_US, shape.joins());
+        load.joins(number).iter().for_each(|joins| add(joins, BASE_US));
         for tick in 0..ticks {
             let time_us = BASE_US + shape.tick_us(tick);
-            add(load.batch(number, tick), time_us, shape.batch_events as i64);
+            add(load.batch(number, tick), time_us);
         }
         starts.push((offset, bytes.len()));
         let bytes = match delivery {

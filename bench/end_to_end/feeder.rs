@@ -5,7 +5,6 @@
 use crate::feed::Feed;
 use crate::output::{Fold, Head, fold_batch};
 use crate::requests::{FETCH, Fetch, PRODUCE, Produced, Request, read_message};
-use crate::wire::Connection;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
 use std::collections::VecDeque;
@@ -15,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
+use support::wire::Connection;
 
 /// Bytes of a batch at most.
 const BATCH_BYTES_MAX: usize = 64 << 20;

@@ -17,8 +17,6 @@ mod feed;
 
 mod feeder;
 
-mod generator;
-
 mod inside;
 
 mod native;
@@ -42,8 +40,6 @@ mod sink;
 mod soak;
 
 mod table;
-
-mod wire;
 
 use arguments::{Arguments, Mode};
 use drain::Drained;

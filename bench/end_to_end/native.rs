@@ -7,7 +7,6 @@ use crate::inside::Inside;
 use crate::programs::{Running, cpu_ns};
 use crate::rounds::{Rounds, take_turns};
 use crate::table::{Table, say};
-use crate::wire::Connection;
 use serde_json::json;
 use std::process;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use support::daemon::{self, Huntd};
 use support::kafka::broker::free_ports;
 use support::kafka::{Cluster, Listener, Options};
 use support::scrape::Page;
+use support::wire::Connection;
 
 /// Between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(5);

@@ -1,7 +1,6 @@
 //! Open loop: events come at a fixed rate whether or not anybody keeps up, and each is timed from
 //! when it was due until its update was read back from the output topic.
 
-use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Peaks, Watch};
 use crate::output::{Covered, Output};
 use crate::plot::Series;
@@ -16,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::batch_load::{Layout, Load, Shape};
 use support::daemon::Topics;
+use support::generator::{Generator, Pace, now_us};
 use support::kafka::Cluster;
 use support::scrape::Page;
 

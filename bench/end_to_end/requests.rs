@@ -2,13 +2,13 @@
 //! choose. Source: Kafka's protocol guide, FetchRequest.json, ProduceRequest.json, their answers.
 
 use crate::feed::Feed;
-use crate::wire;
 use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader, WireWriter};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
+use support::wire;
 
 pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const FETCH: i16 = 1;

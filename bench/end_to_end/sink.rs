@@ -1,15 +1,15 @@
 //! The generator alone: how fast it is if whatever takes its requests is never in its way.
 
-use crate::generator::{Generator, Pace, now_us};
 use crate::programs::thread_cpu_ns;
 use crate::table::say;
-use crate::wire::produced;
 use huntd::kafka::wire::FRAME_PREFIX_BYTES;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::batch_load::Load;
+use support::generator::{Generator, Pace, now_us};
+use support::wire::produced;
 
 const TOPIC: &str = "sink";
 

@@ -1,7 +1,6 @@
 //! A soak: huntd at a fixed rate for a long time, and whether its memory, its hot thread's
 //! allocations or its latency grow meanwhile.
 
-use crate::generator::{Generator, Pace, now_us};
 use crate::inside::{Inside, Peaks};
 use crate::open_loop::{self, LATENCY_US_MAX, PATIENCE};
 use crate::output::Output;
@@ -16,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::batch_load::Load;
 use support::daemon::Topics;
+use support::generator::{Generator, Pace, now_us};
 use support::kafka::{Cluster, unique_name};
 use support::scrape::Page;
 

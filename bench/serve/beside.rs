@@ -3,12 +3,16 @@
 use crate::{Size, ZONES, start};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::batch_load::{Layout, Load, Shape};
 use support::daemon::{Huntd, Topics};
+use support::generator::{Generator, Pace, now_us};
 use support::kafka::Cluster;
-use support::load::{Load, producer};
 
-/// Between two pieces of what players do.
+/// Between two pieces of what players do beside polls: how long a producer gathers.
 const PIECE: Duration = Duration::from_millis(5);
+
+/// By how much the players may be late before they leave something out.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// The rate that ends it.
 const OVER: u64 = u64::MAX;
@@ -32,30 +36,52 @@ impl Beside<'_> {
 pub(crate) fn play(cluster: &Cluster, size: &Size, measure: impl FnOnce(&Beside)) {
     let topics = Topics::create(cluster, "serve", ZONES);
     let huntd = start(cluster, &topics, &[]);
-    let mut load = Load::new(size.players, ZONES);
-    load.produce(cluster, &topics, size.players);
-    let ends = cluster.client().ends(&topics.input, ZONES);
+    let load = Load::new(shape(size));
+    let address = cluster.bootstrap();
+    let mut generator = Generator::new(&load, &address, &topics.input, Pace::Unpaced);
+    generator.send_joins(now_us());
+    let ends = wait_for_joins(cluster, &topics, size.players);
     let per_s = AtomicU64::new(size.events_per_s);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (producer, mut before) = (producer(cluster), Instant::now());
-            let mut due = 0.0;
-            loop {
+            let mut due = Instant::now();
+            for tick in 0.. {
                 let per_s = per_s.load(Ordering::Relaxed);
                 if per_s == OVER {
-                    return;
+                    return generator.finish();
                 }
+                generator.send_tick(tick, now_us());
+                due += Duration::from_secs_f64(load.shape.tick_events() as f64 / per_s as f64);
                 let now = Instant::now();
-                due += (now - before).as_secs_f64().min(1.0) * per_s as f64;
-                before = now;
-                load.send(&producer, &topics, due as u64);
-                due = due.fract();
-                std::thread::sleep(PIECE);
+                due = due.max(now.checked_sub(LATE_MAX).unwrap_or(now));
+                std::thread::sleep(due.saturating_duration_since(now));
             }
         });
         let _over = Over(&per_s);
         measure(&Beside { huntd: &huntd, ends: &ends, per_s: &per_s });
     });
+}
+
+fn shape(size: &Size) -> Shape {
+    let of_piece = size.events_per_s as f64 * PIECE.as_secs_f64() / f64::from(ZONES);
+    Shape {
+        partitions: ZONES as usize,
+        players: size.players,
+        rate: size.events_per_s,
+        batch_events: (of_piece as usize).max(1),
+        layout: Layout::Mixed,
+    }
+}
+
+/// The ends of the zones once all players have joined.
+fn wait_for_joins(cluster: &Cluster, topics: &Topics, players: u64) -> Vec<i64> {
+    loop {
+        let ends = cluster.client().ends(&topics.input, ZONES);
+        if ends.iter().sum::<i64>() == players as i64 {
+            return ends;
+        }
+        std::thread::sleep(PIECE);
+    }
 }
 
 /// Dropped, it ends what players do, also where a measurement fails.

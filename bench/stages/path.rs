@@ -180,7 +180,11 @@ impl Path {
     /// Every player joins.
     pub(crate) fn join(&mut self, load: &Load) {
         let mut bytes = Vec::new();
-        append(load.joins(0), BASE_US, 0, &mut bytes);
+        let mut number = 0;
+        for joins in load.joins(0) {
+            append(joins, BASE_US, number, &mut bytes);
+            number += joins.events();
+        }
         self.pass(&bytes);
     }
 

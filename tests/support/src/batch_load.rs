@@ -10,6 +10,9 @@ use huntd::kafka::wire::WireWriter;
 /// Events of one zone's cycle, about.
 const CYCLE_EVENTS: usize = 40_000;
 
+/// Joins in a batch, which a broker takes: half a megabyte.
+const JOINS_PER_BATCH: usize = 4_096;
+
 /// Treasures of a hunt.
 const TREASURES: u16 = 2048;
 
@@ -80,7 +83,8 @@ impl Shape {
 /// The batches of all partitions.
 pub struct Load {
     pub shape: Shape,
-    joins: Vec<Template>,
+    /// By partition, then in their order.
+    joins: Vec<Vec<Template>>,
     /// By partition, then in their order.
     cycles: Vec<Vec<Template>>,
     /// Mean bytes of an event's JSON.
@@ -103,7 +107,7 @@ impl Load {
     }
 
     /// Every player of a partition joins.
-    pub fn joins(&self, partition: usize) -> &Template {
+    pub fn joins(&self, partition: usize) -> &[Template] {
         &self.joins[partition]
     }
 
@@ -131,6 +135,11 @@ struct Patch {
 }
 
 impl Template {
+    /// Events in it.
+    pub fn events(&self) -> u64 {
+        self.records.len() as u64
+    }
+
     /// Patches a copy of this batch: its first event was due at `time_us` and is the partition's
     /// `number`th.
     pub fn patch(&self, copy: &mut [u8], time_us: u64, number: u64) {
@@ -212,13 +221,13 @@ impl<'a> Zone<'a> {
         Zone { shape, random, players, cycle_us }
     }
 
-    fn joins(&mut self) -> Template {
+    fn joins(&mut self) -> Vec<Template> {
         let joins = self.players.iter().map(|player| {
             let Player { id, x, y, .. } = *player;
             (id, Kind::Join { x, y })
         });
         let joins: Vec<(u64, Kind)> = joins.collect();
-        self.encode(&joins)
+        joins.chunks(JOINS_PER_BATCH).map(|batch| self.encode(batch)).collect()
     }
 
     /// A cycle after which every player stands where it stood before.

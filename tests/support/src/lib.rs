@@ -25,4 +25,8 @@ pub mod load;
 
 pub mod batch_load;
 
+pub mod wire;
+
+pub mod generator;
+
 pub mod accounts;

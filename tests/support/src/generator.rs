@@ -4,11 +4,11 @@
 //! carry the times at which they were due: a stall of whatever comes after is measured and not
 //! hidden.
 
+use crate::batch_load::Load;
 use crate::wire::{Connection, ProduceRequest, check_produced};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
-use support::batch_load::Load;
 
 /// Requests that wait for their acknowledgement: at a fixed rate more than any stall leaves.
 const IN_FLIGHT_MAX_PACED: usize = 4096;
@@ -19,7 +19,7 @@ const EARLY: Duration = Duration::from_micros(20);
 
 /// When requests leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// Each when the last of its events is due, by the clock.
     Intended,
     /// Each when the broker has taken an earlier one.
@@ -27,7 +27,7 @@ pub(crate) enum Pace {
 }
 
 /// Appends one load to one topic.
-pub(crate) struct Generator<'a> {
+pub struct Generator<'a> {
     load: &'a Load,
     topic: String,
     connection: Connection,
@@ -40,7 +40,7 @@ pub(crate) struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    pub(crate) fn new(load: &'a Load, address: &str, topic: &str, pace: Pace) -> Generator<'a> {
+    pub fn new(load: &'a Load, address: &str, topic: &str, pace: Pace) -> Generator<'a> {
         let connection = Connection::open(address);
         let in_flight_max = match pace {
             Pace::Intended => IN_FLIGHT_MAX_PACED,
@@ -55,33 +55,30 @@ impl<'a> Generator<'a> {
     }
 
     /// All players join, at `start_us`.
-    pub(crate) fn send_joins(&mut self, start_us: u64) {
+    pub fn send_joins(&mut self, start_us: u64) {
         self.start_us = start_us;
-        let mut request = ProduceRequest::begin(&mut self.request, &self.topic);
-        for partition in 0..self.load.shape.partitions {
-            let template = self.load.joins(partition);
-            template.patch(request.add(partition, &template.bytes), start_us, 0);
+        let mut number = 0;
+        for part in 0..self.load.joins(0).len() {
+            let mut request = ProduceRequest::begin(&mut self.request, &self.topic);
+            for partition in 0..self.load.shape.partitions {
+                let template = &self.load.joins(partition)[part];
+                template.patch(request.add(partition, &template.bytes), start_us, number);
+            }
+            request.finish();
+            self.send();
+            number += self.load.joins(0)[part].events();
         }
-        request.finish();
-        self.send();
     }
 
     /// Sends the batches of these ticks, counted from `start_us`. Gives the latest of all requests:
     /// how long after its time it left.
-    pub(crate) fn send_ticks(&mut self, start_us: u64, ticks: std::ops::Range<u64>) -> Duration {
+    pub fn send_ticks(&mut self, start_us: u64, ticks: std::ops::Range<u64>) -> Duration {
         self.start_us = start_us;
         let shape = self.load.shape;
-        let joins = shape.joins() as u64;
         let mut latest = Duration::ZERO;
         for tick in ticks {
-            let mut request = ProduceRequest::begin(&mut self.request, &self.topic);
             let time_us = self.start_us + shape.tick_us(tick);
-            for partition in 0..shape.partitions {
-                let template = self.load.batch(partition, tick);
-                let number = joins + tick * shape.batch_events as u64;
-                template.patch(request.add(partition, &template.bytes), time_us, number);
-            }
-            request.finish();
+            self.write_tick(tick, time_us);
             if self.pace == Pace::Intended {
                 latest = latest.max(wait_until(time_us + shape.event_us(shape.batch_events - 1)));
             }
@@ -90,8 +87,25 @@ impl<'a> Generator<'a> {
         latest
     }
 
+    /// Sends the batches of one tick at once. Their first events were due at this time.
+    pub fn send_tick(&mut self, tick: u64, time_us: u64) {
+        self.write_tick(tick, time_us);
+        self.send();
+    }
+
+    fn write_tick(&mut self, tick: u64, time_us: u64) {
+        let shape = self.load.shape;
+        let number = shape.joins() as u64 + tick * shape.batch_events as u64;
+        let mut request = ProduceRequest::begin(&mut self.request, &self.topic);
+        for partition in 0..shape.partitions {
+            let template = self.load.batch(partition, tick);
+            template.patch(request.add(partition, &template.bytes), time_us, number);
+        }
+        request.finish();
+    }
+
     /// Waits until everything is acknowledged.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         drop(self.in_flight);
         self.answers.join().expect("the broker has taken everything");
     }
@@ -126,6 +140,6 @@ fn now() -> Duration {
 }
 
 /// Microseconds since the Unix epoch.
-pub(crate) fn now_us() -> u64 {
+pub fn now_us() -> u64 {
     now().as_micros() as u64
 }

@@ -33,31 +33,31 @@ const FETCH_BYTES_MAX: i32 = 8 << 20;
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// A connection to the one broker, which leads all partitions.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
     response: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) fn open(address: &str) -> Connection {
+    pub fn open(address: &str) -> Connection {
         let stream = TcpStream::connect(address).expect("the broker listens");
         stream.set_nodelay(true).expect("a TCP socket has this option");
         Connection { stream, request: Vec::new(), response: Vec::new() }
     }
 
     /// Another handle of the same connection, so that one thread sends and another receives.
-    pub(crate) fn other_end(&self) -> Connection {
+    pub fn other_end(&self) -> Connection {
         let stream = self.stream.try_clone().expect("an open socket can be duplicated");
         Connection { stream, request: Vec::new(), response: Vec::new() }
     }
 
-    pub(crate) fn send(&mut self, request: &[u8]) {
+    pub fn send(&mut self, request: &[u8]) {
         self.stream.write_all(request).expect("the broker reads");
     }
 
     /// The next response, without its length.
-    pub(crate) fn receive(&mut self) -> &mut [u8] {
+    pub fn receive(&mut self) -> &mut [u8] {
         let mut prefix = [0; FRAME_PREFIX_BYTES];
         self.stream.read_exact(&mut prefix).expect("the broker answers");
         let length = usize::try_from(i32::from_be_bytes(prefix)).expect("a length");
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// The id of a topic.
-    pub(crate) fn topic_id(&mut self, topic: &str) -> u128 {
+    pub fn topic_id(&mut self, topic: &str) -> u128 {
         let mut request = std::mem::take(&mut self.request);
         request.clear();
         let envelope =
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// The end of each partition of a topic.
-    pub(crate) fn ends(&mut self, topic: &str, partitions: i32) -> Vec<i64> {
+    pub fn ends(&mut self, topic: &str, partitions: i32) -> Vec<i64> {
         const LATEST: i64 = -1;
         let mut request = std::mem::take(&mut self.request);
         request.clear();
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Fetches from each partition at its offset, waiting at most so long for the first record.
     /// Each partition's whole batches are handed to `take`; the offset moves behind them.
-    pub(crate) fn fetch(
+    pub fn fetch(
         &mut self,
         topic: &str,
         offsets: &mut [i64],
@@ -170,7 +170,7 @@ impl Connection {
 }
 
 /// Sends bytes that others follow at once.
-pub(crate) fn send_more(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub fn send_more(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = send(to, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?;
         bytes = &bytes[sent..];
@@ -191,7 +191,7 @@ fn whole_batches(records: &[u8], next_offset: &mut i64) -> usize {
 }
 
 /// The ranges of the batches in what [`Connection::fetch`] hands out, with their headers.
-pub(crate) fn batches(bytes: &[u8]) -> impl Iterator<Item = (BatchHeader, Range<usize>)> {
+pub fn batches(bytes: &[u8]) -> impl Iterator<Item = (BatchHeader, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let header = BatchHeader::read(&bytes[at..], BATCH_BYTES_MAX).expect("checked before")?;
@@ -209,7 +209,7 @@ fn write_header(writer: &mut WireWriter<'_>, api: i16, version: i16) {
 }
 
 /// Writes one Produce request: a batch for each of some partitions.
-pub(crate) struct ProduceRequest<'a> {
+pub struct ProduceRequest<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
     count_at: usize,
@@ -217,7 +217,7 @@ pub(crate) struct ProduceRequest<'a> {
 }
 
 impl<'a> ProduceRequest<'a> {
-    pub(crate) fn begin(out: &'a mut Vec<u8>, topic: &str) -> ProduceRequest<'a> {
+    pub fn begin(out: &'a mut Vec<u8>, topic: &str) -> ProduceRequest<'a> {
         out.clear();
         let mut writer = WireWriter::new(out);
         writer.i32(0);
@@ -234,7 +234,7 @@ impl<'a> ProduceRequest<'a> {
 
     /// Adds a partition's batch, which must be the request's only one of that partition, and gives
     /// its bytes to be patched.
-    pub(crate) fn add(&mut self, partition: usize, batch: &[u8]) -> &mut [u8] {
+    pub fn add(&mut self, partition: usize, batch: &[u8]) -> &mut [u8] {
         self.count += 1;
         let mut writer = WireWriter::new(self.out);
         writer.i32(partition as i32);
@@ -244,7 +244,7 @@ impl<'a> ProduceRequest<'a> {
         &mut self.out[at..]
     }
 
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         let ProduceRequest { out, start, count_at, count } = self;
         out[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
         let length = (out.len() - start - FRAME_PREFIX_BYTES) as i32;
@@ -253,7 +253,7 @@ impl<'a> ProduceRequest<'a> {
 }
 
 /// The answer that takes a batch of each partition.
-pub(crate) fn produced(topic: &str, partitions: i32) -> Vec<u8> {
+pub fn produced(topic: &str, partitions: i32) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut writer = WireWriter::new(&mut answer);
     let start = writer.begin_frame();
@@ -273,7 +273,7 @@ pub(crate) fn produced(topic: &str, partitions: i32) -> Vec<u8> {
 }
 
 /// Checks the answer to a Produce request.
-pub(crate) fn check_produced(answer: &[u8]) {
+pub fn check_produced(answer: &[u8]) {
     let mut answer = WireReader::new(answer);
     let mut read = || {
         answer.i32()?;
