@@ -48,6 +48,7 @@ use open_loop::{Measured, Span};
 use plot::{Axis, Scale};
 use programs::{Listener, Program};
 use rounds::take_turns;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use support::batch_load::{Layout, Load, Shape};
@@ -108,26 +109,29 @@ fn main() {
     let arguments = Arguments::read();
     let programs = buildable(&arguments);
     let mut results = Vec::new();
+    // Each mode has a broker of its own, as it needs it; with little input one serves for all.
+    let shared = arguments.smoke.then(|| start(&Mode::Drain, true));
     for mode in &arguments.modes {
-        let cluster = || start(mode, arguments.smoke);
+        let own = OnceCell::new();
+        let cluster = || shared.as_ref().unwrap_or_else(|| own.get_or_init(|| start(mode, false)));
         match *mode {
-            Mode::Drain => drains(&cluster(), &arguments, &programs, &mut results),
+            Mode::Drain => drains(cluster(), &arguments, &programs, &mut results),
             Mode::Tls => over_tls(&arguments, &programs, &mut results),
             Mode::Native => natively(&arguments, &mut results),
-            Mode::Rate(rate) => at_rate(&cluster(), &arguments, &programs, rate, &mut results),
+            Mode::Rate(rate) => at_rate(cluster(), &arguments, &programs, rate, &mut results),
             Mode::Search => {
                 let (otherwise, rate_max) = match arguments.smoke {
                     true => (RATE_SPAN_SMOKE, SEARCH_RATE_MAX_SMOKE),
                     false => (SEARCH_SPAN, SEARCH_RATE_MAX),
                 };
                 let span = span(&arguments, otherwise);
-                search::search(&cluster(), PARTITIONS, PLAYERS, rate_max, span);
+                search::search(cluster(), PARTITIONS, PLAYERS, rate_max, span);
             }
             Mode::Soak(rate) => {
                 let otherwise = if arguments.smoke { SOAK_TIME_SMOKE } else { SOAK_TIME };
                 let time = arguments.seconds.unwrap_or(otherwise);
                 let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
-                let soaked = soak::soak(&cluster(), &load, time);
+                let soaked = soak::soak(cluster(), &load, time);
                 soaked.plot(&plot_file("soak"));
                 results.push(soaked.json());
             }
@@ -152,7 +156,7 @@ fn drain_options(smoke: bool) -> kafka::Options {
     }
 }
 
-/// A broker of the mode's own, as it needs it.
+/// A broker as a mode needs it.
 fn start(mode: &Mode, smoke: bool) -> Cluster {
     let mut options = match (smoke, mode) {
         (_, Mode::Drain) | (true, _) => drain_options(smoke),

@@ -1,7 +1,7 @@
 //! huntd's servers and the peers, asked for the same at the same rates.
 
 use crate::beside::Beside;
-use crate::foreign;
+use crate::foreign::Client;
 use crate::generators::{Ask, Generators};
 use crate::inside::Inside;
 use crate::open_loop::Measured;
@@ -113,7 +113,7 @@ impl Servers<'_> {
                 events.end()
             ));
             if ask == Ask::Poll {
-                self.measure_by_wrk(size.time, &players[0], idle);
+                self.measure_by_others(size.time, &players[0], idle);
             }
         }
         said.push(format!(
@@ -124,10 +124,12 @@ impl Servers<'_> {
         said
     }
 
-    fn measure_by_wrk(&self, time: Duration, player: &str, idle: f64) {
-        let before = self.cpu();
-        if let Some(foreign) = foreign::poll(&self.addresses[0], player, time) {
-            foreign.row(self.name, time, self.cpu() - before, idle);
+    fn measure_by_others(&self, time: Duration, player: &str, idle: f64) {
+        for client in Client::ALL {
+            let before = self.cpu();
+            if let Some(foreign) = client.poll(&self.addresses[0], player, time) {
+                foreign.row(self.name, time, self.cpu() - before, idle);
+            }
         }
     }
 }
