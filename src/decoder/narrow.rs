@@ -3,10 +3,15 @@
 
 use super::RecordPosition;
 use super::numbers::Numbers;
+use super::runs::RUNS_MAX;
 use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
 use super::simd::{load_4, load_16, load_32, load_lengths, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
+
+/// Runs of most records: a player's numbers and a position. What takes more is asked for only where
+/// a record has more.
+const RUNS_USUAL: usize = 5;
 
 /// Edges of runs in the first and in the second half of a record, at most. Other records have no
 /// shape here: so many are found without asking how many there are.
@@ -52,11 +57,29 @@ pub(super) fn read(
     if !places.find(window, bytes) {
         return None;
     }
+    if places.edge_count <= 2 * RUNS_USUAL {
+        read_runs::<RUNS_USUAL>(&places, shapes, origin, window, bytes, events)
+    } else {
+        read_runs::<RUNS_MAX>(&places, shapes, origin, window, bytes, events)
+    }
+}
+
+/// Reads a record that has no more runs than this.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn read_runs<const RUNS: usize>(
+    places: &Places,
+    shapes: &ShapeList,
+    origin: RecordPosition,
+    window: &Window,
+    bytes: usize,
+    events: &mut Events,
+) -> Option<usize> {
     let mut number = shapes.head(places.text_bytes, places.first);
     loop {
         let shape = shapes.get(number)?;
-        if places.have_texts_of(shape, window, bytes) {
-            let numbers = places.numbers(shape, window)?;
+        if places.have_texts_of::<RUNS>(shape, window, bytes) {
+            let numbers = places.numbers::<RUNS>(shape, window)?;
             events.push_listed(numbers.event(origin));
             return Some(number.into());
         }
@@ -135,9 +158,14 @@ impl Places {
     /// else keeps what stands behind the record from being taken for a part of it.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn have_texts_of(&self, shape: &Shape, window: &Window, bytes: usize) -> bool {
+    fn have_texts_of<const RUNS: usize>(
+        &self,
+        shape: &Shape,
+        window: &Window,
+        bytes: usize,
+    ) -> bool {
         let mut differs = text_differs(&shape.texts[0], window, 0);
-        for run in 0..shape.texts.len() - 1 {
+        for run in 0..RUNS {
             let differs_here = text_differs(&shape.texts[run + 1], window, self.end(run));
             differs = _mm256_or_si256(differs, differs_here);
         }
@@ -156,8 +184,15 @@ impl Places {
     /// The numbers of a record that has a shape's texts, if all are in their ranges.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn numbers<'s>(&self, shape: &'s Shape, window: &Window) -> Option<Numbers<'s>> {
-        let digits = |run: usize| digits_before(window, self.end(run), self.length(run));
+    fn numbers<'s, const RUNS: usize>(
+        &self,
+        shape: &'s Shape,
+        window: &Window,
+    ) -> Option<Numbers<'s>> {
+        let digits = |run: usize| match run < RUNS {
+            true => digits_before(window, self.end(run), self.length(run)),
+            false => _mm_setzero_si128(),
+        };
         let player = usize::from(shape.player_run) % LANES;
         let high_digits = digits_before(
             window,
