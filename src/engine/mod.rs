@@ -141,8 +141,9 @@ pub(crate) struct Tell<'a> {
 }
 
 impl Tell<'_> {
-    /// Tells one change of a player, or of the world where that is 0.
-    #[inline]
+    /// Tells one change of a player, or of the world where that is 0. Part of its caller, which
+    /// knows the kind: how a change is packed is then known when the program is compiled.
+    #[inline(always)]
     pub(crate) fn push(&mut self, player_id: u64, change: Change) {
         if change.is_timed() {
             self.push_clock();
@@ -151,6 +152,7 @@ impl Tell<'_> {
     }
 
     /// Publishes the zone's clock, unless that was done since it moved.
+    #[inline(never)]
     fn push_clock(&mut self) {
         if let Some(unix_ms) = self.clock_ms.take() {
             self.updates.push(Update::new(0, self.ts_us, Change::Clock { unix_ms }));
