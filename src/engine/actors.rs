@@ -1,7 +1,7 @@
 //! The actors of a shard, and what follows from them: the index, and what is due.
 
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
-use crate::engine::chunks::CHUNK_ROWS;
+use crate::engine::chunks::{CHUNK_ROWS, CacheLine};
 use crate::engine::index::{Glance, Index};
 use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::table::Table;
@@ -13,7 +13,8 @@ const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_pow
 /// All actors, by row.
 #[derive(Clone, Debug)]
 pub(crate) struct Actors {
-    pub(crate) bodies: Table<Body, BODY_WORDS>,
+    /// A body and its hash fill a cache line.
+    pub(crate) bodies: Table<Body, BODY_WORDS, CacheLine>,
     pub(crate) packs: Table<Pack, PACK_WORDS>,
     index: Index,
     /// Rows below `used` that are free again.
