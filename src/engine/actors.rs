@@ -136,7 +136,7 @@ impl Actors {
     }
 
     /// Changes one actor's moving part.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_body(&mut self, row: u32, body: Body) {
         self.bodies.write(row, body);
     }
@@ -148,10 +148,15 @@ impl Actors {
         self.set_due(row, due_key(&before), due_key(&pack));
     }
 
-    /// The actor for which something ends first, if that is by now.
+    /// Whether something ends for an actor by now.
     #[inline]
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms
+    }
+
+    /// The actor for which something ends first, if that is by now.
     pub(crate) fn first_due(&self, now_ms: u64) -> Option<u32> {
-        if self.due_ms > now_ms {
+        if !self.is_due(now_ms) {
             return None;
         }
         self.due.first().map(|(row, _)| row)

@@ -320,8 +320,12 @@ impl Shard {
             tell.clock_ms = Some(self.clock.published());
             tell.push_clock();
         }
-        self.settle_due(&mut tell);
-        self.end_due_hunts(&mut tell);
+        if self.is_behind() {
+            self.settle_due(&mut tell);
+        }
+        if self.hunts.due_ms() <= self.clock.now_ms() {
+            self.end_due_hunts(&mut tell);
+        }
         let decided = match event.action.kind().subject() {
             Subject::Player => self.on_player_event(hint, event, &mut tell),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
@@ -340,6 +344,7 @@ impl Shard {
         outcome
     }
 
+    #[inline(never)]
     fn on_world_event(
         &mut self,
         event: &ListedEvent,
@@ -460,6 +465,7 @@ impl Shard {
 
     /// Events of players that are not here leave no trace, so that a hand-off under way to this
     /// zone is never taken for an old one.
+    #[inline(never)]
     fn on_absent_player_event(
         &mut self,
         event: &ListedEvent,
