@@ -3,19 +3,23 @@
 
 use super::RecordPosition;
 use super::numbers::Numbers;
+use super::runs::RUNS_MAX;
 use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
-use super::simd::{load_4, load_16, load_32, load_lengths, store_4};
+use super::simd::{load_4, load_16, load_32, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
-/// Edges of runs in the first and in the second half of a record, at most. Other records have no
-/// shape here: so many are found without asking how many there are.
-const LOW_EDGES_MAX: usize = 10;
-const HIGH_EDGES_MAX: usize = 10;
-const EDGES_MAX: usize = 32;
+/// Runs of most records: a player's numbers and a position. What takes more is asked for where
+/// a record has more.
+const RUNS_USUAL: usize = 5;
 
-/// As many as one half of most records has.
-const EDGES_USUAL: usize = 6;
+/// Ends of runs that are found in one half of a record without asking how many there are: no fewer
+/// than one half of most records has.
+const ENDS_USUAL: usize = 4;
+
+/// Places for the record's start and the ends of all its runs.
+const ENDS_MAX: usize = 32;
+const _: () = assert!(1 + 2 * RUNS_MAX < ENDS_MAX);
 
 /// Bytes of one half.
 const HALF: usize = SHAPE_BYTES_MAX / 2;
@@ -41,22 +45,31 @@ pub(super) fn read(
     bytes: usize,
     events: &mut Events,
 ) -> Option<usize> {
-    let mut places = Places {
-        edges: [SHAPE_BYTES_MAX as u8; EDGES_MAX],
-        edge_count: 0,
-        text_bytes: 0,
-        first: 0,
-        zeros: [0; 2],
-        starts: [0; 2],
-    };
-    if !places.find(window, bytes) {
-        return None;
+    let mut ends = NO_ENDS;
+    let places = Places::find(window, bytes, &mut ends)?;
+    if places.run_count <= RUNS_USUAL {
+        read_runs::<RUNS_USUAL>(&places, shapes, origin, window, bytes, events)
+    } else {
+        read_runs::<RUNS_MAX>(&places, shapes, origin, window, bytes, events)
     }
+}
+
+/// Reads a record that has no more runs than this.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn read_runs<const RUNS: usize>(
+    places: &Places<'_>,
+    shapes: &ShapeList,
+    origin: RecordPosition,
+    window: &Window,
+    bytes: usize,
+    events: &mut Events,
+) -> Option<usize> {
     let mut number = shapes.head(places.text_bytes, places.first);
     loop {
         let shape = shapes.get(number)?;
-        if places.have_texts_of(shape, window, bytes) {
-            let numbers = places.numbers(shape, window)?;
+        if places.have_texts_of::<RUNS>(shape, window, bytes) {
+            let numbers = places.numbers::<RUNS>(shape, window)?;
             events.push_listed(numbers.event(origin));
             return Some(number.into());
         }
@@ -64,12 +77,20 @@ pub(super) fn read(
     }
 }
 
-/// Where the runs of digits in a record are.
-struct Places {
-    /// The first byte of each run and the one behind its last, by turns. Behind them, edges of runs
-    /// that are empty.
-    edges: [u8; EDGES_MAX],
-    edge_count: usize,
+/// The ends of no runs.
+const NO_ENDS: [u8; ENDS_MAX] = {
+    let mut ends = [SHAPE_BYTES_MAX as u8; ENDS_MAX];
+    ends[0] = 0;
+    ends
+};
+
+/// Where the runs of digits in a record are. What is found by its place stands apart from the rest,
+/// which fits the processor's registers.
+struct Places<'a> {
+    /// The record's start, then the byte behind each run, then [`SHAPE_BYTES_MAX`] for what is not
+    /// there.
+    ends: &'a [u8; ENDS_MAX],
+    run_count: usize,
     /// The bytes that are no digits, and the first one that is; 64 if it is not in the first half.
     text_bytes: usize,
     first: usize,
@@ -78,10 +99,11 @@ struct Places {
     starts: [u64; 2],
 }
 
-impl Places {
+impl<'a> Places<'a> {
+    /// The ends are written over those of no runs.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn find(&mut self, window: &Window, bytes: usize) -> bool {
+    fn find(window: &Window, bytes: usize, ends: &'a mut [u8; ENDS_MAX]) -> Option<Places<'a>> {
         let half = |half: usize| {
             let at = BYTES_BEFORE + half * HALF;
             let (first, second) = (values(window, at), values(window, at + 32));
@@ -93,39 +115,42 @@ impl Places {
         let ((low, low_zeros), (high, high_zeros)) = (half(0), half(1));
         let low = _bzhi_u64(low, bytes.min(HALF) as u32);
         let high = _bzhi_u64(high, bytes.saturating_sub(HALF) as u32);
-        // A bit where digits begin, and one behind their end.
         let (low_before, high_before) = (low << 1, high << 1 | low >> 63);
-        let (mut low_edges, mut high_edges) = (low ^ low_before, high ^ high_before);
+        let (mut low_ends, mut high_ends) = (low_before & !low, high_before & !high);
         let first = low.trailing_zeros() as usize;
-        let low_count = low_edges.count_ones() as usize;
-        let high_count = high_edges.count_ones() as usize;
-        if low_count > LOW_EDGES_MAX || high_count > HIGH_EDGES_MAX {
-            return false;
+        let low_count = low_ends.count_ones() as usize;
+        let high_count = high_ends.count_ones() as usize;
+        if low_count > RUNS_MAX || high_count > RUNS_MAX {
+            return None;
         }
-        let put = |edges: &mut [u8], bits: &mut u64, from: usize| {
-            for edge in edges {
-                *edge = (from + bits.trailing_zeros() as usize) as u8;
+        let put = |ends: &mut [u8], bits: &mut u64, from: usize| {
+            for end in ends {
+                *end = (from + bits.trailing_zeros() as usize) as u8;
                 *bits = _blsr_u64(*bits);
             }
         };
-        // The second half's edges take the places of those that the first one has not.
-        put(&mut self.edges[..EDGES_USUAL], &mut low_edges, 0);
-        if low_count > EDGES_USUAL {
-            put(&mut self.edges[EDGES_USUAL..LOW_EDGES_MAX], &mut low_edges, 0);
+        // The second half's ends take the places of those that the first one has not.
+        put(&mut ends[1..1 + ENDS_USUAL], &mut low_ends, 0);
+        if low_count > ENDS_USUAL {
+            put(&mut ends[1 + ENDS_USUAL..1 + RUNS_MAX], &mut low_ends, 0);
         }
-        let (usual, more) = self.edges[low_count..].split_at_mut(EDGES_USUAL);
-        put(usual, &mut high_edges, HALF);
-        if high_count > EDGES_USUAL {
-            put(&mut more[..HIGH_EDGES_MAX - EDGES_USUAL], &mut high_edges, HALF);
+        let (usual, more) = ends[1 + low_count..].split_at_mut(ENDS_USUAL);
+        put(usual, &mut high_ends, HALF);
+        if high_count > ENDS_USUAL {
+            put(&mut more[..RUNS_MAX - ENDS_USUAL], &mut high_ends, HALF);
         }
         let starts = [low & !low_before, high & !high_before];
-        self.edge_count = low_count + high_count;
-        self.text_bytes = bytes - (low.count_ones() + high.count_ones()) as usize;
-        self.first = first;
-        self.zeros =
-            [starts[0] & low_zeros & (low >> 1 | high << 63), starts[1] & high_zeros & high >> 1];
-        self.starts = starts;
-        true
+        Some(Places {
+            ends,
+            run_count: low_count + high_count,
+            text_bytes: bytes - (low.count_ones() + high.count_ones()) as usize,
+            first,
+            zeros: [
+                starts[0] & low_zeros & (low >> 1 | high << 63),
+                starts[1] & high_zeros & high >> 1,
+            ],
+            starts,
+        })
     }
 
     /// Whether the texts between the runs are those of a shape.
@@ -135,9 +160,14 @@ impl Places {
     /// else keeps what stands behind the record from being taken for a part of it.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn have_texts_of(&self, shape: &Shape, window: &Window, bytes: usize) -> bool {
+    fn have_texts_of<const RUNS: usize>(
+        &self,
+        shape: &Shape,
+        window: &Window,
+        bytes: usize,
+    ) -> bool {
         let mut differs = text_differs(&shape.texts[0], window, 0);
-        for run in 0..shape.texts.len() - 1 {
+        for run in 0..RUNS {
             let differs_here = text_differs(&shape.texts[run + 1], window, self.end(run));
             differs = _mm256_or_si256(differs, differs_here);
         }
@@ -146,31 +176,41 @@ impl Places {
             let differs_here = text_differs(&piece.text, window, start + usize::from(piece.skip));
             differs = _mm256_or_si256(differs, differs_here);
         }
-        let last_text = self.edges[(2 * usize::from(shape.run_count)).wrapping_sub(1) % EDGES_MAX];
+        let last_text = self.ends[usize::from(shape.run_count) % ENDS_MAX];
         _mm256_testz_si256(differs, differs) == 1
             && usize::from(shape.text_bytes) == self.text_bytes
-            && 2 * usize::from(shape.run_count) == self.edge_count
+            && usize::from(shape.run_count) == self.run_count
             && usize::from(last_text) + usize::from(shape.last_text_bytes) == bytes
     }
 
-    /// The numbers of a record that has a shape's texts, if all are in their ranges.
+    /// The numbers of a record that has a shape's texts, if all are in their ranges. A lane without
+    /// a run has some number, which is in its range and which nothing reads.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn numbers<'s>(&self, shape: &'s Shape, window: &Window) -> Option<Numbers<'s>> {
-        let digits = |run: usize| digits_before(window, self.end(run), self.length(run));
+    fn numbers<'s, const RUNS: usize>(
+        &self,
+        shape: &'s Shape,
+        window: &Window,
+    ) -> Option<Numbers<'s>> {
+        let digits = |run: usize| match run < RUNS {
+            true => digits_before(window, self.end(run), self.length(run, shape)),
+            false => _mm_setzero_si128(),
+        };
         let player = usize::from(shape.player_run) % LANES;
         let high_digits = digits_before(
             window,
             self.end(player).saturating_sub(16),
-            self.length(player).saturating_sub(16),
+            self.ends[player + 1]
+                .wrapping_sub(self.ends[player])
+                .saturating_sub(shape.before_high_digits),
         );
         let front = four_numbers([digits(0), digits(1), digits(2), digits(3)]);
         let back = four_numbers([digits(4), digits(5), digits(6), high_digits]);
 
-        // Each end minus its start.
-        let edges = load_16(self.edges.first_chunk()?);
-        let lengths = _mm_maddubs_epi16(edges, _mm_set1_epi16(0x01ff));
-        let too_long = _mm_cmpgt_epi16(lengths, load_lengths(&shape.digits_max));
+        let (before, ends) = (self.ends.first_chunk()?, self.ends[1..].first_chunk()?);
+        let since_last = _mm_sub_epi8(load_16(ends), load_16(before));
+        let lengths = _mm_sub_epi8(since_last, load_16(&shape.text_lengths));
+        let too_long = _mm_subs_epu8(lengths, load_16(&shape.digits_max));
         let beyond = _mm256_or_si256(
             beyond(front, load_4(&shape.least[0]), load_4(&shape.most[0])),
             beyond(back, load_4(&shape.least[1]), load_4(&shape.most[1])),
@@ -192,13 +232,15 @@ impl Places {
     /// The byte behind a run, from the record's start on. A run that is not there ends at 0.
     #[inline]
     fn end(&self, run: usize) -> usize {
-        usize::from(self.edges[2 * run + 1]) % SHAPE_BYTES_MAX
+        usize::from(self.ends[run + 1]) % SHAPE_BYTES_MAX
     }
 
-    /// Digits of a run.
+    /// Digits of a run in a record that has a shape's texts: all from the end of the run before on
+    /// that is not the text before it.
     #[inline]
-    fn length(&self, run: usize) -> u8 {
-        self.edges[2 * run + 1].wrapping_sub(self.edges[2 * run])
+    fn length(&self, run: usize, shape: &Shape) -> u8 {
+        let before = run.checked_sub(1).map_or(0, |before| self.end(before));
+        (self.end(run).wrapping_sub(before) as u8).wrapping_sub(shape.text_lengths[run])
     }
 }
 

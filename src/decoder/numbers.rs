@@ -17,7 +17,9 @@ pub(super) struct Numbers<'s> {
 }
 
 impl Numbers<'_> {
-    #[inline]
+    /// Part of its caller: a call would make the event in one place and copy it to another, which
+    /// waits until all its parts are written.
+    #[inline(always)]
     pub(super) fn event(&self, origin: RecordPosition) -> ListedEvent {
         Event {
             offset: origin.offset,
@@ -31,7 +33,7 @@ impl Numbers<'_> {
 }
 
 impl FieldSource for Numbers<'_> {
-    #[inline]
+    #[inline(always)]
     fn number(&self, field: EventField) -> u64 {
         let number = self.lanes[usize::from(self.shape.lanes[field as usize]) % (2 * LANES)];
         match field {

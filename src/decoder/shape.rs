@@ -42,8 +42,8 @@ const _: () = assert!(RUNS_MAX == HIGH_LANE);
 const NO_LANE: u8 = LANES as u8;
 
 /// Digits of one lane, and those of the player's two.
-const LANE_DIGITS: i16 = 16;
-const PLAYER_DIGITS: i16 = 19;
+const LANE_DIGITS: u8 = 16;
+const PLAYER_DIGITS: u8 = 19;
 
 /// What is usual for four lanes, a bit for each byte: a zero may stand at the end of a lane alone,
 /// and a run begins in its lane. The player's digits before the last 16 have others behind them.
@@ -103,13 +103,17 @@ pub(super) struct Shape {
     pub least: [[i64; 4]; 2],
     pub most: [[i64; 4]; 2],
     pub sign: [[i64; 4]; 2],
-    /// Digits that each run may have.
-    pub digits_max: [i16; LANES],
+    /// Digits that each run may have, and bytes of the text before it: a vector of places.
+    pub digits_max: [u8; 16],
+    pub text_lengths: [u8; 16],
     pub text_bytes: u8,
     pub last_text_bytes: u8,
     pub run_count: u8,
     /// The player's run; [`HIGH_LANE`], which is none, where its digits are not split.
     pub player_run: u8,
+    /// Bytes between the run before and the player's digits before the last 16, those 16 counted
+    /// in; the largest number if its digits are not split.
+    pub before_high_digits: u8,
     /// Runs that may begin with a zero, a bit each.
     pub free: u8,
     /// All texts, one after the other.
@@ -150,11 +154,13 @@ impl Shape {
             least: [[0; 4]; 2],
             most: [[i64::MAX; 4]; 2],
             sign: [[0; 4]; 2],
-            digits_max: [LANE_DIGITS; LANES],
+            digits_max: [u8::MAX; 16],
+            text_lengths: [0; 16],
             text_bytes: 0,
             last_text_bytes: 0,
             run_count: runs.len() as u8,
             player_run: HIGH_LANE as u8,
+            before_high_digits: u8::MAX,
             free: 0,
             skeleton: [0; SHAPE_BYTES_MAX],
             before_runs: [0; 2],
@@ -185,6 +191,7 @@ impl Shape {
         let start = usize::from(self.text_bytes);
         self.skeleton[start..start + text.len()].copy_from_slice(text);
         self.text_bytes += text.len() as u8;
+        self.text_lengths[index] = text.len() as u8;
         let (first, rest) = text.split_at(text.len().min(TEXT_BYTES));
         self.texts[index] = Text::new(first);
         for (skipped, part) in (1..).zip(rest.chunks(TEXT_BYTES)) {
@@ -204,12 +211,13 @@ impl Shape {
 
     /// `fields` are those that events of this kind have beside the ones of their action.
     fn add_run(&mut self, index: usize, role: Role, fields: FieldSet) -> Option<()> {
+        self.digits_max[index] = LANE_DIGITS;
         let (field, is_negative) = match role {
             Role::Field(field) => (field, false),
             Role::NegativeField(field) => (field, true),
             Role::Number => return Some(()),
             Role::Free => {
-                self.digits_max[index] = i16::MAX;
+                self.digits_max[index] = u8::MAX;
                 self.free |= 1 << index;
                 self.no_zeros[index / 4] &= !lane_bytes(index);
                 self.no_longer[index / 4] &= !lane_bytes(index);
@@ -236,6 +244,7 @@ impl Shape {
         if field == EventField::PlayerId {
             self.player_run = index as u8;
             self.digits_max[index] = PLAYER_DIGITS;
+            self.before_high_digits = self.text_lengths[index] + LANE_DIGITS;
             self.no_longer[index / 4] &= !lane_bytes(index);
         }
         Some(())
@@ -344,7 +353,7 @@ impl Shapes {
 
     /// Adds the event of a record of a known shape, which stands in the buffer at this range.
     /// `false` says nothing about the record.
-    #[inline]
+    #[inline(always)]
     pub fn read(
         &mut self,
         origin: RecordPosition,

@@ -57,7 +57,7 @@ impl Processor {
     }
 
     /// Adds the event of a record of a known shape, and gives the shape's number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         self,
         shapes: &ShapeList,
@@ -98,8 +98,6 @@ macro_rules! loads {
 loads! {
     /// Sixteen bytes.
     load_16([u8; 16]) -> __m128i, "sse2", _mm_loadu_si128;
-    /// Eight lengths.
-    load_lengths([i16; 8]) -> __m128i, "sse2", _mm_loadu_si128;
     /// Thirty-two bytes.
     load_32([u8; 32]) -> __m256i, "avx2", _mm256_loadu_si256;
     /// Four numbers.

@@ -1,7 +1,7 @@
 //! The actors of a shard, and what follows from them: the index, and what is due.
 
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
-use crate::engine::chunks::CHUNK_ROWS;
+use crate::engine::chunks::{CHUNK_ROWS, CacheLine};
 use crate::engine::index::{Glance, Index};
 use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::table::Table;
@@ -13,7 +13,8 @@ const _: () = assert!(ACTORS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_pow
 /// All actors, by row.
 #[derive(Clone, Debug)]
 pub(crate) struct Actors {
-    pub(crate) bodies: Table<Body, BODY_WORDS>,
+    /// A body and its hash fill a cache line.
+    pub(crate) bodies: Table<Body, BODY_WORDS, CacheLine>,
     pub(crate) packs: Table<Pack, PACK_WORDS>,
     index: Index,
     /// Rows below `used` that are free again.
@@ -135,7 +136,7 @@ impl Actors {
     }
 
     /// Changes one actor's moving part.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_body(&mut self, row: u32, body: Body) {
         self.bodies.write(row, body);
     }
@@ -147,10 +148,15 @@ impl Actors {
         self.set_due(row, due_key(&before), due_key(&pack));
     }
 
-    /// The actor for which something ends first, if that is by now.
+    /// Whether something ends for an actor by now.
     #[inline]
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms
+    }
+
+    /// The actor for which something ends first, if that is by now.
     pub(crate) fn first_due(&self, now_ms: u64) -> Option<u32> {
-        if self.due_ms > now_ms {
+        if !self.is_due(now_ms) {
             return None;
         }
         self.due.first().map(|(row, _)| row)

@@ -91,6 +91,7 @@ macro_rules! changes {
 
         impl Change {
             /// The fields by width.
+            #[inline(always)]
             pub(crate) fn pack(self) -> Payload {
                 let mut payload = Payload::default();
                 match self {

@@ -15,7 +15,7 @@ pub(crate) const CHUNK_WORDS: usize = 1024;
 /// they are reached.
 #[derive(Debug)]
 pub(crate) struct Chunks<T, const ROWS: usize> {
-    chunks: Vec<Chunk<T, ROWS>>,
+    chunks: Vec<[T; ROWS]>,
     chunks_max: usize,
 }
 
@@ -28,10 +28,10 @@ impl<T: Clone, const ROWS: usize> Clone for Chunks<T, ROWS> {
     }
 }
 
-/// Begins at a cache line, so that a value of 64 bytes is one.
-#[derive(Clone, Debug)]
+/// What begins at a cache line.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Chunk<T, const ROWS: usize>([T; ROWS]);
+pub(crate) struct CacheLine;
 
 impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     /// Nothing yet, and at most `count_max` values later.
@@ -45,14 +45,14 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     pub(crate) fn reach(&mut self, at: u32) {
         while self.count() <= at as usize {
             assert!(self.chunks.len() < self.chunks_max, "a table grew beyond its bound");
-            self.chunks.push(Chunk([T::default(); ROWS]));
+            self.chunks.push([T::default(); ROWS]);
         }
     }
 
     /// One value; `None`: it does not exist.
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        self.chunks.get(at as usize / ROWS).map(|chunk| &chunk.0[at as usize % ROWS])
+        self.chunks.as_flattened().get(at as usize)
     }
 
     /// Asks for a value, if it exists, so that it is in the cache when it is read.
@@ -72,14 +72,14 @@ impl<T, const ROWS: usize> Index<u32> for Chunks<T, ROWS> {
 
     #[inline]
     fn index(&self, at: u32) -> &T {
-        &self.chunks[at as usize / ROWS].0[at as usize % ROWS]
+        &self.chunks.as_flattened()[at as usize]
     }
 }
 
 impl<T, const ROWS: usize> IndexMut<u32> for Chunks<T, ROWS> {
     #[inline]
     fn index_mut(&mut self, at: u32) -> &mut T {
-        &mut self.chunks[at as usize / ROWS].0[at as usize % ROWS]
+        &mut self.chunks.as_flattened_mut()[at as usize]
     }
 }
 
@@ -91,9 +91,9 @@ pub(crate) struct Shadow<T, const ROWS: usize> {
     /// Chunks that are still to be read, from there on; 0 without a checkpoint.
     left: usize,
     /// By chunk.
-    copies: Vec<Option<Box<Chunk<T, ROWS>>>>,
+    copies: Vec<Option<Box<[T; ROWS]>>>,
     /// Copies that are not needed any more, for the next ones.
-    spare: Vec<Box<Chunk<T, ROWS>>>,
+    spare: Vec<Box<[T; ROWS]>>,
 }
 
 impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
@@ -126,10 +126,10 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         let original = &chunks.chunks[chunk];
         let copy = match self.spare.pop() {
             Some(mut spare) => {
-                spare.0.copy_from_slice(&original.0);
+                spare.copy_from_slice(original);
                 spare
             }
-            None => Box::new(original.clone()),
+            None => Box::new(*original),
         };
         self.copies[chunk] = Some(copy);
     }
@@ -137,7 +137,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
     /// A value as it was when the checkpoint began, unless it was passed.
     pub(crate) fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
         match self.copies.get(at as usize / ROWS) {
-            Some(Some(copy)) => &copy.0[at as usize % ROWS],
+            Some(Some(copy)) => &copy[at as usize % ROWS],
             _ => &chunks[at],
         }
     }

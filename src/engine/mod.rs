@@ -141,8 +141,9 @@ pub(crate) struct Tell<'a> {
 }
 
 impl Tell<'_> {
-    /// Tells one change of a player, or of the world where that is 0.
-    #[inline]
+    /// Tells one change of a player, or of the world where that is 0. Part of its caller, which
+    /// knows the kind: how a change is packed is then known when the program is compiled.
+    #[inline(always)]
     pub(crate) fn push(&mut self, player_id: u64, change: Change) {
         if change.is_timed() {
             self.push_clock();
@@ -151,6 +152,7 @@ impl Tell<'_> {
     }
 
     /// Publishes the zone's clock, unless that was done since it moved.
+    #[inline(never)]
     fn push_clock(&mut self) {
         if let Some(unix_ms) = self.clock_ms.take() {
             self.updates.push(Update::new(0, self.ts_us, Change::Clock { unix_ms }));
@@ -318,8 +320,12 @@ impl Shard {
             tell.clock_ms = Some(self.clock.published());
             tell.push_clock();
         }
-        self.settle_due(&mut tell);
-        self.end_due_hunts(&mut tell);
+        if self.is_behind() {
+            self.settle_due(&mut tell);
+        }
+        if self.hunts.due_ms() <= self.clock.now_ms() {
+            self.end_due_hunts(&mut tell);
+        }
         let decided = match event.action.kind().subject() {
             Subject::Player => self.on_player_event(hint, event, &mut tell),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
@@ -338,6 +344,7 @@ impl Shard {
         outcome
     }
 
+    #[inline(never)]
     fn on_world_event(
         &mut self,
         event: &ListedEvent,
@@ -458,6 +465,7 @@ impl Shard {
 
     /// Events of players that are not here leave no trace, so that a hand-off under way to this
     /// zone is never taken for an old one.
+    #[inline(never)]
     fn on_absent_player_event(
         &mut self,
         event: &ListedEvent,

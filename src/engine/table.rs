@@ -29,23 +29,25 @@ pub(crate) enum Identity {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept<R> {
+struct Kept<R, A> {
     row: R,
     hash: u64,
+    _alignment: [A; 0],
 }
 
 /// Rows of several words, by number. Each keeps its hash, and the digest is the sum of the hashes.
+/// Rows lie in memory as values of the type `A` do.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<R, const WORDS: usize> {
-    rows: Chunks<Kept<R>, CHUNK_ROWS>,
-    shadow: Shadow<Kept<R>, CHUNK_ROWS>,
+pub(crate) struct Table<R, const WORDS: usize, A = u64> {
+    rows: Chunks<Kept<R, A>, CHUNK_ROWS>,
+    shadow: Shadow<Kept<R, A>, CHUNK_ROWS>,
     salt: u64,
     digest: u64,
 }
 
-impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
+impl<R: Row<WORDS>, const WORDS: usize, A: Copy + Default> Table<R, WORDS, A> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub(crate) fn new(rows_max: usize, salt: u64) -> Table<R, WORDS> {
+    pub(crate) fn new(rows_max: usize, salt: u64) -> Table<R, WORDS, A> {
         let salt = mix::salt(salt);
         Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, digest: 0 }
     }
@@ -95,7 +97,7 @@ impl<R: Row<WORDS>, const WORDS: usize> Table<R, WORDS> {
         self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
-        *kept = Kept { row, hash };
+        *kept = Kept { row, hash, _alignment: [] };
     }
 
     /// Begins a checkpoint: from now on [`Table::checkpointed`] gives rows as they are now.

@@ -54,8 +54,9 @@ impl Updates {
 
     /// Appends one update. A caller that checked [`Updates::has_room`] before each event never
     /// exceeds the capacity.
+    #[inline]
     pub(crate) fn push(&mut self, update: Update) {
-        assert!(self.list.len() < FRAME_UPDATES_MAX);
+        assert!(self.list.len() < self.list.capacity(), "a list of updates never grows");
         self.list.push(update);
     }
 
@@ -93,6 +94,7 @@ impl Default for Updates {
 
 impl Update {
     /// An update about `player_id`, or about the world where that is 0.
+    #[inline(always)]
     pub fn new(player_id: u64, ts_us: i64, change: Change) -> Update {
         let payload = change.pack();
         Update([player_id, ts_us as u64, payload.first_word(), payload.long])

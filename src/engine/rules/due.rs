@@ -14,6 +14,8 @@ pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
 pub(super) const RESPAWN_TRIES: u64 = 16;
 
 impl Shard {
+    /// Ends what is over, for as many actors as one event may: first where it was due first.
+    #[inline(never)]
     pub(crate) fn settle_due(&mut self, tell: &mut Tell) {
         for _ in 0..DUE_ACTORS_PER_EVENT {
             match self.actors.first_due(self.clock.now_ms()) {
@@ -26,10 +28,11 @@ impl Shard {
     /// Whether more is due than was settled: else nothing is over for any actor.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.actors.first_due(self.clock.now_ms()).is_some()
+        self.actors.is_due(self.clock.now_ms())
     }
 
     /// Ends what is over for one actor.
+    #[inline(never)]
     pub(crate) fn settle(&mut self, row: u32, tell: &mut Tell) {
         let now_ms = self.clock.now_ms();
         let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));

@@ -63,11 +63,9 @@ impl Shard {
         }
     }
 
-    /// Ends the hunts whose window is over.
+    /// Ends the hunts whose window is over, once one is.
+    #[inline(never)]
     pub(crate) fn end_due_hunts(&mut self, tell: &mut Tell) {
-        if self.hunts.due_ms() > self.clock.now_ms() {
-            return;
-        }
         for slot in 0..HUNTS_MAX {
             let hunt = self.hunts.hunt(slot);
             if hunt.running() && hunt.ends_ms <= self.clock.now_ms() {
@@ -102,6 +100,7 @@ impl Shard {
         }
     }
 
+    #[inline(never)]
     fn work_on_busy_hunts(&mut self, tell: &mut Tell) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
         for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
@@ -125,6 +124,11 @@ impl Shard {
         if pieces == 0 {
             return;
         }
+        self.search_pieces(now_ms, pieces);
+    }
+
+    #[inline(never)]
+    fn search_pieces(&mut self, now_ms: u64, pieces: u64) {
         self.hunts.searched_ms = now_ms;
         // Not by the number of records: it may grow by as many from piece to piece as there are
         // slots.
