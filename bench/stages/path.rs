@@ -149,6 +149,7 @@ impl Path {
             start_update: 0,
             start_chain: Chain::default(),
             start_offset: 0,
+            start_leader_epoch: None,
         };
         let file = memfd_create("responses", MemfdFlags::CLOEXEC).expect("a file in memory");
         Path {

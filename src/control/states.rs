@@ -143,9 +143,9 @@ impl States {
 
     /// What a snapshot says of itself, to be chosen or passed over.
     fn candidate(&self, header: &Header) -> Candidate {
-        let Header { next_offset, next_update, chain, mark, ruleset, .. } = *header;
+        let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
         Candidate {
-            start: Start { next_offset, next_update, chain },
+            start: Start { next_offset, leader_epoch, next_update, chain },
             mark,
             ruleset,
             skips: header.skips.clone(),

@@ -5,6 +5,7 @@
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
 use crate::kafka::record_batch::HeaderScan;
+use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,6 +16,9 @@ pub(crate) const ALL_BLOCKS_MAX: usize = 4096;
 
 /// Blocks that a shard may have in any case: one that is filled, one that is applied.
 pub(crate) const SHARD_BLOCKS_MIN: usize = 2;
+
+/// A leader epoch that nobody knows.
+const UNKNOWN_EPOCH: i32 = -1;
 
 /// Where the fetch path stands in one input partition.
 pub(crate) struct Cursor {
@@ -49,12 +53,23 @@ pub(crate) struct Cursor {
     pub end_known_at: Cell<Option<Instant>>,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
-    /// Leader epoch of the last record before `position`, -1 before the first.
+    /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records took the engine down.
     pub skips: Box<[i64]>,
-    /// Why the input cannot be read any further: one sentence with the offset.
-    fault: RefCell<Option<String>>,
+    /// Why the input cannot be read any further.
+    fault: RefCell<Option<CursorFault>>,
+}
+
+/// Why an input cannot be read any further: one sentence with the offset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CursorFault {
+    /// The log cannot be read there.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The log is not the one that was read before.
+    #[error(transparent)]
+    Diverged(StartError),
 }
 
 /// Something that a connection has said about a position.
@@ -76,19 +91,21 @@ pub(crate) enum CursorState {
 }
 
 impl Cursor {
-    /// A cursor at the first offset to decode.
+    /// A cursor at the first offset to decode. The leader epoch is that of the last record before
+    /// it, if it is known.
     pub(crate) fn new(
         partition: i32,
         ownership_id: u32,
-        position: i64,
+        (position, leader_epoch): (i64, Option<i32>),
         skips: Box<[i64]>,
     ) -> Rc<Cursor> {
+        let leader_epoch = leader_epoch.unwrap_or(UNKNOWN_EPOCH);
         Rc::new(Cursor {
             partition,
             ownership_id,
             position: Cell::new(position),
             fetch_offset: Cell::new(position),
-            fetch_leader_epoch: Cell::new(-1),
+            fetch_leader_epoch: Cell::new(leader_epoch),
             owner_task: Cell::new(None),
             state: Cell::new(CursorState::Flowing),
             blocks_out: Cell::new(0),
@@ -98,7 +115,7 @@ impl Cursor {
             doubt: Cell::new(None),
             end_known_at: Cell::new(None),
             answered_at: Cell::new(None),
-            leader_epoch: Cell::new(-1),
+            leader_epoch: Cell::new(leader_epoch),
             skips,
             fault: RefCell::new(None),
         })
@@ -115,6 +132,13 @@ impl Cursor {
     /// The input offsets to pass over from this one on: nearly always none.
     pub(crate) fn skips_from(&self, offset: i64) -> &[i64] {
         &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
+    }
+
+    /// Leader epoch of the last record before an offset up to which everything is applied. `None`:
+    /// it is not known, or more than that is decoded.
+    pub(crate) fn leader_epoch_at(&self, offset: i64) -> Option<i32> {
+        let is_last = self.position.get() == offset && self.leader_epoch.get() != UNKNOWN_EPOCH;
+        is_last.then_some(self.leader_epoch.get())
     }
 
     /// The next Fetch asks for what follows the received batches.
@@ -150,19 +174,24 @@ impl Cursor {
     /// The input cannot be read any further. Nothing is skipped: the shard halts once what was
     /// decoded before is applied.
     pub(crate) fn fail(&self, sentence: String) {
+        self.stop(CursorFault::Unreadable(sentence));
+    }
+
+    /// See [`Cursor::fail`].
+    pub(crate) fn stop(&self, fault: CursorFault) {
         if self.state.get() != CursorState::Closed {
             self.state.set(CursorState::Closed);
-            *self.fault.borrow_mut() = Some(sentence);
+            *self.fault.borrow_mut() = Some(fault);
         }
     }
 
-    /// Whether [`Cursor::fail`] was called.
+    /// Whether [`Cursor::stop`] was called.
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }
 
-    /// The sentence of [`Cursor::fail`], once.
-    pub(crate) fn take_fault(&self) -> Option<String> {
+    /// What [`Cursor::stop`] was told, once.
+    pub(crate) fn take_fault(&self) -> Option<CursorFault> {
         self.fault.borrow_mut().take()
     }
 
@@ -271,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
-        let cursor = Cursor::new(0, 1, 100, Box::default());
+        let cursor = Cursor::new(0, 1, (100, None), Box::default());
         assert!(!cursor.is_confirmed(1));
         assert!(!cursor.is_confirmed(1), "the same connection proves nothing");
         cursor.position.set(200);

@@ -121,14 +121,18 @@ impl Decoding {
                 return decode_stream(cursor, &header, records, decoder, writer).await;
             }
         };
-        while fill(&mut self.decoder, &mut records, self.writer.block(), skips)? == Filled::Block {
+        loop {
+            let filled = fill(&mut self.decoder, &mut records, self.writer.block(), skips);
+            // What stands before a damaged record is sent, too.
             self.writer.stamp(&header);
+            if filled? == Filled::Records {
+                return Ok(true);
+            }
             self.writer.send(cursor).await;
             if !self.writer.begin(cursor).await {
                 return Ok(false);
             }
         }
-        Ok(true)
     }
 }
 
@@ -193,8 +197,9 @@ async fn decode_stream(
             Step::Record(record) => {
                 let block = writer.block();
                 decode_streamed(decoder, &record, skips, block);
-                if block.is_heavy() || !block.has_room() {
-                    writer.stamp(header);
+                let is_full = block.is_heavy() || !block.has_room();
+                writer.stamp(header);
+                if is_full {
                     writer.send(cursor).await;
                     if !writer.begin(cursor).await {
                         return Ok(false);

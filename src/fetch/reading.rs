@@ -5,7 +5,7 @@
 //! flip on the way, and a broker that has just started may be wrong about its log.
 
 use crate::fetch::connection::Response;
-use crate::fetch::cursor::Cursor;
+use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::task::{Answer, Asked, FetchTask};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
@@ -14,6 +14,7 @@ use crate::kafka::fetch::{
 use crate::kafka::message::Broker;
 use crate::kafka::record_batch;
 use crate::ownership::event::ToControl;
+use crate::ownership::start_error::StartError;
 use crate::telemetry::metrics::Counter;
 use std::iter;
 use std::rc::Rc;
@@ -84,9 +85,8 @@ impl FetchTask {
             self.handle_trouble(&cursor, remedy, part.error, part.leader);
             return;
         }
-        if let Some(end) = part.diverging {
-            let sentence = truncated(&cursor, end);
-            self.stop(&cursor, sentence);
+        if let Some(EpochEnd { end_offset: input_end, .. }) = part.diverging {
+            self.diverge(&cursor, input_end);
             return;
         }
         if let Some(follower) = part.preferred_replica.filter(|_| part.records.is_empty()) {
@@ -160,13 +160,29 @@ impl FetchTask {
         }
     }
 
+    /// The log is not the one that was read, if a leader says so: a follower may be behind.
+    fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
+        if self.shared.table.borrow_mut().prefer_leader(cursor.partition) {
+            cursor.rewind();
+            self.shared.context.turns.turn_again();
+            return;
+        }
+        let applied = cursor.position.get();
+        self.stop(cursor, CursorFault::Diverged(StartError::InputDiverged { applied, input_end }));
+    }
+
     /// Stops the shard, if another connection has said the same.
-    fn stop(&mut self, cursor: &Cursor, sentence: String) {
+    fn stop(&mut self, cursor: &Cursor, fault: CursorFault) {
         if cursor.is_confirmed(self.connection) {
-            cursor.fail(sentence);
+            cursor.stop(fault);
         } else {
             cursor.rewind();
-            self.doubt = Some(sentence);
+            self.doubt = Some(match fault {
+                CursorFault::Unreadable(sentence) => sentence,
+                CursorFault::Diverged(error) => {
+                    format!("input partition {}: {error}", cursor.partition)
+                }
+            });
         }
     }
 
@@ -190,34 +206,9 @@ impl FetchTask {
                     cursor.partition,
                     cursor.position.get(),
                 );
-                self.stop(&cursor, sentence);
+                self.stop(&cursor, CursorFault::Unreadable(sentence));
             }
         }
         self.answers = answers;
-    }
-}
-
-fn truncated(cursor: &Cursor, end: EpochEnd) -> String {
-    let (partition, position) = (cursor.partition, cursor.position.get());
-    let what = match end.end_offset < position {
-        true => format!("was truncated to offset {} below offset {position}", end.end_offset),
-        false => format!("has other records than before below offset {position}"),
-    };
-    format!(
-        "the input log of partition {partition} {what} that is applied already: an unclean \
-         election lost records; restore them, or begin over with `huntd run --genesis`"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_that_ends_where_it_did_has_other_records_and_was_not_truncated_to_its_end() {
-        let cursor = Cursor::new(3, 1, 1_665, Box::default());
-        let end = |end_offset| truncated(&cursor, EpochEnd { leader_epoch: 2, end_offset });
-        assert!(end(1_600).contains("was truncated to offset 1600 below offset 1665"));
-        assert!(end(1_665).contains("has other records than before below offset 1665"));
     }
 }

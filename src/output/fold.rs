@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 pub struct Start {
     /// The first input offset to apply.
     pub next_offset: i64,
+    /// Leader epoch of the last record before it, if the state says so.
+    pub leader_epoch: Option<i32>,
     /// Number of the first update that it will make.
     pub next_update: u64,
     /// The chain over all updates before that.
@@ -147,7 +149,7 @@ impl Fold {
             }
             Verdict::Genesis => {
                 let FrameHeader { next_offset, first_update: next_update, chain, .. } = header;
-                self.genesis = Some(Start { next_offset, next_update, chain });
+                self.genesis = Some(Start { next_offset, leader_epoch: None, next_update, chain });
                 self.skips.clear();
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);

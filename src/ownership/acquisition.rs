@@ -495,5 +495,5 @@ impl Acquisition {
 /// A start where the output ends.
 fn at(mark: Mark) -> Start {
     let Mark { next_update, next_offset, chain, .. } = mark;
-    Start { next_offset, next_update, chain }
+    Start { next_offset, leader_epoch: None, next_update, chain }
 }

@@ -19,6 +19,7 @@ impl StartError {
             StartError::Damaged { .. }
             | StartError::Unreadable { .. }
             | StartError::InputRecreated
+            | StartError::InputDiverged { .. }
             | StartError::RulesetChanged { .. }
             | StartError::RulesMissing { .. }
             | StartError::Diverged { .. } => false,
@@ -87,6 +88,15 @@ pub enum StartError {
         /// The offset after its last record.
         input_end: i64,
     },
+    /// The input has lost records that were applied, and others may be in their place: its leader
+    /// epochs are not those that were read (KIP-320).
+    #[error("{}", diverged(*.applied, *.input_end))]
+    InputDiverged {
+        /// The offset up to which it was applied.
+        applied: i64,
+        /// Where the records that were applied end in it.
+        input_end: i64,
+    },
     /// The newest state was made from a topic of the same name that is gone.
     #[error(
         "the input topic was deleted and created again since the newest snapshot: its offsets mean \
@@ -138,4 +148,28 @@ pub enum StartError {
         /// Number of the first update that is known to differ.
         update: u64,
     },
+}
+
+fn diverged(applied: i64, input_end: i64) -> String {
+    let what = match input_end < applied {
+        true => format!("was truncated to offset {input_end} below offset {applied}"),
+        false => format!("has other records than before below offset {applied}"),
+    };
+    format!(
+        "the input log {what} that is applied already: an unclean election lost records; restore \
+         them, or start over with `huntd run --genesis`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_ends_where_it_did_has_other_records_and_was_not_truncated_to_its_end() {
+        let sentence =
+            |input_end| StartError::InputDiverged { applied: 1_665, input_end }.to_string();
+        assert!(sentence(1_600).contains("was truncated to offset 1600 below offset 1665"));
+        assert!(sentence(1_665).contains("has other records than before below offset 1665"));
+    }
 }

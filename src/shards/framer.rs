@@ -38,6 +38,8 @@ pub struct Grant {
     pub published_offset: i64,
     /// The first input offset to apply.
     pub start_offset: i64,
+    /// Leader epoch of the last record before it; `None`: not known.
+    pub start_leader_epoch: Option<i32>,
     /// Number of the first update that comes of it.
     pub start_update: u64,
     /// The chain over all updates before that.
@@ -58,6 +60,7 @@ impl Grant {
             published_chain: acquired.mark.chain,
             published_offset: acquired.mark.next_offset,
             start_offset: acquired.start.next_offset,
+            start_leader_epoch: acquired.start.leader_epoch,
             start_update: acquired.start.next_update,
             start_chain: acquired.start.chain,
         }

@@ -15,7 +15,7 @@ mod tests;
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::fetch::block::{Block, BlockPool};
-use crate::fetch::cursor::{Cursor, Cursors};
+use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
 use crate::output::frame::Frame;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
@@ -254,6 +254,7 @@ impl Shards {
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
         let Workspace { context, cursors, pool, shards_max, ends, .. } = &mut self.workspace;
         let (start, now) = (grant.start_offset, context.turns.now());
+        let start_epoch = grant.start_leader_epoch;
         let progress = context.progress.shard(grant.partition);
         for offset in [&progress.fetched, &progress.decoded, &progress.applied] {
             offset.set(start);
@@ -264,7 +265,7 @@ impl Shards {
         progress.applied_time_ms.set(0);
         publish_population(progress, &engine);
         progress.digest.set(engine.digest());
-        let cursor = Cursor::new(grant.partition, grant.ownership_id, start, skips);
+        let cursor = Cursor::new(grant.partition, grant.ownership_id, (start, start_epoch), skips);
         cursors.open(cursor.clone());
         context.turns.turn_again();
         self.checkpoints.check_soon();
@@ -320,7 +321,12 @@ impl Shards {
         let fault = shard.cursor.take_fault();
         self.remove(partition);
         self.notify(match fault {
-            Some(sentence) => ShardNotice::Halted { partition, ownership_id, sentence },
+            Some(CursorFault::Unreadable(sentence)) => {
+                ShardNotice::Halted { partition, ownership_id, sentence }
+            }
+            Some(CursorFault::Diverged(error)) => {
+                ShardNotice::Diverged { partition, ownership_id, error }
+            }
             None => ShardNotice::Closed { partition, ownership_id },
         });
     }

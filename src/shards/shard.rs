@@ -103,14 +103,16 @@ impl OwnedShard {
     /// Begins a checkpoint of the state, of which everything is handed over.
     pub(super) fn begin_checkpoint(&mut self, number: u64) -> CheckpointHeader {
         let Grant { partition, ownership_id, .. } = *self.framer.grant();
+        let next_offset = self.framer.next_offset();
         CheckpointHeader {
             id: CheckpointId { partition, ownership_id, number },
             ruleset: self.engine.ruleset(),
-            next_offset: self.framer.next_offset(),
+            next_offset,
+            leader_epoch: self.cursor.leader_epoch_at(next_offset),
             next_update: self.framer.next_update(),
             chain: self.framer.chain(),
             digest: self.engine.digest(),
-            skips: self.cursor.skips_from(self.framer.next_offset()).to_vec(),
+            skips: self.cursor.skips_from(next_offset).to_vec(),
             state_bytes: self.engine.begin_checkpoint(),
         }
     }

@@ -28,6 +28,7 @@ fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
         published_chain,
         published_offset: 100 + published as i64,
         start_offset: 100,
+        start_leader_epoch: None,
     };
     Framer::new(ownership, now)
 }

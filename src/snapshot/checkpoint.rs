@@ -17,6 +17,8 @@ pub struct CheckpointHeader {
     pub ruleset: u32,
     /// The first input offset that the state has not seen.
     pub next_offset: i64,
+    /// Leader epoch of the last record before `next_offset`; `None`: not known.
+    pub leader_epoch: Option<i32>,
     /// Number of the first update that the state has not made.
     pub next_update: u64,
     /// The chain over all updates before it.

@@ -36,11 +36,17 @@ pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
 /// Version of the header, and of the chain in it.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The version before, which says nothing of leader epochs and is read as well.
+const VERSION_WITHOUT_EPOCH: u32 = 2;
 const UNKNOWN_ID: [u8; 16] = [0; 16];
+/// In the place of a leader epoch that is not known, as in Kafka's own messages.
+const UNKNOWN_EPOCH: i32 = -1;
 /// Bytes of the header's fixed part.
-const FIXED_BYTES: usize = 160;
+const FIXED_BYTES: usize = 164;
 const CRC_AT: std::ops::Range<usize> = 12..16;
+/// Bytes of what says whether the rest can be read: magic, version, CRC and length.
+const UNTIL_RULESET_BYTES: usize = 20;
 
 const BLOCKS_MAX: usize = SNAPSHOT_STATE_BYTES_MAX.div_ceil(BLOCK_STATE_BYTES);
 const _: () = assert!(
@@ -100,6 +106,9 @@ pub struct Header {
     pub engine_version: u32,
     /// The first input offset that the state has not seen.
     pub next_offset: i64,
+    /// Leader epoch of the last record before `next_offset`, by which a broker tells whether its
+    /// log is still the one that was read (KIP-320); `None`: not known.
+    pub leader_epoch: Option<i32>,
     /// Number of the first update that the state has not made.
     pub next_update: u64,
     /// The chain over all updates before it.
@@ -157,6 +166,7 @@ impl Header {
             ruleset: checkpoint.ruleset,
             engine_version: ENGINE_VERSION as u32,
             next_offset: checkpoint.next_offset,
+            leader_epoch: checkpoint.leader_epoch,
             next_update: checkpoint.next_update,
             chain: checkpoint.chain,
             digest: checkpoint.digest,
@@ -235,6 +245,7 @@ impl Header {
             partition,
             ruleset,
             engine_version,
+            leader_epoch,
             skips,
             block_crcs,
             // What `words` gives.
@@ -262,6 +273,7 @@ impl Header {
             out.extend((name.len() as u16).to_le_bytes());
         }
         out.extend((skips.len() as u16).to_le_bytes());
+        out.extend(leader_epoch.unwrap_or(UNKNOWN_EPOCH).to_le_bytes());
         debug_assert_eq!(out.len(), FIXED_BYTES);
         for name in [cluster_id, input_topic, output_topic] {
             out.extend(name.as_bytes());
@@ -302,20 +314,20 @@ impl Header {
             return Err(SnapshotError::Header("it is none"));
         }
         let version = fields.number().ok_or(short.clone())?;
-        if version != VERSION {
+        if ![VERSION, VERSION_WITHOUT_EPOCH].contains(&version) {
             return Err(SnapshotError::Version(version));
         }
         let crc = fields.number().ok_or(short.clone())?;
         let length = fields.number().ok_or(short.clone())? as usize;
-        if !(FIXED_BYTES..=HEADER_BYTES_MAX).contains(&length) || bytes.len() < length {
+        if !(UNTIL_RULESET_BYTES..=HEADER_BYTES_MAX).contains(&length) || bytes.len() < length {
             return Err(short);
         }
         let bytes = &bytes[..length];
         if header_crc(bytes) != crc {
             return Err(SnapshotError::Header("its checksum does not match"));
         }
-        let mut fields = Fields { left: &bytes[20..] };
-        fields.header().ok_or(SnapshotError::Header("its fields contradict each other"))
+        let mut fields = Fields { left: &bytes[UNTIL_RULESET_BYTES..] };
+        fields.header(version).ok_or(SnapshotError::Header("its fields contradict each other"))
     }
 }
 
@@ -363,7 +375,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The header's fields after its length, to their end.
-    fn header(&mut self) -> Option<Header> {
+    fn header(&mut self, version: u32) -> Option<Header> {
         let (ruleset, engine_version) = (self.number()?, self.number()?);
         let partition = i32::try_from(self.number()?).ok()?;
         let (id, sequence) = (self.word()?, self.word()?);
@@ -382,6 +394,10 @@ impl<'a> Fields<'a> {
         let input_length = self.length(TOPIC_NAME_CHARS_MAX)?;
         let output_length = self.length(TOPIC_NAME_CHARS_MAX)?;
         let skips = self.length(SKIPS_MAX)?;
+        let leader_epoch = match version {
+            VERSION_WITHOUT_EPOCH => UNKNOWN_EPOCH,
+            _ => self.take().map(i32::from_le_bytes)?,
+        };
         let origin = Origin {
             cluster_id: self.text(cluster_length)?,
             input_topic: self.text(input_length)?,
@@ -402,6 +418,7 @@ impl<'a> Fields<'a> {
             ruleset,
             engine_version,
             next_offset,
+            leader_epoch: Some(leader_epoch).filter(|epoch| *epoch != UNKNOWN_EPOCH),
             next_update,
             chain,
             digest,
@@ -415,6 +432,7 @@ impl<'a> Fields<'a> {
             && header.skips.first().is_none_or(|first| *first >= next_offset);
         let valid = (partition as usize) < SHARDS_MAX
             && next_offset >= 0
+            && leader_epoch >= UNKNOWN_EPOCH
             && mark.output_offset >= 0
             && in_order
             && id == header.id()

@@ -65,6 +65,7 @@ impl Zone {
             id: CheckpointId { partition: self.shard.partition().into(), ownership_id: 1, number },
             ruleset: 7,
             next_offset: self.count,
+            leader_epoch: Some(6),
             next_update: self.count as u64,
             chain: Chain(self.count as u64 * 3),
             digest: self.shard.digest(),
@@ -409,6 +410,7 @@ fn example() -> Header {
         ruleset: 0xdead_beef,
         engine_version: 1,
         next_offset: 1_000,
+        leader_epoch: Some(6),
         next_update: 1_230,
         chain: Chain(0x0102_0304_0506_0708),
         digest: 0x8877_6655_4433_2211,
@@ -441,8 +443,24 @@ fn the_header_is_laid_out_as_the_documents_say() {
 #[test]
 fn a_header_of_another_version_says_which() {
     let mut bytes = example().encode();
-    bytes[8] = 3;
-    assert_eq!(Header::decode(&bytes), Err(SnapshotError::Version(3)));
+    bytes[8] = 4;
+    assert_eq!(Header::decode(&bytes), Err(SnapshotError::Version(4)));
     assert!(Header::decode(&bytes[..10]).is_err());
     assert!(Header::decode(&[]).is_err());
+}
+
+/// The header of docs/vectors/snapshot.json as version 2 wrote it.
+#[test]
+fn a_header_of_version_2_is_read_as_one_whose_leader_epoch_is_not_known() {
+    let hex = "484e54534e41500002000000b4336d98d4000000efbeadde0100000003000000f1a5abe72ca543b60900\
+               000000000000e803000000000000ce0400000000000008070605040302011122334455667788\
+               4d000000000000000400000000000000d204000000000000e8030000000000008877665544332211\
+               00a8da769b010000f8ff0000000000000000000000000000000000000000000005000b000c000200\
+               6c6b632d3168756e742d6576656e747368756e742d75706461746573e903000000000000ef030000\
+               000000000d0c0b0a04030201";
+    let digits = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16));
+    let bytes: Vec<u8> = digits.map(|byte| byte.expect("hexadecimal digits")).collect();
+    let read = Header::decode(&bytes).expect("a header");
+    assert_eq!(read, Header { leader_epoch: None, ..example() });
+    assert_eq!(Header::decode(&read.encode()), Ok(read));
 }

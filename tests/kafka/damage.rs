@@ -2,11 +2,13 @@
 //! the others go on.
 
 use crate::players::{Event, events, produce};
+use crate::snapshots::stop;
 use std::fs;
 use std::path::{Path, PathBuf};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
+use tempfile::TempDir;
 
 /// Changes one byte of the last record of a partition.
 fn damage(cluster: &Cluster, topic: &str, partition: i32) {
@@ -47,27 +49,56 @@ fn a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on() {
     assert!(line.contains("offset 50") && line.contains("CRC-32C"), "{line}");
 }
 
-/// Puts other records in the place of all that a partition had, as an unclean election may, while
-/// its topic stays the same one.
-fn replace_log(cluster: &mut Cluster, topics: &Topics, records: &[Event]) {
-    cluster.broker_mut(0).stop();
-    let folder = cluster[0].folder().join(format!("data/{}-0", topics.input));
-    for file in fs::read_dir(&folder).expect("the partition has a folder") {
-        let path = file.expect("a name").path();
-        // Which topic it is.
-        if path.file_name().is_some_and(|name| name != "partition.metadata") {
-            fs::remove_file(path).expect("the broker has ended");
-        }
+/// The files of a partition's log, as they were once.
+struct LogCopy {
+    files: TempDir,
+}
+
+impl LogCopy {
+    /// A copy of what the log has now.
+    fn of(cluster: &mut Cluster, topics: &Topics) -> LogCopy {
+        cluster.broker_mut(0).stop();
+        let files = tempfile::tempdir().expect("a temporary folder");
+        copy_files(&log_folder(cluster, topics), files.path());
+        cluster.broker_mut(0).restart(1);
+        LogCopy { files }
     }
-    cluster.broker_mut(0).restart(1);
-    produce(cluster, topics, records);
+
+    /// The log is the copy again, as after the election of a replica that lacks what came later:
+    /// what was acknowledged is lost. Then it gets other records.
+    fn put_back(&self, cluster: &mut Cluster, topics: &Topics, records: &[Event]) {
+        cluster.broker_mut(0).stop();
+        let folder = log_folder(cluster, topics);
+        for file in fs::read_dir(&folder).expect("the partition has a folder") {
+            fs::remove_file(file.expect("a name").path()).expect("the broker has ended");
+        }
+        copy_files(self.files.path(), &folder);
+        cluster.broker_mut(0).restart(1);
+        produce(cluster, topics, records);
+    }
+}
+
+fn log_folder(cluster: &Cluster, topics: &Topics) -> PathBuf {
+    cluster[0].folder().join(format!("data/{}-0", topics.input))
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for file in fs::read_dir(from).expect("the folder is there") {
+        let file = file.expect("a name");
+        fs::copy(file.path(), to.join(file.file_name())).expect("the file can be copied");
+    }
 }
 
 /// A daemon whose snapshots are far apart, and one in whose stop the last one is taken.
-fn start_with_snapshots(cluster: &Cluster, topics: &Topics, folder: &Path) -> Huntd {
+fn start_with_snapshots(
+    cluster: &Cluster,
+    topics: &Topics,
+    folder: &Path,
+    arguments: &[&str],
+) -> Huntd {
     let snapshot = format!("directory = {folder:?}\nevery_ms = 600000");
     let settings = [("snapshot", snapshot.as_str()), ("kafka", "group_instance_id = \"one\"")];
-    Huntd::start_as(cluster, topics, &settings, &[])
+    Huntd::start_as(cluster, topics, &settings, arguments)
 }
 
 fn assert_halts(mut huntd: Huntd, words: &str) {
@@ -77,30 +108,60 @@ fn assert_halts(mut huntd: Huntd, words: &str) {
     assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);
 }
 
-/// See decision 034.
 #[test]
-fn a_log_that_lost_what_is_applied_while_nobody_read_it_halts_the_next_start() {
+fn a_log_that_lost_what_no_snapshot_has_while_nobody_read_it_halts_the_next_start() {
     let mut cluster = Cluster::start(1, &Options::for_tests());
     let topics = Topics::create(&cluster, "lost", 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut follower = Follower::new(&cluster, &topics);
     produce(&cluster, &topics, &events(1, 20, 1..=30));
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path());
+    let before = LogCopy::of(&mut cluster, &topics);
+    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
-    let ended = huntd.stop();
-    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    stop(huntd);
     // Published, and in no snapshot.
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path());
+    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
     produce(&cluster, &topics, &events(1, 20, 31..=40));
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     huntd.kill9();
 
-    replace_log(&mut cluster, &topics, &events(1, 30, 1..=10));
-    let huntd = start_with_snapshots(&cluster, &topics, folder.path());
-    assert_halts(huntd, "the input ends at offset 300");
+    before.put_back(&mut cluster, &topics, &events(1, 10, 1..=10));
+    let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+    assert_halts(huntd, "the input ends at offset 700");
     // The offsets exist again, and have other records than those that were published.
     produce(&cluster, &topics, &events(1, 30, 11..=40));
-    let huntd = start_with_snapshots(&cluster, &topics, folder.path());
+    let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
     assert_halts(huntd, "the replay differs");
     assert_eq!(follower.next_offset(0), 800);
+}
+
+/// All that was published is in the snapshot, so no replay tells. See decision 035.
+#[test]
+fn a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start() {
+    let mut cluster = Cluster::start(1, &Options::for_tests());
+    let topics = Topics::create(&cluster, "lost-below", 1);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut follower = Follower::new(&cluster, &topics);
+    produce(&cluster, &topics, &events(1, 20, 1..=30));
+    let before = LogCopy::of(&mut cluster, &topics);
+    produce(&cluster, &topics, &events(1, 20, 31..=40));
+    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    stop(huntd);
+
+    before.put_back(&mut cluster, &topics, &events(1, 30, 11..=40));
+    for _ in 0..2 {
+        let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+        assert_halts(huntd, "was truncated to offset 600 below offset 800");
+    }
+    assert_eq!(follower.next_offset(0), 800);
+
+    // The operator starts over, and that is enough once.
+    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &["--genesis"]);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    stop(huntd);
+    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+    produce(&cluster, &topics, &events(1, 30, 41..=42));
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    stop(huntd);
 }

@@ -235,7 +235,7 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     log_from_copy(folder.path());
 
     // As if a later huntd had written them.
-    let in_the_version = |_: &[u8]| 8;
+    let in_the_version = |_: &[u8]| 9;
     damage_snapshots(folder.path(), in_the_version);
     let log = log_from_copy(folder.path());
     assert!(log.contains("the snapshot has format version"), "{log}");

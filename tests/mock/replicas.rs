@@ -23,6 +23,7 @@ fn header(sequence: u64) -> Header {
         ruleset: 7,
         engine_version: 1,
         next_offset: 10,
+        leader_epoch: Some(3),
         next_update: 20,
         chain: Chain(30),
         digest: 40,

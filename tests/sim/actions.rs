@@ -4,7 +4,7 @@
 //! [`Ownership`]: huntd::ownership::Ownership
 
 use crate::chance::{Fault, Sight};
-use crate::control::{Coming, Control, Loaded};
+use crate::control::{Begun, Coming, Control, Loaded};
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
 use huntd::kafka::membership::MembershipEvent;
@@ -66,6 +66,7 @@ impl Control {
             OwnershipAction::Disown { partition } => {
                 self.closing.remove(&partition);
                 self.loaded.remove(&partition);
+                self.begun.remove(&partition);
                 self.ends.progress.shard(partition).ownership_id.set(0);
             }
             OwnershipAction::SetGoal { partition, offset } => {
@@ -137,18 +138,22 @@ impl Control {
         let Opening { ownership_id, zones, acquired, .. } = opening;
         let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
         self.acquired.push((partition, Ok(mark)));
-        let Loaded { engine, place } = self.loaded.remove(&partition).expect("it was loaded");
+        let Loaded { engine, header } = self.loaded.remove(&partition).expect("it was loaded");
         match self.mutation {
             Mutation::Unsuppressed => {
                 (grant.published, grant.published_chain) = (start.next_update, start.chain);
             }
             Mutation::UngatedAndUnfiltered => {
-                if let Some(place) = place {
-                    (grant.start_update, grant.start_chain) = place;
+                if let Some(header) = &header {
+                    (grant.start_update, grant.start_chain) = (header.next_update, header.chain);
                 }
             }
             _ => {}
         }
+        let is_of_another_log =
+            header.is_some_and(|header| around.broker.tells_another_log(&header));
+        let begun = Begun { ownership_id, offset: start.next_offset, is_of_another_log };
+        self.begun.insert(partition, begun);
         let progress = self.ends.progress.shard(partition);
         progress.acked.set(mark.next_offset.max(start.next_offset));
         progress.high_watermark.set(-1);

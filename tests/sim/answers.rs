@@ -250,8 +250,7 @@ impl Broker {
             return part;
         }
         let diverging = match asked.last_fetched_epoch {
-            epoch if epoch >= 0 && version >= 12 => Some(log.end_of_epoch(epoch))
-                .filter(|(known, end)| *known < epoch || *end < asked.offset),
+            epoch if epoch >= 0 && version >= 12 => log.diverges(epoch, asked.offset),
             _ => None,
         };
         part.error = if chance.strikes(Fault::PartitionRefused) {

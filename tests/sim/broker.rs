@@ -6,6 +6,7 @@
 use crate::appends::Producer;
 use crate::chance::{Chance, Fault};
 use crate::game::Record;
+use huntd::snapshot::format::Header;
 use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
 use std::collections::BTreeMap;
 
@@ -173,8 +174,13 @@ impl InputLog {
         self.start = self.batches.first().map_or(self.end, |batch| batch.first).max(self.start);
     }
 
+    /// Where the log has parted from one whose last record before an offset has this epoch.
+    pub(crate) fn diverges(&self, epoch: i32, offset: i64) -> Option<(i32, i64)> {
+        Some(self.end_of_epoch(epoch)).filter(|(known, end)| *known < epoch || *end < offset)
+    }
+
     /// Where a leader epoch ends (KIP-320): the largest known one not above it, and its end.
-    pub(crate) fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
+    fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
         let known = self.epochs.iter().rposition(|(known, _)| *known <= epoch);
         let Some(known) = known else { return (-1, -1) };
         let end = self.epochs.get(known + 1).map_or(self.end, |(_, start)| *start);
@@ -252,6 +258,13 @@ impl Broker {
         self.inputs.push(InputLog::new(leader));
         self.outputs.push(OutputLog::default());
         self.changes += 1;
+    }
+
+    /// Whether a Fetch that goes on behind a snapshot tells that the log is another one by now.
+    pub(crate) fn tells_another_log(&self, header: &Header) -> bool {
+        let Some(epoch) = header.leader_epoch else { return false };
+        let log = &self.inputs[header.partition as usize];
+        self.fetch_version >= 12 && log.diverges(epoch, header.next_offset).is_some()
     }
 
     /// Appends a record that a daemon has written itself: its offset.

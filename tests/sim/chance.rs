@@ -113,6 +113,7 @@ closed_list! {
         GapFenced,
         DeliveryFailed,
         Diverged,
+        StartDiverged,
         EnginePanicked,
         CheckpointFailed,
         RecordSkipped,

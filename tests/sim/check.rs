@@ -63,7 +63,9 @@ impl Sim {
                 wanted < input_start && *input_start <= input.start
             }
             Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
-            Some(StartError::InputLost { .. }) => input.truncated_to.is_some(),
+            Some(StartError::InputLost { .. } | StartError::InputDiverged { .. }) => {
+                input.truncated_to.is_some()
+            }
             Some(StartError::Diverged { .. }) => {
                 input.truncated_to.is_some() || self.has_lost_skips(partition)
             }

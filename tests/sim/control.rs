@@ -10,7 +10,6 @@ use crate::surroundings::{Place, Surroundings};
 use huntd::engine::Shard;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
-use huntd::output::frame::Chain;
 use huntd::output::mark::Mark;
 use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
 use huntd::ownership::start_error::StartError;
@@ -18,6 +17,7 @@ use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
 use huntd::queue::{Receiver, Sender};
 use huntd::shards::ToHot;
+use huntd::snapshot::format::Header;
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,6 +44,7 @@ pub(crate) struct Control {
     /// The states that the shards were told of.
     pub(crate) places: BTreeMap<i32, Vec<Place>>,
     pub(crate) loaded: BTreeMap<i32, Loaded>,
+    pub(crate) begun: BTreeMap<i32, Begun>,
     /// Shards that are closing.
     pub(crate) closing: BTreeSet<i32>,
     /// Shards that were taken away at once.
@@ -68,10 +69,18 @@ pub(crate) struct Control {
     pub(crate) mutation: Mutation,
 }
 
-/// A state that was loaded, with its place in the output if that is not what the machine knows.
+/// A state that was loaded, with what its snapshot says if it is of one.
 pub(crate) struct Loaded {
     pub(crate) engine: Box<Shard>,
-    pub(crate) place: Option<(u64, Chain)>,
+    pub(crate) header: Option<Header>,
+}
+
+/// Where a shard that is open began.
+pub(crate) struct Begun {
+    pub(crate) ownership_id: u32,
+    pub(crate) offset: i64,
+    /// The state has seen records that the log has lost, and a Fetch tells that.
+    pub(crate) is_of_another_log: bool,
 }
 
 /// Something that happens later.
@@ -110,6 +119,7 @@ impl Control {
             lost: BTreeSet::new(),
             places: BTreeMap::new(),
             loaded: BTreeMap::new(),
+            begun: BTreeMap::new(),
             damaged: BTreeSet::new(),
             confirmed: BTreeSet::new(),
             revoked: VecDeque::new(),
@@ -158,6 +168,7 @@ impl Control {
             return;
         }
         self.note_quiet(around);
+        self.check_starts();
         self.hear_group(around);
         self.hear_threads(around);
         self.hear_what_comes(around);
@@ -167,6 +178,21 @@ impl Control {
         self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
             self.execute(around, action);
+        }
+    }
+
+    /// A shard whose state has seen other records than its log has must not go on.
+    fn check_starts(&mut self) {
+        for (partition, Begun { ownership_id, offset, is_of_another_log }) in &self.begun {
+            let progress = self.ends.progress.shard(*partition);
+            let has_moved =
+                progress.ownership_id.get() == *ownership_id && *offset < progress.applied.get();
+            if *is_of_another_log && has_moved {
+                self.wrong = Some(format!(
+                    "partition {partition} goes on at {offset}, and its log has lost records \
+                     before that"
+                ));
+            }
         }
     }
 
@@ -256,6 +282,12 @@ impl Control {
             ShardNotice::Halted { .. } => {}
             ShardNotice::Diverged { partition, error, .. } => {
                 around.chance.see(Sight::Diverged);
+                let begun = self.begun.get(partition).map(|begun| begun.offset);
+                if let StartError::InputDiverged { applied, .. } = error
+                    && begun == Some(*applied)
+                {
+                    around.chance.see(Sight::StartDiverged);
+                }
                 self.acquired.push((*partition, Err(*error)));
             }
             ShardNotice::Panicked { partition, offset, .. } => {
@@ -333,7 +365,7 @@ impl Control {
         let places = self.places.remove(&partition).unwrap_or_default();
         let rulebook = around.rulebook.beginning_by(begun_by).expect("every host has all rules");
         let mut engine = Box::new(Shard::new(partition as u16, &rulebook));
-        let mut state_place = None;
+        let mut header = None;
         if let Some(place) = candidate.map(|candidate| &places[candidate]) {
             let Some(loaded) = around.load(place) else {
                 around.chance.see(Sight::SnapshotUnreadable);
@@ -345,10 +377,10 @@ impl Control {
                 Place::Copied(..) => Sight::AcquiredFromReplica,
             });
             engine = loaded;
-            state_place = Some((place.header().next_update, place.header().chain));
+            header = Some(place.header().clone());
         }
         let ruleset = engine.ruleset();
-        self.loaded.insert(partition, Loaded { engine, place: state_place });
+        self.loaded.insert(partition, Loaded { engine, header });
         self.on(around, OwnershipEvent::Loaded { partition, ruleset });
     }
 

@@ -35,6 +35,8 @@ pub(crate) enum Mutation {
     SlotKept,
     /// How often records took the engine down is not kept over a restart.
     PanicsForgotten,
+    /// A start does not name the leader epoch that its snapshot has.
+    LeaderEpochForgotten,
     /// Views fold frames of any epoch.
     ViewFoldsStale,
     /// Views go on with their world where the zone starts over.
@@ -46,7 +48,7 @@ pub(crate) enum Mutation {
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Mutation; 18] = [
+    pub(crate) const ALL: [Mutation; 19] = [
         Mutation::UngatedAndUnfiltered,
         Mutation::Ungated,
         Mutation::Unverified,
@@ -61,6 +63,7 @@ impl Mutation {
         Mutation::OpenedUnanswered,
         Mutation::SlotKept,
         Mutation::PanicsForgotten,
+        Mutation::LeaderEpochForgotten,
         Mutation::ViewFoldsStale,
         Mutation::ViewSkipsGenesis,
         Mutation::ViewUnchained,

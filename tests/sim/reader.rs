@@ -136,7 +136,7 @@ impl Follower {
                 let FrameHeader { next_offset, first_update: next_update, chain, .. } = header;
                 let ruleset = Some(header.ruleset);
                 let era = Era {
-                    begin: Start { next_offset, next_update, chain },
+                    begin: Start { next_offset, leader_epoch: None, next_update, chain },
                     first: next_update,
                     ruleset,
                     begun_by: ruleset,

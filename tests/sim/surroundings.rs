@@ -107,11 +107,16 @@ impl Place {
 
     /// The place as an acquisition knows it.
     pub(crate) fn candidate(&self, mutation: Mutation) -> Candidate {
-        let Header { next_offset, next_update, chain, mark, ruleset, .. } = *self.header();
-        let mut start = Start { next_offset, next_update, chain };
-        if mutation == Mutation::UngatedAndUnfiltered {
+        let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } =
+            *self.header();
+        let mut start = Start { next_offset, leader_epoch, next_update, chain };
+        match mutation {
             // It is taken for one that is behind everything, so that it passes.
-            start = Start { next_offset, ..Start::default() };
+            Mutation::UngatedAndUnfiltered => {
+                start = Start { next_offset, ..Start::default() };
+            }
+            Mutation::LeaderEpochForgotten => start.leader_epoch = None,
+            _ => {}
         }
         let skips = self.header().skips.clone();
         Candidate { start, mark, ruleset, skips, is_of_deleted_input: false }

@@ -128,6 +128,7 @@ fn brief(candidates: Vec<Candidate>) -> Brief {
 fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
     let start = Start {
         next_offset: shard.next_offset,
+        leader_epoch: Some(4),
         next_update: shard.next_update,
         chain: shard.chain,
     };
@@ -319,11 +320,7 @@ fn a_shard_that_starts_over_is_numbered_on_and_has_started_over_for_good() {
     log.publish(&mut shard, 2);
     let fresh = Brief { rulesets: vec![8], remedy: Remedy::StartOver, ..brief(vec![kept.clone()]) };
     let acquired = log.acquire(fresh).expect("acquired");
-    let start = Start {
-        next_offset: shard.next_offset,
-        next_update: shard.next_update,
-        chain: shard.chain,
-    };
+    let start = Start { leader_epoch: None, ..snapshot(&log, &shard).start };
     assert_eq!((acquired.start, acquired.candidate), (start, None));
     let mut shard = FrameMaker { epoch: acquired.owner_epoch, ..shard };
     for number in 0..3 {
