@@ -126,6 +126,7 @@ impl Ownership {
     /// Hears what has happened.
     pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
         let Ownership { session, table, acquirer } = self;
+        table.actions.extend(session.look_at_clock(now));
         match event {
             OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
             OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),
@@ -255,15 +256,19 @@ impl Ownership {
     }
 
     fn group_fails(&mut self, error: MembershipError, now: Instant) {
-        let action = self.session.fails(error.clone(), now);
-        if action == OwnershipAction::Rejoin {
-            let mut owned = self.table.partitions();
-            owned.extend(self.table.release.iter().flat_map(Release::partitions));
-            self.acquirer.forget_question();
-            self.table.log(Note::Rejoining(error));
-            self.lose(owned, now);
-        }
-        self.table.actions.push_back(action);
+        let MembershipError::InstanceTaken(instance_id) = &error else {
+            let action = self.session.fails(error, now);
+            return self.table.actions.push_back(action);
+        };
+        let Some(loss) = self.session.lose_id(now) else {
+            return self.table.actions.push_back(OwnershipAction::Fail(error));
+        };
+        let mut owned = self.table.partitions();
+        owned.extend(self.table.release.iter().flat_map(Release::partitions));
+        self.acquirer.forget_question();
+        self.table.log(Note::Rejoining { instance_id: instance_id.clone(), loss });
+        self.lose(owned, now);
+        self.table.actions.push_back(OwnershipAction::Rejoin);
     }
 
     /// Begins to let shards go. Those that are on the hot thread end in order.
