@@ -78,6 +78,17 @@ impl Acquirer {
         }
     }
 
+    /// Readers are at places of a log that is gone, so no shard can go on. Said again, it halts
+    /// those that the group has given to us meanwhile.
+    pub(super) fn output_recreated(&self, table: &mut ShardTable) {
+        for partition in table.partitions() {
+            if !table.is_halted(partition) {
+                table.drop_shard(partition);
+                table.halt_unstartable(partition, StartError::OutputRecreated);
+            }
+        }
+    }
+
     /// We are not a member any more: the group will not answer.
     pub(super) fn forget_question(&mut self) {
         self.question = None;

@@ -153,6 +153,7 @@ impl Ownership {
                 acquirer.interrupted(table, partition, now)
             }
             OwnershipEvent::Output(event) => self.output(&event, now),
+            OwnershipEvent::OutputRecreated => acquirer.output_recreated(table),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
             OwnershipEvent::Stop => {
                 let owned = self.table.partitions();

@@ -15,10 +15,12 @@ impl StartError {
             | StartError::Contended
             | StartError::InputGone { .. }
             | StartError::InputLost { .. }
+            | StartError::OutputGone { .. }
             | StartError::OutputLost { .. } => true,
             StartError::Damaged { .. }
             | StartError::Unreadable { .. }
             | StartError::InputRecreated
+            | StartError::OutputRecreated
             | StartError::RulesetChanged { .. }
             | StartError::RulesMissing { .. }
             | StartError::Diverged { .. } => false,
@@ -93,6 +95,24 @@ pub enum StartError {
          other records now; start over with `huntd run --genesis`"
     )]
     InputRecreated,
+    /// The output is another topic than the one that the daemon began with.
+    #[error(
+        "the output topic was deleted and created again, and a reader that goes on from where it \
+         was would pass over what is published now; let all readers begin at its start, and \
+         publish everything again with `huntd run --genesis`"
+    )]
+    OutputRecreated,
+    /// The output has nothing of what was acknowledged.
+    #[error(
+        "the output holds none of the {made} updates that were acknowledged before: it was deleted \
+         and created again, and a reader that goes on from where it was would pass over what is \
+         published now; restore the topic, or let all readers begin at its start and publish \
+         everything again with `huntd run --genesis`"
+    )]
+    OutputGone {
+        /// Updates by the snapshot.
+        made: u64,
+    },
     /// The output is shorter than what was acknowledged of it.
     #[error(
         "the output holds {held} updates, and {made} were acknowledged before: it has lost its \
