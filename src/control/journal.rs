@@ -198,8 +198,14 @@ impl Journal {
                 );
             }
             Note::Live { partition, offset } => tracing::info!(partition, offset, "live"),
+            Note::Rival { partition } => tracing::warn!(
+                partition,
+                "the output has an owner that our group knows nothing of: another deployment, with \
+                 another kafka.group, seems to publish to it"
+            ),
             Note::CannotStart { partition, error } => {
-                let sentence = format!("partition {partition}: {error}");
+                let cause = error.cause();
+                let sentence = format!("partition {partition} cannot be started now: {cause}");
                 self.warn(Kind::Starting(*partition), &sentence);
             }
             Note::Halted { partition, sentence, .. } => {

@@ -482,7 +482,7 @@ impl Acquisition {
         }
     }
 
-    fn position(&self) -> Option<Position> {
+    pub(super) fn position(&self) -> Option<Position> {
         self.fold.reader().map(Reader::position)
     }
 

@@ -189,6 +189,11 @@ pub enum Note {
         /// The epoch in force.
         owner_epoch: u64,
     },
+    /// A fence stands in the output that our group does not explain.
+    Rival {
+        /// The shard's partition.
+        partition: i32,
+    },
     /// A shard has ended in order.
     Released {
         /// The shard's partition.

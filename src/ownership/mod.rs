@@ -24,7 +24,9 @@ mod log_task;
 pub mod panic_counts;
 pub(crate) mod read_slots;
 pub(crate) mod release;
+mod rivals;
 pub(crate) mod session;
+mod setback;
 mod shard_state;
 mod shard_table;
 pub mod start_error;
@@ -146,7 +148,7 @@ impl Ownership {
                 acquirer.found(table, partition, candidates, why_unknown, now);
             }
             OwnershipEvent::Loaded { partition, ruleset } => {
-                acquirer.loaded(table, partition, ruleset)
+                acquirer.loaded(table, partition, ruleset, now)
             }
             OwnershipEvent::NotLoaded { partition } => acquirer.load_again(table, partition, now),
             OwnershipEvent::Interrupted { partition } => {
@@ -229,6 +231,7 @@ impl Ownership {
             self.session.count_soon();
         }
         for partition in &partitions {
+            self.acquirer.rivals.forget(*partition);
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
@@ -251,6 +254,7 @@ impl Ownership {
 
     fn forget(&mut self, partitions: &[i32]) {
         for partition in partitions {
+            self.acquirer.rivals.forget(*partition);
             self.table.drop_shard(*partition);
             self.table.remove(*partition);
         }
@@ -343,7 +347,7 @@ impl Ownership {
             _ if !is_current => {}
             ShardNotice::Halted { sentence, .. } => table.halt(partition, sentence),
             ShardNotice::Diverged { error, .. } => {
-                acquirer.diverged(table, partition, error.to_string(), now);
+                acquirer.diverged(table, partition, error, now);
             }
         }
     }
@@ -488,6 +492,7 @@ impl Ownership {
             table.actions.push_back(OwnershipAction::SetGoal { partition, offset });
         }
         if is_there {
+            acquirer.rivals.trust(partition);
             table.log(Note::Live { partition, offset });
         }
     }
