@@ -7,6 +7,7 @@ use crate::ownership::PANICS_MAX;
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
 use crate::ownership::event::NoOps;
+use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::Progress;
@@ -59,6 +60,25 @@ pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
             false => "the record is not there yet",
         };
         tracing::warn!(partition, offset, "--skip does nothing: {reason}");
+    }
+}
+
+/// Says why we join again: it may be nobody's fault but our own.
+fn rejoining(instance_id: &str, loss: &IdLoss) {
+    match loss {
+        IdLoss::StoodStill(pause) => tracing::warn!(
+            "joining again: this process stood still for {} s, so the group has given up its \
+             membership of the instance id `{instance_id}`",
+            pause.as_secs()
+        ),
+        IdLoss::BrokerAway => tracing::warn!(
+            "joining again: a broker was away, and the group does not know this member of the \
+             instance id `{instance_id}` any more"
+        ),
+        IdLoss::Unexplained => tracing::warn!(
+            "joining again: the group has another member of the instance id `{instance_id}`; if \
+             that is another process, give each its own kafka.group_instance_id"
+        ),
     }
 }
 
@@ -139,11 +159,12 @@ impl Journal {
             Note::Lost(partitions) => {
                 tracing::warn!(?partitions, "lost: the group has taken them away");
             }
-            Note::Rejoining(error) => {
-                tracing::warn!(
-                    "joining again, because the group has another member of our name: {error}"
-                );
-            }
+            Note::StoodStill(pause) => tracing::warn!(
+                "this process stood still for {} s: it was stopped, or had no core; the group may \
+                 have given its partitions away meanwhile",
+                pause.as_secs()
+            ),
+            Note::Rejoining { instance_id, loss } => rejoining(instance_id, loss),
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
             Note::BeginsAnew { partition, why } => {
                 tracing::warn!(partition, "starting over: {why}");
@@ -177,8 +198,14 @@ impl Journal {
                 );
             }
             Note::Live { partition, offset } => tracing::info!(partition, offset, "live"),
+            Note::Rival { partition } => tracing::warn!(
+                partition,
+                "the output has an owner that our group knows nothing of: another deployment, with \
+                 another kafka.group, seems to publish to it"
+            ),
             Note::CannotStart { partition, error } => {
-                let sentence = format!("partition {partition}: {error}");
+                let cause = error.cause();
+                let sentence = format!("partition {partition} cannot be started now: {cause}");
                 self.warn(Kind::Starting(*partition), &sentence);
             }
             Note::Halted { partition, sentence, .. } => {

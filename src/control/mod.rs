@@ -188,6 +188,7 @@ impl Control {
             self.hear_group();
             self.hear_threads();
             self.hear_service();
+            self.hear_topics();
             self.hear_output();
             let facts = self.facts();
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
@@ -257,6 +258,12 @@ impl Control {
             self.loaded.values_mut().for_each(|shard| shard.know(&rulebook));
             self.tell_hot(ToHot::Rulebook(rulebook.clone()));
             self.ends.rulebook = rulebook;
+        }
+    }
+
+    fn hear_topics(&mut self) {
+        if self.topic_watch.is_output_recreated() {
+            self.on(OwnershipEvent::OutputRecreated);
         }
     }
 

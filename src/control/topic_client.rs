@@ -26,6 +26,9 @@ pub(crate) struct TopicClient {
 /// A topic, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundTopic {
+    /// Its id, which a topic of the same name that is created later does not have; 0: the brokers
+    /// tell none.
+    pub id: u128,
     /// How many partitions it has.
     pub partitions: usize,
     /// Copies of that partition which has the fewest.
@@ -52,11 +55,11 @@ impl TopicClient {
 
     /// What there is of a topic. Asking never creates it.
     pub(crate) fn find(&mut self, topic: &str) -> Result<Option<FoundTopic>, ControlError> {
-        let Metadata { error, partitions, replicas, .. } =
+        let Metadata { error, partitions, replicas, topic_id: id, .. } =
             self.link.ask_metadata(&self.options, topic)?;
         match error {
             ErrorCode::NONE if partitions.is_empty() => Ok(None),
-            ErrorCode::NONE => Ok(Some(FoundTopic { partitions: partitions.len(), replicas })),
+            ErrorCode::NONE => Ok(Some(FoundTopic { id, partitions: partitions.len(), replicas })),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
             ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
                 Err(may_not(topic, "READ, WRITE and DESCRIBE"))

@@ -1,4 +1,4 @@
-//! Whether the topics that the daemon needs are still there. A broker that is told to produce to a
+//! Whether the topics that the daemon needs are still there, and still the same ones. A broker that is told to produce to a
 //! topic that was deleted answers as one does that has only just started, so a producer waits; this
 //! says what it waits for.
 
@@ -9,6 +9,7 @@ use super::topic_client::TopicClient;
 use super::topic_rules::TopicNames;
 use crate::service::status::Status;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -22,6 +23,7 @@ const LOOKS_WITHOUT: u32 = 2;
 
 /// A thread that asks the brokers. Dropped, it ends with its next look; nobody waits for it.
 pub(super) struct TopicWatch {
+    is_output_recreated: Arc<AtomicBool>,
     /// Nothing is ever sent: dropping it ends the thread.
     _alive: Option<mpsc::Sender<()>>,
 }
@@ -30,72 +32,118 @@ impl TopicWatch {
     /// Begins to look. Without a thread for it nothing is ever called missing.
     pub(super) fn start(options: &ControlOptions, status: Arc<Status>) -> TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
+        let is_output_recreated = Arc::new(AtomicBool::new(false));
         let (dial, names) = (options.dial.clone(), options.topics.clone());
+        let recreated = is_output_recreated.clone();
         let watch = move || {
-            let (mut client, mut absences) = (None, Absences::default());
+            let (mut client, mut sightings) = (None, Sightings::default());
             let pause = Duration::from_millis(LOOK_EVERY_MS);
-            while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+            loop {
                 // What brokers do not answer is no news.
-                if let Ok(found) = look(&mut client, &dial, &names)
-                    && absences.count(&found)
-                {
-                    status.set_missing_topics(absences.missing());
+                if let Ok(found) = look(&mut client, &dial, &names) {
+                    if sightings.take(&found) {
+                        status.set_missing_topics(sightings.missing());
+                    }
+                    recreated.store(sightings.is_recreated(&names.output), Ordering::Release);
+                }
+                if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
                 }
             }
         };
         let thread = thread::Builder::new().name("topics".to_owned()).spawn(watch);
-        TopicWatch { _alive: thread.is_ok().then_some(alive) }
+        TopicWatch { is_output_recreated, _alive: thread.is_ok().then_some(alive) }
+    }
+
+    /// Whether the output topic is another one than at the start.
+    pub(super) fn is_output_recreated(&self) -> bool {
+        self.is_output_recreated.load(Ordering::Acquire)
     }
 }
 
-/// Each topic, and whether it is there.
+/// Each topic, and its id if it is there.
 fn look<'a>(
     kept: &mut Option<TopicClient>,
     dial: &DialOptions,
     names: &'a TopicNames,
-) -> Result<Vec<(&'a str, bool)>, ControlError> {
+) -> Result<Vec<(&'a str, Option<u128>)>, ControlError> {
     let mut client = match kept.take() {
         Some(client) => client,
         None => TopicClient::connect(dial)?,
     };
     let mut found = Vec::new();
     for name in names.all() {
-        found.push((name.as_str(), client.find(name)?.is_some()));
+        found.push((name.as_str(), client.find(name)?.map(|topic| topic.id)));
     }
     *kept = Some(client);
     Ok(found)
 }
 
-/// How many looks in a row have not found each topic.
+/// What the looks have found of each topic.
 #[derive(Default)]
-struct Absences {
-    looks: BTreeMap<String, u32>,
+struct Sightings {
+    topics: BTreeMap<String, Sighting>,
 }
 
-impl Absences {
-    /// Counts one look, and says in the log what is new. Whether anything is.
-    fn count(&mut self, found: &[(&str, bool)]) -> bool {
+/// What the looks have found of one topic.
+#[derive(Default)]
+struct Sighting {
+    /// How many looks in a row have not found it.
+    looks_without: u32,
+    /// Its id when it was first seen; 0: not known.
+    id: u128,
+    is_recreated: bool,
+}
+
+impl Sightings {
+    /// Takes what one look has found, and says in the log what is new. Whether other topics are
+    /// missing now.
+    fn take(&mut self, found: &[(&str, Option<u128>)]) -> bool {
         let mut is_news = false;
-        for (name, is_there) in found {
-            let looks = self.looks.entry((*name).to_owned()).or_default();
-            let was_missing = *looks >= LOOKS_WITHOUT;
-            *looks = if *is_there { 0 } else { looks.saturating_add(1) };
-            match (was_missing, *looks >= LOOKS_WITHOUT) {
+        for (name, id) in found {
+            let sighting = self.topics.entry((*name).to_owned()).or_default();
+            let was_missing = sighting.is_missing();
+            sighting.looks_without =
+                if id.is_some() { 0 } else { sighting.looks_without.saturating_add(1) };
+            match (was_missing, sighting.is_missing()) {
                 (false, true) => tracing::error!(
                     "the topic `{name}` does not exist any more: nothing that has to be written \
                      to it, and nothing behind that, goes on; create it with `huntd topics`"
                 ),
                 (true, false) => tracing::warn!("the topic `{name}` exists again"),
-                _ => continue,
+                _ => {}
             }
-            is_news = true;
+            is_news |= was_missing != sighting.is_missing();
+            if sighting.is_another(id.unwrap_or(0)) {
+                tracing::warn!("the topic `{name}` was deleted and created again");
+            }
         }
         is_news
     }
 
     fn missing(&self) -> Vec<String> {
-        let missing = self.looks.iter().filter(|(_, looks)| **looks >= LOOKS_WITHOUT);
+        let missing = self.topics.iter().filter(|(_, sighting)| sighting.is_missing());
         missing.map(|(name, _)| format!("`{name}`")).collect()
+    }
+
+    fn is_recreated(&self, name: &str) -> bool {
+        self.topics.get(name).is_some_and(|sighting| sighting.is_recreated)
+    }
+}
+
+impl Sighting {
+    fn is_missing(&self) -> bool {
+        self.looks_without >= LOOKS_WITHOUT
+    }
+
+    /// Whether this id, if it is one, is another one than before.
+    fn is_another(&mut self, id: u128) -> bool {
+        if id == 0 || id == self.id {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.id, id);
+        self.is_recreated |= before != 0;
+        before != 0
     }
 }
 
@@ -103,20 +151,38 @@ impl Absences {
 mod tests {
     use super::*;
 
+    const ID: Option<u128> = Some(7);
+
     #[test]
     fn a_topic_is_missing_once_two_looks_in_a_row_have_not_found_it() {
-        let mut absences = Absences::default();
-        let mut count = |is_there| {
-            let is_news = absences.count(&[("letters", is_there), ("updates", true)]);
-            (is_news, absences.missing())
+        let mut sightings = Sightings::default();
+        let mut take = |letters| {
+            let is_news = sightings.take(&[("letters", letters), ("updates", ID)]);
+            (is_news, sightings.missing())
         };
         let missing = vec!["`letters`".to_owned()];
-        assert_eq!(count(true), (false, vec![]));
-        assert_eq!(count(false), (false, vec![]));
-        assert_eq!(count(true), (false, vec![]), "a broker had only just started");
-        assert_eq!(count(false), (false, vec![]));
-        assert_eq!(count(false), (true, missing.clone()));
-        assert_eq!(count(false), (false, missing));
-        assert_eq!(count(true), (true, vec![]));
+        assert_eq!(take(ID), (false, vec![]));
+        assert_eq!(take(None), (false, vec![]));
+        assert_eq!(take(ID), (false, vec![]), "a broker had only just started");
+        assert_eq!(take(None), (false, vec![]));
+        assert_eq!(take(None), (true, missing.clone()));
+        assert_eq!(take(None), (false, missing));
+        assert_eq!(take(ID), (true, vec![]));
+    }
+
+    #[test]
+    fn a_topic_that_comes_back_with_another_id_was_created_again() {
+        let mut sightings = Sightings::default();
+        let mut is_recreated = |id| {
+            sightings.take(&[("updates", id)]);
+            sightings.is_recreated("updates")
+        };
+        assert!(!is_recreated(Some(0)), "an old broker tells no id");
+        for id in [ID, None, None, ID, Some(0)] {
+            assert!(!is_recreated(id));
+        }
+        for id in [Some(8), None, Some(8), ID] {
+            assert!(is_recreated(id));
+        }
     }
 }

@@ -4,33 +4,35 @@
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
-use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
+use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::Survey;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::rivals::{Rivals, Standing};
 use crate::ownership::shard_state::{History, ShardState};
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{
     ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX, REACQUIRE_MS, READ_STALL_MS_MAX,
-    START_ERROR_MS_MAX,
 };
 use std::time::{Duration, Instant};
 
-const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
+pub(super) const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
 
 /// What all acquisitions of a daemon have in common.
 #[derive(Debug)]
 pub(super) struct Acquirer {
-    options: OwnershipOptions,
+    pub(super) options: OwnershipOptions,
     /// How often records took the engine down; `None` until it is known which input they are in.
-    panics: Option<PanicCounts>,
+    pub(super) panics: Option<PanicCounts>,
     /// What the group has to answer before fences are written.
     question: Option<Question>,
     /// Numbers of the last question, ownership and fence.
     questions: u64,
     ownerships: u32,
     fences: u128,
+    /// Other deployments that publish to our output.
+    pub(super) rivals: Rivals,
 }
 
 /// A question to the group: do these partitions still belong to us?
@@ -45,7 +47,15 @@ impl Acquirer {
     /// Nothing is acquired yet.
     pub(super) fn new(options: OwnershipOptions) -> Acquirer {
         let fences = options.fence_ids;
-        Acquirer { options, panics: None, question: None, questions: 0, ownerships: 0, fences }
+        Acquirer {
+            options,
+            panics: None,
+            question: None,
+            questions: 0,
+            ownerships: 0,
+            fences,
+            rivals: Rivals::default(),
+        }
     }
 
     /// Partitions of the topics.
@@ -249,7 +259,18 @@ impl Acquirer {
         }
         for partition in question.partitions {
             let fence_id = self.next_fence_id();
+            let Some(task) = table.task(partition) else { continue };
+            let Some(epoch) = task.owner_epoch() else { continue };
+            match self.rivals.look(partition, epoch, now) {
+                Standing::Ours => {}
+                Standing::Taken => table.log(Note::Rival { partition }),
+                Standing::Lost => {
+                    table.halt_unstartable(partition, StartError::Contended);
+                    continue;
+                }
+            }
             if table.task(partition).is_some_and(|task| task.confirm(fence_id)) {
+                self.rivals.fence(partition, epoch + 1);
                 table.slots.moved(partition, now);
             }
         }
@@ -317,9 +338,16 @@ impl Acquirer {
     }
 
     /// The state is loaded: publisher and hot thread take over.
-    pub(super) fn loaded(&mut self, table: &mut ShardTable, partition: i32, ruleset: u32) {
+    pub(super) fn loaded(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        ruleset: u32,
+        now: Instant,
+    ) {
         let Some(ShardState::Loading { acquired, .. }) = table.get(partition) else { return };
         let acquired = acquired.as_ref().clone();
+        self.rivals.opened(partition, now);
         self.ownerships += 1;
         let (ownership_id, zones) = (self.ownerships, self.options.partitions);
         table.open(Opening { ownership_id, ruleset, zones, acquired });
@@ -340,128 +368,5 @@ impl Acquirer {
             task.unask();
         }
         self.load_again(table, partition, now);
-    }
-
-    /// Brokers, topics or the group are not as they have to be.
-    pub(super) fn fail(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        error: &TopicError,
-        now: Instant,
-    ) {
-        match table.get(partition) {
-            Some(shard) if shard.is_being_acquired() && error.may_pass() => {
-                // Time without an answer does not count as time in which it could not be started.
-                let history = History { failing_since: None, ..shard.history() };
-                let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
-                table.log(Note::Waiting { kind, sentence });
-                table.make_due(partition, now + REACQUIRE, history);
-            }
-            Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
-            // What failed was the check of a gap: without it nothing more can be verified.
-            Some(ShardState::Open(_)) => {
-                self.acquire_again(table, partition, error.to_string(), now);
-            }
-            _ => {}
-        }
-    }
-
-    /// The shard is ours and cannot be started. What may pass is tried again for a while.
-    pub(super) fn cannot_start(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        error: StartError,
-        why_unknown: Option<String>,
-        now: Instant,
-    ) {
-        if let Some(why) = why_unknown {
-            let error = TopicError::Unreachable(format!("{error}; and {why}"));
-            return self.fail(table, partition, &error, now);
-        }
-        let mut history = table.history(partition);
-        let since = *history.failing_since.get_or_insert(now);
-        let persists =
-            now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
-        if error.may_pass() && !persists {
-            table.log(Note::CannotStart { partition, error });
-            return table.make_due(partition, now + REACQUIRE, history);
-        }
-        if self.options.remedy == Remedy::StartOver && !history.starts_over {
-            history.starts_over = true;
-            table.log(Note::BeginsAnew { partition, why: error.to_string() });
-            return table.make_due(partition, now, history);
-        }
-        table.halt_unstartable(partition, error);
-    }
-
-    /// What is published cannot be made again.
-    pub(super) fn diverged(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        why: String,
-        now: Instant,
-    ) {
-        table.leave_hot_thread(partition);
-        match self.options.remedy {
-            Remedy::Refuse => table.halt(partition, why),
-            Remedy::StartOver => {
-                table.log(Note::BeginsAnew { partition, why });
-                let history =
-                    History { failing_since: None, starts_over: true, has_diverged: true };
-                table.make_due(partition, now, history);
-            }
-        }
-    }
-
-    /// Counts that a record took the engine down: how often it has by now.
-    pub(super) fn count_panic(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        offset: i64,
-    ) -> u32 {
-        let panics = self.panics.as_mut().expect("a shard was opened, so they are known");
-        let times = panics.add(partition, offset);
-        table.actions.push_back(OwnershipAction::KeepPanicCounts(panics.clone()));
-        times
-    }
-
-    /// The engine could not take a record. It may be able to another time; if it never is, the
-    /// record is passed over, by this owner and all that come.
-    pub(super) fn panicked(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        offset: i64,
-        times: u32,
-        now: Instant,
-    ) {
-        if times > PANICS_MAX {
-            // It was to be passed over, but what it caused is published already.
-            let sentence = format!(
-                "the engine fails at offset {offset}, whose updates are published: run the version \
-                 that published them, or start over with `huntd run --genesis`"
-            );
-            return self.diverged(table, partition, sentence, now);
-        }
-        table.log(Note::EngineFailed { partition, offset, times });
-        table.leave_hot_thread(partition);
-        table.make_due(partition, now + REACQUIRE, History::default());
-    }
-
-    /// A shard on the hot thread is dropped, and acquired again in a moment.
-    pub(super) fn acquire_again(
-        &mut self,
-        table: &mut ShardTable,
-        partition: i32,
-        why: String,
-        now: Instant,
-    ) {
-        table.log(Note::AcquiresAgain { partition, why });
-        table.drop_shard(partition);
-        table.make_due(partition, now + REACQUIRE, History::default());
     }
 }

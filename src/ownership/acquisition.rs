@@ -408,11 +408,11 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
-            // An empty zone must not pass for one that there are snapshots of.
+            // What snapshots tell of was published to a log that is gone, and read by somebody.
             let made = |candidate: &Candidate| candidate.start.next_update;
             let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
-            if input_start > 0 && made > 0 {
-                return Err(StartError::OutputLost { made, held: 0 });
+            if made > 0 && genesis.is_none() {
+                return Err(StartError::OutputGone { made });
             }
             start.next_offset = input_start;
         }
@@ -482,7 +482,7 @@ impl Acquisition {
         }
     }
 
-    fn position(&self) -> Option<Position> {
+    pub(super) fn position(&self) -> Option<Position> {
         self.fold.reader().map(Reader::position)
     }
 

@@ -5,8 +5,10 @@ use crate::kafka::membership::MembershipError;
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
 use crate::ownership::acquisition::Acquired;
+use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::start_error::StartError;
+use std::time::Duration;
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,8 +143,15 @@ pub enum Note {
     Releasing(Vec<i32>),
     /// The group has given these partitions to others.
     Lost(Vec<i32>),
-    /// Another member of our instance id is in the group.
-    Rejoining(MembershipError),
+    /// This process did nothing for so long that the group may have given it up.
+    StoodStill(Duration),
+    /// The group has given our instance id to another member: we join again.
+    Rejoining {
+        /// The id.
+        instance_id: String,
+        /// Why it was given away.
+        loss: IdLoss,
+    },
     /// Something that passes is waited for.
     Waiting {
         /// What it is about; sentences of one kind are throttled together.
@@ -179,6 +188,11 @@ pub enum Note {
         partition: i32,
         /// The epoch in force.
         owner_epoch: u64,
+    },
+    /// A fence stands in the output that our group does not explain.
+    Rival {
+        /// The shard's partition.
+        partition: i32,
     },
     /// A shard has ended in order.
     Released {

@@ -65,6 +65,8 @@ pub enum OwnershipEvent<'a> {
     },
     /// The output topic.
     Output(OutputEvent<'a>),
+    /// The output was deleted and created again since the daemon began.
+    OutputRecreated,
     /// Time has passed; this is where the shards of [`Ownership::watched`] are.
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched

@@ -15,29 +15,72 @@ const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 /// Seconds after which such an event is forgotten.
 const INSTANCE_ID_TAKEN_S: u64 = 300;
 
+/// Milliseconds between two looks at the clock after which this process has stood still for so
+/// long that the group may have given it up: with their defaults, brokers allow no shorter session.
+const STOOD_STILL_MS_MIN: u64 = 6_000;
+
+/// Seconds after which a standstill explains nothing any more.
+const STOOD_STILL_EXPLAINS_S: u64 = 60;
+
+/// Why the group has given our instance id to another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdLoss {
+    /// This process stood still for so long, as under SIGSTOP: the group gave it up, and it is its
+    /// own new membership that has the id.
+    StoodStill(Duration),
+    /// A broker was away, and may have come back without knowing us.
+    BrokerAway,
+    /// Nothing that is known here: another process may use the id.
+    Unexplained,
+}
+
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceIdLosses {
-    /// Those that no broker's absence explains.
+    /// Those that nothing explains.
     unexplained: Vec<Instant>,
     was_broker_away: bool,
+    /// When the clock was looked at last.
+    looked_at: Option<Instant>,
+    /// When a standstill ended, and how long it was.
+    stood_still: Option<(Instant, Duration)>,
 }
 
 impl InstanceIdLosses {
+    /// It is so late now: how long this process has stood still, if it has.
+    pub(crate) fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
+        let before = self.looked_at.replace(now).unwrap_or(now);
+        let pause = now.saturating_duration_since(before);
+        let stood_still = pause >= Duration::from_millis(STOOD_STILL_MS_MIN);
+        stood_still.then(|| {
+            self.stood_still = Some((now, pause));
+            pause
+        })
+    }
+
     /// A broker does not answer: what it says once it is back may be a mistake.
     pub(crate) fn broker_is_away(&mut self) {
         self.was_broker_away = true;
     }
 
-    /// Our id was given away: whether to join again. One absence explains it once.
-    pub(crate) fn is_bearable(&mut self, now: Instant) -> bool {
-        if std::mem::take(&mut self.was_broker_away) {
-            return true;
+    /// Our id was given away: why, or `None` if it was too often for us to join again. One absence
+    /// and one standstill explain it once.
+    pub(crate) fn lose(&mut self, now: Instant) -> Option<IdLoss> {
+        let explains = Duration::from_secs(STOOD_STILL_EXPLAINS_S);
+        let is_near =
+            |(end, _): &(Instant, Duration)| now.saturating_duration_since(*end) < explains;
+        let was_broker_away = std::mem::take(&mut self.was_broker_away);
+        if let Some((_, pause)) = self.stood_still.take().filter(is_near) {
+            return Some(IdLoss::StoodStill(pause));
+        }
+        if was_broker_away {
+            return Some(IdLoss::BrokerAway);
         }
         let window = Duration::from_secs(INSTANCE_ID_TAKEN_S);
         self.unexplained.retain(|at| now.saturating_duration_since(*at) < window);
         self.unexplained.push(now);
-        self.unexplained.len() <= INSTANCE_ID_TAKEN_MAX as usize
+        let is_bearable = self.unexplained.len() <= INSTANCE_ID_TAKEN_MAX as usize;
+        is_bearable.then_some(IdLoss::Unexplained)
     }
 }
 
@@ -51,18 +94,35 @@ mod tests {
         let mut losses = InstanceIdLosses::default();
         for _ in 0..100 {
             losses.broker_is_away();
-            assert!(losses.is_bearable(now));
+            assert_eq!(losses.lose(now), Some(IdLoss::BrokerAway));
         }
         for _ in 0..INSTANCE_ID_TAKEN_MAX {
-            assert!(losses.is_bearable(now));
+            assert_eq!(losses.lose(now), Some(IdLoss::Unexplained));
         }
-        assert!(!losses.is_bearable(now));
+        assert_eq!(losses.lose(now), None);
         losses.broker_is_away();
-        assert!(losses.is_bearable(now));
-        assert!(!losses.is_bearable(now), "an absence explains one loss");
-        assert!(
-            losses.is_bearable(now + Duration::from_secs(INSTANCE_ID_TAKEN_S)),
-            "the others are long ago"
-        );
+        assert!(losses.lose(now).is_some());
+        assert_eq!(losses.lose(now), None, "an absence explains one loss");
+        let later = now + Duration::from_secs(INSTANCE_ID_TAKEN_S);
+        assert!(losses.lose(later).is_some(), "the others are long ago");
+    }
+
+    #[test]
+    fn a_process_that_stood_still_has_lost_its_id_to_nobody() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut losses = InstanceIdLosses::default();
+        assert_eq!(losses.look_at_clock(at(0)), None);
+        assert_eq!(losses.look_at_clock(at(STOOD_STILL_MS_MIN - 1)), None);
+        assert_eq!(losses.lose(at(STOOD_STILL_MS_MIN - 1)), Some(IdLoss::Unexplained));
+        let pause = Duration::from_millis(30_001 - STOOD_STILL_MS_MIN);
+        assert_eq!(losses.look_at_clock(at(30_000)), Some(pause));
+        assert_eq!(losses.look_at_clock(at(30_010)), None);
+        assert_eq!(losses.lose(at(30_500)), Some(IdLoss::StoodStill(pause)));
+        assert_eq!(losses.lose(at(30_600)), Some(IdLoss::Unexplained), "it explains one loss");
+        losses.look_at_clock(at(40_010));
+        losses.look_at_clock(at(40_020));
+        let late = at(40_010 + 1_000 * STOOD_STILL_EXPLAINS_S);
+        assert_eq!(losses.lose(late), Some(IdLoss::Unexplained), "it was long ago");
     }
 }

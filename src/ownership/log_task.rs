@@ -78,6 +78,14 @@ impl LogTask {
         self.asked = None;
     }
 
+    /// The epoch in force in the output, of a shard that is being acquired; `None`: not known.
+    pub(super) fn owner_epoch(&self) -> Option<u64> {
+        match &self.purpose {
+            Purpose::Acquire(acquisition) => Some(acquisition.position()?.owner_epoch),
+            Purpose::CheckGap(_) => None,
+        }
+    }
+
     /// The group counts us in, if that was asked: whether it was.
     pub(super) fn confirm(&mut self, fence_id: u128) -> bool {
         let (Some(Need::Confirm { .. }), Need::Confirm { .. }) = (self.asked, self.need()) else {

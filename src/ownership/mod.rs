@@ -24,7 +24,9 @@ mod log_task;
 pub mod panic_counts;
 pub(crate) mod read_slots;
 pub(crate) mod release;
+mod rivals;
 pub(crate) mod session;
+mod setback;
 mod shard_state;
 mod shard_table;
 pub mod start_error;
@@ -126,6 +128,7 @@ impl Ownership {
     /// Hears what has happened.
     pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
         let Ownership { session, table, acquirer } = self;
+        table.actions.extend(session.look_at_clock(now));
         match event {
             OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
             OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),
@@ -145,13 +148,14 @@ impl Ownership {
                 acquirer.found(table, partition, candidates, why_unknown, now);
             }
             OwnershipEvent::Loaded { partition, ruleset } => {
-                acquirer.loaded(table, partition, ruleset)
+                acquirer.loaded(table, partition, ruleset, now)
             }
             OwnershipEvent::NotLoaded { partition } => acquirer.load_again(table, partition, now),
             OwnershipEvent::Interrupted { partition } => {
                 acquirer.interrupted(table, partition, now)
             }
             OwnershipEvent::Output(event) => self.output(&event, now),
+            OwnershipEvent::OutputRecreated => acquirer.output_recreated(table),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
             OwnershipEvent::Stop => {
                 let owned = self.table.partitions();
@@ -227,6 +231,7 @@ impl Ownership {
             self.session.count_soon();
         }
         for partition in &partitions {
+            self.acquirer.rivals.forget(*partition);
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
@@ -249,21 +254,26 @@ impl Ownership {
 
     fn forget(&mut self, partitions: &[i32]) {
         for partition in partitions {
+            self.acquirer.rivals.forget(*partition);
             self.table.drop_shard(*partition);
             self.table.remove(*partition);
         }
     }
 
     fn group_fails(&mut self, error: MembershipError, now: Instant) {
-        let action = self.session.fails(error.clone(), now);
-        if action == OwnershipAction::Rejoin {
-            let mut owned = self.table.partitions();
-            owned.extend(self.table.release.iter().flat_map(Release::partitions));
-            self.acquirer.forget_question();
-            self.table.log(Note::Rejoining(error));
-            self.lose(owned, now);
-        }
-        self.table.actions.push_back(action);
+        let MembershipError::InstanceTaken(instance_id) = &error else {
+            let action = self.session.fails(error, now);
+            return self.table.actions.push_back(action);
+        };
+        let Some(loss) = self.session.lose_id(now) else {
+            return self.table.actions.push_back(OwnershipAction::Fail(error));
+        };
+        let mut owned = self.table.partitions();
+        owned.extend(self.table.release.iter().flat_map(Release::partitions));
+        self.acquirer.forget_question();
+        self.table.log(Note::Rejoining { instance_id: instance_id.clone(), loss });
+        self.lose(owned, now);
+        self.table.actions.push_back(OwnershipAction::Rejoin);
     }
 
     /// Begins to let shards go. Those that are on the hot thread end in order.
@@ -337,7 +347,7 @@ impl Ownership {
             _ if !is_current => {}
             ShardNotice::Halted { sentence, .. } => table.halt(partition, sentence),
             ShardNotice::Diverged { error, .. } => {
-                acquirer.diverged(table, partition, error.to_string(), now);
+                acquirer.diverged(table, partition, error, now);
             }
         }
     }
@@ -482,6 +492,7 @@ impl Ownership {
             table.actions.push_back(OwnershipAction::SetGoal { partition, offset });
         }
         if is_there {
+            acquirer.rivals.trust(partition);
             table.log(Note::Live { partition, offset });
         }
     }

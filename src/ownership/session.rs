@@ -2,7 +2,7 @@
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::ownership::action::{Note, OwnershipAction, Waiting};
-use crate::ownership::instance_id::InstanceIdLosses;
+use crate::ownership::instance_id::{IdLoss, InstanceIdLosses};
 use std::time::{Duration, Instant};
 
 /// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
@@ -79,13 +79,22 @@ impl Session {
         self.counted_at = None;
     }
 
-    /// What to do about an error of the group. After [`OwnershipAction::Rejoin`] nothing is ours.
+    /// It is so late now: what there is to say about that.
+    pub(super) fn look_at_clock(&mut self, now: Instant) -> Option<OwnershipAction> {
+        let pause = self.losses.look_at_clock(now)?;
+        Some(OwnershipAction::Log(Note::StoodStill(pause)))
+    }
+
+    /// Our instance id was given away: why, if we join again. Then nothing is ours.
+    pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
+        let loss = self.losses.lose(now)?;
+        self.state = State::Rejoining { since: now, retry_at: None };
+        Some(loss)
+    }
+
+    /// What to do about an error of the group.
     pub(super) fn fails(&mut self, error: MembershipError, now: Instant) -> OwnershipAction {
         match error {
-            MembershipError::InstanceTaken(_) if self.losses.is_bearable(now) => {
-                self.state = State::Rejoining { since: now, retry_at: None };
-                OwnershipAction::Rejoin
-            }
             MembershipError::TopicMissing(_) => {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
@@ -205,8 +214,7 @@ mod tests {
     fn joining_again_is_tried_every_second_and_a_missing_topic_may_come_back() {
         let now = Instant::now();
         let mut session = Session::new(now);
-        let taken = MembershipError::InstanceTaken("zone-a".to_owned());
-        assert_eq!(session.fails(taken, now), OwnershipAction::Rejoin);
+        assert_eq!(session.lose_id(now), Some(IdLoss::Unexplained));
         assert!(session.is_rejoining() && !session.is_member());
         assert_eq!(session.next_action(after_ms(now, REJOIN_MS)), None, "it is under way");
         assert!(matches!(session.rejoined(Err(missing()), now), Some(OwnershipAction::Log(_))));

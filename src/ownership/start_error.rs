@@ -6,6 +6,12 @@
 use crate::output::encode::FrameError;
 
 impl StartError {
+    /// What has happened, without what to do about it: nothing may have to be done.
+    pub(crate) fn cause(&self) -> String {
+        let sentence = self.to_string();
+        sentence.split("; ").next().unwrap_or_default().to_owned()
+    }
+
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
     /// its logs end.
     pub(crate) fn may_pass(&self) -> bool {
@@ -15,11 +21,13 @@ impl StartError {
             | StartError::Contended
             | StartError::InputGone { .. }
             | StartError::InputLost { .. }
+            | StartError::OutputGone { .. }
             | StartError::OutputLost { .. } => true,
             StartError::Damaged { .. }
             | StartError::Unreadable { .. }
             | StartError::InputRecreated
             | StartError::InputDiverged { .. }
+            | StartError::OutputRecreated
             | StartError::RulesetChanged { .. }
             | StartError::RulesMissing { .. }
             | StartError::Diverged { .. } => false,
@@ -27,7 +35,8 @@ impl StartError {
     }
 }
 
-/// Why a shard cannot be started.
+/// Why a shard cannot be started. Each sentence says what has happened, and after a semicolon what
+/// to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// The updates in the output are not those that its chain was made of.
@@ -61,8 +70,9 @@ pub enum StartError {
     Truncated,
     /// Somebody else raises the epoch again and again.
     #[error(
-        "another instance takes the output over again and again; check that all instances are in \
-         one group"
+        "another deployment takes the output over again and again, although our group gives the \
+         partition to us; give each deployment an output topic of its own, or put all instances \
+         into one kafka.group"
     )]
     Contended,
     /// The oldest state that could be used needs input that retention has deleted.
@@ -103,6 +113,24 @@ pub enum StartError {
          other records now; start over with `huntd run --genesis`"
     )]
     InputRecreated,
+    /// The output is another topic than the one that the daemon began with.
+    #[error(
+        "the output topic was deleted and created again, and a reader that goes on from where it \
+         was would pass over what is published now; let all readers begin at its start, and \
+         publish everything again with `huntd run --genesis`"
+    )]
+    OutputRecreated,
+    /// The output has nothing of what was acknowledged.
+    #[error(
+        "the output holds none of the {made} updates that were acknowledged before: it was deleted \
+         and created again, and a reader that goes on from where it was would pass over what is \
+         published now; restore the topic, or let all readers begin at its start and publish \
+         everything again with `huntd run --genesis`"
+    )]
+    OutputGone {
+        /// Updates by the snapshot.
+        made: u64,
+    },
     /// The output is shorter than what was acknowledged of it.
     #[error(
         "the output holds {held} updates, and {made} were acknowledged before: it has lost its \
@@ -118,7 +146,7 @@ pub enum StartError {
     /// The state was made by other rules, or another engine.
     #[error(
         "what is published was made by ruleset {published}, and rules.files have others, {ours} \
-         first: add the rules that published, run the version that did, or start over with `huntd \
+         first; add the rules that published, run the version that did, or start over with `huntd \
          run --genesis`"
     )]
     RulesetChanged {
@@ -171,5 +199,27 @@ mod tests {
             |input_end| StartError::InputDiverged { applied: 1_665, input_end }.to_string();
         assert!(sentence(1_600).contains("was truncated to offset 1600 below offset 1665"));
         assert!(sentence(1_665).contains("has other records than before below offset 1665"));
+    }
+
+    /// Starting over would be wrong where the cause passes, or where somebody else publishes.
+    #[test]
+    fn a_cause_advises_nothing() {
+        let update = 7;
+        let errors = [
+            StartError::InputGone { wanted: 1, input_start: 2 },
+            StartError::InputLost { wanted: 2, input_end: 1 },
+            StartError::InputRecreated,
+            StartError::InputDiverged { applied: 2, input_end: 1 },
+            StartError::OutputRecreated,
+            StartError::OutputGone { made: 1 },
+            StartError::OutputLost { made: 2, held: 1 },
+            StartError::RulesetChanged { published: 1, ours: 2 },
+            StartError::Diverged { update },
+        ];
+        for error in errors {
+            assert!(error.to_string().contains("--genesis"), "{error}");
+            assert!(!error.cause().contains("--genesis"), "{error}");
+        }
+        assert!(!StartError::Contended.to_string().contains("--genesis"));
     }
 }

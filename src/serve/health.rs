@@ -36,7 +36,7 @@ fn unready(zones: &[ZoneState]) -> Option<String> {
 /// How each zone is, and the process.
 pub(crate) fn metrics(served: &Served) -> String {
     let mut out = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<i64>| {
+    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<f64>| {
         _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for zone in 0..served.zones.len() as u16 {
             if let Some(value) = of(zone) {
@@ -45,24 +45,24 @@ pub(crate) fn metrics(served: &Served) -> String {
         }
     };
     let state = |zone: u16| &served.zones[usize::from(zone)];
-    let is_live = |zone| Some(i64::from(matches!(state(zone), ZoneState::Live { .. })));
-    let is_halted = |zone| Some(i64::from(matches!(state(zone), ZoneState::Halted(_))));
+    let is_live = |zone| Some(f64::from(matches!(state(zone), ZoneState::Live { .. })));
+    let is_halted = |zone| Some(f64::from(matches!(state(zone), ZoneState::Halted(_))));
     let position = |zone| served.view.zone(zone).map(|zone| zone.position());
     family("huntd_view_live", "gauge", "1 while the zone is served.", &is_live);
     family("huntd_view_halted", "gauge", "1 once the zone is halted.", &is_halted);
     family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
     });
-    let lag = "Milliseconds from the newest frame's publication to its fold.";
-    family("huntd_view_lag_ms", "gauge", lag, &|zone| match state(zone) {
-        ZoneState::Live { lag_ms, .. } => Some(lag_ms.cast_signed()),
+    let lag = "Seconds from the newest frame's publication to its fold.";
+    family("huntd_view_lag_seconds", "gauge", lag, &|zone| match state(zone) {
+        ZoneState::Live { lag_ms, .. } => Some(*lag_ms as f64 / 1e3),
         _ => None,
     });
     family("huntd_view_updates_total", "counter", "Number of the zone's next update.", &|zone| {
-        position(zone).map(|ZonePosition { update, .. }| update.cast_signed())
+        position(zone).map(|ZonePosition { update, .. }| update as f64)
     });
     family("huntd_view_offset", "gauge", "The input offset that the zone has come to.", &|zone| {
-        position(zone).map(|ZonePosition { next_offset, .. }| next_offset)
+        position(zone).map(|ZonePosition { next_offset, .. }| next_offset as f64)
     });
     write_counts(&mut out, &served.counts);
     out

@@ -303,10 +303,12 @@ pub struct RulesArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Append an event to each partition of the input, after which the game goes on by these rules:
-    /// one of the files in rules.files, or its ruleset.
+    /// Let the game go on by these rules: one of the files in rules.files, or its ruleset.
     #[arg(long, value_name = "FILE|RULESET")]
     pub switch_to: Option<String>,
+    /// Also print the rules that each zone plays by now.
+    #[arg(long, conflicts_with = "switch_to")]
+    pub zones: bool,
 }
 
 /// Arguments of `serve`.
@@ -491,8 +493,7 @@ fn speed(text: &str) -> Result<f64, String> {
 /// A record's place in the input.
 fn place(text: &str) -> Result<(i32, i64), String> {
     let numbers = text.split_once(':').and_then(|(partition, offset)| {
-        let partition: u16 = partition.parse().ok()?;
-        let offset: i64 = offset.parse().ok()?;
+        let (partition, offset) = (partition.parse::<u16>().ok()?, offset.parse().ok()?);
         (offset >= 0).then_some((i32::from(partition), offset))
     });
     numbers.ok_or_else(|| "write a partition and an offset, as in 3:4711".to_owned())

@@ -66,12 +66,14 @@ Examples:
 /// `huntd rules --help`.
 pub(crate) const RULES: &str = "\
 List the rules that a configuration names, each with its ruleset: the number that stands in every \
-frame. With --switch-to, append an event to each partition of the input after which the game goes \
-on by other rules: every daemon must have them in rules.files by then, for a zone whose daemon has \
-not stops there.
+frame. With --zones, print also the ruleset of each zone, as the last updates of the output topic \
+say, and which file has it. With --switch-to, append an event to each partition of the input after \
+which the game goes on by other rules: every daemon must have them in rules.files by then, for a \
+zone whose daemon has not stops there.
 
 Examples:
   huntd rules --config huntd.toml
+  huntd rules --config huntd.toml --zones
   huntd rules --config huntd.toml --switch-to /etc/huntd/rules-2.toml";
 
 /// `huntd serve --help`.

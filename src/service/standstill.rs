@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// or of which nobody says that it has none.
 const STILL_MS: u64 = 10_000;
 
+/// Milliseconds between two samples after which this process has stood still itself, and says
+/// nothing about others: samples are taken every second or two.
+const SAMPLE_MS_MAX: u64 = 5_000;
+
 /// How far a shard was when it last moved.
 #[derive(Debug)]
 struct Seen {
@@ -21,6 +25,7 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     shards: BTreeMap<i32, Seen>,
+    sampled_at: Option<Instant>,
 }
 
 impl Standstill {
@@ -28,6 +33,10 @@ impl Standstill {
     /// waits for.
     pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> u32 {
         let mut before = std::mem::take(&mut self.shards);
+        let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
+        if pause >= Duration::from_millis(SAMPLE_MS_MAX) {
+            before.values_mut().for_each(|seen| seen.at += pause);
+        }
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
             let (offsets, lag) = (offsets(shard), shard.lag());
@@ -92,23 +101,45 @@ mod tests {
         stages.into_iter().zip(offsets).for_each(|(stage, offset)| stage.set(offset));
     }
 
+    /// Samples once a second, up to this time.
+    fn sampled(standstill: &mut Standstill, progress: &Progress, now: Instant) -> u32 {
+        while let Some(at) = standstill.sampled_at.map(|at| at + Duration::from_secs(1))
+            && at < now
+        {
+            standstill.sample(progress, at);
+        }
+        standstill.sample(progress, now)
+    }
+
+    #[test]
+    fn a_process_that_stood_still_itself_blames_nobody() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        shard(&progress, [90, 90, 90, 90, 80]);
+        assert_eq!(standstill.sample(&progress, at(0)), 0);
+        assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(10 * STILL_MS - 1)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(10 * STILL_MS)), 1);
+    }
+
     #[test]
     fn a_partition_stands_still_once_nothing_has_moved_for_a_while_and_there_is_something_to_do() {
         let (progress, start) = (Progress::new(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [90, 90, 90, 90, 80]);
-        assert_eq!(standstill.sample(&progress, at(0)), 0);
-        assert_eq!(standstill.sample(&progress, at(STILL_MS - 1)), 0);
-        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 1);
+        assert_eq!(sampled(&mut standstill, &progress, at(0)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS - 1)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS)), 1);
         // Any stage that moves is a sign of life.
         shard(&progress, [91, 90, 90, 90, 80]);
-        assert_eq!(standstill.sample(&progress, at(STILL_MS + 1)), 0);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS + 1)), 1);
+        assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS + 1)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 1)), 1);
         // Who has all there is has no reason to move.
         shard(&progress, [100; 5]);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS + 2)), 0);
-        assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 2)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(9 * STILL_MS)), 0);
     }
 
     #[test]
@@ -117,14 +148,14 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [100; 5]);
-        assert_eq!(standstill.sample(&progress, at(0)), 0);
-        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(0)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS)), 0);
         progress.shard(3).high_watermark.set(-1);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS - 1)), 0);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 1);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS - 1)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 1);
         assert!(waits_for(progress.shard(3)).contains("no broker says"));
         progress.shard(3).high_watermark.set(100);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
     }
 
     #[test]
@@ -133,12 +164,16 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [90, 90, 90, 90, 80]);
-        standstill.sample(&progress, at(0));
+        sampled(&mut standstill, &progress, at(0));
         progress.shard(3).ownership_id.set(2);
-        assert_eq!(standstill.sample(&progress, at(STILL_MS)), 0);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 1);
+        assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 1);
         progress.shard(3).ownership_id.set(0);
-        assert_eq!(standstill.sample(&progress, at(2 * STILL_MS)), 0, "it is somebody else's");
+        assert_eq!(
+            sampled(&mut standstill, &progress, at(2 * STILL_MS)),
+            0,
+            "it is somebody else's"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A log line that may come again and again is let through once in a while, and counted otherwise.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// Seconds between two log lines about the same repeated trouble.
@@ -18,15 +19,16 @@ impl Repeated {
         Repeated { last: None, withheld: 0 }
     }
 
-    /// Whether to log now; if so, how many notices were withheld since the last one.
-    pub(crate) fn notice(&mut self, now: Instant) -> Option<u64> {
+    /// Whether to log now; if so, how many notices were withheld since the last one, if any were: a
+    /// line has no field that says nothing.
+    pub(crate) fn notice(&mut self, now: Instant) -> Option<Option<NonZeroU64>> {
         let pause = Duration::from_secs(REPEATED_NOTICE_S);
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
             self.withheld += 1;
             return None;
         }
         self.last = Some(now);
-        Some(std::mem::take(&mut self.withheld))
+        Some(NonZeroU64::new(std::mem::take(&mut self.withheld)))
     }
 }
 
@@ -39,10 +41,10 @@ mod tests {
         let start = Instant::now();
         let pause = Duration::from_secs(REPEATED_NOTICE_S);
         let mut repeated = Repeated::new();
-        assert_eq!(repeated.notice(start), Some(0));
+        assert_eq!(repeated.notice(start), Some(None));
         assert_eq!(repeated.notice(start + pause / 2), None);
         assert_eq!(repeated.notice(start + pause / 2), None);
-        assert_eq!(repeated.notice(start + pause), Some(2));
-        assert_eq!(repeated.notice(start + pause + pause), Some(0));
+        assert_eq!(repeated.notice(start + pause), Some(NonZeroU64::new(2)));
+        assert_eq!(repeated.notice(start + pause + pause), Some(None));
     }
 }

@@ -1,30 +1,15 @@
 //! `huntd check`: all that would keep `huntd run` from starting, or its shards from going on.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
-use super::{brokers, rulebook, topics};
+use super::{brokers, rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
-use crate::output::encode::decode_frame;
-use crate::output::frame::POSITION_UNKNOWN;
 use crate::serve;
 use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
 use crate::service::config::{self, Config};
-use rdkafka::message::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::time::{Duration, Instant};
-
-/// Milliseconds that the last frames of all partitions may take.
-const FRAMES_MS_MAX: u64 = 3_000;
-
-/// Records at the end of a partition among which there is a frame that names its rules: before it
-/// stand fences of owners that never went on.
-const FRAMES_READ: i64 = 20;
-
-/// Milliseconds that a broker may hold an answer back.
-const FETCH_WAIT_MS: u32 = 100;
 
 /// Says what `run` would do, and all that is wrong.
 pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
@@ -63,7 +48,7 @@ fn online(args: &CheckArgs, config: &Config, rulesets: &BTreeSet<u32>) -> Vec<To
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
     let mut errors: Vec<ToolError> = topics::run(&only_check).err().into_iter().collect();
     // Whether topics are there was said above.
-    if let Ok(published) = published_rulesets(config)
+    if let Ok(published) = zone_rules::published(config)
         && !rulesets.is_empty()
     {
         errors.extend(unknown_rules(config, rulesets, &published));
@@ -75,11 +60,13 @@ fn online(args: &CheckArgs, config: &Config, rulesets: &BTreeSet<u32>) -> Vec<To
 fn unknown_rules(
     config: &Config,
     rulesets: &BTreeSet<u32>,
-    published: &BTreeMap<u16, u32>,
+    published: &[Option<u32>],
 ) -> Option<ToolError> {
     let mut zones: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for (partition, ruleset) in published.iter().filter(|(_, rules)| !rulesets.contains(rules)) {
-        zones.entry(*ruleset).or_default().push(partition.to_string());
+    for (partition, ruleset) in published.iter().enumerate() {
+        if let Some(ruleset) = ruleset.filter(|ruleset| !rulesets.contains(ruleset)) {
+            zones.entry(ruleset).or_default().push(partition.to_string());
+        }
     }
     if zones.is_empty() {
         return None;
@@ -96,42 +83,6 @@ fn unknown_rules(
         zones.join(", "),
         ours.join(", ")
     )))
-}
-
-/// The rules that each zone goes by, as far as its last frames say.
-fn published_rulesets(config: &Config) -> Result<BTreeMap<u16, u32>, ToolError> {
-    let Cluster { client, output_topic, .. } = Cluster::of_config(config, "check")?;
-    let partitions = kafka::topic_partitions(&client, &output_topic)?;
-    let reader =
-        TopicReader::connect(&client, &output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
-    let mut places = Vec::new();
-    for partition in 0..partitions {
-        let (start, end) = reader.bounds(partition)?;
-        places.push((partition, (end - FRAMES_READ).max(start)));
-    }
-    reader.start(&places)?;
-    let mut reading: BTreeSet<u16> = (0..partitions).collect();
-    let mut published = BTreeMap::new();
-    let until = Instant::now() + Duration::from_millis(FRAMES_MS_MAX);
-    while !reading.is_empty() && Instant::now() < until {
-        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
-            Read::Message(message) => {
-                let frame = decode_frame(message.payload().unwrap_or_default());
-                if let Ok((header, _)) = frame
-                    && header.next_offset != POSITION_UNKNOWN
-                {
-                    published.insert(message.partition() as u16, header.ruleset);
-                }
-            }
-            Read::End(partition) => drop(reading.remove(&partition)),
-            Read::Nothing => {}
-        }
-    }
-    if reading.is_empty() {
-        return Ok(published);
-    }
-    super::warn("the last updates could not be read in time: their rules are not compared")?;
-    Ok(published)
 }
 
 /// One error as it is, more of them a line each.

@@ -10,6 +10,8 @@ mod brokers;
 
 mod letters;
 
+mod zone_rules;
+
 pub mod demo;
 
 pub mod load;

@@ -3,8 +3,8 @@
 use super::failure::ToolError;
 use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
-use super::rulebook;
 use super::source::SourceRecord;
+use super::{brokers, rulebook, zone_rules};
 use crate::engine::event::Action;
 use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};
@@ -12,12 +12,13 @@ use crate::service::config::{self, Config};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Lists the rules, and switches the running game to some of them.
+/// Lists the rules, and those that the zones play by, and switches the running game to some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
     let Some(wanted) = &args.switch_to else {
-        return list(&config, &rulesets);
+        list(&config, &rulesets)?;
+        return if args.zones { list_zones(&config, &rulesets) } else { Ok(()) };
     };
     let ruleset = match wanted.parse() {
         Ok(ruleset) => ruleset,
@@ -40,11 +41,34 @@ fn ruleset_of(file: &str) -> Result<u32, ToolError> {
 
 fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     let mut out = std::io::stdout().lock();
-    if config.rules_files.is_empty() {
-        writeln!(out, "{:<10}  built in", rulesets[0])?;
+    for ruleset in rulesets {
+        writeln!(out, "{ruleset:<10}  {}", place(config, rulesets, *ruleset))?;
     }
-    for (ruleset, file) in rulesets.iter().zip(&config.rules_files) {
-        writeln!(out, "{ruleset:<10}  {}", file.display())?;
+    Ok(())
+}
+
+/// Where the rules of a ruleset are.
+fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
+    match rulesets.iter().position(|known| *known == ruleset) {
+        None => "in no file of rules.files: its zones halt".to_owned(),
+        Some(_) if config.rules_files.is_empty() => "built in".to_owned(),
+        Some(place) => config.rules_files[place].display().to_string(),
+    }
+}
+
+/// Lists the rules that each zone plays by now, as far as it has published anything.
+fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
+    brokers::reach(&config.group.client.brokers)?;
+    let published = zone_rules::published(config)?;
+    let mut out = std::io::stdout().lock();
+    for (zone, ruleset) in published.into_iter().enumerate() {
+        match ruleset {
+            Some(ruleset) => {
+                let place = place(config, rulesets, ruleset);
+                writeln!(out, "zone {zone}: {ruleset:<10}  {place}")?;
+            }
+            None => writeln!(out, "zone {zone}: nothing is published")?,
+        }
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ fn find_or_create(
         created => created.map_err(of_control)?,
     }
     let (partitions, replicas) = (usize::from(partitions), usize::from(replicas));
-    Ok(Some(Outcome { topic: FoundTopic { partitions, replicas }, is_new: true }))
+    Ok(Some(Outcome { topic: FoundTopic { id: 0, partitions, replicas }, is_new: true }))
 }
 
 /// Whether the broker does not know a setting, or does not take its value.

@@ -53,6 +53,23 @@ fn start_and_stop(root: &Path) {
     assert!(daemon.wait().expect("it ends").success());
 }
 
+/// Every link of a document to a file leads to one within the package.
+fn assert_links_lead_somewhere(folder: &Path) {
+    let is_document = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "md");
+    let mut links = 0;
+    for document in files(folder).into_iter().filter(is_document) {
+        let text = fs::read_to_string(&document).expect("a document");
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        let files = targets.filter_map(|(target, _)| target.split('#').next());
+        for file in files.filter(|file| !file.is_empty() && !file.contains("://")) {
+            let target = document.parent().expect("a folder").join(file);
+            assert!(target.exists(), "{}: {file}", document.display());
+            links += 1;
+        }
+    }
+    assert!(links > 0, "{}", folder.display());
+}
+
 #[test]
 fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     let programs = ["dpkg-deb", "dpkg", "objcopy", "strip", "gzip"];
@@ -81,6 +98,8 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
         let start = format!("\nExecStart=/usr/bin/huntd {verb} --config /etc/");
         assert!(unit.expect("a unit").contains(&start), "{start}");
     }
+    assert_links_lead_somewhere(&root.join("usr/share/doc/huntd"));
+    assert_links_lead_somewhere(&root.join("usr/share/huntd/clients"));
     for file in ["man/man1/huntd-run.1.gz", "huntd/prometheus-alerts.yml", "huntd/clients/huntd.py"]
     {
         assert!(root.join("usr/share").join(file).exists(), "{file}");

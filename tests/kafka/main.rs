@@ -28,6 +28,7 @@ mod reloads;
 mod restarts;
 mod restoring;
 mod rights;
+mod rivals;
 mod rules;
 mod security;
 mod serving;

@@ -1,4 +1,5 @@
 //! The input is deleted and created again under its name: offsets that fit by chance mean nothing.
+//! Or the output is: readers are at places that mean nothing.
 //! Or it gets more partitions: players may belong to other zones now.
 
 use crate::players::{events, produce};
@@ -80,6 +81,63 @@ fn a_daemon_that_slept_while_its_input_was_replaced_halts_before_it_applies_a_re
         read(kafka::shared(), &topics, 0) == before,
         "something of the new input was published"
     );
+}
+
+/// Deletes the output and creates it again.
+fn create_output_again(topics: &Topics) {
+    let client = kafka::shared().client();
+    client.delete_topic(&topics.output);
+    client.create_topic(&topics.output, topics.partitions, &[("retention.ms", "-1")]);
+}
+
+#[test]
+fn an_output_that_was_created_again_gets_no_update_before_the_operator_has_said_so() {
+    let (topics, folder) = published("output-again", 30);
+    let before = read(kafka::shared(), &topics, 0).updates;
+    create_output_again(&topics);
+    let sentence = format!("the output holds none of the {} updates", before.len());
+    assert_halts(&topics, &settings(folder.path()), &sentence);
+    assert!(read(kafka::shared(), &topics, 0).updates.is_empty());
+
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let mut huntd = start(&topics, &settings(folder.path()), &["--genesis"]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [0]);
+    assert!(read(kafka::shared(), &topics, 0).updates == before, "the input is whole");
+
+    // From then on it is a shard like any other.
+    produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(start_offsets(&stop(huntd)), [600]);
+}
+
+#[test]
+fn a_running_daemon_halts_when_its_output_is_another_one() {
+    let topics = Topics::create(kafka::shared(), "output-again-meanwhile", 2);
+    produce(kafka::shared(), &topics, &events(2, 20, 1..=30));
+    let mut huntd = start(&topics, &[], &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    // The topics' ids are known once they were looked for.
+    std::thread::sleep(Duration::from_millis(500));
+    create_output_again(&topics);
+    huntd.wait_until("all halts", |huntd| huntd.get("/readyz").contains("halted shards: 2"));
+    let ended = huntd.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let sentences = [
+        format!("the topic `{}` was deleted and created again", topics.output),
+        "the output topic was deleted and created again, and a reader".to_owned(),
+    ];
+    for sentence in sentences {
+        assert!(ended.log.contains(&sentence), "`{sentence}` is not in: {}", ended.log);
+    }
+
+    let mut huntd = start(&topics, &[], &["--genesis"]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    stop(huntd);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
 /// Two instances of a group of this protocol, each with a partition, and what they have published.

@@ -231,6 +231,7 @@ fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
         let ruleset = listed.split_whitespace().next().expect("the built-in rules are listed");
         tool(topics, &["rules"], &["--switch-to", ruleset])
     });
+    assert_exact(&secure, "rules --zones", topics, |topics| tool(topics, &["rules"], &["--zones"]));
     let tap = ["tap", "--from", "start", "--until-end"];
     assert_exact(&secure, "tap", topics, |topics| tool(topics, &tap, &[]));
     let letters = ["tap", "--dead-letters", "--resend"];

@@ -38,6 +38,7 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     for (ruleset, file) in rulesets.iter().zip(&files) {
         assert!(listed.contains(&format!("{ruleset:<10}  {}", file.display())), "{listed}");
     }
+    assert_zones_play_by(&config, &[(rulesets[0], &files[0]); 2]);
     let unknown = huntd(&["rules", "--config", &config, "--switch-to", "7"]);
     assert_eq!(unknown.code, 2, "{}", unknown.errors);
     let second = files[1].to_str().expect("text");
@@ -47,6 +48,7 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     // Who joins now joins by the new rules.
     produce(kafka::shared(), &topics, &events(2, 30, 1..=10));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    assert_zones_play_by(&config, &[(rulesets[1], &files[1]); 2]);
     wait_for_snapshots(&mut daemon, 2);
     daemon.kill9();
 
@@ -77,6 +79,20 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
 
     // Without the new rules a daemon does not guess, whether a snapshot or the input asks for them.
     assert_halts(&topics, &with(&files[..1]), "was made by ruleset");
+}
+
+/// `huntd rules --zones` names the rules of each zone, and the file that has them.
+fn assert_zones_play_by(config: &str, expected: &[(u32, &PathBuf)]) {
+    let listed = huntd(&["rules", "--config", config, "--zones"]);
+    assert_eq!(listed.code, 0, "{}", listed.errors);
+    let zones: Vec<&str> = listed.output.lines().filter(|line| line.starts_with("zone ")).collect();
+    let expected: Vec<String> = (0..)
+        .zip(expected)
+        .map(|(zone, (ruleset, file)): (u16, _)| {
+            format!("zone {zone}: {ruleset:<10}  {}", file.display())
+        })
+        .collect();
+    assert_eq!(zones, expected);
 }
 
 /// Who joined before the change has the health of the first rules, and who did after it that of

@@ -3,6 +3,7 @@
 
 use crate::players::Load;
 use crate::restarts::{wait_for_more, wait_for_new_owner, wait_until_owned};
+use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -42,4 +43,23 @@ fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
     let ended = zombie.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+/// Its own new membership has its id; nobody else has taken it.
+#[test]
+fn a_daemon_with_a_fixed_id_that_slept_says_so_and_blames_nobody() {
+    let topics = Topics::create(kafka::shared(), "slept", 1);
+    let kafka = "group_instance_id = \"one\"\nsession_timeout_ms = 6000";
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[("kafka", kafka)]);
+    wait_until_owned(&mut huntd, 1);
+    huntd.signal("STOP");
+    std::thread::sleep(Duration::from_secs(10));
+    huntd.signal("CONT");
+    huntd.wait_until("it has slept", |huntd| huntd.log().contains("stood still for "));
+    wait_until_owned(&mut huntd, 1);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    for blame in ["another", "do not acknowledge"] {
+        assert!(!ended.log.contains(blame), "{}", ended.log);
+    }
 }

@@ -1,151 +1,14 @@
-//! Acquiring a shard as decisions alone: a log in memory, and what an owner makes of it.
+//! Acquiring a shard as decisions alone: what an owner makes of a log.
 
-use crate::output::encode::{decode_frame, encode};
 use crate::output::fold::Start;
-use crate::output::frame::{Chain, Format, FrameHeader, FrameKind};
+use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
-use crate::output::reader::Reader;
 use crate::output::verified::{Ack, Verified};
 use crate::ownership::acquisition::*;
 use crate::ownership::gap_check::{Gap, GapCheck, GapResult};
 use crate::ownership::start_error::StartError;
+use crate::ownership::tests::log::{Log, RULESET, brief, owned_log, snapshot};
 use crate::testing::frame_maker::FrameMaker;
-
-const RULESET: u32 = 7;
-
-/// An output partition, and an input that is as long as it says.
-#[derive(Default)]
-struct Log {
-    /// Records with their offsets; retention takes the first ones away.
-    records: Vec<(i64, Vec<u8>)>,
-    end: i64,
-    input: (i64, i64),
-    /// What is found when more states are asked for.
-    elsewhere: Vec<Candidate>,
-}
-
-impl Log {
-    fn new() -> Log {
-        Log { input: (0, 1_000), ..Log::default() }
-    }
-
-    fn append(&mut self, header: &FrameHeader, updates: &crate::engine::update::Updates) -> i64 {
-        let mut bytes = Vec::new();
-        encode(Format::Binary, header, updates.as_slice(), &mut bytes);
-        self.records.push((self.end, bytes));
-        self.end += 1;
-        self.end - 1
-    }
-
-    fn append_empty(&mut self, header: &FrameHeader) -> i64 {
-        self.append(header, &crate::engine::update::Updates::new())
-    }
-
-    fn publish(&mut self, shard: &mut FrameMaker, frames: u32) {
-        for number in 0..frames {
-            let frame = shard.frame(number % 3);
-            self.append(&frame.header, &frame.updates);
-        }
-    }
-
-    fn mark(&self) -> Mark {
-        let mut reader = Reader::new();
-        for (_, bytes) in &self.records {
-            let (header, updates) = decode_frame(bytes).expect("frames are readable");
-            reader.fold(&header, &updates);
-        }
-        Mark::new(self.end, reader.position())
-    }
-
-    fn bounds(&self) -> Bounds {
-        let output_start = self.records.first().map_or(self.end, |(offset, _)| *offset);
-        let (input_start, input_end) = self.input;
-        Bounds { input_start, input_end, output_start, output_end: self.end }
-    }
-
-    /// Some records and the end come together, whatever the first of them changes.
-    fn read(&self, from: i64, acquisition: &mut Acquisition) {
-        const TOGETHER: usize = 4;
-        let mut left = self.records.iter().filter(|(at, _)| *at >= from);
-        for (offset, bytes) in left.by_ref().take(TOGETHER) {
-            acquisition.take(*offset, bytes);
-        }
-        if left.next().is_none() {
-            acquisition.reach_end();
-        }
-    }
-
-    /// Acquires; `rival` may append something whenever the group is asked.
-    fn acquire_beside(
-        &mut self,
-        brief: Brief,
-        mut rival: impl FnMut(&mut Log),
-    ) -> Result<Acquired, StartError> {
-        let mut acquisition = Acquisition::begin(brief, self.bounds());
-        for step in 0.. {
-            assert!(step < 10_000, "{acquisition:?}");
-            match acquisition.need() {
-                Need::Read { from } => self.read(from, &mut acquisition),
-                Need::States => acquisition.offer(self.elsewhere.clone()),
-                Need::Confirm { .. } => {
-                    rival(self);
-                    acquisition.confirm(u128::from(step as u64) + 1);
-                }
-                Need::Append(header) => {
-                    let offset = self.append_empty(&header);
-                    acquisition.appended(offset);
-                }
-                Need::End => break,
-            }
-        }
-        acquisition.into_outcome()
-    }
-
-    fn acquire(&mut self, brief: Brief) -> Result<Acquired, StartError> {
-        // Unless a test says otherwise, there is nothing elsewhere.
-        if self.elsewhere.is_empty() {
-            self.elsewhere.clone_from(&brief.candidates);
-            let acquired = self.acquire_beside(brief, |_| {});
-            self.elsewhere.clear();
-            return acquired;
-        }
-        self.acquire_beside(brief, |_| {})
-    }
-}
-
-fn brief(candidates: Vec<Candidate>) -> Brief {
-    Brief {
-        partition: 0,
-        rulesets: vec![RULESET],
-        candidates,
-        poison: Vec::new(),
-        remedy: Remedy::Refuse,
-        diverged: false,
-    }
-}
-
-/// A snapshot that was valid at the log's present end, some events before it.
-fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
-    let start = Start {
-        next_offset: shard.next_offset,
-        leader_epoch: Some(4),
-        next_update: shard.next_update,
-        chain: shard.chain,
-    };
-    let (mark, skips) = (log.mark(), Vec::new());
-    Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
-}
-
-/// A log with an owner of epoch 1 and so many of its frames.
-fn owned_log(frames: u32) -> (Log, FrameMaker) {
-    let mut log = Log::new();
-    let acquired = log.acquire(brief(Vec::new())).expect("an empty log is acquired");
-    assert_eq!((acquired.owner_epoch, acquired.candidate), (1, None));
-    assert_eq!(acquired.start, Start::default());
-    let mut shard = FrameMaker::new(0);
-    log.publish(&mut shard, frames);
-    (log, shard)
-}
 
 #[test]
 fn the_newest_snapshot_of_this_log_is_the_start() {
@@ -254,22 +117,27 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
 }
 
 #[test]
-fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it_and_the_input_is_not_whole() {
+fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it() {
     let (log, shard) = owned_log(9);
     let kept = snapshot(&log, &shard);
+    let lost = StartError::OutputGone { made: kept.start.next_update };
+    let told = || brief(vec![kept.clone()]);
+    let allowed = || Brief { remedy: Remedy::StartOver, ..told() };
     let mut fresh = Log::new();
-    assert_eq!(fresh.acquire(brief(vec![kept.clone()])).expect("acquired").start, Start::default());
+    assert_eq!(fresh.acquire(told()), Err(lost));
+    // Once the operator has allowed it, the whole input is played again.
+    for brief in [allowed(), told()] {
+        assert_eq!(fresh.acquire(brief).expect("acquired").start, Start::default());
+    }
     let mut fresh = Log::new();
     fresh.input.0 = 5;
-    let lost = StartError::OutputLost { made: kept.start.next_update, held: 0 };
-    assert_eq!(fresh.acquire(brief(vec![kept.clone()])), Err(lost));
+    assert_eq!(fresh.acquire(told()), Err(lost));
     // A host without files asks others.
     let mut asking = Log { input: fresh.input, elsewhere: vec![kept.clone()], ..Log::default() };
     assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
     // Without them it is a topic that nobody has read before.
     assert_eq!(fresh.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
-    let allowed = Brief { remedy: Remedy::StartOver, ..brief(vec![kept]) };
-    assert_eq!(fresh.acquire(allowed).expect("acquired").start.next_offset, 5);
+    assert_eq!(fresh.acquire(allowed()).expect("acquired").start.next_offset, 5);
 }
 
 #[test]

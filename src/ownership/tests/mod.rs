@@ -2,4 +2,5 @@
 //! a daemon beside a group.
 
 mod acquiring;
+mod log;
 mod owning;

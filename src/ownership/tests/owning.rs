@@ -8,6 +8,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::{
     DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice, Survey,
 };
+use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::RELEASE_MS_MAX;
 use crate::ownership::{ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, REACQUIRE_MS};
@@ -337,12 +338,13 @@ fn a_record_that_fails_the_engine_is_counted_each_time_and_the_count_is_kept() {
 #[test]
 fn a_member_whose_instance_id_is_taken_drops_all_and_joins_again() {
     let mut daemon = Daemon::owning(&[0, 1]);
-    let taken = MembershipError::InstanceTaken("zone-a".to_owned());
-    daemon.group(MembershipEvent::Error(taken));
+    let instance_id = "zone-a".to_owned();
+    daemon.group(MembershipEvent::Error(MembershipError::InstanceTaken(instance_id.clone())));
     for partition in [0, 1] {
         assert!(daemon.has_done(&OwnershipAction::Drop { partition }));
     }
-    assert!(daemon.has_said(|note| matches!(note, Note::Rejoining(_))));
+    let said = Note::Rejoining { instance_id, loss: IdLoss::Unexplained };
+    assert!(daemon.has_said(|note| *note == said));
     assert!(daemon.has_done(&OwnershipAction::Rejoin));
     daemon.group(MembershipEvent::Assigned(vec![0]));
     daemon.pass(0, 0, false);

@@ -32,13 +32,24 @@ fn tokens(requests_per_s: u32) -> Tokens {
 }
 
 fn world() -> World {
+    world_at_rate(1_000)
+}
+
+/// A world whose tokens have so many requests a second.
+pub(super) fn world_at_rate(requests_per_s: u32) -> World {
     let mut world = World::new();
-    world.gate = Gate::new(Some(tokens(1_000)), 1_000 * ORIGIN_S);
+    world.gate = Gate::new(Some(tokens(requests_per_s)), 1_000 * ORIGIN_S);
     world
 }
 
 /// A request with this token, and what it needs.
-fn ask(world: &World, method: &str, path: &str, token: &str, body: &str) -> (Exchange, bool) {
+pub(super) fn ask(
+    world: &World,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &str,
+) -> (Exchange, bool) {
     let mut exchange = Exchange::default();
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n");

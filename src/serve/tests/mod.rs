@@ -3,6 +3,7 @@
 mod access;
 mod contract;
 mod posting;
+mod statuses;
 mod streaming;
 
 use crate::engine::Shard;
@@ -343,11 +344,17 @@ fn a_process_says_how_its_zones_are() {
     assert_eq!(world.status("/readyz"), "503");
     world.served.zones[1] = ZoneState::Halted("why".to_owned());
     assert_eq!(world.status("/readyz"), "200", "the others are served");
+    world.served.zones[0] = ZoneState::Live { owner_epoch: 3, lag_ms: 1_250 };
     let metrics = world.get("/metrics");
-    for line in ["huntd_view_live{zone=\"1\"} 0", "huntd_view_halted{zone=\"1\"} 1"] {
+    for line in [
+        "huntd_view_live{zone=\"1\"} 0\n",
+        "huntd_view_halted{zone=\"1\"} 1\n",
+        "huntd_view_players{zone=\"0\"} 4\n",
+        "huntd_view_lag_seconds{zone=\"0\"} 1.25\n",
+        "huntd_view_updates_total{zone=\"0\"} 4\n",
+    ] {
         assert!(metrics.contains(line), "{metrics}");
     }
-    assert!(metrics.contains("huntd_view_players{zone=\"0\"} 4"), "{metrics}");
     world.served.zones.fill(ZoneState::Halted("why".to_owned()));
     assert_eq!(world.status("/readyz"), "503", "nobody is served");
 }

@@ -72,6 +72,8 @@ pub(crate) struct PubgAdapter {
     began: Option<Timestamp>,
     players: BTreeMap<String, u64>,
     killed: BTreeSet<u64>,
+    /// Who picked something up last, and when.
+    picked_up: Option<(u64, Timestamp)>,
 }
 
 impl PubgAdapter {
@@ -148,8 +150,12 @@ impl PubgAdapter {
                     stage.leave(player);
                 }
             }
+            // What comes from a loot box or a care package is told twice: as an item, and as from
+            // where.
             kind if kind.starts_with("LogItemPickup") => {
-                if let Some(player) = player(&line.character) {
+                if let Some(player) = player(&line.character)
+                    && self.picked_up.replace((player, line.time)) != Some((player, line.time))
+                {
                     stage.act(player, Action::Loot { hunt: None });
                 }
             }

@@ -199,6 +199,7 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
         telemetry(1, "LogPlayerPosition", &format!(r#""character":{plane},{game}"#)),
         telemetry(2, "LogPlayerPosition", &format!(r#""character":{ground},{game}"#)),
         telemetry(3, "LogItemPickup", &format!(r#""character":{other},{game}"#)),
+        telemetry(3, "LogItemPickupFromLootBox", &format!(r#""character":{other},{game}"#)),
         telemetry(
             4,
             "LogPlayerAttack",
@@ -217,25 +218,28 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
     ];
     let all = |text: &str| {
         let kinds: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            kinds[..3],
-            ["0 1 1 join x=408000 y=408100", "0 2 1 join x=408300 y=408300", "0 2 2 loot"]
-        );
-        assert!(kinds[3].starts_with("0 2 3 shoot weapon="), "{text}");
+        let begin = [
+            "0 1 1 join x=408000 y=408100",
+            "0 2 1 join x=408300 y=408300",
+            "0 2 2 loot",
+            "0 2 3 move x=408300 y=408300",
+        ];
+        assert_eq!(kinds[..4], begin);
+        assert!(kinds[4].starts_with("0 2 4 shoot weapon="), "{text}");
         let end = [
             // The hit: both are seen, and the attacker has turned to the victim.
-            "0 2 4 move x=408300 y=408300",
+            "0 2 5 move x=408300 y=408300",
             "0 1 2 move x=408000 y=408100",
-            "0 2 5 rotate heading=21369",
+            "0 2 6 rotate heading=21369",
             // The kill.
-            "0 2 6 move x=408300 y=408300",
+            "0 2 7 move x=408300 y=408300",
             "0 1 3 move x=408000 y=408100",
             "0 1 4 leave",
             "0 1 5 join x=408000 y=408100",
-            "0 2 7 leave",
+            "0 2 8 leave",
             "0 1 6 leave",
         ];
-        assert_eq!(kinds[4..], end);
+        assert_eq!(kinds[5..], end);
     };
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     all(&play(MatchFormat::Pubg, 1, 1, &lines));

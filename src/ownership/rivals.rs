@@ -1,0 +1,178 @@
+//! Owners that our group knows nothing of: another deployment that publishes to the same output.
+//!
+//! No frame names a group. But within a group only one instance fences a shard, the one that the
+//! group gives it to. So a fence above ours, in a partition that the group still gives to us, is
+//! somebody else's. One alone may be a straggler's that was late; a rival's come again and again,
+//! because it takes back what we take. The one that came later gives up: who owned the shard for
+//! long before the first such fence is most likely right.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Ownerships in a row that a rival ended soon, after which the shard halts.
+const OWNERSHIPS_LOST_MAX: u32 = 3;
+
+/// Milliseconds of an ownership after which it does not count as one that was ended soon. A rival
+/// takes an output back within a few seconds.
+const OWNED_MS_MIN: u64 = 30_000;
+
+/// Milliseconds after a rival's fence in which it may be the cause of whatever is wrong.
+const SUSPECTED_MS: u64 = 60_000;
+
+/// What is known of rivals, by partition, since the group gave us the partition.
+#[derive(Debug, Default)]
+pub(super) struct Rivals {
+    known: BTreeMap<i32, Rivalry>,
+}
+
+/// What the last fences in an output say of another owner.
+#[derive(Debug, Default)]
+struct Rivalry {
+    /// The epoch of our last fence; 0: we have written none.
+    epoch: u64,
+    /// When the shard went to the hot thread last.
+    opened_at: Option<Instant>,
+    /// Ownerships in a row that were ended soon.
+    lost: u32,
+    /// When a rival's fence was met last.
+    seen_at: Option<Instant>,
+    /// Something is wrong that a rival would explain.
+    is_doubted: bool,
+}
+
+/// What stands in an output that we are about to fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// No fence that the group does not explain.
+    Ours,
+    /// A rival's fence.
+    Taken,
+    /// A rival's fence once more, or one that explains what is wrong with the shard.
+    Lost,
+}
+
+impl Rivals {
+    /// The group has given the partition to us or to others: what came before is explained.
+    pub(super) fn forget(&mut self, partition: i32) {
+        self.known.remove(&partition);
+    }
+
+    /// The group says that the partition is ours, and this is the epoch in force in its output.
+    pub(super) fn look(&mut self, partition: i32, epoch: u64, now: Instant) -> Standing {
+        let rivalry = self.known.entry(partition).or_default();
+        if rivalry.epoch == 0 || epoch <= rivalry.epoch {
+            return Standing::Ours;
+        }
+        let was_owned_long = rivalry
+            .opened_at
+            .is_some_and(|at| now.saturating_duration_since(at).as_millis() >= OWNED_MS_MIN.into());
+        rivalry.lost = if was_owned_long { 0 } else { rivalry.lost + 1 };
+        rivalry.seen_at = Some(now);
+        match rivalry.is_doubted || rivalry.lost >= OWNERSHIPS_LOST_MAX {
+            true => Standing::Lost,
+            false => Standing::Taken,
+        }
+    }
+
+    /// We write a fence of this epoch.
+    pub(super) fn fence(&mut self, partition: i32, epoch: u64) {
+        self.known.entry(partition).or_default().epoch = epoch;
+    }
+
+    /// The shard goes to the hot thread.
+    pub(super) fn opened(&mut self, partition: i32, now: Instant) {
+        self.known.entry(partition).or_default().opened_at = Some(now);
+    }
+
+    /// The shard has made again what is published: nothing is wrong with it.
+    pub(super) fn trust(&mut self, partition: i32) {
+        self.known.entry(partition).or_default().is_doubted = false;
+    }
+
+    /// Something is wrong with the shard that a rival would explain: whether that was said before.
+    pub(super) fn doubt(&mut self, partition: i32) -> bool {
+        let rivalry = self.known.entry(partition).or_default();
+        std::mem::replace(&mut rivalry.is_doubted, true)
+    }
+
+    /// Whether a rival was here of late.
+    pub(super) fn are_suspected(&self, partition: i32, now: Instant) -> bool {
+        let seen_at = self.known.get(&partition).and_then(|rivalry| rivalry.seen_at);
+        let suspected = Duration::from_millis(SUSPECTED_MS);
+        seen_at.is_some_and(|at| now.saturating_duration_since(at) < suspected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTITION: i32 = 3;
+
+    /// One of two deployments that take an output from each other.
+    struct Owner {
+        rivals: Rivals,
+        has_given_up: bool,
+    }
+
+    impl Owner {
+        fn new() -> Owner {
+            Owner { rivals: Rivals::default(), has_given_up: false }
+        }
+
+        /// Takes the output over, if it does not give up: the epoch in force then.
+        fn take(&mut self, epoch: u64, now: Instant) -> u64 {
+            if self.rivals.look(PARTITION, epoch, now) == Standing::Lost {
+                self.has_given_up = true;
+                return epoch;
+            }
+            self.rivals.fence(PARTITION, epoch + 1);
+            self.rivals.opened(PARTITION, now);
+            epoch + 1
+        }
+    }
+
+    #[test]
+    fn of_two_deployments_with_one_output_the_one_that_came_later_gives_up() {
+        let start = Instant::now();
+        let (mut first, mut later) = (Owner::new(), Owner::new());
+        let mut now = start;
+        let mut epoch = first.take(0, now);
+        now += Duration::from_secs(3_600);
+        for _ in 0..10 {
+            for owner in [&mut later, &mut first] {
+                now += Duration::from_secs(3);
+                epoch = if owner.has_given_up { epoch } else { owner.take(epoch, now) };
+            }
+        }
+        assert!(later.has_given_up && !first.has_given_up);
+        assert!(later.rivals.are_suspected(PARTITION, now));
+        assert_eq!(first.rivals.look(PARTITION, epoch, now), Standing::Ours, "it owns the output");
+    }
+
+    #[test]
+    fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_borne() {
+        let now = Instant::now();
+        let mut rivals = Rivals::default();
+        assert_eq!(rivals.look(PARTITION, 7, now), Standing::Ours, "of the owner before us");
+        rivals.fence(PARTITION, 8);
+        assert_eq!(rivals.look(PARTITION, 8, now), Standing::Ours, "our own");
+        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Taken);
+        rivals.forget(PARTITION);
+        assert!(!rivals.are_suspected(PARTITION, now));
+        assert_eq!(rivals.look(PARTITION, 12, now), Standing::Ours, "the group has moved it");
+    }
+
+    #[test]
+    fn where_something_is_wrong_the_first_fence_of_a_rival_explains_it() {
+        let now = Instant::now();
+        let mut rivals = Rivals::default();
+        rivals.fence(PARTITION, 8);
+        assert!(!rivals.doubt(PARTITION));
+        assert_eq!(rivals.look(PARTITION, 8, now), Standing::Ours);
+        assert!(rivals.doubt(PARTITION), "nobody has taken the output back");
+        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Lost);
+        rivals.trust(PARTITION);
+        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Taken);
+    }
+}

@@ -1,0 +1,171 @@
+//! What is done about a shard with which something is wrong: it is tried again, starts over, or
+//! halts.
+
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquirer::{Acquirer, REACQUIRE};
+use crate::ownership::acquisition::Remedy;
+use crate::ownership::action::{Note, OwnershipAction, Waiting};
+use crate::ownership::shard_state::{History, ShardState};
+use crate::ownership::shard_table::ShardTable;
+use crate::ownership::start_error::StartError;
+use crate::ownership::{PANICS_MAX, START_ERROR_MS_MAX};
+use std::time::{Duration, Instant};
+
+/// Time in which a rival notices that we have taken the output, and takes it back.
+const SECOND_LOOK: Duration = Duration::from_millis(START_ERROR_MS_MAX);
+
+impl Acquirer {
+    /// Readers are at places of a log that is gone, so no shard can go on. Said again, it halts
+    /// those that the group has given to us meanwhile.
+    pub(super) fn output_recreated(&self, table: &mut ShardTable) {
+        for partition in table.partitions() {
+            if !table.is_halted(partition) {
+                table.drop_shard(partition);
+                table.halt_unstartable(partition, StartError::OutputRecreated);
+            }
+        }
+    }
+
+    /// Brokers, topics or the group are not as they have to be.
+    pub(super) fn fail(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: &TopicError,
+        now: Instant,
+    ) {
+        match table.get(partition) {
+            Some(shard) if shard.is_being_acquired() && error.may_pass() => {
+                // Time without an answer does not count as time in which it could not be started.
+                let history = History { failing_since: None, ..shard.history() };
+                let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
+                table.log(Note::Waiting { kind, sentence });
+                table.make_due(partition, now + REACQUIRE, history);
+            }
+            Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
+            // What failed was the check of a gap: without it nothing more can be verified.
+            Some(ShardState::Open(_)) => {
+                self.acquire_again(table, partition, error.to_string(), now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The shard is ours and cannot be started. What may pass is tried again for a while, and the
+    /// rest once more: by then a rival, whose output this would be, has taken it back.
+    pub(super) fn cannot_start(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: StartError,
+        why_unknown: Option<String>,
+        now: Instant,
+    ) {
+        if let Some(why) = why_unknown {
+            let error = TopicError::Unreachable(format!("{error}; and {why}"));
+            return self.fail(table, partition, &error, now);
+        }
+        let mut history = table.history(partition);
+        let since = *history.failing_since.get_or_insert(now);
+        let persists =
+            now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
+        if !persists {
+            table.log(Note::CannotStart { partition, error });
+            self.rivals.doubt(partition);
+            let wait = if error.may_pass() { REACQUIRE } else { SECOND_LOOK };
+            return table.make_due(partition, now + wait, history);
+        }
+        if self.rivals.are_suspected(partition, now) {
+            return table.halt_unstartable(partition, StartError::Contended);
+        }
+        if self.options.remedy == Remedy::StartOver && !history.starts_over {
+            history.starts_over = true;
+            table.log(Note::BeginsAnew { partition, why: error.to_string() });
+            return table.make_due(partition, now, history);
+        }
+        table.halt_unstartable(partition, error);
+    }
+
+    /// The replay does not make what is published. A rival's updates are not ours either, so that
+    /// it is looked at once more.
+    pub(super) fn diverged(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: StartError,
+        now: Instant,
+    ) {
+        if self.rivals.doubt(partition) {
+            return self.cannot_go_on(table, partition, error.to_string(), now);
+        }
+        table.log(Note::CannotStart { partition, error });
+        table.leave_hot_thread(partition);
+        table.make_due(partition, now + SECOND_LOOK, History::default());
+    }
+
+    /// What is published cannot be made again.
+    fn cannot_go_on(&mut self, table: &mut ShardTable, partition: i32, why: String, now: Instant) {
+        table.leave_hot_thread(partition);
+        match self.options.remedy {
+            _ if self.rivals.are_suspected(partition, now) => {
+                table.halt_unstartable(partition, StartError::Contended);
+            }
+            Remedy::Refuse => table.halt(partition, why),
+            Remedy::StartOver => {
+                table.log(Note::BeginsAnew { partition, why });
+                let history =
+                    History { failing_since: None, starts_over: true, has_diverged: true };
+                table.make_due(partition, now, history);
+            }
+        }
+    }
+
+    /// Counts that a record took the engine down: how often it has by now.
+    pub(super) fn count_panic(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        offset: i64,
+    ) -> u32 {
+        let panics = self.panics.as_mut().expect("a shard was opened, so they are known");
+        let times = panics.add(partition, offset);
+        table.actions.push_back(OwnershipAction::KeepPanicCounts(panics.clone()));
+        times
+    }
+
+    /// The engine could not take a record. It may be able to another time; if it never is, the
+    /// record is passed over, by this owner and all that come.
+    pub(super) fn panicked(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        offset: i64,
+        times: u32,
+        now: Instant,
+    ) {
+        if times > PANICS_MAX {
+            // It was to be passed over, but what it caused is published already.
+            let sentence = format!(
+                "the engine fails at offset {offset}, whose updates are published: run the version \
+                 that published them, or start over with `huntd run --genesis`"
+            );
+            return self.cannot_go_on(table, partition, sentence, now);
+        }
+        table.log(Note::EngineFailed { partition, offset, times });
+        table.leave_hot_thread(partition);
+        table.make_due(partition, now + REACQUIRE, History::default());
+    }
+
+    /// A shard on the hot thread is dropped, and acquired again in a moment.
+    pub(super) fn acquire_again(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        why: String,
+        now: Instant,
+    ) {
+        table.log(Note::AcquiresAgain { partition, why });
+        table.drop_shard(partition);
+        table.make_due(partition, now + REACQUIRE, History::default());
+    }
+}

@@ -1,0 +1,147 @@
+//! An output partition in memory, and what acquires it.
+
+use crate::engine::update::Updates;
+use crate::output::encode::{decode_frame, encode};
+use crate::output::fold::Start;
+use crate::output::frame::{Format, FrameHeader};
+use crate::output::mark::Mark;
+use crate::output::reader::Reader;
+use crate::ownership::acquisition::*;
+use crate::ownership::start_error::StartError;
+use crate::testing::frame_maker::FrameMaker;
+
+pub(super) const RULESET: u32 = 7;
+
+/// An output partition, and an input that is as long as it says.
+#[derive(Default)]
+pub(super) struct Log {
+    /// Records with their offsets; retention takes the first ones away.
+    pub(super) records: Vec<(i64, Vec<u8>)>,
+    pub(super) end: i64,
+    pub(super) input: (i64, i64),
+    /// What is found when more states are asked for.
+    pub(super) elsewhere: Vec<Candidate>,
+}
+
+impl Log {
+    pub(super) fn new() -> Log {
+        Log { input: (0, 1_000), ..Log::default() }
+    }
+
+    pub(super) fn append(&mut self, header: &FrameHeader, updates: &Updates) -> i64 {
+        let mut bytes = Vec::new();
+        encode(Format::Binary, header, updates.as_slice(), &mut bytes);
+        self.records.push((self.end, bytes));
+        self.end += 1;
+        self.end - 1
+    }
+
+    pub(super) fn append_empty(&mut self, header: &FrameHeader) -> i64 {
+        self.append(header, &Updates::new())
+    }
+
+    pub(super) fn publish(&mut self, shard: &mut FrameMaker, frames: u32) {
+        for number in 0..frames {
+            let frame = shard.frame(number % 3);
+            self.append(&frame.header, &frame.updates);
+        }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        let mut reader = Reader::new();
+        for (_, bytes) in &self.records {
+            let (header, updates) = decode_frame(bytes).expect("frames are readable");
+            reader.fold(&header, &updates);
+        }
+        Mark::new(self.end, reader.position())
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        let output_start = self.records.first().map_or(self.end, |(offset, _)| *offset);
+        let (input_start, input_end) = self.input;
+        Bounds { input_start, input_end, output_start, output_end: self.end }
+    }
+
+    /// Some records and the end come together, whatever the first of them changes.
+    pub(super) fn read(&self, from: i64, acquisition: &mut Acquisition) {
+        const TOGETHER: usize = 4;
+        let mut left = self.records.iter().filter(|(at, _)| *at >= from);
+        for (offset, bytes) in left.by_ref().take(TOGETHER) {
+            acquisition.take(*offset, bytes);
+        }
+        if left.next().is_none() {
+            acquisition.reach_end();
+        }
+    }
+
+    /// Acquires; `rival` may append something whenever the group is asked.
+    pub(super) fn acquire_beside(
+        &mut self,
+        brief: Brief,
+        mut rival: impl FnMut(&mut Log),
+    ) -> Result<Acquired, StartError> {
+        let mut acquisition = Acquisition::begin(brief, self.bounds());
+        for step in 0.. {
+            assert!(step < 10_000, "{acquisition:?}");
+            match acquisition.need() {
+                Need::Read { from } => self.read(from, &mut acquisition),
+                Need::States => acquisition.offer(self.elsewhere.clone()),
+                Need::Confirm { .. } => {
+                    rival(self);
+                    acquisition.confirm(u128::from(step as u64) + 1);
+                }
+                Need::Append(header) => {
+                    let offset = self.append_empty(&header);
+                    acquisition.appended(offset);
+                }
+                Need::End => break,
+            }
+        }
+        acquisition.into_outcome()
+    }
+
+    pub(super) fn acquire(&mut self, brief: Brief) -> Result<Acquired, StartError> {
+        // Unless a test says otherwise, there is nothing elsewhere.
+        if self.elsewhere.is_empty() {
+            self.elsewhere.clone_from(&brief.candidates);
+            let acquired = self.acquire_beside(brief, |_| {});
+            self.elsewhere.clear();
+            return acquired;
+        }
+        self.acquire_beside(brief, |_| {})
+    }
+}
+
+pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
+    Brief {
+        partition: 0,
+        rulesets: vec![RULESET],
+        candidates,
+        poison: Vec::new(),
+        remedy: Remedy::Refuse,
+        diverged: false,
+    }
+}
+
+/// A snapshot that was valid at the log's present end, some events before it.
+pub(super) fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
+    let start = Start {
+        next_offset: shard.next_offset,
+        leader_epoch: Some(4),
+        next_update: shard.next_update,
+        chain: shard.chain,
+    };
+    let (mark, skips) = (log.mark(), Vec::new());
+    Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
+}
+
+/// A log with an owner of epoch 1 and so many of its frames.
+pub(super) fn owned_log(frames: u32) -> (Log, FrameMaker) {
+    let mut log = Log::new();
+    let acquired = log.acquire(brief(Vec::new())).expect("an empty log is acquired");
+    assert_eq!((acquired.owner_epoch, acquired.candidate), (1, None));
+    assert_eq!(acquired.start, Start::default());
+    let mut shard = FrameMaker::new(0);
+    log.publish(&mut shard, frames);
+    (log, shard)
+}
