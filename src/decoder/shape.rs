@@ -353,7 +353,7 @@ impl Shapes {
 
     /// Adds the event of a record of a known shape, which stands in the buffer at this range.
     /// `false` says nothing about the record.
-    #[inline]
+    #[inline(always)]
     pub fn read(
         &mut self,
         origin: RecordPosition,

@@ -57,7 +57,7 @@ impl Processor {
     }
 
     /// Adds the event of a record of a known shape, and gives the shape's number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         self,
         shapes: &ShapeList,

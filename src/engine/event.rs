@@ -254,7 +254,7 @@ macro_rules! events {
             }
 
             /// The action of a kind with these values. Absent ones are 0, or nothing.
-            #[inline]
+            #[inline(always)]
             pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action<$carried>
             where
                 $carried: FieldType,
