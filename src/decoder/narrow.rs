@@ -9,7 +9,7 @@ use super::simd::{load_4, load_16, load_32, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
-/// Runs of most records: a player's numbers and a position. What takes more is asked for only where
+/// Runs of most records: a player's numbers and a position. What takes more is asked for where
 /// a record has more.
 const RUNS_USUAL: usize = 5;
 
@@ -45,17 +45,8 @@ pub(super) fn read(
     bytes: usize,
     events: &mut Events,
 ) -> Option<usize> {
-    let mut places = Places {
-        ends: NO_ENDS,
-        run_count: 0,
-        text_bytes: 0,
-        first: 0,
-        zeros: [0; 2],
-        starts: [0; 2],
-    };
-    if !places.find(window, bytes) {
-        return None;
-    }
+    let mut ends = NO_ENDS;
+    let places = Places::find(window, bytes, &mut ends)?;
     if places.run_count <= RUNS_USUAL {
         read_runs::<RUNS_USUAL>(&places, shapes, origin, window, bytes, events)
     } else {
@@ -67,7 +58,7 @@ pub(super) fn read(
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn read_runs<const RUNS: usize>(
-    places: &Places,
+    places: &Places<'_>,
     shapes: &ShapeList,
     origin: RecordPosition,
     window: &Window,
@@ -93,11 +84,12 @@ const NO_ENDS: [u8; ENDS_MAX] = {
     ends
 };
 
-/// Where the runs of digits in a record are.
-struct Places {
+/// Where the runs of digits in a record are. What is found by its place stands apart from the rest,
+/// which fits the processor's registers.
+struct Places<'a> {
     /// The record's start, then the byte behind each run, then [`SHAPE_BYTES_MAX`] for what is not
     /// there.
-    ends: [u8; ENDS_MAX],
+    ends: &'a [u8; ENDS_MAX],
     run_count: usize,
     /// The bytes that are no digits, and the first one that is; 64 if it is not in the first half.
     text_bytes: usize,
@@ -107,10 +99,11 @@ struct Places {
     starts: [u64; 2],
 }
 
-impl Places {
+impl<'a> Places<'a> {
+    /// The ends are written over those of no runs.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn find(&mut self, window: &Window, bytes: usize) -> bool {
+    fn find(window: &Window, bytes: usize, ends: &'a mut [u8; ENDS_MAX]) -> Option<Places<'a>> {
         let half = |half: usize| {
             let at = BYTES_BEFORE + half * HALF;
             let (first, second) = (values(window, at), values(window, at + 32));
@@ -128,7 +121,7 @@ impl Places {
         let low_count = low_ends.count_ones() as usize;
         let high_count = high_ends.count_ones() as usize;
         if low_count > RUNS_MAX || high_count > RUNS_MAX {
-            return false;
+            return None;
         }
         let put = |ends: &mut [u8], bits: &mut u64, from: usize| {
             for end in ends {
@@ -137,23 +130,27 @@ impl Places {
             }
         };
         // The second half's ends take the places of those that the first one has not.
-        put(&mut self.ends[1..1 + ENDS_USUAL], &mut low_ends, 0);
+        put(&mut ends[1..1 + ENDS_USUAL], &mut low_ends, 0);
         if low_count > ENDS_USUAL {
-            put(&mut self.ends[1 + ENDS_USUAL..1 + RUNS_MAX], &mut low_ends, 0);
+            put(&mut ends[1 + ENDS_USUAL..1 + RUNS_MAX], &mut low_ends, 0);
         }
-        let (usual, more) = self.ends[1 + low_count..].split_at_mut(ENDS_USUAL);
+        let (usual, more) = ends[1 + low_count..].split_at_mut(ENDS_USUAL);
         put(usual, &mut high_ends, HALF);
         if high_count > ENDS_USUAL {
             put(&mut more[..RUNS_MAX - ENDS_USUAL], &mut high_ends, HALF);
         }
         let starts = [low & !low_before, high & !high_before];
-        self.run_count = low_count + high_count;
-        self.text_bytes = bytes - (low.count_ones() + high.count_ones()) as usize;
-        self.first = first;
-        self.zeros =
-            [starts[0] & low_zeros & (low >> 1 | high << 63), starts[1] & high_zeros & high >> 1];
-        self.starts = starts;
-        true
+        Some(Places {
+            ends,
+            run_count: low_count + high_count,
+            text_bytes: bytes - (low.count_ones() + high.count_ones()) as usize,
+            first,
+            zeros: [
+                starts[0] & low_zeros & (low >> 1 | high << 63),
+                starts[1] & high_zeros & high >> 1,
+            ],
+            starts,
+        })
     }
 
     /// Whether the texts between the runs are those of a shape.
@@ -186,8 +183,8 @@ impl Places {
             && usize::from(last_text) + usize::from(shape.last_text_bytes) == bytes
     }
 
-    /// The numbers of a record that has a shape's texts, if all are in their ranges. A lane that has
-    /// no run has some number, which is in its range and which nothing reads.
+    /// The numbers of a record that has a shape's texts, if all are in their ranges. A lane without
+    /// a run has some number, which is in its range and which nothing reads.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn numbers<'s, const RUNS: usize>(
@@ -203,7 +200,9 @@ impl Places {
         let high_digits = digits_before(
             window,
             self.end(player).saturating_sub(16),
-            self.since_last(player).saturating_sub(shape.before_high_digits),
+            self.ends[player + 1]
+                .wrapping_sub(self.ends[player])
+                .saturating_sub(shape.before_high_digits),
         );
         let front = four_numbers([digits(0), digits(1), digits(2), digits(3)]);
         let back = four_numbers([digits(4), digits(5), digits(6), high_digits]);
@@ -236,16 +235,12 @@ impl Places {
         usize::from(self.ends[run + 1]) % SHAPE_BYTES_MAX
     }
 
-    /// Bytes from the end of the run before to the end of this one.
-    #[inline]
-    fn since_last(&self, run: usize) -> u8 {
-        self.ends[run + 1].wrapping_sub(self.ends[run])
-    }
-
-    /// Digits of a run in a record that has a shape's texts: all that is not the text before it.
+    /// Digits of a run in a record that has a shape's texts: all from the end of the run before on
+    /// that is not the text before it.
     #[inline]
     fn length(&self, run: usize, shape: &Shape) -> u8 {
-        self.since_last(run).wrapping_sub(shape.text_lengths[run])
+        let before = run.checked_sub(1).map_or(0, |before| self.end(before));
+        (self.end(run).wrapping_sub(before) as u8).wrapping_sub(shape.text_lengths[run])
     }
 }
 
