@@ -3,6 +3,7 @@
 
 mod clients;
 mod confinement;
+mod container;
 mod cores;
 mod decoder_allocations;
 mod ring_loop;
