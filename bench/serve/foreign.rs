@@ -1,5 +1,5 @@
-//! Clients of others, for what the bench's own generators may get wrong: 100 sessions of one server,
-//! each of which asks again as soon as it is answered.
+//! Clients of others, for what the bench's own generators may get wrong: 100 sessions of one
+//! server, each of which asks again as soon as it is answered.
 
 use crate::say;
 use serde_json::Value;
