@@ -1,6 +1,6 @@
-//! Whether the topics that the daemon needs are still there, and still the same ones. A broker that is told to produce to a
-//! topic that was deleted answers as one does that has only just started, so a producer waits; this
-//! says what it waits for.
+//! Whether the topics that the daemon needs are still there, and still the same ones. A broker that
+//! is told to produce to a topic that was deleted answers as one does that has only just started,
+//! so a producer waits; this says what it waits for.
 
 use super::ControlOptions;
 use super::control_error::ControlError;

@@ -12,7 +12,7 @@ use crate::service::config::{self, Config};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Lists the rules, and those that the zones play by, and switches the running game to some of them.
+/// Lists the rules, and those that zones play by, and switches the running game to some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     let config = config::load(&args.config.file, &args.config.set)?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
