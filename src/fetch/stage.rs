@@ -10,7 +10,7 @@ use crate::fetch::{FetchOptions, REPORTS_MAX};
 use crate::kafka::fetch::TopicKey;
 use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::ToControl;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
@@ -235,7 +235,7 @@ async fn follow_metadata(shared: Rc<Shared>) {
         };
         match taken {
             Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
-            Ok(()) => wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX),
+            Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             Err(sentence) => {
                 shared.report(ToControl::Trouble(sentence));
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);

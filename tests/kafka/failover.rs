@@ -1,9 +1,108 @@
 //! Three brokers, of which one at a time stops or is killed.
 
 use crate::players::Load;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{Message, Offset, TopicPartitionList};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
+
+/// Milliseconds for which huntd may stand still longer than plain clients: a broker that has failed
+/// is tried again after at most one second, for the input and for the output.
+const BEYOND_ELECTION_MS: i64 = 2 * 1_000;
+
+/// Where the partitions of a topic end.
+fn ends(cluster: &Cluster, topic: &str) -> Vec<i64> {
+    cluster.client().ends(topic, 3)
+}
+
+/// The longest time between two records of each partition within a range of offsets, in
+/// milliseconds by the clocks of the brokers that have appended them.
+fn stalls(cluster: &Cluster, topic: &str, from: &[i64], to: &[i64]) -> Vec<i64> {
+    let ranges = from.iter().zip(to).map(|(from, to)| *from..*to);
+    (0..).zip(ranges).map(|(partition, range)| stall(cluster, topic, partition, range)).collect()
+}
+
+fn stall(cluster: &Cluster, topic: &str, partition: i32, range: Range<i64>) -> i64 {
+    let records = cluster.client().consume(topic, partition);
+    let times: Vec<i64> = records
+        .iter()
+        .filter(|record| range.contains(&record.offset()))
+        .map(|record| record.timestamp().to_millis().expect("the broker has stamped it"))
+        .collect();
+    times.windows(2).map(|pair| pair[1] - pair[0]).max().expect("there are records")
+}
+
+/// What elections cost plain clients, librdkafka's: a producer that appends to a topic of its own
+/// all the time, and a consumer of huntd's input.
+struct Observer {
+    load: Load,
+    topics: Topics,
+    from: Vec<i64>,
+    stop: Arc<AtomicBool>,
+    consumer: JoinHandle<Vec<i64>>,
+}
+
+impl Observer {
+    fn start(cluster: &Cluster, input: &str) -> Observer {
+        let topics = Topics::create(cluster, "observer", 3);
+        stamp_by_broker(cluster, &topics.input);
+        let load = Load::start(cluster, &topics);
+        while ends(cluster, &topics.input).contains(&0) {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let from = ends(cluster, &topics.input);
+        let consumer = consumer_at_end(cluster, input);
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = stop.clone();
+        let consumer = thread::spawn(move || longest_waits(&consumer, &asked));
+        Observer { load, topics, from, stop, consumer }
+    }
+
+    /// The longest time for which each partition of its own topic stood still, and the input's for
+    /// the consumer, in milliseconds.
+    fn finish(self, cluster: &Cluster) -> (Vec<i64>, Vec<i64>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let consumed = self.consumer.join().expect("it ends by itself");
+        let to = ends(cluster, &self.topics.input);
+        self.load.finish();
+        (stalls(cluster, &self.topics.input, &self.from, &to), consumed)
+    }
+}
+
+fn consumer_at_end(cluster: &Cluster, topic: &str) -> BaseConsumer {
+    let mut config = cluster.client().config();
+    config.set("group.id", "huntd-tests-observe").set("enable.auto.commit", "false");
+    let consumer: BaseConsumer = config.create().expect("the configuration is valid");
+    let mut list = TopicPartitionList::new();
+    for partition in 0..3 {
+        list.add_partition_offset(topic, partition, Offset::End).expect("the offset is valid");
+    }
+    consumer.assign(&list).expect("the assignment is valid");
+    consumer
+}
+
+/// The longest wait for the next record of each partition, in milliseconds.
+fn longest_waits(consumer: &BaseConsumer, stop: &AtomicBool) -> Vec<i64> {
+    let (mut last, mut longest) = ([None; 3], vec![0; 3]);
+    while !stop.load(Ordering::Relaxed) {
+        // What is said while a leader moves passes.
+        let Some(Ok(record)) = consumer.poll(Duration::from_millis(50)) else { continue };
+        let (partition, now) = (record.partition() as usize, Instant::now());
+        let since: Instant = last[partition].replace(now).unwrap_or(now);
+        longest[partition] = longest[partition].max((now - since).as_millis() as i64);
+    }
+    longest
+}
+
+fn stamp_by_broker(cluster: &Cluster, topic: &str) {
+    cluster.client().set_topic(topic, "message.timestamp.type", "LogAppendTime");
+}
 
 /// Waits until all partitions have moved on by some events.
 fn wait_for_more(follower: &mut Follower, huntd: &mut Huntd) {
@@ -16,6 +115,7 @@ fn wait_for_more(follower: &mut Follower, huntd: &mut Huntd) {
 fn brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time() {
     let mut cluster = Cluster::start(3, &Options::for_tests());
     let topics = Topics::create(&cluster, "failover", 3);
+    stamp_by_broker(&cluster, &topics.output);
     let load = Load::start(&cluster, &topics);
     let mut huntd = Huntd::start(&cluster, &topics, &[]);
     let mut follower = Follower::new(&cluster, &topics);
@@ -26,11 +126,26 @@ fn brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time() {
     cluster.broker_mut(0).restart(3);
     wait_for_more(&mut follower, &mut huntd);
     // A rolling restart: each of them is gone for a while, and the others lead its partitions.
+    let observer = Observer::start(&cluster, &topics.input);
+    let from = ends(&cluster, &topics.output);
     for number in [1, 2, 0] {
         cluster.broker_mut(number).stop();
         wait_for_more(&mut follower, &mut huntd);
         cluster.broker_mut(number).restart(3);
         wait_for_more(&mut follower, &mut huntd);
+    }
+
+    let to = ends(&cluster, &topics.output);
+    let (elections, input_waits) = observer.finish(&cluster);
+    let stalls = stalls(&cluster, &topics.output, &from, &to);
+    println!(
+        "stalls of huntd's output {stalls:?} ms; for a plain producer {elections:?} ms, for a \
+         plain consumer of the input {input_waits:?} ms"
+    );
+    let election = elections.iter().max().expect("it has partitions");
+    for (stall, input_wait) in stalls.iter().zip(&input_waits) {
+        let bound = election.max(input_wait) + BEYOND_ELECTION_MS;
+        assert!(*stall <= bound, "{stalls:?} ms, {elections:?} ms, {input_waits:?} ms");
     }
 
     load.finish();

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::fetch::dialling::{DialEnds, Dialling};
 use crate::fetch::stage::CONNECTIONS_MAX;
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use crate::publisher::producer::{Delivery, Produce, ProducerError, SendError};
@@ -197,7 +197,10 @@ async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
         dialling.ask_metadata();
         dialler_bell.ring();
         match turns.until(|| dialling.take_metadata()).await {
-            Ok(metadata) => lanes.borrow_mut().learn(&metadata, turns.now()),
+            Ok(metadata) => {
+                lanes.borrow_mut().learn(&metadata, turns.now());
+                wait_ms = wait_ms.min(LEADERLESS_MS_MAX);
+            }
             Err(error) => shared.note_trouble(&error.to_string()),
         }
         turns.turn_again();
