@@ -3,7 +3,6 @@
 
 mod clients;
 mod confinement;
-mod container;
 mod cores;
 mod decoder_allocations;
 mod ring_loop;

@@ -7,6 +7,7 @@ mod bad_input;
 mod brokers;
 mod campaign;
 mod clients;
+mod container;
 mod crossings;
 mod damage;
 mod data_plane;

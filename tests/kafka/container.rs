@@ -3,14 +3,14 @@
 //! Its base images come from a registry of images, which a test does without: they are made of
 //! Debian's packages here, and the one for building has a `cargo` that takes this build's program.
 
-use rdkafka::mocking::MockCluster;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::needs;
+use support::daemon::Topics;
+use support::{kafka, needs};
 
 /// What `RUN cargo build` finds in place of a compiler: the context has to be a checkout without
 /// what was built there.
@@ -86,12 +86,17 @@ fn the_image_is_built_and_runs_under_its_profile() {
 
 /// The container's command becomes ready, with brokers on this host's loopback address.
 fn starts(folder: &Path, container: &str, words: &[&str]) {
-    let cluster = MockCluster::new(1).expect("a mock cluster");
-    for topic in ["hunt-events", "hunt-updates", "hunt-dead-letters"] {
-        cluster.create_topic(topic, 1, 1).expect("a topic");
-    }
-    let brokers = format!("HUNTD_KAFKA__BROKERS={}", cluster.bootstrap_servers());
-    let settings = ["--env", &brokers, "--env", "HUNTD_SERVICE__LISTEN=127.0.0.1:0"];
+    let cluster = kafka::shared();
+    let topics = Topics::create(cluster, "container", 1);
+    let bootstrap = cluster.bootstrap();
+    let settings = [
+        ("KAFKA__BROKERS", bootstrap.as_str()),
+        ("KAFKA__INPUT_TOPIC", topics.input.as_str()),
+        ("KAFKA__OUTPUT_TOPIC", topics.output.as_str()),
+        ("KAFKA__DEAD_LETTER_TOPIC", topics.dead_letters.as_str()),
+        ("SERVICE__LISTEN", "127.0.0.1:0"),
+    ];
+    let settings = settings.map(|(key, value)| format!("--env=HUNTD_{key}={value}"));
     let mut daemon = buildah(folder, &["run", "--isolation", "chroot"])
         .args(settings)
         .args([container, "--"])
