@@ -1,15 +1,15 @@
-//! The look ahead: where the actors of the next events are, asked for before it is needed.
+//! Prefetches the actors of the next events.
 
 use crate::engine::actors::Actors;
 use crate::engine::events::ListedEvent;
 use crate::engine::index::Glance;
 
-/// Events from the first look at one to the second, and from there to its turn: not many more reads
-/// than a core has in flight.
+/// Prefetch distance in events, from the index to the row and from the row to its turn: not many
+/// more reads than a core has in flight.
 pub(super) const EVENTS_AHEAD: usize = 16;
 
-/// What is known of the events ahead. What the first look asks for is read by the second, and what
-/// that asks for by the event, each some events later: nothing waits for memory.
+/// What is prefetched for the events ahead: first the place in the index, then the row that it
+/// names, each some events before it is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
     glances: [Glance; EVENTS_AHEAD],
@@ -27,11 +27,11 @@ impl Ahead {
 
     /// Finds where that actor most likely is.
     #[inline(always)]
-    pub(super) fn look(&mut self, actors: &Actors, at: usize) {
+    pub(super) fn find(&mut self, actors: &Actors, at: usize) {
         self.rows[at % EVENTS_AHEAD] = actors.likely_row(self.glances[at % EVENTS_AHEAD]);
     }
 
-    /// Where the actor of an event most likely is, once both looks at it are over.
+    /// Where the actor of an event most likely is.
     #[inline(always)]
     pub(super) fn row(&self, at: usize) -> u32 {
         self.rows[at % EVENTS_AHEAD]

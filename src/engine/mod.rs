@@ -273,7 +273,7 @@ impl Shard {
             ahead.glance(&self.actors, events, at);
         }
         for at in 0..EVENTS_AHEAD {
-            ahead.look(&self.actors, at);
+            ahead.find(&self.actors, at);
             ahead.glance(&self.actors, events, at + EVENTS_AHEAD);
         }
         for (at, event) in events.iter().enumerate() {
@@ -281,7 +281,7 @@ impl Shard {
                 return at;
             }
             let row = ahead.row(at);
-            ahead.look(&self.actors, at + EVENTS_AHEAD);
+            ahead.find(&self.actors, at + EVENTS_AHEAD);
             ahead.glance(&self.actors, events, at + 2 * EVENTS_AHEAD);
             let before = updates.len();
             let outcome = self.apply_at(row, event, handoffs, updates);

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file with a password or a token.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
+/// Bytes of a file with certificates or a key. All authorities of a system take a quarter.
+pub(crate) const PEM_BYTES_MAX: u64 = 1024 * 1024;
+
 /// How every connection to a broker is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
@@ -101,7 +104,7 @@ impl Secret {
     /// Reads a secret. The line break that editors leave at the end does not belong to it.
     pub fn read(path: &Path) -> Result<Secret, SecurityFileError> {
         let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-        let text = read_bounded(path)?;
+        let text = read_bounded(path, SECRET_BYTES_MAX)?;
         let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
         match secret.is_empty() {
@@ -116,8 +119,9 @@ impl Secret {
     }
 }
 
-/// Reads a regular file of at most [`SECRET_BYTES_MAX`].
-fn read_bounded(path: &Path) -> Result<Vec<u8>, SecurityFileError> {
+/// Reads a regular file of at most so many bytes. A pipe would keep its reader waiting for ever, and
+/// a device would fill the memory.
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
     let wrong = |error: std::io::Error| {
         SecurityFileError::new(path, format!("cannot be read: {error}; check path and permissions"))
     };
@@ -127,10 +131,10 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, SecurityFileError> {
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(wrong)?;
-    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
-    match bytes.len() as u64 > SECRET_BYTES_MAX {
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    match bytes.len() as u64 > bytes_max {
         true => {
-            let sentence = format!("is longer than {SECRET_BYTES_MAX} bytes");
+            let sentence = format!("is longer than {bytes_max} bytes");
             Err(SecurityFileError::new(path, sentence))
         }
         false => Ok(bytes),

@@ -8,7 +8,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::Survey;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
-use crate::ownership::rivals::{Rivals, Standing};
+use crate::ownership::rivals::{OutputClaim, Rivals};
 use crate::ownership::shard_state::{History, ShardState};
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
@@ -261,10 +261,10 @@ impl Acquirer {
             let fence_id = self.next_fence_id();
             let Some(task) = table.task(partition) else { continue };
             let Some(epoch) = task.owner_epoch() else { continue };
-            match self.rivals.look(partition, epoch, now) {
-                Standing::Ours => {}
-                Standing::Taken => table.log(Note::Rival { partition }),
-                Standing::Lost => {
+            match self.rivals.check(partition, epoch, now) {
+                OutputClaim::Ours => {}
+                OutputClaim::Taken => table.log(Note::Rival { partition }),
+                OutputClaim::Lost => {
                     table.halt_unstartable(partition, StartError::Contended);
                     continue;
                 }

@@ -42,7 +42,7 @@ struct Rivalry {
 
 /// What stands in an output that we are about to fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum OutputClaim {
     /// No fence that the group does not explain.
     Ours,
     /// A rival's fence.
@@ -58,10 +58,10 @@ impl Rivals {
     }
 
     /// The group says that the partition is ours, and this is the epoch in force in its output.
-    pub(super) fn look(&mut self, partition: i32, epoch: u64, now: Instant) -> Standing {
+    pub(super) fn check(&mut self, partition: i32, epoch: u64, now: Instant) -> OutputClaim {
         let rivalry = self.known.entry(partition).or_default();
         if rivalry.epoch == 0 || epoch <= rivalry.epoch {
-            return Standing::Ours;
+            return OutputClaim::Ours;
         }
         let was_owned_long = rivalry
             .opened_at
@@ -69,8 +69,8 @@ impl Rivals {
         rivalry.lost = if was_owned_long { 0 } else { rivalry.lost + 1 };
         rivalry.seen_at = Some(now);
         match rivalry.is_doubted || rivalry.lost >= OWNERSHIPS_LOST_MAX {
-            true => Standing::Lost,
-            false => Standing::Taken,
+            true => OutputClaim::Lost,
+            false => OutputClaim::Taken,
         }
     }
 
@@ -122,7 +122,7 @@ mod tests {
 
         /// Takes the output over, if it does not give up: the epoch in force then.
         fn take(&mut self, epoch: u64, now: Instant) -> u64 {
-            if self.rivals.look(PARTITION, epoch, now) == Standing::Lost {
+            if self.rivals.check(PARTITION, epoch, now) == OutputClaim::Lost {
                 self.has_given_up = true;
                 return epoch;
             }
@@ -147,20 +147,24 @@ mod tests {
         }
         assert!(later.has_given_up && !first.has_given_up);
         assert!(later.rivals.are_suspected(PARTITION, now));
-        assert_eq!(first.rivals.look(PARTITION, epoch, now), Standing::Ours, "it owns the output");
+        assert_eq!(
+            first.rivals.check(PARTITION, epoch, now),
+            OutputClaim::Ours,
+            "it owns the output"
+        );
     }
 
     #[test]
     fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_borne() {
         let now = Instant::now();
         let mut rivals = Rivals::default();
-        assert_eq!(rivals.look(PARTITION, 7, now), Standing::Ours, "of the owner before us");
+        assert_eq!(rivals.check(PARTITION, 7, now), OutputClaim::Ours, "of the owner before us");
         rivals.fence(PARTITION, 8);
-        assert_eq!(rivals.look(PARTITION, 8, now), Standing::Ours, "our own");
-        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Taken);
+        assert_eq!(rivals.check(PARTITION, 8, now), OutputClaim::Ours, "our own");
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Taken);
         rivals.forget(PARTITION);
         assert!(!rivals.are_suspected(PARTITION, now));
-        assert_eq!(rivals.look(PARTITION, 12, now), Standing::Ours, "the group has moved it");
+        assert_eq!(rivals.check(PARTITION, 12, now), OutputClaim::Ours, "the group has moved it");
     }
 
     #[test]
@@ -169,10 +173,10 @@ mod tests {
         let mut rivals = Rivals::default();
         rivals.fence(PARTITION, 8);
         assert!(!rivals.doubt(PARTITION));
-        assert_eq!(rivals.look(PARTITION, 8, now), Standing::Ours);
+        assert_eq!(rivals.check(PARTITION, 8, now), OutputClaim::Ours);
         assert!(rivals.doubt(PARTITION), "nobody has taken the output back");
-        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Lost);
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Lost);
         rivals.trust(PARTITION);
-        assert_eq!(rivals.look(PARTITION, 9, now), Standing::Taken);
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Taken);
     }
 }

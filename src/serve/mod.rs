@@ -59,6 +59,7 @@ use crate::queue::{self, Receiver};
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::Sockets;
 use crate::service::ServeOptions;
+use crate::service::cli::VERSION;
 use crate::service::shutdown::{Reloads, Signals};
 use access::{AccessError, Tokens};
 use answers::Served;
@@ -154,7 +155,7 @@ impl Server {
         let listener = listen_at(options.listen)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;
-        tracing::info!(%address, zones, "serving");
+        tracing::info!(%address, zones, version = VERSION, "serving");
         Ok(Server { served, gate, listener, address, appender, reports, feed, bell })
     }
 

@@ -140,7 +140,7 @@ impl Service {
             .name("service".to_owned())
             .spawn(move || serve(exporter, signals, reloader, observed, stop, &ended))
             .map_err(Error::Resources)?;
-        tracing::info!(%address, "serving /metrics, /livez and /readyz");
+        tracing::info!(%address, version = cli::VERSION, "serving /metrics, /livez and /readyz");
         Ok(Service { thread, alive, address })
     }
 

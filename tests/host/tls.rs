@@ -1,13 +1,18 @@
 //! TLS records as the data plane seals and opens them, against rustls' own server.
 
-use huntd::kafka::security::TlsOptions;
+use huntd::kafka::security::{ClientCertificate, TlsOptions};
 use huntd::kafka::tls::records::{Opened, TlsSession};
 use huntd::kafka::tls::{Handshake, HandshakeStep, TlsError, client_config};
+use proptest::collection::vec;
+use proptest::prelude::{any, proptest};
+use proptest::sample::{Index, select};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustls::crypto::ring::{cipher_suite, default_provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite};
 use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::kafka::secure::{self, HOST};
 
@@ -140,5 +145,57 @@ fn a_record_that_is_damaged_anywhere_is_refused() {
         }
         let opened = open(&mut session, &mut whole.clone());
         assert_eq!(opened, Ok(b"records of some partition".to_vec()), "{suite:?}");
+    }
+}
+
+proptest! {
+    /// Whatever is changed, added or cut off: nothing comes out that the server has not written.
+    #[test]
+    fn records_that_were_tampered_with_give_nothing_that_was_not_sent(
+        suite in select(&SUITES[..]),
+        changes in vec((any::<Index>(), any::<u8>()), 0..6),
+        added in vec(any::<u8>(), 0..40),
+        kept in any::<Index>(),
+    ) {
+        let (mut server, mut session, mut received) = connect(suite);
+        open(&mut session, &mut received).expect("tickets");
+        let data = b"records of some partition".repeat(900);
+        server.writer().write_all(&data).expect("the server writes");
+        let mut records = take(&mut server);
+        for (place, value) in changes {
+            *place.get_mut(&mut records) = value;
+        }
+        records.truncate(kept.index(records.len() + 1));
+        records.extend(added);
+        if let Ok(opened) = open(&mut session, &mut records) {
+            assert!(data.starts_with(&opened));
+        }
+    }
+}
+
+#[test]
+fn files_that_are_no_regular_ones_or_too_long_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    secure::write_files(folder.path());
+    let file = |name: &str| folder.path().join(name);
+    mknodat(CWD, file("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe can be made");
+    std::fs::write(file("long"), vec![b'\n'; 2 << 20]).expect("it can be written");
+    let sentence = |ca_file: PathBuf, client| {
+        let options = TlsOptions { ca_file: Some(ca_file), client };
+        client_config(&options).expect_err("it is refused").to_string()
+    };
+    let device = Path::new("/dev/zero").to_owned();
+    for (path, why) in
+        [(file("pipe"), "no regular file"), (device, "no regular file"), (file("long"), "longer")]
+    {
+        let found = sentence(path.clone(), None);
+        assert!(found.contains(why), "{found}");
+        let [certificate_file, key_file] = [&path, &file("client.pem")].map(Clone::clone);
+        let client = ClientCertificate { certificate_file, key_file };
+        let found = sentence(file("ca.pem"), Some(client));
+        assert!(found.contains(why), "{found}");
+        let client = ClientCertificate { certificate_file: file("client.pem"), key_file: path };
+        let found = sentence(file("ca.pem"), Some(client));
+        assert!(found.contains(why), "{found}");
     }
 }

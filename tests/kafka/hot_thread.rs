@@ -83,8 +83,8 @@ impl Warm {
     }
 
     /// Plays until nothing is needed for the first time any more: what a hunt needs is made when it
-    /// is first needed, and the last hunts go on for a while. Whether a round of 100,000 events made
-    /// no allocation.
+    /// is first needed, and the last hunts go on for a while. Whether a round of 100,000 events
+    /// made no allocation.
     fn settle(&mut self) -> bool {
         self.drain(SETTLED);
         self.load.stop_hunts();
@@ -259,6 +259,8 @@ fn over_tls_the_hot_thread_makes_no_other_system_call_and_no_allocation_either()
 fn the_running_daemon_says_that_it_lives_and_is_ready_and_how_far_it_is() {
     let mut warm = Warm::up("pages", &[]);
     assert_eq!(get(&warm.address, "/livez").0, 200);
+    let version = concat!("\"version\":\"", env!("CARGO_PKG_VERSION"), " (");
+    assert!(warm.huntd.log().contains(version), "its log names the version and the revision");
     let address = warm.address.clone();
     warm.huntd.wait_until("it is ready", |_| get(&address, "/readyz").0 == 200);
     assert_eq!(get(&warm.address, "/elsewhere").0, 404);

@@ -93,7 +93,7 @@ func main() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		// Whoever started the program closes its standard input to end it.
+		// The process that started this one closes its standard input to end it.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
@@ -117,7 +117,7 @@ func main() {
 	report(zones)
 }
 
-// Applies the batches of one partition; sends a frame when it is full or nothing more is at hand.
+// Applies the batches of one partition; sends a frame when it is full or no more is loaded.
 func play(partition int32, zone *zone, inbox <-chan batch, publish func(int32, []byte)) {
 	frame := newFrame()
 	for batch := range inbox {

@@ -66,7 +66,7 @@ public final class Reference {
             return null;
         });
         streams.start();
-        // Whoever started the program closes its standard input to end it.
+        // The process that started this one closes its standard input to end it.
         InputStream end = System.in;
         end.transferTo(OutputStream.nullOutputStream());
         streams.close(Duration.ofSeconds(30));

@@ -8,7 +8,9 @@
 pub mod records;
 mod sealer;
 
-use crate::kafka::security::{ClientCertificate, SecurityFileError, TlsOptions};
+use crate::kafka::security::{
+    ClientCertificate, PEM_BYTES_MAX, SecurityFileError, TlsOptions, read_bounded,
+};
 use records::TlsSession;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::pem::PemObject;
@@ -121,8 +123,7 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
         };
     };
     let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    for certificate in found {
+    for certificate in CertificateDer::pem_slice_iter(&read_bounded(path, PEM_BYTES_MAX)?) {
         let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
         roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
@@ -137,12 +138,13 @@ type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 fn client_certificate(client: &ClientCertificate) -> Result<Chain, SecurityFileError> {
     let path = &client.certificate_file;
     let wrong = |error: rustls::pki_types::pem::Error| SecurityFileError::new(path, error);
-    let chain = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    let certificates = read_bounded(path, PEM_BYTES_MAX)?;
+    let chain = CertificateDer::pem_slice_iter(&certificates);
     let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrong)?;
     if chain.is_empty() {
         return Err(SecurityFileError::new(path, "holds no certificate in PEM form"));
     }
-    let key = PrivateKeyDer::from_pem_file(&client.key_file)
+    let key = PrivateKeyDer::from_pem_slice(&read_bounded(&client.key_file, PEM_BYTES_MAX)?)
         .map_err(|error| SecurityFileError::new(&client.key_file, error))?;
     Ok((chain, key))
 }

@@ -1,5 +1,5 @@
 //! `huntd demo`: the whole pipeline in one process, with librdkafka's mock cluster as the broker,
-//! and a reader that believes nothing.
+//! and an independent verifier.
 //!
 //! ```text
 //! generator ─► events topic ─► daemon ─► updates topic ─► verifying reader

@@ -12,12 +12,12 @@ const SHOWN: usize = 5;
 /// The latest score of every player that has one and is there, by zone.
 #[derive(Default)]
 pub(super) struct Winners {
-    players: BTreeMap<(u16, u64), Standing>,
+    players: BTreeMap<(u16, u64), LatestScore>,
 }
 
 /// A score, and the time of the update that published it.
 #[derive(Clone, Copy)]
-struct Standing {
+struct LatestScore {
     score: u64,
     ts_us: i64,
 }
@@ -30,8 +30,8 @@ impl Winners {
             let player = (zone, update.player_id());
             match update.change() {
                 Change::Scored { score, .. } => {
-                    let standing = Standing { score, ts_us: update.ts_us() };
-                    self.players.insert(player, standing);
+                    let latest = LatestScore { score, ts_us: update.ts_us() };
+                    self.players.insert(player, latest);
                 }
                 Change::Left { .. } => {
                     self.players.remove(&player);
@@ -44,11 +44,9 @@ impl Winners {
     /// Prints the best. Who had a score first comes first.
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut best: Vec<_> = self.players.iter().collect();
-        best.sort_by_key(|((_, player), standing)| {
-            (Reverse(standing.score), standing.ts_us, *player)
-        });
-        for (rank, ((zone, player), standing)) in (1..).zip(best.iter().take(SHOWN)) {
-            let score = standing.score;
+        best.sort_by_key(|((_, player), latest)| (Reverse(latest.score), latest.ts_us, *player));
+        for (rank, ((zone, player), latest)) in (1..).zip(best.iter().take(SHOWN)) {
+            let score = latest.score;
             writeln!(out, "{rank}. player {player}   {score:>8} points in zone {zone}")?;
         }
         Ok(())
