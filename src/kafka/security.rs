@@ -119,8 +119,8 @@ impl Secret {
     }
 }
 
-/// Reads a regular file of at most so many bytes. A pipe would keep its reader waiting for ever, and
-/// a device would fill the memory.
+/// Reads a regular file of at most so many bytes. A pipe would keep its reader waiting for ever,
+/// and a device would fill the memory.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
     let wrong = |error: std::io::Error| {
         SecurityFileError::new(path, format!("cannot be read: {error}; check path and permissions"))
