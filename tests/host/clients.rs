@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::needs;
+use support::{kafka, needs};
 
 /// Which form of the frames a client is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -219,4 +219,18 @@ fn the_cpp_client_agrees_with_the_vectors() {
     let built = Command::new("c++").args(flags).arg(&program).status().expect("it runs");
     assert!(built.success() && Path::new(&program).exists());
     assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+}
+
+#[test]
+fn the_java_client_agrees_with_the_vectors() {
+    if !needs::has_program("javac", "-version") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let jars = kafka::class_path();
+    let mut compiler = Command::new("javac");
+    compiler.args(["-cp", &jars, "-d"]).arg(folder.path()).arg("docs/clients/Huntd.java");
+    assert!(compiler.status().expect("it runs").success());
+    let classes = format!("{}:{jars}", folder.path().display());
+    assert_verifies(Command::new("java").args(["-cp", &classes, "Huntd", "verify"]), Form::Binary);
 }
