@@ -211,7 +211,7 @@ impl Follower {
         } else if counts && self.is_begun_by(&header, before) {
             give(Followed::Begun(self.begin(&header, before)?));
         }
-        if matches!(verdict, Verdict::Accepted { .. } | Verdict::Progress) {
+        if is_played(verdict, &header, before) {
             self.begun = Begun::ForGood;
         }
         self.is_at_gap = match verdict {
@@ -274,6 +274,16 @@ impl Follower {
     }
 }
 
+/// Whether a frame shows that the zone was played. An empty one that does not stand at the next
+/// update is of an owner whose frames before it are lost.
+fn is_played(verdict: Verdict, header: &FrameHeader, before: Position) -> bool {
+    match verdict {
+        Verdict::Accepted { .. } => true,
+        Verdict::Progress => header.first_update == before.next_update,
+        _ => false,
+    }
+}
+
 /// What to do about a frame that only another version can read.
 fn unreadable(offset: i64, error: FrameError) -> String {
     format!("the frame at offset {offset} cannot be read: {error}; run the version that wrote it")
@@ -315,6 +325,38 @@ mod tests {
         let [Followed::Halted(sentence)] = given.as_slice() else { panic!("{given:?}") };
         assert!(sentence.contains("offset 2") && sentence.contains("update 0"), "{sentence}");
         assert!(take(&mut follower, 3, &encoded(&shard.frame(1))).is_empty());
+    }
+
+    #[test]
+    fn who_takes_over_begins_by_its_own_rules_when_the_first_frames_of_the_owner_before_are_lost() {
+        let (mut follower, mut shard) = follower();
+        let rulesets: Vec<u32> = rulebook(false).rulesets().collect();
+        let take_over = |owner_epoch, ruleset| FrameHeader {
+            owner_epoch,
+            ruleset,
+            next_offset: -1,
+            ..FrameMaker::new(0).fence(1)
+        };
+        let record = |header: &FrameHeader, updates: &[Update]| {
+            let mut bytes = Vec::new();
+            encode(Format::Binary, header, updates, &mut bytes);
+            bytes
+        };
+        take(&mut follower, 0, &record(&take_over(1, rulesets[0]), &[]));
+        // Its updates were refused; what it sent after them was not.
+        shard.frame(5);
+        let empty = FrameHeader { ruleset: rulesets[0], ..shard.frame(0).header };
+        take(&mut follower, 1, &record(&empty, &[]));
+        let given = take(&mut follower, 2, &record(&take_over(2, rulesets[1]), &[]));
+        assert!(matches!(given.as_slice(), [Followed::Begun(_)]), "{given:?}");
+        // From the first frame that counts on, nobody begins it by other rules.
+        let first = FrameHeader {
+            owner_epoch: 2,
+            ruleset: rulesets[1],
+            ..FrameMaker::new(0).frame(0).header
+        };
+        take(&mut follower, 3, &record(&first, &[]));
+        assert!(take(&mut follower, 4, &record(&take_over(3, rulesets[0]), &[])).is_empty());
     }
 
     #[test]
