@@ -117,6 +117,16 @@ impl Served {
         Ok(zone.position().next_offset >= at.next_offset)
     }
 
+    /// The input offset that a zone has come to; the last one there is if it is halted, as it comes
+    /// no further. `None`: it is within a frame.
+    pub(crate) fn reached(&self, zone: u16) -> Option<i64> {
+        if self.is_halted(zone) {
+            return Some(i64::MAX);
+        }
+        let known = self.view.zone(zone).filter(|known| !known.is_within_frame())?;
+        Some(known.position().next_offset)
+    }
+
     /// A zone that can answer, unless it is within a frame.
     pub(crate) fn zone(&self, zone: u16) -> Result<&ZoneView, Problem> {
         match self.zones.get(usize::from(zone)) {

@@ -13,6 +13,7 @@ use crate::serve::problem::Problem;
 use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
 use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
 use crate::serve::stream::{Stream, StreamTurn};
+use crate::serve::waiting::AwaitedOffset;
 use crate::view::zone::ZonePosition;
 
 /// Bytes of answers that wait to be sent before another request is answered.
@@ -32,6 +33,13 @@ pub enum ExchangeNeed {
     Post,
     /// The next frame of some zone, or this time.
     Frame {
+        /// Milliseconds of the caller's clock.
+        until_ms: u64,
+    },
+    /// A frame of the zone that comes to this offset, or this time.
+    Offset {
+        /// The zone and the offset.
+        awaited: AwaitedOffset,
         /// Milliseconds of the caller's clock.
         until_ms: u64,
     },
@@ -285,7 +293,7 @@ impl Exchange {
                 self.write_unchanged(head);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
-            Ok(Err(until_ms)) => return Some(ExchangeNeed::Frame { until_ms }),
+            Ok(Err(need)) => return Some(need),
             Err(problem) => self.refuse(head, &problem),
         }
         self.until_ms = None;
@@ -316,19 +324,15 @@ impl Exchange {
             }
             Some(Post::Refused(problem)) => problem,
             Some(Post::Appended { commands, is_list, until_ms }) => {
-                let is_open = |(command, appended): &(Command, Appended)| match appended {
-                    Appended::At(offset) => !is_decided(served, command, *offset),
-                    _ => false,
-                };
-                let is_open = commands.iter().any(is_open);
-                if is_open && now_ms < until_ms {
+                let awaited = commands.iter().find_map(|of| awaited(served, of));
+                if let Some(awaited) = awaited.filter(|_| now_ms < until_ms) {
                     self.post = Some(Post::Appended { commands, is_list, until_ms });
-                    return Some(ExchangeNeed::Frame { until_ms });
+                    return Some(ExchangeNeed::Offset { awaited, until_ms });
                 }
                 match failed(&commands) {
                     Some(problem) => problem,
                     None => {
-                        let status = if is_open { "202 Accepted" } else { "200 OK" };
+                        let status = if awaited.is_some() { "202 Accepted" } else { "200 OK" };
                         self.write_outcomes(served, &commands, is_list, head, status);
                         return None;
                     }
@@ -376,13 +380,13 @@ impl Exchange {
         self.write(head, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
     }
 
-    /// The answer, or the time until which it waits.
+    /// The answer, or what it waits for.
     fn answer_of(
         &mut self,
         served: &Served,
         request: &ClientRequest,
         now_ms: u64,
-    ) -> Result<Result<Answer, u64>, Problem> {
+    ) -> Result<Result<Answer, ExchangeNeed>, Problem> {
         let route: Route = route(request)?;
         if !self.pass.is_some_and(|pass| pass.may_read(&route)) {
             return Err(Problem::OutOfScope);
@@ -397,7 +401,7 @@ impl Exchange {
         }
         match served.answer(&route, &mut self.body)? {
             Answer::NotYet(zone) if now_ms >= until_ms => Err(Problem::ZoneLoading(zone)),
-            Answer::NotYet(_) => Ok(Err(until_ms)),
+            Answer::NotYet(_) => Ok(Err(ExchangeNeed::Frame { until_ms })),
             answer => Ok(Ok(answer)),
         }
     }
@@ -439,6 +443,17 @@ impl Exchange {
     }
 }
 
+/// What an event that is in the log still waits for.
+fn awaited(served: &Served, (command, appended): &(Command, Appended)) -> Option<AwaitedOffset> {
+    match appended {
+        Appended::At(offset) if !is_decided(served, command, *offset) => {
+            let next_offset = offset.saturating_add(1);
+            Some(AwaitedOffset { zone: command.zone, next_offset })
+        }
+        _ => None,
+    }
+}
+
 /// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
 /// are change nothing.
 fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
@@ -461,9 +476,10 @@ fn not_there(
     at: &At,
     now_ms: u64,
     until_ms: u64,
-) -> Result<Result<Answer, u64>, Problem> {
+) -> Result<Result<Answer, ExchangeNeed>, Problem> {
     if now_ms < until_ms {
-        return Ok(Err(until_ms));
+        let awaited = AwaitedOffset { zone: at.zone, next_offset: at.next_offset };
+        return Ok(Err(ExchangeNeed::Offset { awaited, until_ms }));
     }
     let position = served.zone(at.zone)?.position();
     Err(Problem::NotThereYet { zone: at.zone, at: position })

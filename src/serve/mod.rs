@@ -43,6 +43,8 @@ pub(crate) mod postings;
 
 pub(crate) mod timers;
 
+pub mod waiting;
+
 pub mod counts;
 
 pub(crate) mod sessions;

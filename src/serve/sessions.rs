@@ -9,6 +9,7 @@ use crate::serve::gate::Gate;
 use crate::serve::postings::{Posting, Postings};
 use crate::serve::stream::StreamTurn;
 use crate::serve::timers::Timers;
+use crate::serve::waiting::{AwaitedOffset, Waiting};
 use rustix::process::{Resource, getrlimit};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -61,10 +62,12 @@ pub(crate) struct Sessions {
     #[expect(clippy::vec_box, reason = "sessions have boxes, which are small while they are idle")]
     spare: Vec<Box<Exchange>>,
     /// Sessions that wait for the next frame.
-    waiting: Vec<SocketNumber>,
+    for_frame: Vec<SocketNumber>,
+    /// Sessions that wait for an offset.
+    for_offset: Waiting,
     /// Sessions that read a stream.
     streams: usize,
-    /// As `waiting`, empty: its memory is used again.
+    /// Those that go on, empty: its memory is used again.
     woken: Vec<SocketNumber>,
     sessions_max: usize,
     accept_again_ms: u64,
@@ -107,6 +110,8 @@ enum Stage {
     Appending(Posting),
     /// A frame has to come, or a time.
     Waiting,
+    /// A zone has to come to an offset, or a time.
+    WaitingFor(AwaitedOffset),
     /// The client has to take notice of the end.
     Closing,
 }
@@ -123,7 +128,8 @@ impl Sessions {
             gate,
             postings,
             spare: Vec::with_capacity(SPARE_EXCHANGES),
-            waiting: Vec::new(),
+            for_frame: Vec::new(),
+            for_offset: Waiting::default(),
             streams: 0,
             woken: Vec::new(),
             sessions_max: sessions_max as usize,
@@ -238,6 +244,7 @@ impl Sessions {
     fn close(&mut self, number: SocketNumber) {
         let Session { is_listed, is_stream, .. } = self.sessions[number as usize];
         self.streams -= usize::from(is_stream);
+        self.wait_no_more(number);
         self.sessions[number as usize] = Session { is_listed, ..Session::default() };
         self.timers.clear(number);
         self.sockets.close(number);
@@ -315,6 +322,11 @@ impl Sessions {
             }
             ExchangeNeed::Post => return self.post(served, number),
             ExchangeNeed::Frame { until_ms } => self.wait(number, until_ms, true),
+            ExchangeNeed::Offset { awaited, until_ms } => {
+                session.stage = Stage::WaitingFor(awaited);
+                self.for_offset.add(awaited, number);
+                self.timers.set(number, until_ms);
+            }
             ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
                 if !std::mem::replace(&mut session.is_stream, true) {
@@ -352,9 +364,15 @@ impl Sessions {
         let session = &mut self.sessions[number as usize];
         session.stage = Stage::Waiting;
         if or_frame && !std::mem::replace(&mut session.is_listed, true) {
-            self.waiting.push(number);
+            self.for_frame.push(number);
         }
         self.timers.set(number, until_ms);
+    }
+
+    fn wait_no_more(&mut self, number: SocketNumber) {
+        if let Stage::WaitingFor(awaited) = self.sessions[number as usize].stage {
+            self.for_offset.remove(awaited, number);
+        }
     }
 
     /// Appends what a client has posted. True: nothing has to be waited for.
@@ -401,13 +419,15 @@ impl Sessions {
         }
     }
 
-    /// Frames were folded: those who wait for one look again.
+    /// Frames were folded: those who wait for one go on, and those whose offset is reached.
     pub(crate) fn frames_folded(&mut self, served: &mut Served) {
-        let mut woken = std::mem::replace(&mut self.waiting, std::mem::take(&mut self.woken));
+        let mut woken = std::mem::replace(&mut self.for_frame, std::mem::take(&mut self.woken));
+        for number in &woken {
+            self.sessions[*number as usize].is_listed = false;
+        }
+        self.for_offset.wake(|zone| served.reached(zone), &mut woken);
         for number in woken.drain(..) {
-            let session = &mut self.sessions[number as usize];
-            session.is_listed = false;
-            if matches!(session.stage, Stage::Waiting) {
+            if let Stage::Waiting | Stage::WaitingFor(_) = self.sessions[number as usize].stage {
                 self.advance(served, number);
             }
         }
@@ -420,6 +440,10 @@ impl Sessions {
         while let Some(number) = self.timers.take_due(self.now_ms()) {
             match self.sessions[number as usize].stage {
                 Stage::Waiting => self.advance(served, number),
+                Stage::WaitingFor(_) => {
+                    self.wait_no_more(number);
+                    self.advance(served, number);
+                }
                 Stage::Receiving | Stage::Sending(_) | Stage::Closing => self.close(number),
                 Stage::Closed | Stage::Appending(_) => {}
             }

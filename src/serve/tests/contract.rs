@@ -146,7 +146,7 @@ fn a_client_that_echoes_its_position_never_goes_back_in_time() {
     let head = "GET /v1/players/1 HTTP/1.1\r\nHost: h\r\nHuntd-At: ";
     exchange.receive(format!("{head}{at}\r\n\r\n").as_bytes());
     let need = exchange.advance(&behind.served, &behind.gate, 0);
-    assert!(matches!(need, ExchangeNeed::Frame { .. }) && exchange.unsent().is_empty());
+    assert!(matches!(need, ExchangeNeed::Offset { .. }) && exchange.unsent().is_empty());
     behind.act(1, Action::Rotate { heading: 77 });
     exchange.advance(&behind.served, &behind.gate, 1);
     assert_eq!(super::text_of(&exchange), answer);

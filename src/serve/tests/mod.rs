@@ -15,6 +15,7 @@ use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::routes::{EVENTS, STREAM};
+use crate::serve::waiting::AwaitedOffset;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::view::zone::ZoneView;
@@ -197,13 +198,14 @@ fn an_answer_names_its_position_and_is_never_made_within_a_frame() {
 #[test]
 fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
     let mut world = World::new();
+    let awaited = AwaitedOffset { zone: 0, next_offset: 6 };
     let ask = |world: &World| {
         let mut exchange = Exchange::default();
         let request = "GET /v1/players/1?at=0:6&wait_ms=50 HTTP/1.1\r\nHost: h\r\n\r\n";
         exchange.receive(request.as_bytes());
         assert_eq!(
             exchange.advance(&world.served, &world.gate, 100),
-            ExchangeNeed::Frame { until_ms: 150 }
+            ExchangeNeed::Offset { awaited, until_ms: 150 }
         );
         exchange
     };
@@ -211,7 +213,7 @@ fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
     world.act(1, Action::Rotate { heading: 5 });
     assert_eq!(
         in_time.advance(&world.served, &world.gate, 120),
-        ExchangeNeed::Frame { until_ms: 150 }
+        ExchangeNeed::Offset { awaited, until_ms: 150 }
     );
     assert_eq!(late.advance(&world.served, &world.gate, 150), ExchangeNeed::Bytes);
     assert!(late.unsent().starts_with(b"HTTP/1.1 412 "));

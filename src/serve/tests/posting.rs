@@ -6,6 +6,7 @@ use crate::engine::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::problem::Problem;
+use crate::serve::waiting::AwaitedOffset;
 
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
 fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
@@ -68,7 +69,7 @@ fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
     for (body, outcome, detail) in cases {
         let (mut exchange, records) = post(&world, "/v1/events", body);
         assert!(
-            matches!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { .. }),
+            matches!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Offset { .. }),
             "{body}"
         );
         assert_eq!(text_of(&exchange), "");
@@ -120,7 +121,9 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
     let world = World::new();
     let body = r#"{"type":"loot","player_id":1}"#;
     let (mut late, _) = post(&world, "/v1/events?wait_ms=20", body);
-    assert_eq!(late.advance(&world.served, &world.gate, 1), ExchangeNeed::Frame { until_ms: 20 });
+    let awaited = AwaitedOffset { zone: 0, next_offset: 5 };
+    let need = ExchangeNeed::Offset { awaited, until_ms: 20 };
+    assert_eq!(late.advance(&world.served, &world.gate, 1), need);
     late.advance(&world.served, &world.gate, 20);
     let answer = text_of(&late);
     assert!(answer.starts_with("HTTP/1.1 202 Accepted"), "{answer}");
