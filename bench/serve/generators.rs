@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 use support::process::before_others;
-use support::serving::UNIT_PRIORITY;
+
+/// Their real-time priority: below the servers', above everything else.
+const PRIORITY: &str = "1";
 
 /// First argument of a process that sends requests.
 pub(crate) const GENERATE: &str = "generate";
@@ -82,7 +84,7 @@ impl Generators {
         let start = |address: &String| {
             let program = std::env::current_exe().expect("this program");
             let sessions = (sessions / addresses.len()).to_string();
-            let mut child = before_others(&["--fifo", UNIT_PRIORITY])
+            let mut child = before_others(&["--fifo", PRIORITY])
                 .arg(program)
                 .args([GENERATE, address, &sessions])
                 .stdin(Stdio::piped())

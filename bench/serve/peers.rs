@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::kafka::broker::free_ports;
 use support::process::before_others;
 use support::scrape::get;
-use support::serving::UNIT_PRIORITY;
+use support::serving::SERVER_PRIORITY;
 
 /// Where the peers' sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/peers");
@@ -81,7 +81,7 @@ impl Peer {
             Peer::Fasthttp => built.join("serve-fasthttp"),
             Peer::Hyper => built.join("release/serve-hyper"),
         };
-        let mut child = before_others(&["--fifo", UNIT_PRIORITY])
+        let mut child = before_others(&["--fifo", SERVER_PRIORITY])
             .arg(program)
             .arg(&store.address)
             .stdin(Stdio::piped())
@@ -128,7 +128,7 @@ impl Redis {
     pub(crate) fn start() -> Result<Redis, String> {
         let port = free_ports(1)[0];
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let child = before_others(&["--fifo", UNIT_PRIORITY])
+        let child = before_others(&["--fifo", SERVER_PRIORITY])
             .arg("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--dir"])

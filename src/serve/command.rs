@@ -13,6 +13,7 @@ use crate::output::update_json;
 use crate::serve::answers::Served;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
+use crate::serve::waiting::AwaitedOffset;
 use crate::view::zone::ZoneView;
 
 /// Events of one request.
@@ -150,9 +151,23 @@ fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, E
 }
 
 /// Whether it is known what became of a command.
-pub(crate) fn is_decided(served: &Served, command: &Command, offset: i64) -> bool {
+fn is_decided(served: &Served, command: &Command, offset: i64) -> bool {
     let zone = served.view.zone(command.zone);
     zone.is_some_and(|zone| !zone.is_within_frame() && zone.position().next_offset > offset)
+}
+
+/// What an event that is in the log still waits for.
+pub(crate) fn awaited(
+    served: &Served,
+    (command, appended): &(Command, Appended),
+) -> Option<AwaitedOffset> {
+    match appended {
+        Appended::At(offset) if !is_decided(served, command, *offset) => {
+            let next_offset = offset.saturating_add(1);
+            Some(AwaitedOffset { zone: command.zone, next_offset })
+        }
+        _ => None,
+    }
 }
 
 /// What became of a command that is decided, with its updates.

@@ -4,7 +4,7 @@
 //! those behind it waiting, and nothing is read for them: the client's own window is the bound.
 
 use crate::serve::answers::{Answer, Served};
-use crate::serve::command::{Appended, Command, is_decided, write_outcome};
+use crate::serve::command::{Appended, Command, awaited, write_outcome};
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::health;
 use crate::serve::json::Json;
@@ -440,17 +440,6 @@ impl Exchange {
     fn write_unchanged(&mut self, head: Head) {
         self.unsent.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
         finish_head(&mut self.unsent, head);
-    }
-}
-
-/// What an event that is in the log still waits for.
-fn awaited(served: &Served, (command, appended): &(Command, Appended)) -> Option<AwaitedOffset> {
-    match appended {
-        Appended::At(offset) if !is_decided(served, command, *offset) => {
-            let next_offset = offset.saturating_add(1);
-            Some(AwaitedOffset { zone: command.zone, next_offset })
-        }
-        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::serve::gate::Gate;
 use crate::serve::postings::{Posting, Postings};
 use crate::serve::stream::StreamTurn;
 use crate::serve::timers::Timers;
-use crate::serve::waiting::{AwaitedOffset, Waiting};
+use crate::serve::waiting::{AwaitedOffset, OffsetWaiters};
 use rustix::process::{Resource, getrlimit};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ pub(crate) struct Sessions {
     /// Sessions that wait for the next frame.
     for_frame: Vec<SocketNumber>,
     /// Sessions that wait for an offset.
-    for_offset: Waiting,
+    for_offset: OffsetWaiters,
     /// Sessions that read a stream.
     streams: usize,
     /// Those that go on, empty: its memory is used again.
@@ -129,7 +129,7 @@ impl Sessions {
             postings,
             spare: Vec::with_capacity(SPARE_EXCHANGES),
             for_frame: Vec::new(),
-            for_offset: Waiting::default(),
+            for_offset: OffsetWaiters::default(),
             streams: 0,
             woken: Vec::new(),
             sessions_max: sessions_max as usize,

@@ -17,11 +17,11 @@ pub struct AwaitedOffset {
 
 /// All sessions that wait so.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct OffsetWaiters {
     sessions: BTreeSet<(AwaitedOffset, SocketNumber)>,
 }
 
-impl Waiting {
+impl OffsetWaiters {
     /// A session begins to wait.
     pub(crate) fn add(&mut self, awaited: AwaitedOffset, session: SocketNumber) {
         self.sessions.insert((awaited, session));
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn those_go_on_whose_zone_has_come_to_their_offset_and_no_others() {
         let mut random = Random::new(7);
-        let (mut waiting, mut all, mut reached) = (Waiting::default(), Vec::new(), [0; 4]);
+        let (mut waiting, mut all, mut reached) = (OffsetWaiters::default(), Vec::new(), [0; 4]);
         for session in 0..2_000 {
             let zone = random.below(4) as u16;
             let awaited = AwaitedOffset {

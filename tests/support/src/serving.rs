@@ -9,8 +9,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `CPUSchedulingPriority=` of `systemd/huntd-serve@.service`, where it is switched on.
-pub const UNIT_PRIORITY: &str = "1";
+/// The real-time priority of servers: one more than that of the clients beside them, which would be
+/// on machines of their own and take no server its core.
+pub const SERVER_PRIORITY: &str = "2";
 
 /// A serving process. Dropped, it is killed.
 pub struct Serving {
@@ -26,7 +27,7 @@ impl Serving {
 
     /// A process whose serving thread goes before others, as its unit can let it.
     pub fn start_before_others(huntd: &Huntd) -> Serving {
-        let mut command = before_others(&["--reset-on-fork", "--fifo", UNIT_PRIORITY]);
+        let mut command = before_others(&["--reset-on-fork", "--fifo", SERVER_PRIORITY]);
         command.arg(program());
         let started = Serving::run(command, huntd, "127.0.0.1:0", &[]);
         started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
