@@ -22,7 +22,7 @@ use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::view::zone::ZoneView;
 use rdkafka::consumer::Consumer;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Sender;
@@ -202,6 +202,10 @@ impl Feed {
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
     fn report(&self, error: &KafkaError, sender: &FeedSender) {
+        // librdkafka asks for its coordinator, and nobody here asks the group for anything.
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
+            return;
+        }
         tracing::warn!("reading `{}`: {error}", self.options.output_topic);
         if is_out_of_range(error) {
             for zone in 0..self.zones {

@@ -274,10 +274,7 @@ impl Replicas {
             match self.consumer.fetch_watermarks(topic, partition, ANSWER_WAIT) {
                 Ok(watermarks) => return Ok(watermarks),
                 Err(error) if is_final(&error) || Instant::now() >= end => {
-                    return Err(match self.is_missing() {
-                        true => ReplicaError::TopicMissing(topic.clone()),
-                        false => failure(topic, &error),
-                    });
+                    return Err(self.why_unknown(&error));
                 }
                 Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
                 // It reads nothing now: what it may ask for meanwhile is a token.
@@ -286,11 +283,16 @@ impl Replicas {
         }
     }
 
-    /// Whether a broker says that the topic does not exist. A partition without a leader looks the
-    /// same to librdkafka where it asks for offsets.
-    fn is_missing(&self) -> bool {
-        let found = partitions(&self.consumer, &self.options.topic, ANSWER_WAIT);
-        matches!(found, Err(TopicError::Missing(_)))
+    /// Why nobody says where a partition begins and ends. Where librdkafka asks for offsets, a
+    /// topic that does not exist, one that may not be read and a partition without a leader look
+    /// the same.
+    fn why_unknown(&self, error: &KafkaError) -> ReplicaError {
+        let topic = &self.options.topic;
+        match partitions(&self.consumer, topic, ANSWER_WAIT) {
+            Err(TopicError::Missing(topic)) => ReplicaError::TopicMissing(topic),
+            Err(TopicError::NotAuthorised(topic)) => not_authorised(&topic),
+            _ => failure(topic, error),
+        }
     }
 
     /// The shard that a replica holds.
@@ -467,7 +469,14 @@ fn is_final(error: &KafkaError) -> bool {
 }
 
 fn failure(topic: &str, error: &KafkaError) -> ReplicaError {
-    ReplicaError::Topic { topic: topic.to_owned(), sentence: error.to_string() }
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => not_authorised(topic),
+        _ => ReplicaError::Topic { topic: topic.to_owned(), sentence: error.to_string() },
+    }
+}
+
+fn not_authorised(topic: &str) -> ReplicaError {
+    ReplicaError::Topic { topic: topic.to_owned(), sentence: "not authorised".to_owned() }
 }
 
 fn consumer_config(options: &ReplicaOptions) -> ClientConfig {

@@ -1,7 +1,9 @@
 //! The rights that docs/OPERATIONS.md lists for each verb: these suffice, and none can be left out.
 
 use crate::players::{events, produce};
+use crate::snapshots::stop;
 use crate::verbs::huntd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::acl::{self, Operation, Resource};
@@ -48,12 +50,18 @@ fn rights(command: &str) -> Vec<Right> {
     operations.into_iter().map(|operation| (operation, kind, name.to_owned())).collect()
 }
 
+/// The topic for copies of snapshots that belongs to these.
+fn copies(topics: &Topics) -> String {
+    format!("{}-copies", topics.input)
+}
+
 /// What the document calls so is called so here.
 fn name_here(topics: &Topics, name: &str) -> String {
     match name {
         "hunt-events" => topics.input.clone(),
         "hunt-updates" => topics.output.clone(),
         "hunt-dead-letters" => topics.dead_letters.clone(),
+        "hunt-snapshots" => copies(topics),
         "huntd" => topics.group().to_owned(),
         other => panic!("no test has `{other}`"),
     }
@@ -73,15 +81,27 @@ fn assert_exact(
     topics: impl Fn() -> Topics,
     attempt: impl Fn(&Topics) -> Attempt,
 ) {
+    assert_exact_beside(secure, &[], verb, topics, attempt);
+}
+
+/// The same of the rights that a block adds to those of other blocks.
+fn assert_exact_beside(
+    secure: &SecureCluster,
+    others: &[&str],
+    verb: &str,
+    topics: impl Fn() -> Topics,
+    attempt: impl Fn(&Topics) -> Attempt,
+) {
+    let given: Vec<Right> = others.iter().flat_map(|other| documented(other)).collect();
     let rights = documented(verb);
     let whole = rights.len();
     for missing in (0..rights.len()).chain([whole]) {
         let topics = topics();
-        for (number, (operation, resource, name)) in rights.iter().enumerate() {
-            if number != missing {
-                let name = name_here(&topics, name);
-                acl::allow(&secure.cluster.bootstrap(), USER, *operation, *resource, &name);
-            }
+        let those = rights.iter().enumerate().filter(|(number, _)| *number != missing);
+        let those = those.map(|(_, right)| right);
+        for (operation, resource, name) in given.iter().chain(those) {
+            let name = name_here(&topics, name);
+            acl::allow(&secure.cluster.bootstrap(), USER, *operation, *resource, &name);
         }
         let Attempt { has_worked, said } = attempt(&topics);
         let Some((operation, resource, name)) = rights.get(missing) else {
@@ -102,18 +122,21 @@ fn sasl(secure: &SecureCluster) -> String {
     format!("mechanism = \"SCRAM-SHA-256\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
 }
 
-fn start(secure: &SecureCluster, topics: &Topics) -> Huntd {
-    let sasl = sasl(secure);
-    let settings = [("kafka.sasl", sasl.as_str()), ("input", "tick_every_ms = 200")];
-    Huntd::start_with(&[&secure.address(Kind::PlainSasl)], topics, &settings)
-}
-
-/// A daemon that plays, refuses a record, ticks, and commits.
-fn run(secure: &SecureCluster, topics: &Topics) -> Attempt {
+/// A daemon that plays, refuses a record, ticks, commits, and copies snapshots if these settings
+/// say so.
+fn run(secure: &SecureCluster, topics: &Topics, snapshots: Option<&str>) -> Attempt {
     let mut events = events(1, 5, 1..=10);
     events.push((0, "no event".to_owned()));
     produce(&secure.cluster, topics, &events);
-    let mut huntd = start(secure, topics);
+    let sasl = sasl(secure);
+    let mut settings = vec![("kafka.sasl", sasl.as_str()), ("input", "tick_every_ms = 200")];
+    settings.extend(snapshots.map(|lines| ("snapshot", lines)));
+    let mut huntd = Huntd::start_with(&[&secure.address(Kind::PlainSasl)], topics, &settings);
+    // Beyond what was produced, there are ticks.
+    let is_done = |page: &Page| {
+        let is_copied = || page.value("huntd_snapshots_copied_total") > 0;
+        page.progress("acked") > events.len() as u64 && (snapshots.is_none() || is_copied())
+    };
     let ended = Instant::now() + PATIENCE;
     loop {
         let said = huntd.log();
@@ -121,9 +144,9 @@ fn run(secure: &SecureCluster, topics: &Topics) -> Attempt {
             return Attempt { has_worked: false, said };
         }
         let is_known = said.contains("\"address\":\"");
-        // Beyond what was produced, there are ticks. A daemon that has ended meanwhile has no page.
+        // A daemon that has ended meanwhile has no page.
         let page = is_known.then(|| Page::try_of(&huntd.address())).flatten();
-        if page.is_some_and(|page| page.progress("acked") > events.len() as u64) {
+        if page.is_some_and(|page| is_done(&page)) {
             let ended = huntd.stop();
             return Attempt { has_worked: ended.status.success(), said: ended.log };
         }
@@ -133,13 +156,13 @@ fn run(secure: &SecureCluster, topics: &Topics) -> Attempt {
 }
 
 /// A configuration for these brokers.
-fn configuration(address: &str, sasl: &str, topics: &Topics) -> (TempDir, String) {
+fn configuration(address: &str, further: &str, topics: &Topics) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("huntd.toml");
     let Topics { input, output, dead_letters, .. } = topics;
     let text = format!(
         "[kafka]\nbrokers = [{address:?}]\ngroup = {:?}\ninput_topic = {input:?}\n\
-         output_topic = {output:?}\ndead_letter_topic = {dead_letters:?}\n{sasl}\n",
+         output_topic = {output:?}\ndead_letter_topic = {dead_letters:?}\n{further}\n",
         topics.group(),
     );
     std::fs::write(&file, text).expect("the configuration is written");
@@ -155,11 +178,16 @@ fn tool(secure: &SecureCluster, topics: &Topics, verb: &[&str], further: &[&str]
     Attempt { has_worked: ended.code == 0, said: ended.output + &ended.errors }
 }
 
+/// The argument that names the topic for copies of snapshots.
+fn set_copies(topics: &Topics) -> String {
+    format!("snapshot.topic={}", copies(topics))
+}
+
 /// Topics as `huntd topics` makes them.
 fn well_made(secure: &SecureCluster) -> Topics {
     let topics = Topics::named("rights", 1);
     let (_folder, file) = configuration(&secure.cluster.bootstrap(), "", &topics);
-    let ended = huntd(&["topics", "--config", &file]);
+    let ended = huntd(&["topics", "--config", &file, "--set", &set_copies(&topics)]);
     assert_eq!(ended.code, 0, "{}", ended.errors);
     topics
 }
@@ -180,19 +208,60 @@ fn with_a_letter(secure: &SecureCluster) -> Topics {
 fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
     let secure = SecureCluster::start(&acl::strict_properties(), &[]);
     let topics = || Topics::create(&secure.cluster, "rights", 1);
-    assert_exact(&secure, "run", topics, |topics| run(&secure, topics));
+    assert_exact(&secure, "run", topics, |topics| run(&secure, topics, None));
+    let topics = || with_copies(&secure, topics());
+    assert_exact_beside(&secure, &["run"], "run with snapshot.topic", topics, |topics| {
+        // A copy that is there already has to be read.
+        let [folder, other] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+        stop(copying(&secure, topics, &snapshots(topics, other.path())));
+        run(&secure, topics, Some(&snapshots(topics, folder.path())))
+    });
+}
+
+/// The same topics, and the one for copies of snapshots.
+fn with_copies(secure: &SecureCluster, topics: Topics) -> Topics {
+    let compacted = [("cleanup.policy", "compact")];
+    secure.cluster.client().create_topic(&copies(&topics), topics.partitions, &compacted);
+    topics
+}
+
+/// The configuration of snapshots that are taken often, and copied.
+fn snapshots(topics: &Topics, folder: &Path) -> String {
+    format!("directory = {folder:?}\ntopic = {:?}\nevery_ms = 200", copies(topics))
+}
+
+/// A daemon of the tests' own that has copied a snapshot.
+fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
+    let mut huntd = Huntd::start(&secure.cluster, topics, &[("snapshot", snapshots)]);
+    produce(&secure.cluster, topics, &events(1, 5, 1..=5));
+    huntd.wait_for_address();
+    huntd.wait_until("a copy", |huntd| huntd.metric("huntd_snapshots_copied_total") > 0);
+    huntd
 }
 
 /// A process that serves a daemon's world, and gives it a command.
 fn serve(secure: &SecureCluster, topics: &Topics) -> Attempt {
+    serve_world_of(&Huntd::start(&secure.cluster, topics, &[]), secure, topics)
+}
+
+/// The same, where the world begins with the copy of a snapshot.
+fn serve_copies(secure: &SecureCluster, topics: &Topics) -> Attempt {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let huntd = copying(secure, topics, &snapshots(topics, folder.path()));
+    let Attempt { has_worked, said } = serve_world_of(&huntd, secure, topics);
+    Attempt { has_worked: has_worked && said.contains("began with a snapshot"), said }
+}
+
+fn serve_world_of(huntd: &Huntd, secure: &SecureCluster, topics: &Topics) -> Attempt {
     produce(&secure.cluster, topics, &events(1, 5, 1..=10));
-    let huntd = Huntd::start(&secure.cluster, topics, &[]);
     let address = secure.address(Kind::PlainSasl);
     let secret = secure.file("password");
     let serving = match Serving::try_start(
-        &huntd,
+        huntd,
         "127.0.0.1:0",
         &[
+            // Another host's: it has no file of the daemon.
+            ("HUNTD_SNAPSHOT__DIRECTORY", ""),
             ("HUNTD_KAFKA__BROKERS", &address),
             ("HUNTD_KAFKA__SASL__MECHANISM", "SCRAM-SHA-256"),
             ("HUNTD_KAFKA__SASL__USER", USER),
@@ -244,4 +313,34 @@ fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
     assert_exact(&secure, "replay --topic", topics, |topics| {
         tool(topics, &["replay", "--topic", &topics.input], &[])
     });
+}
+
+#[test]
+fn each_other_verb_needs_the_rights_that_are_documented_for_a_snapshot_topic_and_no_others() {
+    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let tool = |topics: &Topics, verb: &[&str]| {
+        tool(&secure, topics, verb, &["--set", &set_copies(topics)])
+    };
+    let topics = || with_copies(&secure, Topics::create(&secure.cluster, "rights", 1));
+    let serve = |topics: &Topics| serve_copies(&secure, topics);
+    assert_exact_beside(&secure, &["serve"], "serve with snapshot.topic", topics, serve);
+    let check = |topics: &Topics| tool(topics, &["check"]);
+    let made = || well_made(&secure);
+    assert_exact_beside(&secure, &["check"], "check with snapshot.topic", made, check);
+    // It creates the topics, and checks them once their broker knows them.
+    let topics = |topics: &Topics| {
+        let created = tool(topics, &["topics"]);
+        let begun = Instant::now();
+        let checked = loop {
+            let checked = tool(topics, &["topics"]);
+            if !(checked.has_worked && checked.said.contains(" created ")) {
+                break checked;
+            }
+            assert!(begun.elapsed() < PATIENCE, "topics are created again and again");
+        };
+        let has_worked = created.has_worked && checked.has_worked;
+        Attempt { has_worked, said: created.said + &checked.said }
+    };
+    let none = || Topics::named("rights", 1);
+    assert_exact_beside(&secure, &["topics", "check"], "topics with snapshot.topic", none, topics);
 }
