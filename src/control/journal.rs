@@ -2,11 +2,10 @@
 //! each kind by itself.
 
 use super::control_error::ControlError;
-use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
-use crate::ownership::event::NoOps;
+use crate::ownership::event::{InputTrouble, NoOps};
 use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
@@ -56,7 +55,10 @@ pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
     let is_open = |(of, offset): &&(i32, i64)| of == partition && !skips.contains(offset);
     for (_, offset) in asked.iter().filter(is_open) {
         let reason = match *offset < mark.next_offset {
-            true => "updates that were made with the record are published",
+            true => {
+                "updates that were made with the record are published; if its dead letter is \
+                     refused, the shard goes on without it"
+            }
             false => "the record is not there yet",
         };
         tracing::warn!(partition, offset, "--skip does nothing: {reason}");
@@ -97,10 +99,16 @@ impl Journal {
         self.warn(Kind::Fetch, sentence);
     }
 
-    /// A broker does not serve a partition. Each error has lines of its own.
-    pub(super) fn fetch_refused(&mut self, partition: i32, error: ErrorCode) {
-        let sentence = format!("input partition {partition} cannot be fetched now: {error}");
-        self.warn(Kind::FetchRefused(error.0), &sentence);
+    /// An input partition has trouble, and goes on. Each error of a broker has lines of its own.
+    pub(super) fn input_trouble(&mut self, partition: i32, trouble: &InputTrouble) {
+        match trouble {
+            InputTrouble::FetchRefused(error) => {
+                let sentence =
+                    format!("input partition {partition} cannot be fetched now: {error}");
+                self.warn(Kind::FetchRefused(error.0), &sentence);
+            }
+            InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
+        }
     }
 
     /// Events of players changed nothing. A few may be what a producer sent twice.

@@ -238,8 +238,8 @@ impl Control {
                 ToControl::Gap(gap) => self.on(OwnershipEvent::Gap(gap)),
                 ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
-                ToControl::FetchRefused { partition, error } => {
-                    self.journal.fetch_refused(partition, error);
+                ToControl::InputTrouble { partition, trouble } => {
+                    self.journal.input_trouble(partition, &trouble);
                 }
             }
         }

@@ -162,7 +162,7 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
         origin,
         state_directory: config.snapshot.directory.clone(),
         remedy: config.remedy,
-        skips: config.skips.clone(),
+        skips: config.publisher.skips.clone(),
     }
 }
 

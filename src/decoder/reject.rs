@@ -52,11 +52,14 @@ pub enum Reject {
     /// Whatever it is, it took the engine down again and again: every replay passes over it.
     #[error("the record took the engine down, so every replay passes over it")]
     Poison,
+    /// It stands in a batch that nobody can read, and an operator has had that passed over.
+    #[error("the batch cannot be read, and is passed over")]
+    UnreadableBatch,
 }
 
 impl Reject {
     /// All reasons, in the order of their numbers.
-    pub(crate) const ALL: [Reject; 15] = [
+    pub(crate) const ALL: [Reject; 16] = [
         Reject::NullValue,
         Reject::EmptyValue,
         Reject::TooLong,
@@ -72,7 +75,11 @@ impl Reject {
         Reject::UnknownType,
         Reject::MissingField,
         Reject::Poison,
+        Reject::UnreadableBatch,
     ];
+
+    /// Reasons that others than the decoder find: what every replay passes over.
+    pub(crate) const PASSED_OVER: [Reject; 2] = [Reject::Poison, Reject::UnreadableBatch];
 
     /// The name in metrics and dead letters.
     pub(crate) fn name(self) -> &'static str {
@@ -92,6 +99,7 @@ impl Reject {
             Reject::UnknownType => "unknown_type",
             Reject::MissingField => "missing_field",
             Reject::Poison => "poison",
+            Reject::UnreadableBatch => "unreadable_batch",
         }
     }
 }

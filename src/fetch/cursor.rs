@@ -8,6 +8,7 @@ use crate::kafka::record_batch::HeaderScan;
 use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ pub(crate) const ALL_BLOCKS_MAX: usize = 4096;
 pub(crate) const SHARD_BLOCKS_MIN: usize = 2;
 
 /// A leader epoch that nobody knows.
-const UNKNOWN_EPOCH: i32 = -1;
+pub(crate) const UNKNOWN_EPOCH: i32 = -1;
 
 /// Where the fetch path stands in one input partition.
 pub(crate) struct Cursor {
@@ -55,7 +56,8 @@ pub(crate) struct Cursor {
     pub answered_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
-    /// Input offsets to pass over, in ascending order: their records took the engine down.
+    /// Input offsets to pass over, in ascending order: their records took the engine down, or an
+    /// operator has said so.
     pub skips: Box<[i64]>,
     /// Why the input cannot be read any further.
     fault: RefCell<Option<CursorFault>>,
@@ -132,6 +134,11 @@ impl Cursor {
     /// The input offsets to pass over from this one on: nearly always none.
     pub(crate) fn skips_from(&self, offset: i64) -> &[i64] {
         &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
+    }
+
+    /// Whether one of these offsets is to be passed over.
+    pub(crate) fn skips_any_of(&self, offsets: &RangeInclusive<i64>) -> bool {
+        self.skips_from(*offsets.start()).first().is_some_and(|skip| offsets.contains(skip))
     }
 
     /// Leader epoch of the last record before an offset up to which everything is applied. `None`:

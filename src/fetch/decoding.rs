@@ -3,7 +3,7 @@
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::fetch::block::Block;
-use crate::fetch::cursor::{Cursor, CursorState};
+use crate::fetch::cursor::{Cursor, CursorState, UNKNOWN_EPOCH};
 use crate::fetch::rejected::Rejected;
 use crate::fetch::stage::Shared;
 use crate::kafka::aborted::{AbortedTransactions, Marker};
@@ -13,7 +13,7 @@ use crate::kafka::record_batch::{Batch, BatchError, BatchHeader, OpenBatch};
 use crate::kafka::record_stream::{RecordStream, Step, StreamedRecord};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Decoding {
             blocks,
             block: None,
             received_at: None,
-            leader_epoch: -1,
+            leader_epoch: UNKNOWN_EPOCH,
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
@@ -64,7 +64,7 @@ impl Decoding {
         cursor: &Cursor,
         batches: &mut [u8],
         aborted: &mut AbortedTransactions,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), UnreadableBatch> {
         self.writer.leader_epoch = cursor.leader_epoch.get();
         if !self.writer.begin(cursor).await {
             return Ok(());
@@ -79,30 +79,73 @@ impl Decoding {
         cursor: &Cursor,
         batches: &mut [u8],
         aborted: &mut AbortedTransactions,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), UnreadableBatch> {
         let bytes_max = self.decompressor.batch_bytes_max();
-        let mut at = 0;
-        while let Some(batch) = Batch::read(&mut batches[at..], bytes_max)? {
-            let header = batch.header;
-            let next_offset = header.last_offset() + 1;
-            at += header.bytes;
-            if next_offset <= self.writer.next_offset() {
-                continue;
-            }
-            if header.is_control() {
-                let mut markers = batch.open(self.writer.next_offset(), &mut self.decompressor)?;
-                while let Some(record) = markers.next_record()? {
-                    if let Some(marker) = record.key.and_then(Marker::from_key) {
-                        aborted.pass(&header, marker);
-                    }
+        let mut rest = batches;
+        while let Some(header) = BatchHeader::read(rest, bytes_max)? {
+            let (bytes, behind) = rest.split_at_mut(header.bytes);
+            rest = behind;
+            match self.decode_whole(cursor, header, bytes, aborted).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    let first = self.writer.next_offset().max(header.base_offset);
+                    let offsets = Some(first..=header.last_offset());
+                    return Err(UnreadableBatch { error, offsets });
                 }
-            } else if !aborted.covers(&header) && !self.decode_batch(cursor, batch).await? {
-                return Ok(());
             }
-            self.writer.reach(next_offset);
-            self.writer.stamp(&header);
         }
         Ok(())
+    }
+
+    /// Whether a whole batch was decoded to its end, or has nothing that is left to be decoded.
+    async fn decode_whole(
+        &mut self,
+        cursor: &Cursor,
+        header: BatchHeader,
+        bytes: &mut [u8],
+        aborted: &mut AbortedTransactions,
+    ) -> Result<bool, BatchError> {
+        let batch = Batch::checked(header, bytes)?;
+        let next_offset = header.last_offset() + 1;
+        if next_offset <= self.writer.next_offset() {
+            return Ok(true);
+        }
+        if header.is_control() {
+            let mut markers = batch.open(self.writer.next_offset(), &mut self.decompressor)?;
+            while let Some(record) = markers.next_record()? {
+                if let Some(marker) = record.key.and_then(Marker::from_key) {
+                    aborted.pass(&header, marker);
+                }
+            }
+        } else if !aborted.covers(&header) && !self.decode_batch(cursor, batch).await? {
+            return Ok(false);
+        }
+        self.writer.reach(next_offset);
+        self.writer.stamp(&header);
+        Ok(true)
+    }
+
+    /// Accounts for the offsets of a batch that cannot be read, from the cursor's position on, with
+    /// one dead letter. Whether that was sent; what came behind is fetched again in any case: which
+    /// transactions are open there is not known.
+    pub(crate) async fn pass_over(
+        &mut self,
+        cursor: &Cursor,
+        offsets: &RangeInclusive<i64>,
+        sentence: &str,
+    ) -> bool {
+        // Whatever is asked for next, the epoch of the record before it is not known.
+        self.writer.leader_epoch = UNKNOWN_EPOCH;
+        if !self.writer.begin(cursor).await {
+            return false;
+        }
+        let block = self.writer.block();
+        block.rejects.push(Rejected::batch(*offsets.start(), sentence));
+        block.next_offset = offsets.end() + 1;
+        self.writer.send(cursor).await;
+        cursor.rewind();
+        true
     }
 
     /// Whether the batch was decoded to its end.
@@ -133,6 +176,21 @@ impl Decoding {
                 return Ok(false);
             }
         }
+    }
+}
+
+/// A batch that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnreadableBatch {
+    /// What is wrong with it.
+    pub error: BatchError,
+    /// Its offsets that are not decoded, if its header can be read.
+    pub offsets: Option<RangeInclusive<i64>>,
+}
+
+impl From<BatchError> for UnreadableBatch {
+    fn from(error: BatchError) -> UnreadableBatch {
+        UnreadableBatch { error, offsets: None }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
+use crate::fetch::decoding::UnreadableBatch;
 use crate::fetch::task::{Answer, Asked, FetchTask};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
@@ -13,7 +14,7 @@ use crate::kafka::fetch::{
 };
 use crate::kafka::message::Broker;
 use crate::kafka::record_batch;
-use crate::ownership::event::ToControl;
+use crate::ownership::event::{InputTrouble, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::telemetry::metrics::Counter;
 use std::iter;
@@ -135,7 +136,8 @@ impl FetchTask {
     ) {
         let (partition, position) = (cursor.partition, cursor.position.get());
         self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
-        self.shared.report(ToControl::FetchRefused { partition, error });
+        let trouble = InputTrouble::FetchRefused(error);
+        self.shared.report(ToControl::InputTrouble { partition, trouble });
         cursor.rewind();
         if self.shared.table.borrow_mut().prefer_leader(partition) {
             // A follower may be behind: what it refuses, the leader is asked for.
@@ -173,16 +175,54 @@ impl FetchTask {
 
     /// Stops the shard, if another connection has said the same.
     fn stop(&mut self, cursor: &Cursor, fault: CursorFault) {
-        if cursor.is_confirmed(self.connection) {
+        let sentence = match &fault {
+            CursorFault::Unreadable(sentence) => sentence.clone(),
+            CursorFault::Diverged(error) => {
+                format!("input partition {}: {error}", cursor.partition)
+            }
+        };
+        if self.believes(cursor, sentence) {
             cursor.stop(fault);
-        } else {
+        }
+    }
+
+    /// Whether another connection has said the same of the position. If not, another one is asked.
+    fn believes(&mut self, cursor: &Cursor, sentence: String) -> bool {
+        let is_confirmed = cursor.is_confirmed(self.connection);
+        if !is_confirmed {
             cursor.rewind();
-            self.doubt = Some(match fault {
-                CursorFault::Unreadable(sentence) => sentence,
-                CursorFault::Diverged(error) => {
-                    format!("input partition {}: {error}", cursor.partition)
-                }
-            });
+            self.doubt = Some(sentence);
+        }
+        is_confirmed
+    }
+
+    /// A batch that cannot be read stops its shard. An operator can have it passed over: see
+    /// decision 039.
+    async fn meet_unreadable(&mut self, cursor: &Cursor, batch: UnreadableBatch) {
+        let (partition, position) = (cursor.partition, cursor.position.get());
+        let UnreadableBatch { error, offsets } = batch;
+        let sentence = format!(
+            "input partition {partition} cannot be read beyond offset {position}: {error}; \
+             nothing was skipped"
+        );
+        let Some(offsets) = offsets else {
+            return self.stop(cursor, CursorFault::Unreadable(sentence));
+        };
+        let (first, last) = (offsets.start(), offsets.end());
+        if !cursor.skips_any_of(&offsets) {
+            let sentence = format!(
+                "{sentence}; if nobody can restore it, `huntd run --skip {partition}:{first}` \
+                 passes over the offsets {first} to {last}"
+            );
+            return self.stop(cursor, CursorFault::Unreadable(sentence));
+        }
+        if !self.believes(cursor, sentence) {
+            return;
+        }
+        let sentence = format!("the offsets {first} to {last} are passed over: {error}");
+        if self.decoding.pass_over(cursor, &offsets, &sentence).await {
+            let trouble = InputTrouble::BatchPassedOver(sentence);
+            self.shared.report(ToControl::InputTrouble { partition, trouble });
         }
     }
 
@@ -199,14 +239,8 @@ impl FetchTask {
             self.aborted.load(part.aborted.iter(bytes));
             let records = &mut bytes[part.records.clone()];
             let decoded = self.decoding.decode(&cursor, records, &mut self.aborted).await;
-            if let Err(error) = decoded {
-                let sentence = format!(
-                    "input partition {} cannot be read beyond offset {}: {error}; nothing was \
-                     skipped",
-                    cursor.partition,
-                    cursor.position.get(),
-                );
-                self.stop(&cursor, CursorFault::Unreadable(sentence));
+            if let Err(batch) = decoded {
+                self.meet_unreadable(&cursor, batch).await;
             }
         }
         self.answers = answers;

@@ -16,6 +16,9 @@ const KEY_BYTES_MAX: usize = 4 * 1024;
 /// what a topic with default settings takes.
 const VALUE_BYTES_MAX: usize = BROKER_BATCH_BYTES - LETTER_HEAD_BYTES_MAX - KEY_BYTES_MAX;
 
+/// The timestamp of what has none.
+const TIME_UNKNOWN_MS: i64 = -1;
+
 /// A record that is no valid event, on its way to the dead letters.
 #[derive(Debug)]
 pub struct Rejected {
@@ -72,6 +75,19 @@ impl Rejected {
             cut: None,
         };
         rejected.fit(record.value.map_or(0, |value| value.bytes), cut)
+    }
+
+    /// What stands for a batch that cannot be read, from this offset on.
+    pub(super) fn batch(offset: i64, sentence: &str) -> Rejected {
+        Rejected {
+            offset,
+            time_ms: TIME_UNKNOWN_MS,
+            reject: Reject::UnreadableBatch,
+            sentence: sentence.to_owned(),
+            key: None,
+            value: None,
+            cut: None,
+        }
     }
 
     /// Cuts off what its letter does not take. What an operator has had passed over gets a letter

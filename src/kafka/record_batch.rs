@@ -273,16 +273,11 @@ impl<'a> Batches<'a> {
         let Some(header) = BatchHeader::read(self.rest, self.batch_bytes_max)? else {
             return Ok(None);
         };
-        // Also of what will be passed over: where it ends and whose it is stands in its header.
-        let found = crc32c(&self.rest[CRC_START..header.bytes]);
-        if found != header.crc {
-            let reason = BatchReason::Crc { stated: header.crc, found };
-            return Err(BatchError { offset: header.base_offset, reason });
-        }
-        follow(&mut self.previous, &header)?;
         let (bytes, rest) = std::mem::take(&mut self.rest).split_at_mut(header.bytes);
+        let batch = Batch::checked(header, bytes)?;
+        follow(&mut self.previous, &header)?;
         self.rest = rest;
-        Ok(Some(Batch { header, bytes }))
+        Ok(Some(batch))
     }
 }
 
@@ -322,6 +317,20 @@ impl<'a> Batch<'a> {
         batch_bytes_max: usize,
     ) -> Result<Option<Batch<'a>>, BatchError> {
         Batches::new(bytes, batch_bytes_max).take_batch()
+    }
+
+    /// The batch that has this header and these bytes, if its checksum holds. What will be passed
+    /// over is checked, too: where it ends and whose it is stands in its header.
+    pub(crate) fn checked(
+        header: BatchHeader,
+        bytes: &'a mut [u8],
+    ) -> Result<Batch<'a>, BatchError> {
+        let found = crc32c(&bytes[CRC_START..]);
+        if found != header.crc {
+            let reason = BatchReason::Crc { stated: header.crc, found };
+            return Err(BatchError { offset: header.base_offset, reason });
+        }
+        Ok(Batch { header, bytes })
     }
 
     /// Opens the batch's records, those below `offset_min` left out. Uncompressed

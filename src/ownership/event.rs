@@ -226,6 +226,15 @@ impl ShardFacts {
     }
 }
 
+/// Something that an input partition goes on after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputTrouble {
+    /// A broker does not serve it now.
+    FetchRefused(ErrorCode),
+    /// A batch that cannot be read was passed over: which offsets, and why.
+    BatchPassedOver(String),
+}
+
 /// What the other threads send to the control thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToControl {
@@ -233,12 +242,12 @@ pub enum ToControl {
     Shard(ShardNotice),
     /// The hot thread, about something that an operator may want to know; it goes on trying.
     Trouble(String),
-    /// The hot thread: a broker does not serve a partition; it goes on trying.
-    FetchRefused {
-        /// The input partition.
+    /// The hot thread, about an input partition; it goes on.
+    InputTrouble {
+        /// The partition.
         partition: i32,
-        /// The broker's error.
-        error: ErrorCode,
+        /// What is the matter.
+        trouble: InputTrouble,
     },
     /// The hot thread, once in a while, about events that changed nothing.
     NoOps(NoOps),

@@ -9,6 +9,7 @@ pub(crate) mod ledger;
 pub mod native;
 pub mod producer;
 pub mod publishing;
+pub mod sent;
 pub(crate) mod ticker;
 
 use crate::fetch::dialling::DialEnds;
@@ -29,7 +30,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use native::NativeProducer;
 use producer::{Producer, ProducerError};
-use publishing::{PUBLISHER_IDLE_MS_MAX, Pause, Publisher, Sent};
+use publishing::{PUBLISHER_IDLE_MS_MAX, Pause, Publisher};
+use sent::Sent;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -84,6 +86,9 @@ pub struct PublisherOptions {
     pub tick_every_ms: u32,
     /// Whether players that leave for another zone are appended to its input.
     pub carry_players: bool,
+    /// Records that the operator wants to have passed over, by partition and offset: if the topic
+    /// refuses their dead letters, their shards go on.
+    pub skips: Vec<(i32, i64)>,
 }
 
 /// What the other threads tell the publisher.

@@ -414,6 +414,7 @@ mod tests {
             queue_kbytes_max: 1024,
             tick_every_ms: 0,
             carry_players: false,
+            skips: Vec::new(),
         }
     }
 

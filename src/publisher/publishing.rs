@@ -1,7 +1,8 @@
 //! The publisher at work: what comes in goes to a producer, and what is heard of it to the ledger.
 
-use super::ledger::{Ledger, Receipt, Settled};
+use super::ledger::{Ledger, Settled};
 use super::producer::{Delivery, Produce, SendError, SendFailure};
+use super::sent::{Quota, Sent, SentFrame, SentLetter};
 use super::ticker::{Ticker, tick_id};
 use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
 use crate::engine::event::Action;
@@ -88,33 +89,6 @@ pub struct Publisher<P> {
     in_flight_bytes: usize,
     /// Set once nobody sends any more.
     flush_end: Option<Instant>,
-}
-
-/// What is remembered of a record until its delivery is reported.
-pub enum Sent {
-    /// A frame.
-    Frame(Quota, SentFrame),
-    /// A dead letter.
-    DeadLetter(Quota),
-    /// A player for another zone's input.
-    Handoff(Quota),
-    /// A tick of this partition.
-    Tick(i32),
-}
-
-#[derive(Clone, Copy)]
-pub struct SentFrame {
-    /// Length of the encoded frame.
-    bytes: usize,
-    /// `ts_us` of the newest update.
-    newest_us: Option<i64>,
-}
-
-/// What counts against a shard's quota until it is settled.
-#[derive(Clone, Copy)]
-pub struct Quota {
-    receipt: Receipt,
-    bytes: u64,
 }
 
 impl<P: Produce<Sent>> Publisher<P> {
@@ -278,8 +252,8 @@ impl<P: Produce<Sent>> Publisher<P> {
         letter: &DeadLetter,
         quota: Quota,
     ) -> Result<Option<FrameHeader>, SendError> {
-        let PublisherOptions { dead_letter_topic, input_topic, .. } = &self.options;
-        let sent = Sent::DeadLetter(quota);
+        let PublisherOptions { dead_letter_topic, input_topic, skips, .. } = &self.options;
+        let sent = Sent::DeadLetter(quota, SentLetter::of(letter, skips));
         self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
         Ok(None)
     }
@@ -332,7 +306,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 self.in_flight_bytes -= frame.bytes;
                 (*quota, Counter::FramesAcked)
             }
-            Sent::DeadLetter(quota) => (*quota, Counter::DeadLettersAcked),
+            Sent::DeadLetter(quota, _) => (*quota, Counter::DeadLettersAcked),
             Sent::Handoff(quota) => (*quota, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
@@ -348,10 +322,12 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.count_settled(receipt.partition, bytes);
         if let Some(failure) = delivery.failure {
             self.metrics.add(Counter::DeliveriesFailed, 1);
-            self.fail(receipt.partition, receipt.ownership_id, failure);
-            return;
+            if let Some(failure) = delivery.receipt.loss(failure) {
+                return self.fail(receipt.partition, receipt.ownership_id, failure);
+            }
+        } else {
+            self.metrics.add(counter, 1);
         }
-        self.metrics.add(counter, 1);
         if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), .. }) = delivery.receipt {
             self.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
         }

@@ -139,7 +139,7 @@ pub struct RunArgs {
     /// Start each shard over, with an empty zone, that cannot be started otherwise.
     #[arg(long)]
     pub genesis: bool,
-    /// Pass over a record that keeps its shard from going on, for good; more than once if need be.
+    /// Pass over a record, or a batch that cannot be read, for good; more than once if need be.
     #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
     pub skip: Vec<(i32, i64)>,
 }

@@ -37,8 +37,6 @@ pub struct Config {
     pub snapshot: snapshot::SnapshotOptions,
     /// What to do with a shard whose state cannot be had; the command line says.
     pub remedy: Remedy,
-    /// Records to be passed over for good, by partition and offset.
-    pub skips: Vec<(i32, i64)>,
     /// For the hot thread.
     pub runtime: runtime::RuntimeOptions,
     /// The files with the game's rules, those of a new world first; none takes the built-in ones.
@@ -156,7 +154,6 @@ impl Check<'_> {
             publisher: self.publisher(raw)?,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
-            skips: Vec::new(),
             runtime: self.runtime(&raw.cpu)?,
             rules_files: self.rules_files(&raw.rules.files)?,
             service: self.service(&raw.service)?,
@@ -327,6 +324,7 @@ impl Check<'_> {
                 0..=publisher::ticker::TICK_EVERY_MS_MAX,
             )?,
             carry_players: input.carry_players,
+            skips: Vec::new(),
         })
     }
 

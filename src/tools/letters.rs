@@ -5,6 +5,7 @@ use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::load::EventSender;
 use super::source::SourceRecord;
 use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
+use crate::decoder::reject::Reject;
 use crate::kafka::client::ClientOptions;
 use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
@@ -49,16 +50,13 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
                 }
                 let Some(letter) = Letter::of(&message) else { continue };
                 left -= 1;
-                if let (true, Some(bytes)) = (args.resend, letter.value_bytes) {
-                    let (zone, offset) = (letter.partition, letter.offset);
-                    writeln!(
-                        std::io::stderr(),
-                        "not sent: of the {bytes} bytes at offset {offset} of partition {zone}, \
-                         the letter has the first only"
-                    )?;
-                } else if args.resend {
-                    letter.send(client, &mut senders)?;
-                    sent += 1;
+                match (args.resend, letter.why_not_whole()) {
+                    (false, _) => {}
+                    (true, Some(sentence)) => writeln!(std::io::stderr(), "not sent: {sentence}")?,
+                    (true, None) => {
+                        letter.send(client, &mut senders)?;
+                        sent += 1;
+                    }
                 }
                 writeln!(out, "{}", letter.json())?;
             }
@@ -106,6 +104,22 @@ impl<'a> Letter<'a> {
             sentence: text("huntd.sentence").unwrap_or_default(),
             value: message.payload(),
             value_bytes: text("huntd.value_bytes").and_then(|bytes| bytes.parse().ok()),
+        })
+    }
+
+    /// Why the letter has not all of what it is about, if so.
+    fn why_not_whole(&self) -> Option<String> {
+        let (zone, offset) = (self.partition, self.offset);
+        if self.reason == Reject::UnreadableBatch.name() {
+            return Some(format!(
+                "the batch at offset {offset} of partition {zone} could not be read"
+            ));
+        }
+        self.value_bytes.map(|bytes| {
+            format!(
+                "of the {bytes} bytes at offset {offset} of partition {zone}, the letter has the \
+                 first only"
+            )
         })
     }
 

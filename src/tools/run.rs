@@ -13,7 +13,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     if args.genesis {
         config.remedy = Remedy::StartOver;
     }
-    config.skips.clone_from(&args.skip);
+    config.publisher.skips.clone_from(&args.skip);
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
     Ok(daemon::run(config, rulebook)?)

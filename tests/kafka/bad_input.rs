@@ -195,6 +195,56 @@ fn what_an_operator_has_had_passed_over_gets_a_letter_that_its_topic_takes() {
     assert_eq!(records, 1 + 50);
 }
 
+/// Topics with a record that is no event at offset 50, between events.
+fn with_a_bad_record(what: &str) -> Topics {
+    let topics = Topics::create(kafka::shared(), what, 1);
+    produce(kafka::shared(), &topics, &events(1, 10, 1..=5));
+    produce(kafka::shared(), &topics, &[(0, "no event".to_owned())]);
+    produce(kafka::shared(), &topics, &events(1, 10, 6..=20));
+    topics
+}
+
+/// No letter is so small: its headers alone take more.
+const NO_LETTER_FITS: (&str, &str) = ("max.message.bytes", "100");
+
+#[test]
+fn a_shard_goes_on_without_the_letter_of_a_skipped_record_that_its_topic_never_takes() {
+    let client = kafka::shared().client();
+    let [unpublished, published] = ["refused", "refused-later"].map(with_a_bad_record);
+    let covered = |topics: &Topics, arguments: &[&str]| {
+        let mut daemon = Huntd::start_as(kafka::shared(), topics, &[], arguments);
+        let mut follower = Follower::new(kafka::shared(), topics);
+        accounts::wait_until_covered(kafka::shared(), topics, &mut follower, &mut daemon);
+        daemon.wait_until("the shard", |daemon| daemon.log().contains("\"live\""));
+        let ended = daemon.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        ended.log
+    };
+    let words = "the record is passed over, and its topic refuses its dead letter";
+
+    // Every replay passes over it, whether or not it is told again.
+    let (name, value) = NO_LETTER_FITS;
+    client.set_topic(&unpublished.dead_letters, name, value);
+    for arguments in [&["--skip", "0:50"][..], &[]] {
+        let log = covered(&unpublished, arguments);
+        assert!(log.contains(words), "{log}");
+    }
+
+    // What follows the record is published, so it cannot be passed over: a replay has to meet it.
+    covered(&published, &[]);
+    client.set_topic(&published.dead_letters, name, value);
+    let mut daemon = Huntd::start(kafka::shared(), &published, &[]);
+    daemon.wait_until("a halt", |daemon| daemon.log().contains("the shard has halted"));
+    let ended = daemon.stop();
+    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let line = ended.log.lines().find(|line| line.contains("the shard has halted"));
+    let line = line.expect("it was waited for");
+    let remedies = ["the dead letter of offset 50", "raise max.message.bytes", "--skip 0:50`"];
+    assert!(remedies.iter().all(|remedy| line.contains(remedy)), "{line}");
+    let log = covered(&published, &["--skip", "0:50"]);
+    assert!(log.contains(words), "{log}");
+}
+
 #[test]
 fn a_skip_that_does_nothing_is_named_with_the_reason() {
     let topics = Topics::create(kafka::shared(), "skipped-late", 1);

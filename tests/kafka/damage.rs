@@ -3,15 +3,23 @@
 
 use crate::players::{Event, events, produce};
 use crate::snapshots::stop;
+use rdkafka::message::{Headers, Message};
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::accounts::{self, Follower};
+use support::accounts::{self, Follower, logged_digest, read};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
+use support::scrape::Page;
 use tempfile::TempDir;
 
-/// Changes one byte of the last record of a partition.
-fn damage(cluster: &Cluster, topic: &str, partition: i32) {
+/// Changes one byte of the last record of a partition, on the broker's disk.
+fn damage(cluster: &mut Cluster, topic: &str, partition: i32) {
+    cluster.broker_mut(0).stop();
+    damage_file(cluster, topic, partition);
+    cluster.broker_mut(0).restart(1);
+}
+
+fn damage_file(cluster: &Cluster, topic: &str, partition: i32) {
     let folder = cluster[0].folder().join(format!("data/{topic}-{partition}"));
     let segment: PathBuf = folder.join("00000000000000000000.log");
     let mut bytes = fs::read(&segment).expect("the partition's segment is there");
@@ -22,21 +30,20 @@ fn damage(cluster: &Cluster, topic: &str, partition: i32) {
 
 #[test]
 fn a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on() {
-    let mut cluster = Cluster::start(1, &Options::for_tests());
-    let topics = Topics::create(&cluster, "damage", 2);
-    produce(&cluster, &topics, &events(2, 10, 1..=10));
-    cluster.broker_mut(0).stop();
-    cluster.broker_mut(0).restart(1);
-    // A later batch, so that there is something before the damage.
-    produce(&cluster, &topics, &events(2, 10, 11..=12));
-    cluster.broker_mut(0).stop();
-    damage(&cluster, &topics.input, 0);
-    cluster.broker_mut(0).restart(1);
+    assert_damage_halts_until_it_is_passed_over(&mut Cluster::start(1, &Options::for_tests()));
+}
 
-    let mut huntd = Huntd::start(&cluster, &topics, &[]);
-    let mut follower = Follower::new(&cluster, &topics);
+pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster) {
+    let topics = Topics::create(cluster, "damage", 2);
+    produce(cluster, &topics, &events(2, 10, 1..=10));
+    // A later batch, so that there is something before the damage.
+    produce(cluster, &topics, &events(2, 10, 11..=12));
+    damage(cluster, &topics.input, 0);
+
+    let mut huntd = Huntd::start(cluster, &topics, &[]);
+    let mut follower = Follower::new(cluster, &topics);
     huntd.wait_until("the shard halts", |huntd| huntd.log().contains("the shard has halted"));
-    produce(&cluster, &topics, &events(2, 10, 13..=20));
+    produce(cluster, &topics, &events(2, 10, 13..=20));
     huntd.wait_until("the other shard goes on", |_| follower.covers(&[(1, 100)]));
     huntd.wait_until("what is before the damage is applied", |_| follower.covers(&[(0, 50)]));
     assert_eq!(follower.next_offset(0), 50, "nothing was skipped");
@@ -47,6 +54,36 @@ fn a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on() {
     let line = ended.log.lines().find(|line| line.contains("the shard has halted"));
     let line = line.expect("it was waited for");
     assert!(line.contains("offset 50") && line.contains("CRC-32C"), "{line}");
+    let (_, remedy) = line.split_once("`huntd run --skip 0:50`").expect("the remedy");
+    assert!(remedy.contains("passes over the offsets 50 to 59"), "{line}");
+
+    // The operator has it passed over. No later start needs to be told.
+    let mut huntd = Huntd::start_as(cluster, &topics, &[], &["--skip", "0:50"]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
+    let rejected = "huntd_records_rejected_total";
+    let page = Page::of(&huntd.address());
+    let unreadable: Vec<_> = page.samples(rejected).filter(|(_, count)| *count > 0).collect();
+    assert_eq!(unreadable, [("partition=\"0\",reason=\"unreadable_batch\"", 1)]);
+    let log = stop(huntd);
+    assert!(log.contains("the offsets 50 to 59 are passed over: the batch at offset 50"), "{log}");
+    let digest = logged_digest(&log, 0);
+    let mut huntd = Huntd::start(cluster, &topics, &[]);
+    huntd.wait_until("the shards", |huntd| huntd.log().matches("\"live\"").count() == 2);
+    assert_eq!(logged_digest(&stop(huntd), 0), digest);
+    assert_eq!(read(cluster, &topics, 0), follower.into_stories().remove(0));
+
+    let letters = cluster.client().consume(&topics.dead_letters, 0);
+    let letter = letters.first().expect("a letter for each start");
+    assert_eq!(letter.payload(), None);
+    let header = |name: &str| {
+        let headers = letter.headers().expect("letters have headers");
+        let found = headers.iter().find(|header| header.key == name).and_then(|found| found.value);
+        String::from_utf8_lossy(found.expect("the letter says so")).into_owned()
+    };
+    assert_eq!(header("huntd.reason"), "unreadable_batch");
+    assert_eq!(header("huntd.offset"), "50");
+    let sentence = header("huntd.sentence");
+    assert!(sentence.contains("50 to 59") && sentence.contains("CRC-32C"), "{sentence}");
 }
 
 /// The files of a partition's log, as they were once.

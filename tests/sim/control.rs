@@ -257,7 +257,7 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) | ToControl::NoOps(_) | ToControl::FetchRefused { .. } => {}
+                ToControl::Trouble(_) | ToControl::NoOps(_) | ToControl::InputTrouble { .. } => {}
                 ToControl::Gap(gap) => self.on(around, OwnershipEvent::Gap(gap)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);

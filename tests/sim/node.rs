@@ -23,7 +23,8 @@ use huntd::kafka::security::Security;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
 use huntd::ownership::OwnershipOptions;
 use huntd::publisher::native::NativeProducer;
-use huntd::publisher::publishing::{Inbox, Publisher, Sent, Time};
+use huntd::publisher::publishing::{Inbox, Publisher, Time};
+use huntd::publisher::sent::Sent;
 use huntd::publisher::{self, ToPublisher};
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};
@@ -442,6 +443,7 @@ fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher:
         frames_per_shard,
         queue_kbytes_max: 1024,
         carry_players: true,
+        skips: Vec::new(),
         tick_every_ms: chance.pick(&[0, 1_000, 1_000]) as u32,
     }
 }

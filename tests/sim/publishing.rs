@@ -11,7 +11,7 @@ use crate::surroundings::Surroundings;
 use huntd::fetch::dialling::DialEnds;
 use huntd::publisher::PublisherOptions;
 use huntd::publisher::native::NativeProducer;
-use huntd::publisher::publishing::Sent;
+use huntd::publisher::sent::Sent;
 use huntd::runtime::turns::Turns;
 use std::rc::Rc;
 

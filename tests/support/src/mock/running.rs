@@ -65,6 +65,7 @@ impl Running {
             queue_kbytes_max,
             tick_every_ms: 0,
             carry_players: true,
+            skips: Vec::new(),
         };
         let (inbox, inbox_receiver) = queue::bounded(64);
         let (free_sender, free_frames) = queue::bounded(4096);

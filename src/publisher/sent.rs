@@ -1,0 +1,73 @@
+//! What the publisher remembers of a record until its delivery is reported.
+
+use crate::decoder::reject::Reject;
+use crate::output::dead_letter::DeadLetter;
+use crate::publisher::ledger::Receipt;
+use crate::publisher::producer::SendFailure;
+
+/// A record whose delivery is not known yet.
+pub enum Sent {
+    /// A frame.
+    Frame(Quota, SentFrame),
+    /// A dead letter.
+    DeadLetter(Quota, SentLetter),
+    /// A player for another zone's input.
+    Handoff(Quota),
+    /// A tick of this partition.
+    Tick(i32),
+}
+
+#[derive(Clone, Copy)]
+pub struct SentFrame {
+    /// Length of the encoded frame.
+    pub(super) bytes: usize,
+    /// `ts_us` of the newest update.
+    pub(super) newest_us: Option<i64>,
+}
+
+#[derive(Clone, Copy)]
+pub struct SentLetter {
+    /// Input offset that it stands for.
+    pub(super) offset: i64,
+    /// If its topic refuses it, the shard goes on without it.
+    pub(super) is_dispensable: bool,
+}
+
+/// What counts against a shard's quota until it is settled.
+#[derive(Clone, Copy)]
+pub struct Quota {
+    pub(super) receipt: Receipt,
+    pub(super) bytes: u64,
+}
+
+impl SentLetter {
+    /// A letter, where the operator has asked for these skips.
+    pub(super) fn of(letter: &DeadLetter, skips: &[(i32, i64)]) -> SentLetter {
+        let DeadLetter { partition, offset, reason, .. } = *letter;
+        let is_passed_over = Reject::PASSED_OVER.iter().any(|reject| reject.name() == reason);
+        let is_dispensable = is_passed_over || skips.contains(&(partition, offset));
+        SentLetter { offset, is_dispensable }
+    }
+}
+
+impl Sent {
+    /// What it means to the record's shard that it was not delivered. `None`: nothing.
+    pub(super) fn loss(&self, failure: SendFailure) -> Option<SendFailure> {
+        let Sent::DeadLetter(quota, letter) = self else { return Some(failure) };
+        let (partition, offset) = (quota.receipt.partition, letter.offset);
+        let SendFailure { sentence, is_too_large } = failure;
+        if is_too_large && letter.is_dispensable {
+            tracing::error!(
+                partition,
+                offset,
+                "the record is passed over, and its topic refuses its dead letter: {sentence}"
+            );
+            return None;
+        }
+        let sentence = format!(
+            "the dead letter of offset {offset}: {sentence} (`huntd run --skip \
+             {partition}:{offset}` goes on without it)"
+        );
+        Some(SendFailure { sentence, is_too_large })
+    }
+}
