@@ -2,14 +2,16 @@
 //! an exit code with any wrong one.
 
 use crate::exits::assert_ends;
-use crate::players::{events, produce};
+use crate::players::{Load, events, produce};
 use crate::verbs::{self, Ended};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use support::accounts::{self, Follower};
+use support::accounts::{self, Follower, logged_digest};
 use support::daemon::{Huntd, PATIENCE, Topics};
+use support::kafka::Cluster;
 use support::kafka::secure::{self, Kind, SecureCluster, USER};
+use support::scrape::Page;
 
 /// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
 /// process.
@@ -195,26 +197,59 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
+/// A daemon with topics of its own publishes all of its input: the digest of each shard.
+fn digests(cluster: &Cluster, topics: &Topics, mut huntd: Huntd) -> Vec<u64> {
+    let mut follower = Follower::new(cluster, topics);
+    accounts::wait_until_covered(cluster, topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(cluster, topics, follower);
+    (0..topics.partitions).map(|partition| logged_digest(&ended.log, partition)).collect()
+}
+
 #[test]
-fn an_authentication_that_expires_is_renewed_between_two_fetches() {
+fn a_broker_that_speaks_no_tls_above_1_2_gives_the_digest_of_a_plaintext_one() {
+    let only = [("ssl.enabled.protocols", "TLSv1.2"), ("ssl.protocol", "TLSv1.2")];
+    let secure = SecureCluster::start(&only.map(|(name, value)| (name, value.to_owned())), &[]);
+    let topics = Topics::create(&secure.cluster, "tls-1-2", 2);
+    produce(&secure.cluster, &topics, &events(2, 200, 1..=100));
+    let ca = tls(&secure.file("ca.pem"));
+    let huntd = start(&secure, &topics, Kind::Tls, &ca, "");
+    let encrypted = digests(&secure.cluster, &topics, huntd);
+    let again = topics.again(&secure.cluster);
+    let huntd = Huntd::start(&secure.cluster, &again, &[]);
+    assert_eq!(encrypted, digests(&secure.cluster, &again, huntd));
+}
+
+#[test]
+fn an_authentication_that_expires_is_renewed_between_two_fetches_under_load() {
+    const RENEWALS: u64 = 6;
     let expiry = [("connections.max.reauth.ms", "3000".to_owned())];
     let secure = SecureCluster::start(&expiry, &[]);
-    let topics = Topics::create(&secure.cluster, "expiring", 1);
+    let topics = Topics::create(&secure.cluster, "expiring", 2);
     let ca = tls(&secure.file("ca.pem"));
     let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
     let mut huntd = start(&secure, &topics, Kind::Sasl, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
-    let mut round = 1;
-    huntd.wait_until("three further connections", |huntd| {
-        produce(&secure.cluster, &topics, &events(1, 20, round..=round));
-        round += 1;
-        huntd.metric("huntd_connections_opened_total") >= 4
+    let load = Load::start(&secure.cluster, &topics);
+    huntd.wait_for_address();
+    huntd.wait_until("further connections", |huntd| {
+        huntd.metric("huntd_connections_opened_total") > RENEWALS
     });
+    let events = load.finish();
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    let page = Page::of(&huntd.address());
+    assert_eq!(page.value("huntd_records_received_total"), events);
+    assert_eq!(page.events(), events);
+    assert_eq!(page.value("huntd_deliveries_failed_total"), 0);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     // The broker never had to close one.
     assert!(!ended.log.contains("end of file"), "{}", ended.log);
+    for partition in 0..topics.partitions {
+        let (_, counts) = accounts::replay(&secure.cluster, &topics, partition);
+        assert_eq!(logged_digest(&ended.log, partition), counts.digest, "partition {partition}");
+    }
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
