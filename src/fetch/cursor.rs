@@ -50,7 +50,7 @@ pub(crate) struct Cursor {
     pub retry_at: Cell<Option<Instant>>,
     /// What a connection has said at a position that would stop the shard: another one is asked.
     doubt: Cell<Option<Doubt>>,
-    /// When it was last known where the log ends.
+    /// When it was last known, or asked for, where the log ends; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
@@ -315,5 +315,16 @@ mod tests {
         assert!(cursor.is_confirmed(3));
         cursor.trust();
         assert!(!cursor.is_confirmed(4));
+    }
+
+    #[test]
+    fn a_batch_is_passed_over_for_a_skip_within_it_and_for_no_other_one() {
+        let cursor = Cursor::new(0, 1, (0, None), Box::from([10, 50]));
+        for (offsets, is_skipped) in
+            [(0..=9, false), (0..=10, true), (10..=10, true), (11..=49, false), (45..=60, true)]
+        {
+            assert_eq!(cursor.skips_any_of(&offsets), is_skipped, "{offsets:?}");
+        }
+        assert!(!cursor.skips_any_of(&(51..=100)));
     }
 }

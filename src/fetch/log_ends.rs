@@ -14,6 +14,9 @@ const ENDS_EVERY_MS: u64 = 1_000;
 /// Tells these questions from Fetches, whose ids count up.
 const ENDS_ID: i32 = -2;
 
+/// Where a log ends of which no broker says so.
+const END_UNKNOWN: i64 = -1;
+
 type Offsets = Vec<(i32, Option<i64>)>;
 
 impl FetchTask {
@@ -51,9 +54,8 @@ impl FetchTask {
         let ends = self.ask_offsets(link, &partitions, LogEnd::Latest).await?;
         for cursor in cursors {
             cursor.end_known_at.set(Some(now));
-            if let Some(end) = offset_of(&ends, cursor.partition) {
-                self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
-            }
+            let end = offset_of(&ends, cursor.partition).unwrap_or(END_UNKNOWN);
+            self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
         }
         Ok(())
     }
@@ -62,7 +64,8 @@ impl FetchTask {
     pub(super) fn forget_ends(&self) {
         self.shared.cursors.each(|cursor| {
             if self.serves(cursor) {
-                self.shared.context.progress.shard(cursor.partition).high_watermark.set(-1);
+                let progress = self.shared.context.progress.shard(cursor.partition);
+                progress.high_watermark.set(END_UNKNOWN);
             }
         });
     }

@@ -138,6 +138,9 @@ impl FetchTask {
         self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
         let trouble = InputTrouble::FetchRefused(error);
         self.shared.report(ToControl::InputTrouble { partition, trouble });
+        // From its first refusal on, another question has to tell where the log ends.
+        let now = self.shared.context.turns.now();
+        cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
         if self.shared.table.borrow_mut().prefer_leader(partition) {
             // A follower may be behind: what it refuses, the leader is asked for.

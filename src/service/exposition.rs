@@ -60,7 +60,8 @@ pub const FAMILIES: [Family; 37] = [
     family(
         "huntd_shards_still",
         "gauge",
-        "Shards that have not moved for ten seconds although their log has grown, or may have.",
+        "1 for a shard that has not moved for ten seconds although its log has grown, or may \
+         have, by partition; 0 for others.",
     ),
     family(
         "huntd_end_to_end_seconds",
@@ -188,7 +189,9 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         }
         "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
         "huntd_shards_halted" => line(page, name, "", u64::from(status.trouble().halted)),
-        "huntd_shards_still" => line(page, name, "", u64::from(status.trouble().still)),
+        "huntd_shards_still" => {
+            by_partition(page, name, progress, |shard| Some(shard.still.get()));
+        }
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
         "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
         "huntd_in_flight_bytes" => line(page, name, "", metrics.gauge(Gauge::InFlightBytes)),

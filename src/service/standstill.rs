@@ -29,8 +29,8 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Samples all owned shards: how many stand still. The log says which, and what each
-    /// waits for.
+    /// Samples all owned shards: how many stand still. Their progress says which, and the log what
+    /// each waits for.
     pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> u32 {
         let mut before = std::mem::take(&mut self.shards);
         let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
@@ -54,6 +54,7 @@ impl Standstill {
                 let waits_for = waits_for(shard);
                 tracing::error!(partition, lag, "the partition stands still: {waits_for}");
             }
+            shard.still.set(u64::from(seen.is_still));
             self.shards.insert(partition, seen);
         }
         self.shards.values().filter(|seen| seen.is_still).count() as u32
@@ -80,7 +81,7 @@ fn waits_for(shard: &ShardProgress) -> &'static str {
     } else if decoded < fetched {
         "records are fetched and not decoded"
     } else if shard.lag().is_none() {
-        "no broker says where its log ends: see the input's leader"
+        "no broker says where its log ends: see huntd_fetch_errors_total, and the input's leader"
     } else {
         "no record is fetched: see huntd_fetch_errors_total, the input's leader, and transactions \
          that were left open"

@@ -120,6 +120,8 @@ pub struct ShardProgress {
     /// Records of the input that the group has not committed, no matter who owns the shard. Group
     /// lag thread.
     pub group_lag: Offset,
+    /// 1 while the shard stands still although its log has grown, or may have. Service thread.
+    pub still: Count,
     /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
     /// before the first. Hot thread.
     pub applied_time_ms: Offset,

@@ -7,6 +7,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options};
+use support::notified::Systemd;
 use support::scrape::Page;
 
 #[test]
@@ -27,13 +28,15 @@ fn retention_that_passes_a_sleeping_daemon_halts_it_with_its_own_sentence() {
     assert!(ended.log.contains("begins at 700 now"), "{}", ended.log);
 }
 
+/// And it is not silent: after ten seconds, everybody who looks is told.
 #[test]
 fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     let options = Options { properties: acl::properties(), ..Options::for_tests() };
     let cluster = Cluster::start(1, &options);
     let topics = Topics::create(&cluster, "forbidden", 1);
     produce(&cluster, &topics, &events(1, 20, 1..=10));
-    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let systemd = Systemd::listen();
+    let mut huntd = Huntd::start_under(&systemd.path, &cluster, &topics, &[]);
     let mut follower = Follower::new(&cluster, &topics);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     acl::deny_reading(&cluster[0].address(), Resource::Topic, &topics.input);
@@ -41,10 +44,36 @@ fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     let words = "cannot be fetched now: TOPIC_AUTHORIZATION_FAILED";
     huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     assert!(huntd.metric("huntd_fetch_errors_total") > 0);
+    systemd.hear_until("STATUS=huntd is not ready: 1 of 1 shards STAND STILL, read the log");
+    assert_says_that_it_stands_still(&huntd, 0);
+
     acl::give_back(&cluster[0].address(), Resource::Topic, &topics.input);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    systemd.hear_until("STATUS=huntd is ready");
+    let still: Vec<_> = still(&huntd);
+    assert_eq!(still, [("partition=\"0\"".to_owned(), 0)]);
+    assert!(huntd.get("/readyz").starts_with("HTTP/1.1 200 "), "{}", huntd.get("/readyz"));
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
+
+/// Which shards stand still, as the page of metrics has it.
+fn still(huntd: &Huntd) -> Vec<(String, u64)> {
+    let page = Page::of(&huntd.address());
+    let samples = page.samples("huntd_shards_still");
+    samples.map(|(labels, value)| (labels.to_owned(), value)).collect()
+}
+
+fn assert_says_that_it_stands_still(huntd: &Huntd, partition: i32) {
+    assert_eq!(still(huntd), [(format!("partition=\"{partition}\""), 1)]);
+    let log = huntd.log();
+    let line = log.lines().find(|line| line.contains("the partition stands still: "));
+    let line = line.unwrap_or_else(|| panic!("it is not in the log:\n{log}"));
+    assert!(line.contains(&format!("\"partition\":{partition}}}")), "{line}");
+    assert!(line.contains("no broker says where its log ends"), "{line}");
+    let answer = huntd.get("/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("shards that stand still: 1"), "{answer}");
 }
 
 #[test]
