@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics, tiny_limits};
-use support::kafka;
+use support::kafka::{self, Cluster};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -39,8 +39,8 @@ fn record(n: usize, time_ms: i64) -> Seen {
     Seen { time_ms: time_ms - (n as i64 * 7_919) % 50_000, key, value }
 }
 
-fn producer(settings: &[(&str, &str)]) -> BaseProducer {
-    let mut config: ClientConfig = kafka::shared().client().config();
+fn producer(cluster: &Cluster, settings: &[(&str, &str)]) -> BaseProducer {
+    let mut config: ClientConfig = cluster.client().config();
     config.set("linger.ms", "5");
     for (key, value) in settings {
         config.set(*key, *value);
@@ -65,8 +65,8 @@ fn now_ms() -> i64 {
 }
 
 /// The committed records by offset, as librdkafka has them.
-fn by_librdkafka(topics: &Topics) -> BTreeMap<i64, Seen> {
-    let consumer: BaseConsumer = kafka::shared()
+fn by_librdkafka(cluster: &Cluster, topics: &Topics) -> BTreeMap<i64, Seen> {
+    let consumer: BaseConsumer = cluster
         .client()
         .config()
         .set("group.id", "huntd-tests-committed")
@@ -95,12 +95,12 @@ fn by_librdkafka(topics: &Topics) -> BTreeMap<i64, Seen> {
 }
 
 /// The same, as the daemon's dead letters tell it.
-fn by_the_daemon(topics: &Topics) -> BTreeMap<i64, Seen> {
+fn by_the_daemon(cluster: &Cluster, topics: &Topics) -> BTreeMap<i64, Seen> {
     let number = |letter: &OwnedMessage, name: &str| -> i64 {
         let bytes = header(letter, name).expect("the letter says so");
         String::from_utf8_lossy(&bytes).parse().expect("a number")
     };
-    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    let letters = cluster.client().consume(&topics.dead_letters, 0);
     let seen = letters.iter().map(|letter| {
         let time_ms = number(letter, "huntd.timestamp_ms");
         let (key, value) = (header(letter, "huntd.key"), letter.payload().map(<[u8]>::to_vec));
@@ -116,13 +116,18 @@ fn header(letter: &OwnedMessage, name: &str) -> Option<Vec<u8>> {
     found.value.map(<[u8]>::to_vec)
 }
 
-fn assert_both_deliver_the_same(topics: &Topics, records: usize, settings: &[(&str, &str)]) {
-    let mut huntd = Huntd::start(kafka::shared(), topics, settings);
-    let mut follower = Follower::new(kafka::shared(), topics);
-    accounts::wait_until_covered(kafka::shared(), topics, &mut follower, &mut huntd);
+fn assert_both_deliver_the_same(
+    cluster: &Cluster,
+    topics: &Topics,
+    records: usize,
+    settings: &[(&str, &str)],
+) {
+    let mut huntd = Huntd::start(cluster, topics, settings);
+    let mut follower = Follower::new(cluster, topics);
+    accounts::wait_until_covered(cluster, topics, &mut follower, &mut huntd);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
-    let (ours, theirs) = (by_the_daemon(topics), by_librdkafka(topics));
+    let (ours, theirs) = (by_the_daemon(cluster, topics), by_librdkafka(cluster, topics));
     assert_eq!(theirs.len(), records);
     assert!(ours.keys().eq(theirs.keys()), "other offsets: {:?}", ours.keys());
     for (offset, record) in theirs {
@@ -132,27 +137,43 @@ fn assert_both_deliver_the_same(topics: &Topics, records: usize, settings: &[(&s
 
 #[test]
 fn the_data_plane_delivers_the_records_that_librdkafka_delivers() {
-    let topics = Topics::create(kafka::shared(), "bytes", 1);
+    let cluster = kafka::shared();
+    let topics = assert_every_codec_is_read(cluster);
+    let tiny = tiny_limits();
+    let tiny: Vec<(&str, &str)> = tiny.iter().map(|(name, lines)| (&**name, &**lines)).collect();
+    assert_both_deliver_the_same(cluster, &topics.again(cluster), 1_500, &tiny);
+}
+
+/// Records of every codec are read as librdkafka reads them.
+pub(crate) fn assert_every_codec_is_read(cluster: &Cluster) -> Topics {
+    let topics = Topics::create(cluster, "bytes", 1);
     let time_ms = now_ms();
     let codecs = [("none", 0), ("gzip", 300), ("snappy", 600), ("lz4", 900), ("zstd", 1_200)];
     for (codec, first) in codecs {
-        let producer = producer(&[("compression.type", codec)]);
+        let producer = producer(cluster, &[("compression.type", codec)]);
         send(&producer, &topics, first..first + 300, time_ms);
         producer.flush(PATIENCE).expect("acknowledged");
     }
-    assert_both_deliver_the_same(&topics, 1_500, &[]);
-    let tiny = tiny_limits();
-    let tiny: Vec<(&str, &str)> = tiny.iter().map(|(name, lines)| (&**name, &**lines)).collect();
-    assert_both_deliver_the_same(&topics.again(kafka::shared()), 1_500, &tiny);
+    assert_both_deliver_the_same(cluster, &topics, 1_500, &[]);
+    topics
 }
 
 #[test]
 fn the_data_plane_leaves_out_what_librdkafka_leaves_out_of_a_transactional_topic() {
-    let topics = Topics::create(kafka::shared(), "transactions", 1);
+    let cluster = kafka::shared();
+    let (topics, committed) = assert_aborted_records_are_left_out(cluster);
+    let tiny = tiny_limits();
+    let tiny: Vec<(&str, &str)> = tiny.iter().map(|(name, lines)| (&**name, &**lines)).collect();
+    assert_both_deliver_the_same(cluster, &topics.again(cluster), committed, &tiny);
+}
+
+/// Of two producers' transactions, the committed records are read: how many there are.
+pub(crate) fn assert_aborted_records_are_left_out(cluster: &Cluster) -> (Topics, usize) {
+    let topics = Topics::create(cluster, "transactions", 1);
     let time_ms = now_ms();
     let writers = [1, 2].map(|n| {
         let id = format!("{}-{n}", topics.input);
-        let producer = producer(&[("transactional.id", &id)]);
+        let producer = producer(cluster, &[("transactional.id", &id)]);
         producer.init_transactions(PATIENCE).expect("transactions are possible");
         producer
     });
@@ -178,8 +199,6 @@ fn the_data_plane_leaves_out_what_librdkafka_leaves_out_of_a_transactional_topic
             }
         }
     }
-    assert_both_deliver_the_same(&topics, committed, &[]);
-    let tiny = tiny_limits();
-    let tiny: Vec<(&str, &str)> = tiny.iter().map(|(name, lines)| (&**name, &**lines)).collect();
-    assert_both_deliver_the_same(&topics.again(kafka::shared()), committed, &tiny);
+    assert_both_deliver_the_same(cluster, &topics, committed, &[]);
+    (topics, committed)
 }

@@ -8,21 +8,21 @@ use crate::snapshots::{assert_halts, poison, published, settings, start, start_o
 use std::time::Duration;
 use support::accounts::{self, Follower, read};
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster};
 
 /// Deletes the input and creates it again, with more records than it had before.
-fn create_again(topics: &Topics) {
-    let client = kafka::shared().client();
+fn create_again(cluster: &Cluster, topics: &Topics) {
+    let client = cluster.client();
     client.delete_topic(&topics.input);
     client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
-    produce(kafka::shared(), topics, &events(1, 20, 1..=35));
+    produce(cluster, topics, &events(1, 20, 1..=35));
 }
 
 #[test]
 fn a_snapshot_of_the_input_before_is_no_start_and_genesis_begins_with_the_new_input() {
     let (topics, folder) = published("created-again", 30);
     poison(&topics, folder.path(), 450);
-    create_again(&topics);
+    create_again(kafka::shared(), &topics);
     assert_halts(&topics, &settings(folder.path()), "its offsets mean other records now");
 
     let before = read(kafka::shared(), &topics, 0);
@@ -49,7 +49,7 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
     let before = read(kafka::shared(), &topics, 0);
-    create_again(&topics);
+    create_again(kafka::shared(), &topics);
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
@@ -60,27 +60,29 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     );
 }
 
-/// The daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that
-/// the topic went away. When it wakes, its offsets exist again and mean other records.
 #[test]
 fn a_daemon_that_slept_while_its_input_was_replaced_halts_before_it_applies_a_record() {
     let (topics, folder) = published("created-again-asleep", 30);
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
-    let before = read(kafka::shared(), &topics, 0);
+    assert_a_sleeper_halts(kafka::shared(), &topics, huntd);
+}
+
+/// A daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that the
+/// topic went away. When it wakes, its offsets exist again and mean other records.
+pub(crate) fn assert_a_sleeper_halts(cluster: &Cluster, topics: &Topics, mut huntd: Huntd) {
+    let before = read(cluster, topics, 0);
+    assert!(before.next_offset < 700, "the new topic has no more records");
     huntd.signal("STOP");
     // The Fetch under way is answered with nothing after fetch.wait_ms_max, 100 ms.
     std::thread::sleep(Duration::from_millis(500));
-    create_again(&topics);
+    create_again(cluster, topics);
     huntd.signal("CONT");
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
-    assert!(
-        read(kafka::shared(), &topics, 0) == before,
-        "something of the new input was published"
-    );
+    assert!(read(cluster, topics, 0) == before, "something of the new input was published");
 }
 
 /// Deletes the output and creates it again.

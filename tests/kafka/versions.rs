@@ -1,7 +1,12 @@
-//! Older brokers that docs/OPERATIONS.md names: the whole path on each of them.
+//! Older brokers that docs/OPERATIONS.md names: the whole path on each of them, and what the data
+//! plane has to cope with.
 
+use crate::damage::assert_damage_halts_until_it_is_passed_over;
+use crate::data_plane::{assert_aborted_records_are_left_out, assert_every_codec_is_read};
 use crate::players::{events, produce};
+use crate::recreated::assert_a_sleeper_halts;
 use crate::verbs::huntd;
+use crate::wire_faults::Proxied;
 use std::time::Instant;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, PATIENCE, Topics};
@@ -12,22 +17,40 @@ fn assert_plays_on(version: &'static str) {
     let document = include_str!("../../docs/OPERATIONS.md");
     let (major_and_minor, _) = version.rsplit_once('.').expect("three numbers");
     assert!(document.contains(&format!("Kafka {major_and_minor}")), "{version} is not documented");
-    let cluster = Cluster::start(1, &Options { version, ..Options::for_tests() });
-    assert_creates_topics(&cluster);
-    let topics = Topics::create(&cluster, "versions", 2);
-    let mut follower = Follower::new(&cluster, &topics);
-    produce(&cluster, &topics, &events(2, 20, 1..=30));
-    produce(&cluster, &topics, &[(1, "no event".to_owned())]);
-    let mut huntd = Huntd::start(&cluster, &topics, &[]);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut proxied = Proxied::start_as(Options { version, ..Options::for_tests() });
+    assert_creates_topics(&proxied.cluster);
+    assert_goes_on_after_a_kill(&proxied.cluster);
+    assert_every_codec_is_read(&proxied.cluster);
+    assert_aborted_records_are_left_out(&proxied.cluster);
+    proxied.assert_flips_cost_nothing();
+    assert_a_replaced_topic_is_noticed(&proxied.cluster);
+    assert_damage_halts_until_it_is_passed_over(&mut proxied.cluster);
+}
+
+fn assert_goes_on_after_a_kill(cluster: &Cluster) {
+    let topics = Topics::create(cluster, "versions", 2);
+    let mut follower = Follower::new(cluster, &topics);
+    produce(cluster, &topics, &events(2, 20, 1..=30));
+    produce(cluster, &topics, &[(1, "no event".to_owned())]);
+    let mut huntd = Huntd::start(cluster, &topics, &[]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     huntd.kill9();
-    produce(&cluster, &topics, &events(2, 20, 31..=60));
-    let mut huntd = Huntd::start(&cluster, &topics, &[("publish", "format = \"binary\"")]);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    produce(cluster, &topics, &events(2, 20, 31..=60));
+    let mut huntd = Huntd::start(cluster, &topics, &[("publish", "format = \"binary\"")]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     assert!(!cluster.client().consume(&topics.dead_letters, 0).is_empty());
-    accounts::assert_is_the_replay(&cluster, &topics, follower);
+    accounts::assert_is_the_replay(cluster, &topics, follower);
+}
+
+fn assert_a_replaced_topic_is_noticed(cluster: &Cluster) {
+    let topics = Topics::create(cluster, "replaced", 1);
+    produce(cluster, &topics, &events(1, 20, 1..=30));
+    let mut huntd = Huntd::start(cluster, &topics, &[]);
+    let mut follower = Follower::new(cluster, &topics);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
+    assert_a_sleeper_halts(cluster, &topics, huntd);
 }
 
 /// With all settings that the broker knows.
@@ -44,11 +67,11 @@ fn assert_creates_topics(cluster: &Cluster) {
 }
 
 #[test]
-fn the_game_is_played_and_taken_up_again_on_brokers_of_3_3() {
+fn brokers_of_3_3_are_read_and_written_like_new_ones() {
     assert_plays_on("3.3.2");
 }
 
 #[test]
-fn the_game_is_played_and_taken_up_again_on_brokers_of_3_9() {
+fn brokers_of_3_9_are_read_and_written_like_new_ones() {
     assert_plays_on("3.9.1");
 }

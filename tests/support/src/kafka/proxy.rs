@@ -47,6 +47,10 @@ struct Orders {
     flips: usize,
     /// The next piece in which these bytes stand has others in their place.
     replace: Option<(Vec<u8>, Vec<u8>)>,
+    /// Each piece in which these bytes stand has others in their place.
+    replace_each: Option<(Vec<u8>, Vec<u8>)>,
+    /// Pieces in which bytes were replaced.
+    replaced: usize,
     /// Pieces that pass in part, and then the connection is closed.
     cuts: usize,
     /// Answers to these requests are zeros behind their correlation id.
@@ -79,8 +83,9 @@ impl Proxy {
     pub fn start(port: u16, broker_port: u16) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
         let orders = || {
-            let (pace, replace, zeroed_api) = (Pace::Whole, None, None);
-            Mutex::new(Orders { pace, flips: 0, replace, cuts: 0, zeroed_api })
+            let (pace, replace, replace_each, zeroed_api) = (Pace::Whole, None, None, None);
+            let (flips, replaced, cuts) = (0, 0, 0);
+            Mutex::new(Orders { pace, flips, replace, replace_each, replaced, cuts, zeroed_api })
         };
         let shared = Arc::new(Shared {
             orders: [orders(), orders()],
@@ -110,14 +115,30 @@ impl Proxy {
     }
 
     /// Flips a bit in so many of the next pieces with records.
-    pub fn flip(&self, count: usize) {
-        self.shared.orders(Way::FromBroker).flips = count;
+    pub fn flip(&self, way: Way, count: usize) {
+        self.shared.orders(way).flips = count;
     }
 
     /// Puts other bytes, as many, in the place of these, once.
     pub fn replace(&self, way: Way, these: &[u8], others: &[u8]) {
         assert_eq!(these.len(), others.len());
         self.shared.orders(way).replace = Some((these.to_vec(), others.to_vec()));
+    }
+
+    /// The same, each time that they stand in a piece.
+    pub fn replace_each(&self, way: Way, these: &[u8], others: &[u8]) {
+        assert_eq!(these.len(), others.len());
+        self.shared.orders(way).replace_each = Some((these.to_vec(), others.to_vec()));
+    }
+
+    /// Ends [`Proxy::replace_each`].
+    pub fn replace_none(&self, way: Way) {
+        self.shared.orders(way).replace_each = None;
+    }
+
+    /// In how many pieces bytes were replaced.
+    pub fn replaced(&self, way: Way) -> usize {
+        self.shared.orders(way).replaced
     }
 
     /// Passes only a part of so many of the next pieces, and closes their connections.
@@ -165,11 +186,12 @@ impl Orders {
             self.flips -= 1;
             piece[RECORDS_BYTES_MIN / 2] ^= 0x10;
         }
-        if let Some((these, others)) = &self.replace
-            && let Some(at) = piece.windows(these.len()).position(|window| window == these)
-        {
-            piece[at..at + others.len()].copy_from_slice(others);
+        if self.replace.as_ref().is_some_and(|(these, others)| put(piece, these, others)) {
             self.replace = None;
+            self.replaced += 1;
+        }
+        if self.replace_each.as_ref().is_some_and(|(these, others)| put(piece, these, others)) {
+            self.replaced += 1;
         }
         if self.zeroed_api == Some(last_api) && piece.len() > 8 {
             piece[8..].fill(0);
@@ -182,6 +204,15 @@ impl Orders {
             }
         }
     }
+}
+
+/// Puts bytes in the place of others, if these are there.
+fn put(piece: &mut [u8], these: &[u8], others: &[u8]) -> bool {
+    let at = piece.windows(these.len()).position(|window| window == these);
+    if let Some(at) = at {
+        piece[at..at + others.len()].copy_from_slice(others);
+    }
+    at.is_some()
 }
 
 impl Passage {
