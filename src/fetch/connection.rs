@@ -7,8 +7,10 @@
 //! behind what has come before.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
+use crate::kafka::message::{self, MessageError};
 use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, RECORD_OVERHEAD_BYTES_MIN, TlsSession};
 use crate::kafka::tls::{PLAINTEXT_BYTES_MAX, TlsError};
+use crate::kafka::wire::FRAME_PREFIX_BYTES;
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
 use std::cell::{Cell, RefCell};
@@ -19,9 +21,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-
-/// Bytes of the length that comes before every response.
-const LENGTH_BYTES: usize = 4;
 
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
@@ -171,7 +170,7 @@ pub(crate) struct Response {
 impl Response {
     /// The response without its length.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.buffer[LENGTH_BYTES..self.end]
+        &mut self.buffer[FRAME_PREFIX_BYTES..self.end]
     }
 
     /// When its first bytes were there.
@@ -188,7 +187,7 @@ impl Connection {
         dialled: Dialled,
         response_bytes_max: usize,
     ) -> Connection {
-        assert!(response_bytes_max > LENGTH_BYTES);
+        assert!(response_bytes_max > FRAME_PREFIX_BYTES);
         Connection {
             turns: turns.clone(),
             socket: dialled.socket,
@@ -253,23 +252,20 @@ impl Connection {
     ) -> Result<Response, ConnectionError> {
         let mut incoming = self.begin_response();
         let mut received_at = (incoming.filled > 0).then(|| self.turns.now());
-        let mut needed = LENGTH_BYTES;
-        loop {
-            if incoming.filled >= LENGTH_BYTES {
-                needed = self.response_bytes(&incoming)?;
-                if needed > incoming.buffer.len() {
-                    incoming.buffer.resize(self.bytes_max, 0);
-                }
-            }
+        let needed = loop {
+            let needed = self.bytes_needed(&incoming)?;
             if incoming.filled >= needed {
-                break;
+                break needed;
+            }
+            if needed > incoming.buffer.len() {
+                incoming.buffer.resize(self.bytes_max, 0);
             }
             incoming = match &self.tls {
                 None => self.receive_some(incoming, needed, deadline).await?,
                 Some(tls) => self.receive_record(tls, incoming, needed, deadline).await?,
             };
             received_at.get_or_insert(self.turns.now());
-        }
+        };
         let Incoming { buffer, filled } = incoming;
         if filled > needed {
             self.early.set(buffer[needed..filled].to_vec());
@@ -314,7 +310,7 @@ impl Connection {
     ) -> Result<Incoming, ConnectionError> {
         let Incoming { buffer, filled } = incoming;
         let operations = self.turns.operations();
-        let receive = if needed > LENGTH_BYTES {
+        let receive = if needed > FRAME_PREFIX_BYTES {
             operations.receive_all(&self.socket, buffer, filled..needed)
         } else {
             operations.receive(&self.socket, buffer, filled)
@@ -348,7 +344,7 @@ impl Connection {
                     let (received, end) = tls.borrow_mut().make_room();
                     let sure_end = ciphertext_bytes_min(needed - incoming.filled);
                     let operations = self.turns.operations();
-                    let receive = if needed > LENGTH_BYTES && sure_end > end {
+                    let receive = if needed > FRAME_PREFIX_BYTES && sure_end > end {
                         operations.receive_all(&self.socket, received, end..sure_end)
                     } else {
                         operations.receive(&self.socket, received, end)
@@ -373,13 +369,18 @@ impl Connection {
         }
     }
 
-    fn response_bytes(&self, incoming: &Incoming) -> Result<usize, ConnectionError> {
-        let length = incoming.buffer.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
-        let bytes = i64::from(length) + LENGTH_BYTES as i64;
-        let bytes_max = self.bytes_max;
-        match usize::try_from(bytes) {
-            Ok(needed) if length >= 0 && needed <= bytes_max => Ok(needed),
-            _ => Err(ConnectionError::TooLarge { address: self.address, bytes, bytes_max }),
+    /// Bytes of the whole response, its length included; of that alone while it is not known.
+    fn bytes_needed(&self, incoming: &Incoming) -> Result<usize, ConnectionError> {
+        let Incoming { buffer, filled } = incoming;
+        let length_max = self.bytes_max - FRAME_PREFIX_BYTES;
+        match message::frame_length(&buffer[..*filled], length_max) {
+            Ok(length) => Ok(FRAME_PREFIX_BYTES + length.unwrap_or(0)),
+            Err(MessageError::Length { bytes, .. }) if i64::from(bytes) > length_max as i64 => {
+                let bytes = i64::from(bytes) + FRAME_PREFIX_BYTES as i64;
+                let (address, bytes_max) = (self.address, self.bytes_max);
+                Err(ConnectionError::TooLarge { address, bytes, bytes_max })
+            }
+            Err(error) => Err(self.protocol(error)),
         }
     }
 
