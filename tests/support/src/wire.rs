@@ -4,7 +4,7 @@
 use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
 use huntd::kafka::message::{self, Envelope};
 use huntd::kafka::record_batch::BatchHeader;
-use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireReader, WireWriter};
+use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader, WireWriter};
 use rustix::net::{SendFlags, send};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -103,19 +103,14 @@ impl Connection {
         self.request = request;
         let mut ends = vec![0; partitions as usize];
         let mut answer = WireReader::new(self.receive());
-        let mut read = || {
-            answer.i32()?;
-            answer.array(false)?;
-            answer.string(false)?;
-            for _ in 0..answer.array(false)? {
-                let (partition, error) = (answer.i32()?, answer.i16()?);
-                assert_eq!(error, 0, "partition {partition} has no end");
-                answer.i64()?;
-                ends[partition as usize] = answer.i64()?;
-            }
-            answer.finish()
+        let end = |partition, answer: &mut WireReader<'_>| {
+            answer.i64()?;
+            ends[partition] = answer.i64()?;
+            Ok(())
         };
-        read().expect("the broker answers what was asked");
+        read_partitions(&mut answer, end)
+            .and_then(|()| answer.finish())
+            .expect("the broker answers what was asked");
         ends
     }
 
@@ -275,17 +270,25 @@ pub fn produced(topic: &str, partitions: i32) -> Vec<u8> {
 /// Checks the answer to a Produce request.
 pub fn check_produced(answer: &[u8]) {
     let mut answer = WireReader::new(answer);
-    let mut read = || {
-        answer.i32()?;
-        answer.array(false)?;
-        answer.string(false)?;
-        for _ in 0..answer.array(false)? {
-            let (partition, error) = (answer.i32()?, answer.i16()?);
-            assert_eq!(error, 0, "the broker refuses a batch of partition {partition}");
-            answer.skip(3 * size_of::<i64>())?;
-        }
-        answer.i32()?;
-        answer.finish()
-    };
-    read().expect("the broker answers what was asked");
+    read_partitions(&mut answer, |_, answer| answer.skip(3 * size_of::<i64>()).map(drop))
+        .and_then(|()| answer.i32())
+        .and_then(|_| answer.finish())
+        .expect("the broker answers what was asked");
+}
+
+/// Reads the answer about one topic up to the end of its partitions: what follows the number of
+/// each, `rest` reads. The broker must have refused none of them.
+fn read_partitions(
+    answer: &mut WireReader<'_>,
+    mut rest: impl FnMut(usize, &mut WireReader<'_>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
+    answer.i32()?;
+    answer.array(false)?;
+    answer.string(false)?;
+    for _ in 0..answer.array(false)? {
+        let (partition, error) = (answer.i32()?, answer.i16()?);
+        assert_eq!(error, 0, "the broker refuses partition {partition}");
+        rest(partition as usize, answer)?;
+    }
+    Ok(())
 }
