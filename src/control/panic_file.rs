@@ -2,7 +2,7 @@
 //! has to be passed over, too.
 
 use crate::ownership::panic_counts::PanicCounts;
-use crate::service::regular_file::read_regular;
+use crate::runtime::regular_file::read_text;
 use crate::snapshot::format::Origin;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ impl PanicFile {
     /// The counts in it. Without the file nothing has failed; a damaged line costs some more tries.
     pub(super) fn load(&self) -> PanicCounts {
         let mut counts = PanicCounts::new();
-        let read = |path: &Path| read_regular(path, PANIC_BYTES_MAX);
+        let read = |path: &Path| read_text(path, PANIC_BYTES_MAX);
         let text = self.path.as_deref().map(read).and_then(Result::ok);
         for line in text.iter().flat_map(|text| text.lines()) {
             if let Some((partition, offset, count)) = self.parse(line) {

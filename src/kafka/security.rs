@@ -3,8 +3,7 @@
 //! Secrets stand in files alone. They are read again for each connection, so that a rotated one is
 //! used without a restart, and no type that holds one can be printed.
 
-use std::fs::File;
-use std::io::Read;
+use crate::runtime::regular_file::{RegularFileError, read_bytes};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file with a password or a token.
@@ -104,7 +103,7 @@ impl Secret {
     /// Reads a secret. The line break that editors leave at the end does not belong to it.
     pub fn read(path: &Path) -> Result<Secret, SecurityFileError> {
         let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-        let text = read_bounded(path, SECRET_BYTES_MAX)?;
+        let text = read_file(path, SECRET_BYTES_MAX)?;
         let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
         match secret.is_empty() {
@@ -119,26 +118,17 @@ impl Secret {
     }
 }
 
-/// Reads a regular file of at most so many bytes. A pipe would keep its reader waiting for ever,
-/// and a device would fill the memory.
-pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
-    let wrong = |error: std::io::Error| {
-        SecurityFileError::new(path, format!("cannot be read: {error}; check path and permissions"))
-    };
-    let is_file = std::fs::metadata(path).map_err(wrong)?.is_file();
-    if !is_file {
-        return Err(SecurityFileError::new(path, "is no regular file"));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(wrong)?;
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(wrong)?;
-    match bytes.len() as u64 > bytes_max {
-        true => {
-            let sentence = format!("is longer than {bytes_max} bytes");
-            Err(SecurityFileError::new(path, sentence))
+/// The bytes of a file that the configuration names.
+pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
+    let sentence = |error| match error {
+        RegularFileError::Io(error) => {
+            format!("cannot be read: {error}; check path and permissions")
         }
-        false => Ok(bytes),
-    }
+        RegularFileError::Irregular => "is no regular file".to_owned(),
+        RegularFileError::TooLong { bytes_max } => format!("is longer than {bytes_max} bytes"),
+        RegularFileError::NotText => "is not UTF-8 text".to_owned(),
+    };
+    read_bytes(path, bytes_max).map_err(|error| SecurityFileError::new(path, sentence(error)))
 }
 
 #[cfg(test)]

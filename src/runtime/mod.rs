@@ -12,6 +12,7 @@ pub mod confinement;
 pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;
+pub mod regular_file;
 
 /// The runtime's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]

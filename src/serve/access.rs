@@ -3,7 +3,7 @@
 //! The file has the SHA-256 of each token, not the token. Players' tokens are in no file: the game
 //! signs them with a key that this process knows, and a signature says all that there is to know.
 
-use crate::service::regular_file::read_regular;
+use crate::runtime::regular_file::{RegularFileError, read_text};
 use hmac::{Hmac, Mac};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -37,8 +37,8 @@ pub(crate) enum AccessError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What is wrong with it.
+        source: RegularFileError,
     },
     /// It is not as it has to be.
     #[error("{path}: {sentence}")]
@@ -116,7 +116,7 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// The tokens of a file.
     pub(crate) fn load(path: &Path) -> Result<Tokens, AccessError> {
-        let text = read_regular(path, TOKENS_BYTES_MAX)
+        let text = read_text(path, TOKENS_BYTES_MAX)
             .map_err(|source| AccessError::Read { path: path.to_owned(), source })?;
         Tokens::parse(&text)
             .map_err(|sentence| AccessError::Wrong { path: path.to_owned(), sentence })

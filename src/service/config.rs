@@ -4,7 +4,7 @@
 //! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
 
 use super::schema::{Limit, Limits};
-use super::settings::{ConfigError, ConfigErrors, SettingSource, Settings, variables};
+use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
 use super::written::{
     Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenServe, WrittenService, WrittenSnapshot,
 };
@@ -60,11 +60,7 @@ pub(crate) struct ConfigSource {
 
 /// Reads a file and the process's environment, and lays the settings of the command line over them.
 pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigErrors> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        let place = SettingSource::File(file.display().to_string());
-        let sentence = format!("name a readable configuration file with --config: {error}");
-        ConfigErrors(vec![ConfigError::at(place, sentence)])
-    })?;
+    let text = settings::read_file(file)?;
     let variables = variables(std::env::vars_os())?;
     let name = file.display().to_string();
     let (config, settings) = parse_layers(&name, &text, variables.into_iter(), arguments)?;

@@ -28,8 +28,6 @@ pub(crate) mod restoring;
 
 mod standstill;
 
-pub(crate) mod regular_file;
-
 pub mod exporter;
 
 pub mod exposition;

@@ -5,7 +5,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::rules::{
     ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, RulesError, Weapon,
 };
-use crate::service::regular_file::read_regular;
+use crate::runtime::regular_file::{RegularFileError, read_text};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,8 @@ pub enum RulesFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What is wrong with it.
+        source: RegularFileError,
     },
     /// It is not the TOML that the rules are written in.
     #[error("line {line} of the rules is not valid: {message}; see config/rules.toml")]
@@ -118,7 +118,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> 
 }
 
 fn read(path: &Path) -> Result<String, RulesFileError> {
-    read_regular(path, RULES_BYTES_MAX)
+    read_text(path, RULES_BYTES_MAX)
         .map_err(|source| RulesFileError::Read { path: path.to_owned(), source })
 }
 

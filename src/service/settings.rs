@@ -4,9 +4,11 @@
 //! the operator's is laid over it, then the environment. Each layer may only name keys that exist,
 //! with values of the default's type.
 
+use crate::runtime::regular_file::read_text;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -16,6 +18,9 @@ pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 /// Environment variables that begin like this and hold `__` override keys: `HUNTD_KAFKA__GROUP` and
 /// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
+
+/// Bytes of a configuration file. One with every key and a comment takes a hundredth.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Something in the configuration that huntd cannot start with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +71,15 @@ impl Display for SettingSource {
             SettingSource::Argument(text) => write!(out, "--set {text}"),
         }
     }
+}
+
+/// The text of an operator's file.
+pub(super) fn read_file(file: &Path) -> Result<String, ConfigErrors> {
+    read_text(file, CONFIG_BYTES_MAX).map_err(|error| {
+        let place = SettingSource::File(file.display().to_string());
+        let sentence = format!("name a readable configuration file with --config: {error}");
+        ConfigErrors(vec![ConfigError::at(place, sentence)])
+    })
 }
 
 /// The merged values of all layers.

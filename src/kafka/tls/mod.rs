@@ -9,7 +9,7 @@ pub mod records;
 mod sealer;
 
 use crate::kafka::security::{
-    ClientCertificate, PEM_BYTES_MAX, SecurityFileError, TlsOptions, read_bounded,
+    ClientCertificate, PEM_BYTES_MAX, SecurityFileError, TlsOptions, read_file,
 };
 use records::TlsSession;
 use rustls::client::UnbufferedClientConnection;
@@ -123,7 +123,7 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
         };
     };
     let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-    for certificate in CertificateDer::pem_slice_iter(&read_bounded(path, PEM_BYTES_MAX)?) {
+    for certificate in CertificateDer::pem_slice_iter(&read_file(path, PEM_BYTES_MAX)?) {
         let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
         roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
@@ -138,13 +138,13 @@ type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 fn client_certificate(client: &ClientCertificate) -> Result<Chain, SecurityFileError> {
     let path = &client.certificate_file;
     let wrong = |error: rustls::pki_types::pem::Error| SecurityFileError::new(path, error);
-    let certificates = read_bounded(path, PEM_BYTES_MAX)?;
+    let certificates = read_file(path, PEM_BYTES_MAX)?;
     let chain = CertificateDer::pem_slice_iter(&certificates);
     let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrong)?;
     if chain.is_empty() {
         return Err(SecurityFileError::new(path, "holds no certificate in PEM form"));
     }
-    let key = PrivateKeyDer::from_pem_slice(&read_bounded(&client.key_file, PEM_BYTES_MAX)?)
+    let key = PrivateKeyDer::from_pem_slice(&read_file(&client.key_file, PEM_BYTES_MAX)?)
         .map_err(|error| SecurityFileError::new(&client.key_file, error))?;
     Ok((chain, key))
 }

@@ -6,6 +6,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Exit code, standard output and standard error.
@@ -70,6 +71,26 @@ fn a_variable_that_is_no_text_and_a_pipe_of_rules_are_refused_and_not_passed_ove
     assert!(error.contains("HUNTD_KAFKA__GROUP") && error.contains("UTF-8"), "{error}");
     let error = check(&format!("[rules]\nfiles = [{pipe:?}]"), &[]);
     assert!(error.contains("no regular file"), "{error}");
+}
+
+#[test]
+fn a_configuration_that_is_a_pipe_or_has_no_end_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (pipe, long) = (folder.path().join("pipe"), folder.path().join("long"));
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    std::fs::write(&long, "#\n".repeat(1 << 20)).expect("it can be written");
+    for (file, why) in [
+        (pipe.as_path(), "no regular file"),
+        (Path::new("/dev/zero"), "no regular file"),
+        (&long, "longer than 1048576 bytes"),
+    ] {
+        let file = file.to_str().expect("text");
+        for verb in [&["check", "--offline"][..], &["run"], &["serve"]] {
+            let (code, _, error) = huntd(&[verb, &["--config", file]].concat(), &[]);
+            assert_eq!(code, Some(3), "{error}");
+            assert!(error.contains(why) && error.contains("--config"), "{error}");
+        }
+    }
 }
 
 #[test]
