@@ -19,8 +19,8 @@ use support::kafka::{Cluster, Listener, Options};
 use support::scrape::Page;
 use support::wire::Connection;
 
-/// Between two looks at the processes.
-const LOOK: Duration = Duration::from_millis(5);
+/// Between two samples of the processes.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The part of the input that is not measured: tables grow, and records' shapes are learnt.
 const WARM_UP: f64 = 0.25;
@@ -96,16 +96,16 @@ fn run(
     let binary = ("publish", "format = \"binary\"");
     let mut running = Running::Huntd(Huntd::start_with(&[&brokers], &topics, &[binary]));
     let pid = running.pid();
-    let look = || {
+    let sample = || {
         let cpu_ns = [cpu_ns(pid), cpu_ns(process::id())];
         Sample { at: Instant::now(), cpu_ns }
     };
     let events: u64 = (0..partitions).map(|partition| feed.end(partition) as u64).sum();
-    let (deadline, mut samples) = (Instant::now() + patience, vec![look()]);
+    let (deadline, mut samples) = (Instant::now() + patience, vec![sample()]);
     while job.sink().covered() < events {
         assert!(Instant::now() < deadline, "{} of {events} events", job.sink().covered());
-        thread::sleep(LOOK);
-        samples.push(look());
+        thread::sleep(SAMPLE_INTERVAL);
+        samples.push(sample());
     }
     let metrics = running.metrics().expect("huntd has metrics");
     let inside = Inside::of(&Page::of(&metrics), pid);

@@ -18,7 +18,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Milliseconds that the dialler sleeps at most before it looks whether the daemon ends.
+/// Milliseconds that the dialler sleeps at most before it checks whether the daemon ends.
 const SLEEP_MS_MAX: u64 = 1_000;
 
 /// How brokers are reached.

@@ -174,7 +174,7 @@ impl Journal {
             ),
             Note::Rejoining { instance_id, loss } => rejoining(instance_id, loss),
             Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
-            Note::BeginsAnew { partition, why } => {
+            Note::StartsOver { partition, why } => {
                 tracing::warn!(partition, "starting over: {why}");
             }
             Note::AcquiresAgain { partition, why } => {

@@ -199,12 +199,12 @@ impl OutputLog {
         if !self.waiting.is_empty() {
             self.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
             self.take_appended(&mut take);
-            wait = wait.min(LOOK);
+            wait = wait.min(POLL_INTERVAL);
         }
         if self.reading.is_empty() {
             if self.waiting.is_empty() {
                 // Somebody else is waited for, who does not wake us.
-                std::thread::sleep(wait.min(LOOK));
+                std::thread::sleep(wait.min(POLL_INTERVAL));
             }
             return;
         }
@@ -269,10 +269,10 @@ impl OutputLog {
 /// Offsets by topic and partition.
 type Listed = BTreeMap<(String, i32), i64>;
 
-/// Time between two looks at what does not wake us.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time between two polls of what does not wake us.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Records that are handed over before the caller looks at other things again.
+/// Records that are handed over before the caller polls other things again.
 const RECORDS_PER_POLL: usize = 256;
 
 /// What became of an append. One that was given up may be reported while another is waited for.

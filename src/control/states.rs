@@ -98,7 +98,7 @@ impl States {
     }
 
     /// The shard that a candidate stands for; without one, the state before the first event, by the
-    /// rules that the world began with. `None`: the candidate cannot be read after all, and is none
+    /// rules that the zone began with. `None`: the candidate cannot be read after all, and is none
     /// any more, or brokers and `watch` keep us from reading it now.
     pub(super) fn load(
         &mut self,

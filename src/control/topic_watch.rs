@@ -14,14 +14,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Milliseconds between two looks.
-const LOOK_EVERY_MS: u64 = 2_500;
+/// Milliseconds between two polls.
+const POLL_EVERY_MS: u64 = 2_500;
 
-/// Looks in a row that do not find a topic before it is called missing: a broker that has only just
+/// Polls in a row that do not find a topic before it is called missing: a broker that has only just
 /// started does not know all topics yet.
-const LOOKS_WITHOUT: u32 = 2;
+const POLLS_WITHOUT: u32 = 2;
 
-/// A thread that asks the brokers. Dropped, it ends with its next look; nobody waits for it.
+/// A thread that asks the brokers. Dropped, it ends with its next poll; nobody waits for it.
 pub(super) struct TopicWatch {
     is_output_recreated: Arc<AtomicBool>,
     /// Nothing is ever sent: dropping it ends the thread.
@@ -29,7 +29,7 @@ pub(super) struct TopicWatch {
 }
 
 impl TopicWatch {
-    /// Begins to look. Without a thread for it nothing is ever called missing.
+    /// Begins to poll. Without a thread for it nothing is ever called missing.
     pub(super) fn start(options: &ControlOptions, status: Arc<Status>) -> TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
         let is_output_recreated = Arc::new(AtomicBool::new(false));
@@ -37,10 +37,10 @@ impl TopicWatch {
         let recreated = is_output_recreated.clone();
         let watch = move || {
             let (mut client, mut sightings) = (None, Sightings::default());
-            let pause = Duration::from_millis(LOOK_EVERY_MS);
+            let pause = Duration::from_millis(POLL_EVERY_MS);
             loop {
                 // What brokers do not answer is no news.
-                if let Ok(found) = look(&mut client, &dial, &names) {
+                if let Ok(found) = poll(&mut client, &dial, &names) {
                     if sightings.take(&found) {
                         status.set_missing_topics(sightings.missing());
                     }
@@ -62,7 +62,7 @@ impl TopicWatch {
 }
 
 /// Each topic, and its id if it is there.
-fn look<'a>(
+fn poll<'a>(
     kept: &mut Option<TopicClient>,
     dial: &DialOptions,
     names: &'a TopicNames,
@@ -79,32 +79,32 @@ fn look<'a>(
     Ok(found)
 }
 
-/// What the looks have found of each topic.
+/// What the polls have found of each topic.
 #[derive(Default)]
 struct Sightings {
     topics: BTreeMap<String, Sighting>,
 }
 
-/// What the looks have found of one topic.
+/// What the polls have found of one topic.
 #[derive(Default)]
 struct Sighting {
-    /// How many looks in a row have not found it.
-    looks_without: u32,
+    /// How many polls in a row have not found it.
+    polls_without: u32,
     /// Its id when it was first seen; 0: not known.
     id: u128,
     is_recreated: bool,
 }
 
 impl Sightings {
-    /// Takes what one look has found, and says in the log what is new. Whether other topics are
+    /// Takes what one poll has found, and says in the log what is new. Whether other topics are
     /// missing now.
     fn take(&mut self, found: &[(&str, Option<u128>)]) -> bool {
         let mut is_news = false;
         for (name, id) in found {
             let sighting = self.topics.entry((*name).to_owned()).or_default();
             let was_missing = sighting.is_missing();
-            sighting.looks_without =
-                if id.is_some() { 0 } else { sighting.looks_without.saturating_add(1) };
+            sighting.polls_without =
+                if id.is_some() { 0 } else { sighting.polls_without.saturating_add(1) };
             match (was_missing, sighting.is_missing()) {
                 (false, true) => tracing::error!(
                     "the topic `{name}` does not exist any more: nothing that has to be written \
@@ -133,7 +133,7 @@ impl Sightings {
 
 impl Sighting {
     fn is_missing(&self) -> bool {
-        self.looks_without >= LOOKS_WITHOUT
+        self.polls_without >= POLLS_WITHOUT
     }
 
     /// Whether this id, if it is one, is another one than before.
@@ -154,7 +154,7 @@ mod tests {
     const ID: Option<u128> = Some(7);
 
     #[test]
-    fn a_topic_is_missing_once_two_looks_in_a_row_have_not_found_it() {
+    fn a_topic_is_missing_once_two_polls_in_a_row_have_not_found_it() {
         let mut sightings = Sightings::default();
         let mut take = |letters| {
             let is_news = sightings.take(&[("letters", letters), ("updates", ID)]);

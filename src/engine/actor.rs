@@ -184,9 +184,9 @@ pub(crate) struct Pack {
     pub scored_ordinal: u64,
     /// When that was.
     pub scored_at_ms: u64,
-    /// Number of the player's last crossing out of a zone, as far as it is known here.
+    /// Number of the player's last handoff out of a zone, as far as it is known here.
     pub crossing_sent: u32,
-    /// The last crossing that was accepted here.
+    /// The last handoff that was accepted here.
     pub accepted: HandoffId,
     /// What the player found, by hunt slot.
     pub progress: [HuntProgress; HUNTS_MAX],

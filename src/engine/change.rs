@@ -163,7 +163,7 @@ changes! {
     Arrived = 3 "arrived" {
         /// The zone that it left.
         from_zone: u16 = Short Number "from_zone",
-        /// Number of the crossing.
+        /// Number of the handoff.
         crossing: u32 = Word Number "crossing",
         /// Where, in cm.
         x: i32 = Low Signed "x",
@@ -354,7 +354,7 @@ changes! {
     Handoff = 24 "handoff" {
         /// The zone that it goes to.
         to_zone: u16 = Short Number "to_zone",
-        /// Number of the crossing, which a zone accepts once.
+        /// Number of the handoff, which a zone accepts once.
         crossing: u32 = Word Number "crossing",
         /// The last `seq` that was applied.
         last_seq: u64 = Long Number "last_seq",

@@ -46,7 +46,7 @@ pub struct Event<H = Handoff> {
 pub struct Handoff {
     /// The zone that the player left.
     pub from_zone: u16,
-    /// Grows with each of the player's crossings: a zone accepts each (player, n) once.
+    /// Grows with each of the player's handoffs: a zone accepts each (player, n) once.
     pub crossing: u32,
     /// The player's score.
     pub score: u64,
@@ -121,7 +121,7 @@ pub enum Presence {
 pub(crate) enum Subject {
     /// A player that is in the zone, or asks to be: both, and `seq` counts the player's events.
     Player,
-    /// A player that comes from another zone: both, but its crossings have an order of their own.
+    /// A player that comes from another zone: both, but its handoffs have an order of their own.
     Arrival,
     /// The world: neither.
     World,

@@ -24,19 +24,19 @@ pub(crate) const TOMBSTONES_MAX: usize = ACTORS_MAX;
 pub(crate) struct HandoffId {
     /// The `seq` of the `leave`.
     pub seq: u64,
-    /// Number of the crossing.
+    /// Number of the handoff.
     pub crossing: u32,
 }
 
 /// What is remembered of a player that left, so that its repeated events stay no-ops and each
-/// crossing is accepted once.
+/// handoff is accepted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     /// The player; 0 in an empty row.
     pub player_id: u64,
     /// The last `seq` that was applied.
     pub seq: u64,
-    /// Number of the player's last crossing out of a zone, as far as it is known here.
+    /// Number of the player's last handoff out of a zone, as far as it is known here.
     pub crossing_sent: u32,
     /// The last one that was accepted here.
     pub accepted: HandoffId,
@@ -163,7 +163,7 @@ pub struct HandoffOut {
 }
 
 impl HandoffOut {
-    /// The crossing as the changes that publish it.
+    /// The handoff as the changes that publish it.
     pub(crate) fn parts(&self) -> [Change; HANDOFF_PARTS] {
         let HandoffOut { to_zone, x, y, handoff } = *self;
         // The zone that it leaves is that of the updates.
@@ -191,27 +191,27 @@ impl HandoffOut {
         ]
     }
 
-    /// The crossing in these updates of `from_zone`, with its player. `None`: they are not
+    /// The handoff in these updates of `from_zone`, with its player. `None`: they are not
     /// the parts of one player's hand-off, all of them and in their order.
     pub(crate) fn from_updates(
         from_zone: u16,
         updates: &[Update; HANDOFF_PARTS],
     ) -> Option<(u64, HandoffOut)> {
         let player_id = updates[0].player_id();
-        let mut crossing = HandoffOut {
+        let mut out = HandoffOut {
             to_zone: 0,
             x: 0,
             y: 0,
             handoff: Handoff { from_zone, ..Handoff::default() },
         };
-        let handoff = &mut crossing.handoff;
+        let handoff = &mut out.handoff;
         for update in updates {
             match update.change() {
                 Change::Handoff { to_zone, crossing: number, last_seq } => {
-                    crossing.to_zone = to_zone;
+                    out.to_zone = to_zone;
                     (handoff.crossing, handoff.last_seq) = (number, last_seq);
                 }
-                Change::HandoffPlace { x, y } => (crossing.x, crossing.y) = (x, y),
+                Change::HandoffPlace { x, y } => (out.x, out.y) = (x, y),
                 Change::HandoffScore { score } => handoff.score = score,
                 Change::HandoffItems { first_slot, items } => {
                     let first = usize::from(first_slot);
@@ -225,8 +225,8 @@ impl HandoffOut {
                 _ => return None,
             }
         }
-        let told = updates.iter().map(Update::change).eq(crossing.parts());
+        let told = updates.iter().map(Update::change).eq(out.parts());
         let one_player = updates.iter().all(|update| update.player_id() == player_id);
-        (told && one_player && player_id != 0).then_some((player_id, crossing))
+        (told && one_player && player_id != 0).then_some((player_id, out))
     }
 }

@@ -86,7 +86,7 @@ pub enum Outcome {
     Applied,
     /// The rules turned it down; an update says so.
     Refused(Refusal),
-    /// It came before: a repeated or older `seq`, id or crossing; or the game goes by these rules
+    /// It came before: a repeated or older `seq`, id or handoff; or the game goes by these rules
     /// already. Nothing is told.
     NoOp,
     /// It asks for rules that the shard does not have. Nothing after it may be applied: who has
@@ -164,9 +164,9 @@ impl Tell<'_> {
         self.ordinal * EVENT_UPDATES_MAX as u64 + (self.updates.len() - self.before) as u64
     }
 
-    /// Tells all parts of a crossing.
-    pub(crate) fn crossing(&mut self, player_id: u64, crossing: &HandoffOut) {
-        crossing.parts().into_iter().for_each(|part| self.push(player_id, part));
+    /// Tells all parts of a handoff.
+    pub(crate) fn handoff(&mut self, player_id: u64, handoff: &HandoffOut) {
+        handoff.parts().into_iter().for_each(|part| self.push(player_id, part));
     }
 }
 

@@ -72,7 +72,7 @@ pub struct FetchPartition {
     pub partition: i32,
     /// Offset of the first record wanted.
     pub offset: i64,
-    /// The leader's epoch as this client knows it, -1 if unknown (KIP-320).
+    /// The leader epoch as this client knows it, -1 if unknown (KIP-320).
     pub leader_epoch: i32,
     /// Leader epoch of the last batch read, -1 if unknown; lets the broker notice a truncation.
     pub last_fetched_epoch: i32,
@@ -250,14 +250,14 @@ pub struct FetchedPartition {
 pub struct CurrentLeader {
     /// The broker.
     pub node_id: i32,
-    /// Its epoch.
+    /// Its leader epoch.
     pub leader_epoch: i32,
 }
 
 /// The end of a leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest epoch, not above the asked one, that the leader knows.
+    /// The largest leader epoch, not above the asked one, that the leader knows.
     pub leader_epoch: i32,
     /// Offset after its last record.
     pub end_offset: i64,
@@ -465,7 +465,7 @@ pub fn trouble(error: ErrorCode) -> Option<FetchRemedy> {
         // (29); and session errors, which a sessionless client cannot cause.
         -1 | 7 | 13 | 29 | 70 | 71 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
         // The topic may be new, its leader elsewhere, its log directory offline, its id changed;
-        // the leader may be known from a broker that is ahead, or its epoch went back (75).
+        // the leader may be known from a broker that is ahead, or its leader epoch went back (75).
         3 | 5 | 6 | 9 | 56 | 74 | 75 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
         1 | 109 => Some(FetchRemedy::OffsetOutOfRange),
         _ => Some(FetchRemedy::Fatal),

@@ -362,7 +362,7 @@ pub struct PartitionLeader {
     pub partition: i32,
     /// The leading broker; `None` while there is none.
     pub leader: Option<i32>,
-    /// The leader's epoch; -1 before version 7.
+    /// The leader epoch; -1 before version 7.
     pub leader_epoch: i32,
     /// An error of the partition.
     pub error: ErrorCode,

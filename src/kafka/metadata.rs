@@ -1,4 +1,5 @@
-//! The data plane's own view of the cluster: who leads each partition, and since which epoch.
+//! The data plane's own view of the cluster: who leads each partition, and under which leader
+//! epoch.
 //!
 //! librdkafka keeps such a table too, but its public form has no leader epoch, and without one a
 //! truncated log goes unnoticed (KIP-320).
@@ -46,7 +47,7 @@ struct Row {
     leader_epoch: i32,
     /// The leader must be asked for before the next Fetch.
     stale: bool,
-    /// Answers in a row that named a lower epoch.
+    /// Answers in a row that named a lower leader epoch.
     lagging: u8,
     /// A follower to fetch from instead of the leader (KIP-392), and until when.
     preferred: Option<(i32, Instant)>,
@@ -61,7 +62,7 @@ impl Row {
 /// not the brokers that lag: clusters that were restored or migrated do that.
 const LAGGING_MAX: u8 = 5;
 
-/// Leaders, their epochs and the brokers' addresses, for one topic.
+/// Leaders, leader epochs and the brokers' addresses, for one topic.
 #[derive(Debug)]
 pub struct LeaderTable {
     topic_id: u128,
@@ -77,9 +78,9 @@ impl LeaderTable {
         LeaderTable { topic_id: 0, brokers: Vec::new(), rows: Vec::new(), edition: 0 }
     }
 
-    /// Takes a Metadata answer over. An entry of a lower epoch than the known one comes from a
-    /// broker that lags and is passed over, unless it comes again and again; such a partition stays
-    /// stale.
+    /// Takes a Metadata answer over. An entry of a lower leader epoch than the known one comes from
+    /// a broker that lags and is passed over, unless it comes again and again; such a partition
+    /// stays stale.
     pub fn fold(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
         if !metadata.error.is_none() {
             return Err(MetadataError::Topic(metadata.error));

@@ -42,7 +42,7 @@ pub(crate) enum ProduceRemedy {
     /// Smaller batches: it is larger than the topic takes.
     Split,
     /// Another producer id: the broker does not know this one, or knows it better.
-    NameAnew,
+    NewProducerId,
     /// Nothing that is known to leave neither a gap nor a duplicate.
     GiveUp,
 }
@@ -62,7 +62,7 @@ pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
         // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
         10 | 18 => ProduceRemedy::Split,
         // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID
-        47 | 49 | 59 => ProduceRemedy::NameAnew,
+        47 | 49 | 59 => ProduceRemedy::NewProducerId,
         _ => ProduceRemedy::GiveUp,
     }
 }

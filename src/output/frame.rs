@@ -23,7 +23,7 @@ pub const FRAME_BYTES_MAX: usize = 900 * 1024;
 pub enum FrameKind {
     /// Updates, possibly none.
     Updates = 1,
-    /// The record that raises a shard's epoch, and repeats where the shard stands.
+    /// The record that raises a shard's owner epoch, and repeats where the shard stands.
     Fence = 2,
     /// An input record that every replay passes over, because it takes the engine down.
     Skip = 3,
@@ -68,8 +68,8 @@ impl Compression {
     }
 }
 
-/// `next_offset` of a fence that only raises the epoch, because its writer does not know yet where
-/// the shard stands. A fence that an owner repeats carries the real one, and readers may join
+/// `next_offset` of a fence that only raises the owner epoch, because its writer does not know yet
+/// where the shard stands. A fence that an owner repeats carries the real one, and readers may join
 /// there.
 pub const POSITION_UNKNOWN: i64 = -1;
 

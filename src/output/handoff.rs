@@ -1,7 +1,7 @@
 //! Players on their way to another zone: records that an owner appends to the input itself.
 //!
 //! A handoff is delivered at least once, and accepted once: the zone that it goes to knows the
-//! number of each player's last crossing. Every replay sends what it meets again, also where the
+//! number of each player's last handoff. Every replay sends what it meets again, also where the
 //! updates are published, so a handoff is lost only if its `leave` is.
 
 use crate::engine::change::Change;
@@ -25,7 +25,7 @@ pub struct HandoffRecord {
     /// When the event was emitted, in microseconds since the Unix epoch.
     pub ts_us: i64,
     /// Where it goes and what it carries.
-    pub crossing: HandoffOut,
+    pub handoff: HandoffOut,
 }
 
 impl HandoffRecord {
@@ -42,21 +42,21 @@ impl HandoffRecord {
         starts.map(move |start| {
             let parts: &[Update; HANDOFF_PARTS] =
                 updates[start..].first_chunk().expect("a handoff is published as a whole");
-            let (player_id, crossing) = HandoffOut::from_updates(zone, parts)
+            let (player_id, handoff) = HandoffOut::from_updates(zone, parts)
                 .expect("the engine publishes a handoff in order");
             let ts_us = parts[0].ts_us();
-            HandoffRecord { partition, ownership_id, offset, player_id, ts_us, crossing }
+            HandoffRecord { partition, ownership_id, offset, player_id, ts_us, handoff }
         })
     }
 
     /// Input partition of the zone that it goes to.
     pub fn to_partition(&self) -> i32 {
-        self.crossing.to_zone.into()
+        self.handoff.to_zone.into()
     }
 
     /// Appends the record: a `join` that carries a hand-off.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let HandoffOut { x, y, handoff, .. } = self.crossing;
+        let HandoffOut { x, y, handoff, .. } = self.handoff;
         // The player's next event has a higher number than what was applied.
         let seq = handoff.last_seq.max(1);
         write_event(out, self.player_id, seq, self.ts_us, &Action::Arrive { x, y, handoff });
@@ -72,7 +72,7 @@ impl HandoffRecord {
             offset: self.offset,
             time_ms: self.ts_us / 1000,
             reason: "no_such_zone",
-            sentence: Some(format!("there is no zone {} to go to", self.crossing.to_zone)),
+            sentence: Some(format!("there is no zone {} to go to", self.handoff.to_zone)),
             key: None,
             value: Some(value),
             cut: None,

@@ -8,7 +8,7 @@ use crate::output::reader::Position;
 pub struct Mark {
     /// The first output offset that is not folded yet.
     pub output_offset: i64,
-    /// The highest epoch so far.
+    /// The highest owner epoch so far.
     pub owner_epoch: u64,
     /// Number of the next update.
     pub next_update: u64,

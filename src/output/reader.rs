@@ -10,7 +10,7 @@ use crate::output::frame::{Chain, FrameHeader, FrameKind};
 /// Where a reader stands in one output partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The highest epoch so far; frames of a lower one do not count any more.
+    /// The highest owner epoch so far; frames of a lower one do not count any more.
     pub owner_epoch: u64,
     /// Number of the next update.
     pub next_update: u64,
@@ -55,7 +55,7 @@ pub enum Verdict {
     },
     /// No updates; the input offset may have moved.
     Progress,
-    /// A fence. It has set the epoch, or repeated it, or come too late to do either.
+    /// A fence. It has set the owner epoch, or repeated it, or come too late to do either.
     Fence,
     /// Every replay passes over the input record at this offset.
     Skip {
@@ -109,7 +109,7 @@ impl Reader {
         self.position
     }
 
-    /// The random id of the fence that has set the epoch; 0 if no fence has.
+    /// The random id of the fence that has set the owner epoch; 0 if no fence has.
     pub(crate) fn fence_id(&self) -> u128 {
         self.fence_id
     }
@@ -163,8 +163,8 @@ impl Reader {
     }
 
     /// Whether another owner had taken over already when the fence was written that the reader has
-    /// joined at. Who takes over later writes a fence with the next epoch first, and repeats no
-    /// other.
+    /// joined at. Who takes over later writes a fence with the next owner epoch first, and repeats
+    /// no other.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
         let next_epoch = self.position.owner_epoch.saturating_add(1);
@@ -191,21 +191,19 @@ impl Reader {
 
     /// Joins at a repeated fence whose owner has not been overtaken, as far as was seen.
     fn join(&mut self, header: &FrameHeader) -> Verdict {
-        let FrameHeader { owner_epoch: epoch, first_update, next_offset, chain, fence_id, .. } =
-            *header;
-        self.raise(epoch, fence_id);
-        if !is_placed(header) || epoch < self.position.owner_epoch {
+        let FrameHeader { owner_epoch, first_update, next_offset, chain, fence_id, .. } = *header;
+        self.raise(owner_epoch, fence_id);
+        if !is_placed(header) || owner_epoch < self.position.owner_epoch {
             return Verdict::Waiting;
         }
-        self.position =
-            Position { owner_epoch: epoch, next_update: first_update, next_offset, chain };
+        self.position = Position { owner_epoch, next_update: first_update, next_offset, chain };
         (self.fence_id, self.footing) = (fence_id, Footing::Fence { first_update });
         Verdict::Joined
     }
 
-    fn raise(&mut self, epoch: u64, fence_id: u128) {
-        if epoch > self.position.owner_epoch {
-            self.position.owner_epoch = epoch;
+    fn raise(&mut self, owner_epoch: u64, fence_id: u128) {
+        if owner_epoch > self.position.owner_epoch {
+            self.position.owner_epoch = owner_epoch;
             self.fence_id = fence_id;
         }
     }

@@ -168,7 +168,7 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     let mut shard = FrameMaker::new(0);
     let late = shard.fence(8);
     shard.frame(3);
-    shard.epoch = 3;
+    shard.owner_epoch = 3;
     let frame = shard.frame(2);
     let fold = |reader: &mut Reader| reader.fold(&frame.header, frame.updates.as_slice());
 
@@ -190,7 +190,7 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     assert_eq!(reader.position().next_update, shard.next_update);
     let mut reader = joined();
     assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
-    let raising = |epoch| FrameHeader { next_offset: -1, owner_epoch: epoch, ..shard.fence(10) };
+    let raising = |owner_epoch| FrameHeader { next_offset: -1, owner_epoch, ..shard.fence(10) };
     let mut reader = joined();
     assert_eq!(reader.fold(&raising(late.owner_epoch + 2), &[]), Verdict::Waiting);
     let mut reader = joined();
@@ -224,12 +224,12 @@ fn a_reader_that_has_accepted_nothing_goes_on_at_a_repeated_fence_that_is_ahead(
 fn a_repeated_fence_of_another_owner_of_the_same_epoch_shows_that_its_fence_came_before() {
     let mut shard = FrameMaker::new(0);
     let late = shard.fence(8);
-    shard.epoch = 2;
+    shard.owner_epoch = 2;
     shard.frame(3);
     let raising = |fence_id| FrameHeader { next_offset: -1, ..shard.fence(fence_id) };
     let mut reader = Reader::joining();
     assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
-    // Somebody has lost the race for the epoch, and does not repeat this fence.
+    // Somebody has lost the race for the owner epoch, and does not repeat this fence.
     assert_eq!(reader.fold(&raising(10), &[]), Verdict::Fence);
     assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
     assert_eq!(reader.position().next_update, 3);
@@ -303,26 +303,27 @@ fn an_update_that_is_lost_or_repeated_or_moved_or_changed_gives_another_chain() 
 
 /// Frames of one shard's true updates, cut anywhere, by any owner, in any order.
 fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
-    let frame = (0..4u64, 0..30u64, 0..6u32, 0..5u8).prop_map(|(epoch, first, count, kind)| {
-        let kind = if kind == 0 { FrameKind::Fence } else { FrameKind::Updates };
-        let count = if kind == FrameKind::Fence { 0 } else { count };
-        let end = first + u64::from(count);
-        FrameHeader {
-            kind,
-            owner_epoch: epoch,
-            first_update: first,
-            count,
-            next_offset: end as i64 * 2,
-            ruleset: 0,
-            chain: chain_before(end),
-            fence_id: u128::from(epoch),
-        }
-    });
+    let frame =
+        (0..4u64, 0..30u64, 0..6u32, 0..5u8).prop_map(|(owner_epoch, first, count, kind)| {
+            let kind = if kind == 0 { FrameKind::Fence } else { FrameKind::Updates };
+            let count = if kind == FrameKind::Fence { 0 } else { count };
+            let end = first + u64::from(count);
+            FrameHeader {
+                kind,
+                owner_epoch,
+                first_update: first,
+                count,
+                next_offset: end as i64 * 2,
+                ruleset: 0,
+                chain: chain_before(end),
+                fence_id: u128::from(owner_epoch),
+            }
+        });
     prop::collection::vec(frame, 0..60)
 }
 
-/// The rule again, one update at a time: update u counts if its writer's epoch is not below any
-/// seen before, and u is the next number.
+/// The rule again, one update at a time: update u counts if its writer's owner epoch is not below
+/// any seen before, and u is the next number.
 fn naive(history: &[FrameHeader]) -> Position {
     let mut position = Position::default();
     for frame in history {

@@ -260,8 +260,8 @@ impl Acquirer {
         for partition in question.partitions {
             let fence_id = self.next_fence_id();
             let Some(task) = table.task(partition) else { continue };
-            let Some(epoch) = task.owner_epoch() else { continue };
-            match self.rivals.check(partition, epoch, now) {
+            let Some(owner_epoch) = task.owner_epoch() else { continue };
+            match self.rivals.check(partition, owner_epoch, now) {
                 OutputClaim::Ours => {}
                 OutputClaim::Taken => table.log(Note::Rival { partition }),
                 OutputClaim::Lost => {
@@ -270,7 +270,7 @@ impl Acquirer {
                 }
             }
             if table.task(partition).is_some_and(|task| task.confirm(fence_id)) {
-                self.rivals.fence(partition, epoch + 1);
+                self.rivals.fence(partition, owner_epoch + 1);
                 table.slots.moved(partition, now);
             }
         }

@@ -4,11 +4,11 @@
 //! ends with an [`Acquired`] shard or a refusal. It touches no broker, clock or file.
 //!
 //! ```text
-//! read to the log's end ─► confirm membership ─► write FENCE(epoch + 1) ─► read through it
-//!          ▲                                                                   │
-//!          └──────────── another epoch is in force: the fence is lost ◄────────┤
-//!                                          SKIP, or GENESIS, if asked for ◄────┤
-//!                                                                 acquired ◄───┘
+//! read to the log's end ─► confirm membership ─► write FENCE(owner epoch + 1) ─► read through it
+//!          ▲                                                                          │
+//!          └──────────── another owner epoch is in force: the fence is lost ◄─────────┤
+//!                                                 SKIP, or GENESIS, if asked for ◄────┤
+//!                                                                        acquired ◄───┘
 //! ```
 
 use crate::output::fold::{Broken, Fold, Start};
@@ -18,8 +18,8 @@ use crate::output::reader::{Position, Reader};
 use crate::ownership::start_error::StartError;
 use std::collections::BTreeSet;
 
-/// Fences written for one acquisition. Each loss means that another instance raised the epoch in
-/// between; so many losses in a row mean that two instances fight over the shard.
+/// Fences written for one acquisition. Each loss means that another instance raised the owner epoch
+/// in between; so many losses in a row mean that two instances fight over the shard.
 const FENCE_ATTEMPTS_MAX: usize = 8;
 
 /// A state that a shard may start from.
@@ -104,7 +104,7 @@ pub enum Need {
 pub struct Acquired {
     /// Input and output partition.
     pub partition: i32,
-    /// The epoch of our frames.
+    /// The owner epoch of our frames.
     pub owner_epoch: u64,
     /// The id of our fence, to repeat it with.
     pub fence_id: u128,
@@ -129,7 +129,7 @@ impl Acquired {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Reading up to the end that the log had, to learn the highest epoch.
+    /// Reading up to the end that the log had, to learn the highest owner epoch.
     Head,
     /// As before, and then no more states are asked for.
     Offered,
@@ -157,7 +157,7 @@ pub struct Acquisition {
     /// has begun again before it.
     turned_at: Option<i64>,
     state: State,
-    epoch: u64,
+    owner_epoch: u64,
     fence_id: u128,
     fences: usize,
     ended: Option<Result<Acquired, StartError>>,
@@ -173,7 +173,7 @@ impl Acquisition {
             fold: Fold::from_log_start(0),
             turned_at: None,
             state: State::Head,
-            epoch: 0,
+            owner_epoch: 0,
             fence_id: 0,
             fences: 0,
             ended: None,
@@ -274,7 +274,7 @@ impl Acquisition {
     pub fn confirm(&mut self, fence_id: u128) {
         assert!(self.state == State::Confirming && fence_id != 0);
         // Not higher, whatever a state knows: to a reader that means that it has missed a fence.
-        self.epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
+        self.owner_epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
         self.fence_id = fence_id;
         self.fences += 1;
         self.state = State::Fencing;
@@ -321,22 +321,22 @@ impl Acquisition {
 
     /// Whether nobody has owned the shard since the newest state was taken.
     fn is_newest_here(&self) -> bool {
-        let epoch = match self.brief.candidates.get(self.candidate) {
+        let owner_epoch = match self.brief.candidates.get(self.candidate) {
             Some(candidate) => candidate.mark.owner_epoch,
             None if self.bounds.input_start == 0 => 0,
             // If the output says nothing, a replica may show that it was lost.
             None => return false,
         };
-        self.position().is_some_and(|position| position.owner_epoch == epoch)
+        self.position().is_some_and(|position| position.owner_epoch == owner_epoch)
     }
 
     fn is_in_force(&self) -> bool {
         self.fold.reader().is_some_and(|reader| {
-            reader.position().owner_epoch == self.epoch && reader.fence_id() == self.fence_id
+            reader.position().owner_epoch == self.owner_epoch && reader.fence_id() == self.fence_id
         })
     }
 
-    /// The epoch in force is not our fence's: again from the top.
+    /// The owner epoch in force is not our fence's: again from the top.
     fn lose_fence(&mut self) {
         match self.fences < FENCE_ATTEMPTS_MAX || self.fold.reader().is_none() {
             true => self.ask_group(),
@@ -363,19 +363,11 @@ impl Acquisition {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
         }
-        let Acquisition { epoch, fence_id, .. } = *self;
+        let Acquisition { owner_epoch, fence_id, .. } = *self;
         let partition = self.brief.partition;
         let begun_by = self.begun_by();
-        let acquired = Acquired {
-            partition,
-            owner_epoch: epoch,
-            fence_id,
-            mark,
-            start,
-            candidate,
-            begun_by,
-            skips,
-        };
+        let acquired =
+            Acquired { partition, owner_epoch, fence_id, mark, start, candidate, begun_by, skips };
         self.end(Ok(acquired));
     }
 
@@ -472,7 +464,7 @@ impl Acquisition {
     fn fence(&self) -> FrameHeader {
         FrameHeader {
             kind: FrameKind::Fence,
-            owner_epoch: self.epoch,
+            owner_epoch: self.owner_epoch,
             first_update: 0,
             count: 0,
             next_offset: POSITION_UNKNOWN,

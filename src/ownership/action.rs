@@ -160,7 +160,7 @@ pub enum Note {
         sentence: String,
     },
     /// A shard starts over, as the operator asked.
-    BeginsAnew {
+    StartsOver {
         /// The shard's partition.
         partition: i32,
         /// Why it cannot go on.
@@ -186,7 +186,7 @@ pub enum Note {
     Fenced {
         /// The shard's partition.
         partition: i32,
-        /// The epoch in force.
+        /// The owner epoch in force.
         owner_epoch: u64,
     },
     /// A fence stands in the output that our group does not explain.

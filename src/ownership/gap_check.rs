@@ -23,7 +23,7 @@ pub enum GapResult {
     Passed(Mark),
     /// Another owner's fence: the shard is not ours.
     Fenced {
-        /// The epoch in force.
+        /// The owner epoch in force.
         owner_epoch: u64,
     },
     /// The log cannot be read any further as it stands: only acquiring can find out what it is.

@@ -15,7 +15,7 @@ const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 /// Seconds after which such an event is forgotten.
 const INSTANCE_ID_TAKEN_S: u64 = 300;
 
-/// Milliseconds between two looks at the clock after which this process has stood still for so
+/// Milliseconds between two checks of the clock after which this process has stood still for so
 /// long that the group may have given it up: with their defaults, brokers allow no shorter session.
 const STOOD_STILL_MS_MIN: u64 = 6_000;
 
@@ -40,16 +40,16 @@ pub(crate) struct InstanceIdLosses {
     /// Those that nothing explains.
     unexplained: Vec<Instant>,
     was_broker_away: bool,
-    /// When the clock was looked at last.
-    looked_at: Option<Instant>,
+    /// When the clock was checked last.
+    checked_at: Option<Instant>,
     /// When a standstill ended, and how long it was.
     stood_still: Option<(Instant, Duration)>,
 }
 
 impl InstanceIdLosses {
     /// It is so late now: how long this process has stood still, if it has.
-    pub(crate) fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
-        let before = self.looked_at.replace(now).unwrap_or(now);
+    pub(crate) fn check_clock(&mut self, now: Instant) -> Option<Duration> {
+        let before = self.checked_at.replace(now).unwrap_or(now);
         let pause = now.saturating_duration_since(before);
         let stood_still = pause >= Duration::from_millis(STOOD_STILL_MS_MIN);
         stood_still.then(|| {
@@ -112,16 +112,16 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut losses = InstanceIdLosses::default();
-        assert_eq!(losses.look_at_clock(at(0)), None);
-        assert_eq!(losses.look_at_clock(at(STOOD_STILL_MS_MIN - 1)), None);
+        assert_eq!(losses.check_clock(at(0)), None);
+        assert_eq!(losses.check_clock(at(STOOD_STILL_MS_MIN - 1)), None);
         assert_eq!(losses.lose(at(STOOD_STILL_MS_MIN - 1)), Some(IdLoss::Unexplained));
         let pause = Duration::from_millis(30_001 - STOOD_STILL_MS_MIN);
-        assert_eq!(losses.look_at_clock(at(30_000)), Some(pause));
-        assert_eq!(losses.look_at_clock(at(30_010)), None);
+        assert_eq!(losses.check_clock(at(30_000)), Some(pause));
+        assert_eq!(losses.check_clock(at(30_010)), None);
         assert_eq!(losses.lose(at(30_500)), Some(IdLoss::StoodStill(pause)));
         assert_eq!(losses.lose(at(30_600)), Some(IdLoss::Unexplained), "it explains one loss");
-        losses.look_at_clock(at(40_010));
-        losses.look_at_clock(at(40_020));
+        losses.check_clock(at(40_010));
+        losses.check_clock(at(40_020));
         let late = at(40_010 + 1_000 * STOOD_STILL_EXPLAINS_S);
         assert_eq!(losses.lose(late), Some(IdLoss::Unexplained), "it was long ago");
     }

@@ -78,7 +78,8 @@ impl LogTask {
         self.asked = None;
     }
 
-    /// The epoch in force in the output, of a shard that is being acquired; `None`: not known.
+    /// The owner epoch in force in the output, of a shard that is being acquired; `None`: not
+    /// known.
     pub(super) fn owner_epoch(&self) -> Option<u64> {
         match &self.purpose {
             Purpose::Acquire(acquisition) => Some(acquisition.position()?.owner_epoch),

@@ -128,7 +128,7 @@ impl Ownership {
     /// Hears what has happened.
     pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
         let Ownership { session, table, acquirer } = self;
-        table.actions.extend(session.look_at_clock(now));
+        table.actions.extend(session.check_clock(now));
         match event {
             OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
             OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),

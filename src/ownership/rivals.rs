@@ -28,8 +28,8 @@ pub(super) struct Rivals {
 /// What the last fences in an output say of another owner.
 #[derive(Debug, Default)]
 struct Rivalry {
-    /// The epoch of our last fence; 0: we have written none.
-    epoch: u64,
+    /// The owner epoch of our last fence; 0: we have written none.
+    owner_epoch: u64,
     /// When the shard went to the hot thread last.
     opened_at: Option<Instant>,
     /// Ownerships in a row that were ended soon.
@@ -57,10 +57,11 @@ impl Rivals {
         self.known.remove(&partition);
     }
 
-    /// The group says that the partition is ours, and this is the epoch in force in its output.
-    pub(super) fn check(&mut self, partition: i32, epoch: u64, now: Instant) -> OutputClaim {
+    /// The group says that the partition is ours, and this is the owner epoch in force in its
+    /// output.
+    pub(super) fn check(&mut self, partition: i32, owner_epoch: u64, now: Instant) -> OutputClaim {
         let rivalry = self.known.entry(partition).or_default();
-        if rivalry.epoch == 0 || epoch <= rivalry.epoch {
+        if rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
             return OutputClaim::Ours;
         }
         let was_owned_long = rivalry
@@ -74,9 +75,9 @@ impl Rivals {
         }
     }
 
-    /// We write a fence of this epoch.
-    pub(super) fn fence(&mut self, partition: i32, epoch: u64) {
-        self.known.entry(partition).or_default().epoch = epoch;
+    /// We write a fence of this owner epoch.
+    pub(super) fn fence(&mut self, partition: i32, owner_epoch: u64) {
+        self.known.entry(partition).or_default().owner_epoch = owner_epoch;
     }
 
     /// The shard goes to the hot thread.
@@ -120,15 +121,15 @@ mod tests {
             Owner { rivals: Rivals::default(), has_given_up: false }
         }
 
-        /// Takes the output over, if it does not give up: the epoch in force then.
-        fn take(&mut self, epoch: u64, now: Instant) -> u64 {
-            if self.rivals.check(PARTITION, epoch, now) == OutputClaim::Lost {
+        /// Takes the output over, if it does not give up: the owner epoch in force then.
+        fn take(&mut self, owner_epoch: u64, now: Instant) -> u64 {
+            if self.rivals.check(PARTITION, owner_epoch, now) == OutputClaim::Lost {
                 self.has_given_up = true;
-                return epoch;
+                return owner_epoch;
             }
-            self.rivals.fence(PARTITION, epoch + 1);
+            self.rivals.fence(PARTITION, owner_epoch + 1);
             self.rivals.opened(PARTITION, now);
-            epoch + 1
+            owner_epoch + 1
         }
     }
 
@@ -137,18 +138,19 @@ mod tests {
         let start = Instant::now();
         let (mut first, mut later) = (Owner::new(), Owner::new());
         let mut now = start;
-        let mut epoch = first.take(0, now);
+        let mut owner_epoch = first.take(0, now);
         now += Duration::from_secs(3_600);
         for _ in 0..10 {
             for owner in [&mut later, &mut first] {
                 now += Duration::from_secs(3);
-                epoch = if owner.has_given_up { epoch } else { owner.take(epoch, now) };
+                owner_epoch =
+                    if owner.has_given_up { owner_epoch } else { owner.take(owner_epoch, now) };
             }
         }
         assert!(later.has_given_up && !first.has_given_up);
         assert!(later.rivals.are_suspected(PARTITION, now));
         assert_eq!(
-            first.rivals.check(PARTITION, epoch, now),
+            first.rivals.check(PARTITION, owner_epoch, now),
             OutputClaim::Ours,
             "it owns the output"
         );

@@ -80,8 +80,8 @@ impl Session {
     }
 
     /// It is so late now: what there is to say about that.
-    pub(super) fn look_at_clock(&mut self, now: Instant) -> Option<OwnershipAction> {
-        let pause = self.losses.look_at_clock(now)?;
+    pub(super) fn check_clock(&mut self, now: Instant) -> Option<OwnershipAction> {
+        let pause = self.losses.check_clock(now)?;
         Some(OwnershipAction::Log(Note::StoodStill(pause)))
     }
 

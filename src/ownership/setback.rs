@@ -12,7 +12,7 @@ use crate::ownership::{PANICS_MAX, START_ERROR_MS_MAX};
 use std::time::{Duration, Instant};
 
 /// Time in which a rival notices that we have taken the output, and takes it back.
-const SECOND_LOOK: Duration = Duration::from_millis(START_ERROR_MS_MAX);
+const SECOND_TRY: Duration = Duration::from_millis(START_ERROR_MS_MAX);
 
 impl Acquirer {
     /// Readers are at places of a log that is gone, so no shard can go on. Said again, it halts
@@ -72,7 +72,7 @@ impl Acquirer {
         if !persists {
             table.log(Note::CannotStart { partition, error });
             self.rivals.doubt(partition);
-            let wait = if error.may_pass() { REACQUIRE } else { SECOND_LOOK };
+            let wait = if error.may_pass() { REACQUIRE } else { SECOND_TRY };
             return table.make_due(partition, now + wait, history);
         }
         if self.rivals.are_suspected(partition, now) {
@@ -80,14 +80,14 @@ impl Acquirer {
         }
         if self.options.remedy == Remedy::StartOver && !history.starts_over {
             history.starts_over = true;
-            table.log(Note::BeginsAnew { partition, why: error.to_string() });
+            table.log(Note::StartsOver { partition, why: error.to_string() });
             return table.make_due(partition, now, history);
         }
         table.halt_unstartable(partition, error);
     }
 
     /// The replay does not make what is published. A rival's updates are not ours either, so that
-    /// it is looked at once more.
+    /// it is tried once more.
     pub(super) fn diverged(
         &mut self,
         table: &mut ShardTable,
@@ -100,7 +100,7 @@ impl Acquirer {
         }
         table.log(Note::CannotStart { partition, error });
         table.leave_hot_thread(partition);
-        table.make_due(partition, now + SECOND_LOOK, History::default());
+        table.make_due(partition, now + SECOND_TRY, History::default());
     }
 
     /// What is published cannot be made again.
@@ -112,7 +112,7 @@ impl Acquirer {
             }
             Remedy::Refuse => table.halt(partition, why),
             Remedy::StartOver => {
-                table.log(Note::BeginsAnew { partition, why });
+                table.log(Note::StartsOver { partition, why });
                 let history =
                     History { failing_since: None, starts_over: true, has_diverged: true };
                 table.make_due(partition, now, history);

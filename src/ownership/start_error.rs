@@ -68,7 +68,7 @@ pub enum StartError {
     /// Records vanished while they were read.
     #[error("the output was truncated while it was read; check the topic's settings")]
     Truncated,
-    /// Somebody else raises the epoch again and again.
+    /// Somebody else raises the owner epoch again and again.
     #[error(
         "another deployment takes the output over again and again, although our group gives the \
          partition to us; give each deployment an output topic of its own, or put all instances \
@@ -99,7 +99,7 @@ pub enum StartError {
         input_end: i64,
     },
     /// The input has lost records that were applied, and others may be in their place: its leader
-    /// epochs are not those that were read (KIP-320).
+    /// leader epochs are not those that were read (KIP-320).
     #[error("{}", diverged(*.applied, *.input_end))]
     InputDiverged {
         /// The offset up to which it was applied.

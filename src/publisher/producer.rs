@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// KiB that librdkafka accepts as the bound of its producer queue.
 pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
 
-/// Milliseconds between two looks at acknowledgements while some are due that nothing rings for.
+/// Milliseconds between two polls for acknowledgements while some are due that nothing rings for.
 pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
 
 /// Milliseconds that the publisher waits at its end for the last acknowledgements. A stop must be

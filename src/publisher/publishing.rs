@@ -19,7 +19,7 @@ use crate::telemetry::repeated::Repeated;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Frames and dead letters that the publisher takes from its inbox between two looks at what the
+/// Frames and dead letters that the publisher takes from its inbox between two polls of what the
 /// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
 const PUBLISHER_BATCH_MAX: usize = 256;
 

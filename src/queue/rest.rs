@@ -1,8 +1,8 @@
 //! Whether a thread rests: the one word through which threads wake each other.
 //!
 //! A sender first pushes its item, then calls. The owner of the word first tries to rest, which
-//! succeeds only if nobody has called since it last woke up, and looks into its queues after each
-//! waking up. So a call between its last look and its rest keeps it awake, and a later call finds
+//! succeeds only if nobody has called since it last woke up, and polls its queues after each
+//! waking up. So a call between its last poll and its rest keeps it awake, and a later call finds
 //! it asleep and learns that it must ring. `tests.rs` checks that in every interleaving.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -44,7 +44,8 @@ impl<W: Word> Rest<W> {
         self.word.replace(AWAKE, ASLEEP, Ordering::AcqRel)
     }
 
-    /// For the owner, before it looks for work: all that was sent before a call up to here is seen.
+    /// For the owner, before it polls its queues: all that was sent before a call up to here is
+    /// seen.
     pub(crate) fn wake_up(&self) {
         self.word.swap(AWAKE, Ordering::AcqRel);
     }

@@ -2,7 +2,7 @@
 //!
 //! A new thread inherits the allowed cores of its creator, and libraries start threads of their
 //! own. So the whole process is restricted to the helper cores first, the threads are made, the hot
-//! thread is pinned last, and then every task of the process is looked at.
+//! thread is pinned last, and then every task of the process is checked.
 
 use super::RuntimeOptions;
 
@@ -166,7 +166,7 @@ pub fn restrict_process(plan: &Plan) -> Result<(), CpuError> {
     for core in helper_cores {
         set.set(*core);
     }
-    // A thread that was not restricted yet may have made another: look until there is no new one.
+    // A thread that was not restricted yet may have made another: check until there is no new one.
     let mut restricted = BTreeSet::new();
     loop {
         let tasks = tasks().map_err(CpuError::Refused)?;
@@ -202,7 +202,7 @@ pub fn this_task() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Looks at every task of the process, io_uring's workers among them: only the task `hot` may run
+/// Checks every task of the process, io_uring's workers among them: only the task `hot` may run
 /// on the hot core, and nowhere else.
 pub fn verify(plan: &Plan, hot: u32) -> Result<(), CpuError> {
     let Plan::Pinned { hot_core, .. } = plan else {

@@ -28,13 +28,13 @@ pub struct Operations {
 struct Inner {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    orders: VecDeque<Request>,
+    requests: VecDeque<Request>,
 }
 
 /// An operation under way, or its result that nobody has asked for yet.
 struct Slot {
     /// Tells this operation from earlier ones in the same slot.
-    generation: u32,
+    serial: u32,
     state: SlotState,
 }
 
@@ -51,7 +51,7 @@ enum SlotState {
 pub struct Token {
     /// Small, and no other operation under way has the same.
     pub slot: u32,
-    generation: u32,
+    serial: u32,
 }
 
 /// What is to be done, in the order in which it was asked for.
@@ -87,7 +87,7 @@ pub struct Completed {
 impl Operations {
     /// Nothing is under way.
     pub fn new() -> Rc<Operations> {
-        let inner = Inner { slots: Vec::new(), free: Vec::new(), orders: VecDeque::new() };
+        let inner = Inner { slots: Vec::new(), free: Vec::new(), requests: VecDeque::new() };
         Rc::new(Operations { inner: RefCell::new(inner) })
     }
 
@@ -126,32 +126,32 @@ impl Operations {
     /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write
     /// to a worker thread.
     pub fn ring_bell(&self, bell: &Handle) {
-        self.inner.borrow_mut().orders.push_back(Request::RingBell(bell.clone()));
+        self.inner.borrow_mut().requests.push_back(Request::RingBell(bell.clone()));
     }
 
     fn start(self: &Rc<Operations>, task: Task) -> Operation {
         let mut inner = self.inner.borrow_mut();
         let token = inner.take_slot();
-        inner.orders.push_back(Request::Start(token, task));
+        inner.requests.push_back(Request::Start(token, task));
         drop(inner);
         Operation { operations: self.clone(), token, finished: false }
     }
 
     /// For who carries the operations out: what is to be done next.
     pub fn take_order(&self) -> Option<Request> {
-        self.inner.borrow_mut().orders.pop_front()
+        self.inner.borrow_mut().requests.pop_front()
     }
 
     /// Called by the ring: whether something is to be done.
     pub(crate) fn has_orders(&self) -> bool {
-        !self.inner.borrow().orders.is_empty()
+        !self.inner.borrow().requests.is_empty()
     }
 
     /// Called by the ring: this operation has ended. Each is finished once, also a cancelled one.
     pub fn finish(&self, token: Token, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
         let slot = &mut inner.slots[token.slot as usize];
-        assert!(slot.generation == token.generation);
+        assert!(slot.serial == token.serial);
         match slot.state {
             SlotState::Busy => slot.state = SlotState::Done(completed),
             SlotState::Abandoned => {
@@ -166,26 +166,26 @@ impl Operations {
 impl Inner {
     fn take_slot(&mut self) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, state: SlotState::Free });
+            self.slots.push(Slot { serial: 0, state: SlotState::Free });
             u32::try_from(self.slots.len() - 1).expect("operations are few")
         });
         let slot = &mut self.slots[index as usize];
         assert!(matches!(slot.state, SlotState::Free));
-        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        slot.serial = slot.serial.wrapping_add(1) & 0x7fff_ffff;
         slot.state = SlotState::Busy;
-        Token { slot: index, generation: slot.generation }
+        Token { slot: index, serial: slot.serial }
     }
 }
 
 impl Token {
     /// The token as one number, never all ones.
     pub(crate) fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
+        u64::from(self.serial) << 32 | u64::from(self.slot)
     }
 
     /// The token of [`Token::to_bits`].
     pub(crate) fn from_bits(bits: u64) -> Token {
-        Token { slot: bits as u32, generation: (bits >> 32) as u32 }
+        Token { slot: bits as u32, serial: (bits >> 32) as u32 }
     }
 }
 
@@ -239,6 +239,6 @@ impl Drop for Operation {
             return;
         }
         slot.state = SlotState::Abandoned;
-        inner.orders.push_back(Request::Cancel(self.token));
+        inner.requests.push_back(Request::Cancel(self.token));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) type SocketNumber = u32;
 pub(crate) struct Sockets {
     ring: SocketRing,
     listener: TcpListener,
-    accepting: Order,
+    accepting: Multishot,
     bell: Arc<Bell>,
     /// By number.
     sockets: Vec<Option<Socket>>,
@@ -30,7 +30,7 @@ pub(crate) struct Sockets {
 
 /// An operation that brings something again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum Multishot {
     None,
     UnderWay,
     /// It is being cancelled.
@@ -41,7 +41,7 @@ enum Order {
 
 struct Socket {
     handle: OwnedFd,
-    receiving: Order,
+    receiving: Multishot,
     /// Where the bytes begin that are being sent.
     sending_from: Option<usize>,
     /// Nobody wants to hear of it any more.
@@ -90,7 +90,7 @@ impl Sockets {
         let mut ring = SocketRing::new()?;
         ring.read_bell(bell.as_fd());
         let (sockets, free) = (Vec::new(), Vec::new());
-        Ok(Sockets { ring, listener, accepting: Order::None, bell, sockets, free })
+        Ok(Sockets { ring, listener, accepting: Multishot::None, bell, sockets, free })
     }
 
     /// Clients that are connected.
@@ -215,7 +215,7 @@ impl Sockets {
             Ok(handle) => {
                 let socket = Socket {
                     handle,
-                    receiving: Order::None,
+                    receiving: Multishot::None,
                     sending_from: None,
                     is_closing: false,
                 };
@@ -287,36 +287,38 @@ impl Sockets {
 impl Socket {
     /// Whether it is to be closed, and the kernel does nothing with it any more.
     fn is_over(&self) -> bool {
-        self.is_closing && self.sending_from.is_none() && self.receiving == Order::None
+        self.is_closing && self.sending_from.is_none() && self.receiving == Multishot::None
     }
 }
 
-impl Order {
+impl Multishot {
     /// It is wanted. True: it has to be given.
     fn begin(&mut self) -> bool {
         let before = *self;
         *self = match before {
-            Order::None | Order::UnderWay => Order::UnderWay,
-            Order::Ending | Order::EndingForAnother => Order::EndingForAnother,
+            Multishot::None | Multishot::UnderWay => Multishot::UnderWay,
+            Multishot::Ending | Multishot::EndingForAnother => Multishot::EndingForAnother,
         };
-        before == Order::None
+        before == Multishot::None
     }
 
     /// It is not wanted any more. True: it has to be cancelled.
     fn end(&mut self) -> bool {
         let before = *self;
         *self = match before {
-            Order::None => Order::None,
-            Order::UnderWay | Order::Ending | Order::EndingForAnother => Order::Ending,
+            Multishot::None => Multishot::None,
+            Multishot::UnderWay | Multishot::Ending | Multishot::EndingForAnother => {
+                Multishot::Ending
+            }
         };
-        before == Order::UnderWay
+        before == Multishot::UnderWay
     }
 
     /// It has ended, by itself or because it was cancelled. True: it is wanted still.
     fn ended(&mut self) -> bool {
-        match std::mem::replace(self, Order::None) {
-            Order::UnderWay | Order::EndingForAnother => true,
-            Order::Ending | Order::None => false,
+        match std::mem::replace(self, Multishot::None) {
+            Multishot::UnderWay | Multishot::EndingForAnother => true,
+            Multishot::Ending | Multishot::None => false,
         }
     }
 }

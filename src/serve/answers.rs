@@ -32,7 +32,7 @@ pub enum ZoneState {
     Loading,
     /// It follows the log.
     Live {
-        /// Number of the present owner's epoch.
+        /// The owner epoch in force.
         owner_epoch: u64,
         /// Milliseconds from when its newest frame was published to when it was folded.
         lag_ms: u64,

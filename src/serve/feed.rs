@@ -37,7 +37,7 @@ pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 /// KiB of records that are fetched ahead.
 const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 
-/// How often the thread looks whether it has to end.
+/// How often the thread checks whether it has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
 
 /// What the feed needs to know.
@@ -66,7 +66,7 @@ pub(crate) enum FeedMessage {
         updates: Vec<Update>,
         /// The first input offset that it has not seen.
         next_offset: i64,
-        /// Number of the present owner's epoch.
+        /// The owner epoch in force.
         owner_epoch: u64,
         /// When it was published, in milliseconds since the Unix epoch.
         published_ms: i64,
@@ -75,7 +75,7 @@ pub(crate) enum FeedMessage {
     Live {
         /// The zone.
         zone: u16,
-        /// Number of the present owner's epoch.
+        /// The owner epoch in force.
         owner_epoch: u64,
     },
     /// It cannot go on: why, and what to do.

@@ -138,7 +138,7 @@ impl Follower {
         (follower, zone, from.max(log_start))
     }
 
-    /// Number of the present owner's epoch.
+    /// The owner epoch in force.
     pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
     }
@@ -247,7 +247,7 @@ impl Follower {
 
     /// Whether this frame says by which rules the zone begins.
     fn is_begun_by(&self, header: &FrameHeader, before: Position) -> bool {
-        // A fence of an epoch that was taken already is of an owner that has lost the race.
+        // A fence of an owner epoch that was taken already is of an owner that has lost the race.
         let takes_over = header.kind == FrameKind::Fence
             && header.next_offset < 0
             && before.owner_epoch < header.owner_epoch;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// microseconds.
 const FOLD_UPDATES_MAX: usize = 512;
 
-/// Updates that are folded between two looks whether a client waits: some microseconds.
+/// Updates that are folded between two checks whether a client waits: some microseconds.
 const FOLD_UPDATES_PIECE: usize = 32;
 
 /// Milliseconds that folding takes at most while clients wait for it.

@@ -39,7 +39,7 @@ pub struct Config {
     pub remedy: Remedy,
     /// For the hot thread.
     pub runtime: runtime::RuntimeOptions,
-    /// The files with the game's rules, those of a new world first; none takes the built-in ones.
+    /// The files with the game's rules, those of a new zone first; none takes the built-in ones.
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
     pub service: super::ServiceOptions,

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two looks of the service thread at the daemon.
+/// Milliseconds between two samples that the service thread takes of the daemon.
 pub(crate) const SAMPLE_MS_MAX: u64 = 1_000;
 
 /// Milliseconds between two status lines for systemd.
@@ -31,7 +31,7 @@ const PATIENCE_MS: u64 = 10_000;
 /// Milliseconds over which the daemon asks for more patience while it drains.
 const DRAIN_MS_MAX: u64 = 60_000;
 
-/// What the daemon looks like at one moment.
+/// The daemon at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// When.
@@ -59,7 +59,7 @@ pub(crate) struct Notification {
     pub ready: bool,
     /// It is stopping: said once.
     pub stopping: bool,
-    /// It lives: said after each look that saw the hot thread turn.
+    /// It lives: said after each sample that saw the hot thread turn.
     pub watchdog: bool,
     /// Microseconds of patience to ask for.
     pub extend_us: Option<u32>,
@@ -67,7 +67,7 @@ pub(crate) struct Notification {
     pub status: Option<String>,
 }
 
-/// Turns looks into reports: what must be remembered between two of them.
+/// Turns samples into reports: what must be remembered between two of them.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     last: Sample,
@@ -79,19 +79,19 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Begins with a first look, which is reported only as the start of what follows.
-    pub(crate) fn new(look: Sample) -> Reporter {
+    /// Begins with a first sample, which is reported only as the start of what follows.
+    pub(crate) fn new(sample: Sample) -> Reporter {
         Reporter {
-            last: look,
+            last: sample,
             ready_said: false,
             draining_since: None,
-            turned_at: look.now,
+            turned_at: sample.now,
             status_at: None,
-            status_records: look.records,
+            status_records: sample.records,
         }
     }
 
-    /// Looks at the daemon and reports to systemd, for the daemon's life. `live` is false while the
+    /// Samples the daemon and reports to systemd, for the daemon's life. `live` is false while the
     /// hot thread is stuck, and `is_announced` true once READY=1 is sent.
     pub(crate) async fn run(
         observed: Observed,
@@ -124,31 +124,31 @@ impl Reporter {
         }
     }
 
-    /// What to say after a look.
-    pub(crate) fn next(&mut self, look: Sample) -> Notification {
+    /// What to say after a sample.
+    pub(crate) fn next(&mut self, sample: Sample) -> Notification {
         let mut report = Notification::default();
-        let turned = look.turns != self.last.turns;
+        let turned = sample.turns != self.last.turns;
         if turned {
-            self.turned_at = look.now;
+            self.turned_at = sample.now;
         }
-        if is_ready(look.phase, look.trouble) && !self.ready_said {
+        if is_ready(sample.phase, sample.trouble) && !self.ready_said {
             self.ready_said = true;
             report.ready = true;
         }
-        if look.phase == Phase::Draining && self.draining_since.is_none() {
-            self.draining_since = Some(look.now);
+        if sample.phase == Phase::Draining && self.draining_since.is_none() {
+            self.draining_since = Some(sample.now);
             report.stopping = true;
         }
         report.watchdog = turned;
-        report.extend_us = self.patience(&look, turned);
-        let news = (look.phase, look.trouble) != (self.last.phase, self.last.trouble);
-        let since = self.status_at.map(|at| look.now.saturating_duration_since(at));
+        report.extend_us = self.patience(&sample, turned);
+        let news = (sample.phase, sample.trouble) != (self.last.phase, self.last.trouble);
+        let since = self.status_at.map(|at| sample.now.saturating_duration_since(at));
         if news || since.is_none_or(|since| since >= Duration::from_millis(STATUS_MS)) {
-            report.status = Some(status_line(&look, look.records - self.status_records, since));
-            self.status_at = Some(look.now);
-            self.status_records = look.records;
+            report.status = Some(status_line(&sample, sample.records - self.status_records, since));
+            self.status_at = Some(sample.now);
+            self.status_records = sample.records;
         }
-        self.last = look;
+        self.last = sample;
         report
     }
 
@@ -162,16 +162,16 @@ impl Reporter {
 
     /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
     /// move, a start whose shards have all halted, or a drain beyond its bound, may not.
-    fn patience(&self, look: &Sample, turned: bool) -> Option<u32> {
-        let waited_for = match look.phase {
+    fn patience(&self, sample: &Sample, turned: bool) -> Option<u32> {
+        let waited_for = match sample.phase {
             Phase::Starting
             | Phase::Reaching
             | Phase::Joining
             | Phase::Connecting
             | Phase::Restoring => !self.ready_said,
-            Phase::Ready => !self.ready_said && look.shards > 0,
+            Phase::Ready => !self.ready_said && sample.shards > 0,
             Phase::Draining => self.draining_since.is_some_and(|since| {
-                let drained_for = look.now.saturating_duration_since(since);
+                let drained_for = sample.now.saturating_duration_since(since);
                 drained_for < Duration::from_millis(DRAIN_MS_MAX)
             }),
         };
@@ -202,31 +202,34 @@ fn sample(observed: &Observed) -> Sample {
 }
 
 /// `ready: 3 shards, 120000 records/s, 78 records behind`.
-fn status_line(look: &Sample, records: u64, since: Option<Duration>) -> String {
-    if look.restoring.shards > 0 && look.phase == Phase::Restoring {
-        let at_rate = look.restoring.at_rate(records, since.unwrap_or_default());
+fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String {
+    if sample.restoring.shards > 0 && sample.phase == Phase::Restoring {
+        let at_rate = sample.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = match (look.phase, look.trouble) {
+    let mut line = match (sample.phase, sample.trouble) {
         (Phase::Ready, Trouble { missing_topics: count @ 1.., .. }) => {
             format!("huntd is not ready: {count} topics MISSING, read the log")
         }
         (Phase::Ready, Trouble { halted, .. }) if halted > 0 => {
-            format!("huntd is not ready: {halted} shards HALTED, read the log; {} run", look.shards)
+            format!(
+                "huntd is not ready: {halted} shards HALTED, read the log; {} run",
+                sample.shards
+            )
         }
         (Phase::Ready, Trouble { still, .. }) if still > 0 => {
             format!(
                 "huntd is not ready: {still} of {} shards STAND STILL, read the log",
-                look.shards
+                sample.shards
             )
         }
-        (phase, _) => format!("huntd {}: {} shards", phase.words(), look.shards),
+        (phase, _) => format!("huntd {}: {} shards", phase.words(), sample.shards),
     };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
         line += &format!(", {rate} records/s");
     }
-    match look.lag {
+    match sample.lag {
         Some(lag) => line += &format!(", {lag} records behind"),
         None => line += ", lag not known yet",
     }
@@ -319,15 +322,15 @@ mod tests {
     fn halted_shards_keep_a_start_from_being_ready_and_from_patience_once_none_runs() {
         let start = Instant::now();
         let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
-        let mut look = at(start, 1, Phase::Ready, 1);
-        look.trouble.halted = 1;
-        let report = reporter.next(look);
+        let mut sample = at(start, 1, Phase::Ready, 1);
+        sample.trouble.halted = 1;
+        let report = reporter.next(sample);
         assert!(!report.ready && report.extend_us.is_some(), "others run: {report:?}");
-        (look.turns, look.shards) = (2, 0);
-        let report = reporter.next(look);
+        (sample.turns, sample.shards) = (2, 0);
+        let report = reporter.next(sample);
         assert!(!report.ready && report.extend_us.is_none(), "all have halted: {report:?}");
-        (look.turns, look.trouble.halted) = (3, 0);
-        assert!(reporter.next(look).ready);
+        (sample.turns, sample.trouble.halted) = (3, 0);
+        assert!(reporter.next(sample).ready);
     }
 
     #[test]
@@ -379,27 +382,27 @@ mod tests {
         let first = reporter.next(at(start, 0, Phase::Ready, 0)).status;
         assert_eq!(first.as_deref(), Some("huntd is ready: 2 shards, 7 records behind"));
         assert_eq!(reporter.next(at(start, STATUS_MS - 1, Phase::Ready, 0)).status, None);
-        let mut look = at(start, STATUS_MS, Phase::Ready, 0);
-        look.records = 3 * STATUS_MS;
+        let mut sample = at(start, STATUS_MS, Phase::Ready, 0);
+        sample.records = 3 * STATUS_MS;
         assert_eq!(
-            reporter.next(look).status.as_deref(),
+            reporter.next(sample).status.as_deref(),
             Some("huntd is ready: 2 shards, 3000 records/s, 7 records behind")
         );
-        look.phase = Phase::Restoring;
-        look.restoring = Restoring { shards: 1, owned: 2, records_to_go: 6000 };
-        look.now += Duration::from_millis(STATUS_MS);
-        look.records += 2 * STATUS_MS;
+        sample.phase = Phase::Restoring;
+        sample.restoring = Restoring { shards: 1, owned: 2, records_to_go: 6000 };
+        sample.now += Duration::from_millis(STATUS_MS);
+        sample.records += 2 * STATUS_MS;
         assert_eq!(
-            reporter.next(look).status.as_deref(),
+            reporter.next(sample).status.as_deref(),
             Some("huntd is restoring 1 of 2 shards, 6000 records to go at 2000/s, about 3 s")
         );
-        look.phase = Phase::Ready;
-        look.lag = None;
-        look.records += 3 * STATUS_MS;
-        look.now += Duration::from_millis(STATUS_MS);
-        look.trouble.halted = 1;
+        sample.phase = Phase::Ready;
+        sample.lag = None;
+        sample.records += 3 * STATUS_MS;
+        sample.now += Duration::from_millis(STATUS_MS);
+        sample.trouble.halted = 1;
         assert_eq!(
-            reporter.next(look).status.as_deref(),
+            reporter.next(sample).status.as_deref(),
             Some(
                 "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
                  not known yet"

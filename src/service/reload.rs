@@ -105,7 +105,7 @@ impl Reloader {
         let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
         if old != new {
             return Err(format!(
-                "the first of rules.files has ruleset {new}, and a new world begins by {old}: keep \
+                "the first of rules.files has ruleset {new}, and a new zone begins by {old}: keep \
                  its file first, and add other rules behind it"
             ));
         }

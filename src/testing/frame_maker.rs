@@ -12,7 +12,7 @@ pub struct FrameMaker {
     /// Its owner's name for it.
     pub ownership_id: u32,
     /// Owner epoch of the frames.
-    pub epoch: u64,
+    pub owner_epoch: u64,
     /// Number of the next update.
     pub next_update: u64,
     /// Input offset after the events of all frames.
@@ -27,7 +27,7 @@ impl FrameMaker {
         FrameMaker {
             partition,
             ownership_id: 1,
-            epoch: 1,
+            owner_epoch: 1,
             next_update: 0,
             next_offset: 0,
             chain: Chain::default(),
@@ -51,7 +51,7 @@ impl FrameMaker {
         self.next_offset += i64::from(count.max(1));
         let header = FrameHeader {
             kind: FrameKind::Updates,
-            owner_epoch: self.epoch,
+            owner_epoch: self.owner_epoch,
             first_update: self.next_update - u64::from(count),
             count,
             next_offset: self.next_offset,
@@ -64,11 +64,11 @@ impl FrameMaker {
         Box::new(Frame { partition, ownership_id, header, received_at, updates })
     }
 
-    /// A fence of this epoch, as an owner repeats it.
+    /// A fence of this owner epoch, as an owner repeats it.
     pub fn fence(&self, fence_id: u128) -> FrameHeader {
         FrameHeader {
             kind: FrameKind::Fence,
-            owner_epoch: self.epoch,
+            owner_epoch: self.owner_epoch,
             first_update: self.next_update,
             count: 0,
             next_offset: self.next_offset,

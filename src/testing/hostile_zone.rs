@@ -82,7 +82,7 @@ impl Zone {
         (self.kinds, self.applied)
     }
 
-    /// Applies events as the daemon does, without a look at what they told.
+    /// Applies events as the daemon does, and does not read what they told.
     pub fn apply_ahead(&mut self, events: &[Event]) {
         let events: Events = events.iter().copied().collect();
         let mut applied = 0;

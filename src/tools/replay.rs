@@ -19,8 +19,8 @@ use std::time::Duration;
 /// How long a broker may hold an answer back; the end of a partition is known by then.
 const FETCH_WAIT_MS: u32 = 100;
 
-/// Crossings after one record: an event makes one, and few are sent back.
-const CROSSINGS_PER_RECORD: usize = 16;
+/// Handoffs after one record: an event makes one, and few are sent back.
+const HANDOFFS_PER_RECORD: usize = 16;
 
 /// The offset of a record that the replay itself has made.
 const IN_NO_FILE: i64 = -1;
@@ -160,11 +160,11 @@ impl Play<'_> {
     /// Brings the players that have left a zone to the one that they left it for. One that two full
     /// zones send to and fro stays on its way until a later record makes room.
     fn carry(&mut self, time_ms: i64) -> Result<(), ToolError> {
-        for _ in 0..CROSSINGS_PER_RECORD {
-            let Some(handoff) = self.handoffs.pop_front() else { break };
+        for _ in 0..HANDOFFS_PER_RECORD {
+            let Some(record) = self.handoffs.pop_front() else { break };
             let mut value = Vec::new();
-            handoff.write(&mut value);
-            let partition = handoff.crossing.to_zone;
+            record.write(&mut value);
+            let partition = record.handoff.to_zone;
             self.apply(&SourceRecord {
                 partition,
                 offset: IN_NO_FILE,

@@ -22,7 +22,7 @@ const PARTITIONS: u16 = 4;
 const REPLICAS: u16 = 1;
 
 /// What one topic turned out to be.
-struct Outcome {
+struct PreparedTopic {
     topic: FoundTopic,
     is_new: bool,
 }
@@ -50,7 +50,8 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
     for wanted in &names.wanted(partitions, output_replicas) {
         let name = &wanted.name;
-        let Some(Outcome { topic, is_new }) = find_or_create(&mut client, wanted, args, replicas)?
+        let Some(PreparedTopic { topic, is_new }) =
+            find_or_create(&mut client, wanted, args, replicas)?
         else {
             missing.push(format!("`{name}`"));
             writeln!(out, "{name:<32} missing")?;
@@ -110,10 +111,10 @@ fn find_or_create(
     wanted: &WantedTopic,
     args: &TopicsArgs,
     replicas: u16,
-) -> Result<Option<Outcome>, ToolError> {
+) -> Result<Option<PreparedTopic>, ToolError> {
     let found = client.find(&wanted.name).map_err(of_control)?;
     if found.is_some() || args.check {
-        return Ok(found.map(|topic| Outcome { topic, is_new: false }));
+        return Ok(found.map(|topic| PreparedTopic { topic, is_new: false }));
     }
     let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
     let name = &wanted.name;
@@ -137,7 +138,7 @@ fn find_or_create(
         created => created.map_err(of_control)?,
     }
     let (partitions, replicas) = (usize::from(partitions), usize::from(replicas));
-    Ok(Some(Outcome { topic: FoundTopic { id: 0, partitions, replicas }, is_new: true }))
+    Ok(Some(PreparedTopic { topic: FoundTopic { id: 0, partitions, replicas }, is_new: true }))
 }
 
 /// Whether the broker does not know a setting, or does not take its value.

@@ -86,7 +86,7 @@ fn every_recorded_match_is_a_valid_game_in_one_zone_and_in_many() {
         }
         let seen = |tally: &Tally| {
             let count = |kind| tally.kinds.get(kind).copied().unwrap_or(0);
-            // A crossing is a leave and a join instead of a move.
+            // A handoff is a leave and a join instead of a move.
             count("move") + count("join")
         };
         assert_eq!(seen(&whole), seen(&parts));

@@ -38,7 +38,7 @@ fn run_and_compare(input: &Topics, report: &Value, fetch: &str, publish: &str) {
     // The input is read once more; what comes out goes to new topics.
     let mut topics = Topics::create(kafka::shared(), "match-run", PARTITIONS);
     topics.input.clone_from(&input.input);
-    // A recorded match has both sides of each crossing.
+    // A recorded match has both sides of each handoff.
     let own = "tick_every_ms = 0\ncarry_players = false";
     let settings = [("fetch", fetch), ("publish", publish), ("input", own)];
     let mut daemon = Huntd::start(kafka::shared(), &topics, &settings);

@@ -239,7 +239,7 @@ fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
     huntd
 }
 
-/// A process that serves a daemon's world, and gives it a command.
+/// A process that serves a daemon's zones, and gives it a command.
 fn serve(secure: &SecureCluster, topics: &Topics) -> Attempt {
     serve_world_of(&Huntd::start(&secure.cluster, topics, &[]), secure, topics)
 }

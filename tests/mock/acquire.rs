@@ -156,15 +156,15 @@ fn each_owner_goes_on_where_the_last_one_stopped_under_a_higher_epoch() {
     let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
     let mut shards = [FrameMaker::new(0), FrameMaker::new(1)];
     (0..2).for_each(|partition| fill_input(&cluster, partition));
-    for epoch in 1..=3 {
+    for owner_epoch in 1..=3 {
         let acquired = acquire_all(&mut tail, vec![brief(0), brief(1)], |_| true);
         for (acquired, shard) in acquired.into_iter().zip(&mut shards) {
             let acquired = acquired.expect("acquired");
-            assert_eq!(acquired.owner_epoch, epoch);
+            assert_eq!(acquired.owner_epoch, owner_epoch);
             assert_eq!(acquired.mark.next_update, shard.next_update);
             assert_eq!(acquired.mark.next_offset, shard.next_offset);
             assert_eq!(acquired.mark.chain, shard.chain);
-            shard.epoch = epoch;
+            shard.owner_epoch = owner_epoch;
             publish(&cluster, shard, 11);
         }
     }
@@ -175,10 +175,10 @@ fn a_frame_that_an_older_owner_appends_late_is_dropped_by_every_reader() {
     let cluster = topics();
     fill_input(&cluster, 0);
     let mut zombie = FrameMaker::new(0);
-    zombie.epoch = acquire(&cluster, 0).expect("acquired").owner_epoch;
+    zombie.owner_epoch = acquire(&cluster, 0).expect("acquired").owner_epoch;
     publish(&cluster, &mut zombie, 10);
     let acquired = acquire(&cluster, 0).expect("acquired");
-    let mut owner = FrameMaker { epoch: acquired.owner_epoch, ..FrameMaker::new(0) };
+    let mut owner = FrameMaker { owner_epoch: acquired.owner_epoch, ..FrameMaker::new(0) };
     (owner.next_update, owner.next_offset) = (acquired.mark.next_update, acquired.mark.next_offset);
     owner.chain = acquired.mark.chain;
     publish(&cluster, &mut zombie, 5);
@@ -213,14 +213,15 @@ fn what_is_no_frame_is_passed_over() {
 fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question() {
     let cluster = topics();
     let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
-    // Between our reading of epoch 0 and our fence of epoch 1, another owner writes the same epoch;
-    // and then once more.
+    // Between our reading of owner epoch 0 and our fence of owner epoch 1, another owner writes the
+    // same; and then once more.
     let mut questions = 0;
     let acquired = acquire_all(&mut tail, vec![brief(0)], |question| {
         questions += 1;
         if question < 2 {
-            let epoch = question as u64 + 1;
-            let rival = FrameMaker { epoch, ..FrameMaker::new(0) }.fence(u128::from(epoch) + 9000);
+            let owner_epoch = question as u64 + 1;
+            let rival = FrameMaker { owner_epoch, ..FrameMaker::new(0) }
+                .fence(u128::from(owner_epoch) + 9000);
             publish_fence(&cluster, 0, &rival);
         }
         true

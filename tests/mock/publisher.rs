@@ -200,8 +200,8 @@ fn fate_under(client: ProduceClient, error: RDKafkaRespErr) -> Fate {
         assert!(started.elapsed() < mock::PATIENCE, "{}", failure.sentence);
         let sent = running.sent;
         wait_for("the failed ownership to be settled", || running.settled(0) == sent);
-        let (ownership_id, epoch) = (shard.ownership_id + 1, shard.epoch + 1);
-        shard = FrameMaker { ownership_id, epoch, next_update, next_offset, chain, ..shard };
+        let (ownership_id, owner_epoch) = (shard.ownership_id + 1, shard.owner_epoch + 1);
+        shard = FrameMaker { ownership_id, owner_epoch, next_update, next_offset, chain, ..shard };
         running.begin(&cluster, &shard);
         // The control thread takes about as long to acquire a shard again.
         thread::sleep(Duration::from_millis(100));
@@ -308,9 +308,9 @@ fn a_refused_frame_ends_its_ownership_and_no_other_shard() {
     wait_for("the failed ownership to be settled", || running.settled(0) == 31);
     assert_eq!(running.progress.shard(0).acked.get(), owned.1);
 
-    // A newer ownership begins where the output stands, under the next epoch.
+    // A newer ownership begins where the output stands, under the next owner epoch.
     (dead.next_update, dead.next_offset, dead.chain) = owned;
-    (dead.ownership_id, dead.epoch) = (2, 2);
+    (dead.ownership_id, dead.owner_epoch) = (2, 2);
     running.begin(&cluster, &dead);
     running.send_frames(&mut dead, 20);
     wait_for("the new ownership's acknowledgements", || running.acked(&dead));

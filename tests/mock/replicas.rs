@@ -132,13 +132,13 @@ fn a_block_that_is_not_the_snapshots_own_makes_no_replica() {
 #[test]
 fn the_replica_of_a_later_owner_is_newer_whenever_it_was_finished() {
     let cluster = mock::cluster(&[("replicas", 1)]);
-    let of_epoch = |epoch: u64, sequence: u64| {
+    let of_owner_epoch = |owner_epoch: u64, sequence: u64| {
         let mut header = header(sequence);
-        header.mark.owner_epoch = epoch;
+        header.mark.owner_epoch = owner_epoch;
         header
     };
     let go_on = &mut || ControlFlow::Continue(());
-    for header in [of_epoch(4, 1), of_epoch(3, 2)] {
+    for header in [of_owner_epoch(4, 1), of_owner_epoch(3, 2)] {
         let read_block = |index: u32| Ok(block(&header, index));
         replicas(&cluster).put(&header, read_block, go_on).expect("a replica");
     }

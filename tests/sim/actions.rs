@@ -185,8 +185,8 @@ impl Control {
     fn look_at_note(&mut self, around: &mut Surroundings<'_>, note: &Note) {
         match note {
             // A process that is killed before the genesis stands finds out once more.
-            Note::BeginsAnew { partition, .. } => {
-                around.chance.see(Sight::BegunAnew);
+            Note::StartsOver { partition, .. } => {
+                around.chance.see(Sight::StartedOver);
                 around.seen_panics.retain(|(of, _), _| of != partition);
             }
             Note::Fenced { .. } => around.chance.see(Sight::GapFenced),

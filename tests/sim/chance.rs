@@ -126,7 +126,7 @@ closed_list! {
         AssignedDuringRelease,
         AssignedAfterLoss,
         Rejoined,
-        BegunAnew,
+        StartedOver,
         SkippedAsAsked,
         ConnectionReplaced,
         BrokerFoundAgain,

@@ -200,11 +200,10 @@ impl Sim {
     }
 
     fn check_snapshots(&self, partition: i32, replay: &Replay) -> Result<(), String> {
-        let is_of_this_world = |header: &Header| {
+        let is_of_this_era = |header: &Header| {
             header.partition == partition && replay.begin.next_update <= header.next_update
         };
-        for (header, letters) in
-            self.snapshots.iter().filter(|(header, _)| is_of_this_world(header))
+        for (header, letters) in self.snapshots.iter().filter(|(header, _)| is_of_this_era(header))
         {
             let there = self.letters(partition, *letters);
             let mut before = replay.letters.range(..header.next_offset);
@@ -225,10 +224,10 @@ impl Sim {
 
     fn check_letters(&self, partition: i32, replay: &Replay) -> Result<(), String> {
         let letters = self.letters(partition, self.broker.letters.len());
-        // A world that is gone may have letters of its own.
+        // An era that is gone may have letters of its own.
         let past = &self.followers[partition as usize].past;
-        let is_of_this_world = |offset: &&i64| past.is_empty() || replay.letters.contains(*offset);
-        let counted: BTreeSet<i64> = letters.iter().filter(is_of_this_world).copied().collect();
+        let is_of_this_era = |offset: &&i64| past.is_empty() || replay.letters.contains(*offset);
+        let counted: BTreeSet<i64> = letters.iter().filter(is_of_this_era).copied().collect();
         match counted == replay.letters {
             true => Ok(()),
             false => Err(format!("dead letters {letters:?}, and not {:?}", replay.letters)),
@@ -243,8 +242,8 @@ impl Sim {
             let to = &self.broker.inputs[handoff.to_partition() as usize];
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);
             if to.truncated_to.is_none() && !to.records.values().any(arrives) {
-                let HandoffRecord { player_id, crossing, .. } = handoff;
-                return Err(format!("player {player_id} is lost on its way: {crossing:?}"));
+                let HandoffRecord { player_id, handoff, .. } = handoff;
+                return Err(format!("player {player_id} is lost on its way: {handoff:?}"));
             }
         }
         Ok(())
@@ -255,7 +254,7 @@ impl Sim {
             let progress = node.progress.shard(partition);
             let end = self.broker.inputs[partition as usize].end;
             // Before the first event nothing has told the digest. Who was fenced and does not know
-            // it may be in a world of its own, but nothing of that is acknowledged.
+            // it may be in an era of its own, but nothing of that is acknowledged.
             if end > 0
                 && progress.ownership_id.get() != 0
                 && progress.published.get() == end

@@ -1,4 +1,4 @@
-//! The whole daemon in one thread, driven by one seed: the fetch path, decoder, queue, world,
+//! The whole daemon in one thread, driven by one seed: the fetch path, decoder, queue, shards,
 //! engine, frames, publisher and recovery as they are, in a world of simulated brokers, disks and
 //! clocks where everything goes wrong that can.
 //!

@@ -39,7 +39,7 @@ pub(crate) enum Mutation {
     LeaderEpochForgotten,
     /// Views fold frames of any epoch.
     ViewFoldsStale,
-    /// Views go on with their world where the zone starts over.
+    /// Views go on with their era where the zone starts over.
     ViewSkipsGenesis,
     /// Views fold updates that the chain was not made of.
     ViewUnchained,

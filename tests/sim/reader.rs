@@ -16,7 +16,7 @@ use huntd::output::mark::Mark;
 use huntd::output::reader::{Reader, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A world that an output tells of: from the log's start on, or from a genesis.
+/// A part of a zone's history that an output tells of: from the log's start on, or from a genesis.
 #[derive(Default)]
 pub(crate) struct Era {
     /// Where it begins in the input, and in the updates.
@@ -27,7 +27,7 @@ pub(crate) struct Era {
     pub(crate) skips: BTreeSet<i64>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
-    /// The rules that it began by; of the first world, those of its last owner before any frame
+    /// The rules that it began by; of the first era, those of its last owner before any frame
     /// counted.
     begun_by: Option<u32>,
 }
@@ -37,9 +37,9 @@ pub(crate) struct Follower {
     reader: Reader,
     /// The output offset that is read next.
     pub(crate) next: i64,
-    /// The world that goes on.
+    /// The era that goes on.
     pub(crate) era: Era,
-    /// The worlds before it.
+    /// The eras before it.
     pub(crate) past: Vec<Era>,
     /// The highest epoch of a fence so far, kept apart from the reader.
     fenced: u64,
@@ -190,7 +190,7 @@ impl Follower {
 }
 
 impl Era {
-    /// These rules, from those on that the world began by.
+    /// These rules, from those on that the era began by.
     pub(crate) fn rules_from(&self, rulebook: &Rulebook) -> Rulebook {
         let begun = self.begun_by.and_then(|ruleset| rulebook.beginning_by(ruleset));
         begun.unwrap_or_else(|| rulebook.clone())
@@ -203,7 +203,7 @@ impl Era {
             return Ok(());
         }
         let Some(start) = self.first.checked_sub(replay.begin.next_update) else {
-            return Err(format!("updates from {} on are of a world that is gone", self.first));
+            return Err(format!("updates from {} on are of an era that is gone", self.first));
         };
         let (start, end) = (start as usize, start as usize + self.accepted.len());
         let Some(wanted) = replay.updates.get(start..end) else {
@@ -226,7 +226,7 @@ impl Era {
     }
 }
 
-/// What the input of a shard makes from the beginning of its world on, played without any of
+/// What the input of a shard makes from the beginning of its era on, played without any of
 /// huntd's pipeline.
 pub(crate) struct Replay {
     pub(crate) begin: Start,

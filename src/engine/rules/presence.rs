@@ -12,7 +12,7 @@ use crate::engine::{Outcome, Shard, Tell};
 /// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
 pub(super) const ARRIVAL_TILES_PER_SIDE: u32 = 8;
 
-/// Crossings count on from a player's `seq` where nothing else is known of it, so that a player who
+/// Handoffs count on from a player's `seq` where nothing else is known of it, so that a player who
 /// left for good and came back elsewhere does not use a number again. This much is left to count.
 const CROSSING_START_MAX: u64 = u32::MAX as u64 / 2;
 
@@ -111,7 +111,7 @@ impl Shard {
         if let Some(to_zone) = to_zone {
             let (x, y) = self.opposite(body.x(), body.y());
             let handoff = self.handoff_of(&body, &pack, crossing_sent);
-            tell.crossing(body.player_id, &HandoffOut { to_zone, x, y, handoff });
+            tell.handoff(body.player_id, &HandoffOut { to_zone, x, y, handoff });
         }
         Ok(Outcome::Applied)
     }
@@ -137,7 +137,7 @@ impl Shard {
         if nearest == x.min(far - x) { (far - x, y) } else { (x, far - y) }
     }
 
-    /// A player arrives with what it carries. Each crossing is accepted once, and never refused:
+    /// A player arrives with what it carries. Each handoff is accepted once, and never refused:
     /// what arrives has been taken out of another zone, so it stays here or goes back.
     pub(crate) fn on_arrive(
         &mut self,
@@ -248,7 +248,7 @@ impl Shard {
         }
     }
 
-    /// There is no room: the player goes back to where it came from, with a crossing of its own.
+    /// There is no room: the player goes back to where it came from, with a handoff of its own.
     fn send_back(&mut self, known: Tombstone, at: (i32, i32), handoff: &Handoff, tell: &mut Tell) {
         let crossing = known.crossing_sent.saturating_add(1);
         self.tombstones.put(Tombstone { crossing_sent: crossing, ..known });
@@ -258,6 +258,6 @@ impl Shard {
         // It comes after whatever left this zone before it.
         let (from_zone, last_seq) = (self.partition, known.seq);
         let handoff = Handoff { from_zone, crossing, last_seq, ..*handoff };
-        tell.crossing(known.player_id, &HandoffOut { to_zone, x, y, handoff });
+        tell.handoff(known.player_id, &HandoffOut { to_zone, x, y, handoff });
     }
 }

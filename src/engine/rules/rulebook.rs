@@ -30,7 +30,7 @@ impl Edition {
 }
 
 impl Rulebook {
-    /// A book of the rules that a new world plays by. Panics if [`Rules::check`] finds fault with
+    /// A book of the rules that a new zone plays by. Panics if [`Rules::check`] finds fault with
     /// them.
     pub fn of(first: Rules) -> Rulebook {
         if let Err(error) = first.check() {
@@ -48,17 +48,17 @@ impl Rulebook {
         Ok(())
     }
 
-    /// The hashes of all rules, that of a new world's first.
+    /// The hashes of all rules, that of a new zone's first.
     pub fn rulesets(&self) -> impl Iterator<Item = u32> {
         self.editions.iter().map(|edition| edition.ruleset)
     }
 
-    /// What a new world plays by.
+    /// What a new zone plays by.
     pub(crate) fn first(&self) -> &Edition {
         &self.editions[0]
     }
 
-    /// The same book for a world that began by these of its rules; `None`: they are not in it.
+    /// The same book for a zone that began by these of its rules; `None`: they are not in it.
     pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook> {
         let first = self.find(ruleset)?;
         let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);

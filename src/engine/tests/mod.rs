@@ -5,8 +5,8 @@
 mod changing_rules;
 mod checkpoints;
 mod clock;
-mod crossing;
 mod documents;
+mod handoffs;
 mod hostile;
 mod hunting;
 mod items;

@@ -196,12 +196,12 @@ proptest! {
     }
 }
 
-/// Two zones, and the crossings between them, which may come late and more than once.
+/// Two zones, and the handoffs between them, which may come late and more than once.
 struct World {
     zones: [Shard; 2],
-    /// Crossings in the order in which they were published, with their player.
-    crossings: Vec<(u64, HandoffOut)>,
-    /// By player: how many of its crossings have arrived.
+    /// Handoffs in the order in which they were published, with their player.
+    handoffs: Vec<(u64, HandoffOut)>,
+    /// By player: how many of its handoffs have arrived.
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
@@ -249,7 +249,7 @@ impl World {
         let rulebook = Rulebook::of(rules);
         World {
             zones: [Shard::new(0, &rulebook), Shard::new(1, &rulebook)],
-            crossings: Vec::new(),
+            handoffs: Vec::new(),
             arrived: BTreeMap::new(),
             seqs: BTreeMap::new(),
             time_ms: 0,
@@ -273,17 +273,17 @@ impl World {
                 Change::Left { to_zone: None, .. } => self.there = self.there.without(held),
                 Change::Handoff { .. } => {
                     let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
-                    self.crossings.extend(HandoffOut::from_updates(zone as u16, parts));
+                    self.handoffs.extend(HandoffOut::from_updates(zone as u16, parts));
                 }
                 _ => {}
             }
         }
     }
 
-    /// Brings in a player's next crossing, or an older one once more.
+    /// Brings in a player's next handoff, or an older one once more.
     fn deliver(&mut self, player_id: u64, again: Option<usize>) {
-        let mine = self.crossings.iter().filter(|(player, _)| *player == player_id);
-        let mine: Vec<HandoffOut> = mine.map(|(_, crossing)| *crossing).collect();
+        let mine = self.handoffs.iter().filter(|(player, _)| *player == player_id);
+        let mine: Vec<HandoffOut> = mine.map(|(_, out)| *out).collect();
         let arrived = self.arrived.entry(player_id).or_default();
         let number = again.map_or(*arrived, |again| again % (*arrived + 1));
         let Some(HandoffOut { to_zone, x, y, handoff }) = mine.get(number).copied() else {
@@ -306,10 +306,10 @@ impl World {
     fn carried(&self) -> Carried {
         let held = PLAYERS.flat_map(|player| [self.held_by(0, player), self.held_by(1, player)]);
         let on_the_way = PLAYERS.flat_map(|player| {
-            let mine = self.crossings.iter().filter(move |(of, _)| *of == player);
+            let mine = self.handoffs.iter().filter(move |(of, _)| *of == player);
             mine.skip(self.arrived.get(&player).copied().unwrap_or(0))
         });
-        let carried = on_the_way.map(|(_, crossing)| Carried::of(&crossing.handoff));
+        let carried = on_the_way.map(|(_, out)| Carried::of(&out.handoff));
         held.chain(carried).fold(Carried::default(), Carried::and)
     }
 
@@ -320,7 +320,7 @@ impl World {
         handoff.items[0] = ItemStack { item: 1, count: 3 };
         handoff.items[5] = ItemStack { item: 4, count: 2 };
         self.there = self.there.and(Carried::of(&handoff));
-        self.crossings.push((player_id, HandoffOut { to_zone, x: 70, y: 900, handoff }));
+        self.handoffs.push((player_id, HandoffOut { to_zone, x: 70, y: 900, handoff }));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use std::time::{Duration, Instant};
 
-/// Partition `n` has the `n`th leader and epoch.
+/// Partition `n` has the `n`th leader and leader epoch.
 fn metadata(leaders: &[(i32, i32)]) -> Metadata {
     let partitions = (0..).zip(leaders).map(|(partition, &(leader, leader_epoch))| {
         let (leader, error) = match leader {
@@ -60,7 +60,7 @@ fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
     assert_eq!(stale(&table), [0]);
     table.fold(&metadata(&[(1, 5), (3, 6)])).unwrap();
     assert_eq!((table.leader(0), stale(&table)), (leads(1, 5), vec![]));
-    // A broker before Kafka 2.4 names no epoch: it is believed.
+    // A broker before Kafka 2.4 names no leader epoch: it is believed.
     table.fold(&metadata(&[(2, -1), (3, 6)])).unwrap();
     assert_eq!(table.leader(0), leads(2, -1));
 }

@@ -34,7 +34,7 @@ fn states_elsewhere_are_asked_for_only_if_somebody_else_has_owned_the_shard() {
     log.elsewhere = vec![bogus];
     assert_eq!(log.acquire(brief(vec![here.clone()])).expect("acquired").start, here.start);
 
-    let mut other = FrameMaker { epoch: 2, ..shard };
+    let mut other = FrameMaker { owner_epoch: 2, ..shard };
     log.publish(&mut other, 9);
     let there = snapshot(&log, &other);
     log.publish(&mut other, 3);
@@ -59,7 +59,7 @@ fn a_snapshot_ahead_of_the_log_or_of_another_log_is_passed_over() {
     let briefed = brief(vec![lost.clone(), old.clone()]);
     let acquired = log.acquire(briefed.clone()).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start), (Some(1), old.start));
-    let mut other = FrameMaker { epoch: acquired.owner_epoch, ..kept_shard };
+    let mut other = FrameMaker { owner_epoch: acquired.owner_epoch, ..kept_shard };
     other.next_offset += 100;
     log.publish(&mut other, 20);
     let acquired = log.acquire(briefed).expect("acquired");
@@ -108,7 +108,7 @@ fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence()
     // An owner that was overtaken does not know where the shard stands now.
     log.append_empty(&shard.fence(77));
     assert_eq!(log.acquire(brief(vec![kept.clone()])), Err(StartError::StartGone));
-    shard.epoch = owner.owner_epoch;
+    shard.owner_epoch = owner.owner_epoch;
     log.append_empty(&shard.fence(owner.fence_id));
     let acquired = log.acquire(brief(vec![kept.clone()])).expect("acquired");
     assert_eq!((acquired.start, acquired.candidate), (kept.start, Some(0)));
@@ -151,7 +151,7 @@ fn other_rules_are_refused_whether_the_log_or_the_snapshot_tells() {
 }
 
 #[test]
-fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_again() {
+fn a_zone_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_again() {
     let listed = |rulesets: &[u32]| Brief { rulesets: rulesets.to_vec(), ..brief(Vec::new()) };
     let acquired = Log::new().acquire(listed(&[8, RULESET])).expect("acquired");
     assert_eq!(acquired.begun_by, 8);
@@ -164,7 +164,7 @@ fn a_world_begins_by_the_first_rules_and_the_order_of_the_list_never_matters_aga
     assert_eq!(log.acquire(listed(&[8, RULESET])).expect("acquired").begun_by, RULESET);
     // The current rules are other ones, and a late copy of an early frame changes nothing.
     let first = log.records[1].1.clone();
-    shard.epoch = log.mark().owner_epoch;
+    shard.owner_epoch = log.mark().owner_epoch;
     let frame = shard.frame(2);
     log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
     log.records.push((log.end, first));
@@ -190,7 +190,7 @@ fn a_shard_that_starts_over_is_numbered_on_and_has_started_over_for_good() {
     let acquired = log.acquire(fresh).expect("acquired");
     let start = Start { leader_epoch: None, ..snapshot(&log, &shard).start };
     assert_eq!((acquired.start, acquired.candidate), (start, None));
-    let mut shard = FrameMaker { epoch: acquired.owner_epoch, ..shard };
+    let mut shard = FrameMaker { owner_epoch: acquired.owner_epoch, ..shard };
     for number in 0..3 {
         let frame = shard.frame(number);
         log.append(&FrameHeader { ruleset: 8, ..frame.header }, &frame.updates);
@@ -221,10 +221,10 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_zone_starts_ove
     assert_eq!((acquired.start.next_update, acquired.begun_by), (shard.next_update, 8));
 
     // From then on the old one is no more than a place in the output.
-    shard = FrameMaker { epoch: acquired.owner_epoch, next_offset: 0, ..shard };
+    shard = FrameMaker { owner_epoch: acquired.owner_epoch, next_offset: 0, ..shard };
     let acquired = log.acquire(known(vec![old.clone()])).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start.next_update), (None, shard.next_update));
-    shard.epoch = acquired.owner_epoch;
+    shard.owner_epoch = acquired.owner_epoch;
     log.publish(&mut shard, 3);
     let new = snapshot(&log, &shard);
     let acquired = log.acquire(known(vec![new.clone(), old])).expect("acquired");
@@ -257,7 +257,7 @@ fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
     assert_eq!((acquired.skips.len(), log.end), (2, end + 1), "only a fence is new");
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     assert_eq!(acquired.skips.len(), 2);
-    shard.epoch = acquired.owner_epoch;
+    shard.owner_epoch = acquired.owner_epoch;
     log.publish(&mut shard, 3);
     // A snapshot carries what its replay still has to pass over.
     let skips = vec![40];
@@ -292,17 +292,17 @@ fn a_lost_fence_is_raised_after_another_question_and_not_for_ever() {
         .acquire_beside(brief(Vec::new()), |log| {
             questions += 1;
             if questions <= 2 {
-                let epoch = log.mark().owner_epoch + 1;
-                let rival = FrameMaker { epoch, ..FrameMaker::new(0) };
-                log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
+                let owner_epoch = log.mark().owner_epoch + 1;
+                let rival = FrameMaker { owner_epoch, ..FrameMaker::new(0) };
+                log.append_empty(&rival.fence(9_000 + u128::from(owner_epoch)));
             }
         })
         .expect("acquired");
     assert_eq!((questions, acquired.owner_epoch), (3, 4));
     let contended = log.acquire_beside(brief(Vec::new()), |log| {
-        let epoch = log.mark().owner_epoch + 1;
-        let rival = FrameMaker { epoch, ..FrameMaker::new(0) };
-        log.append_empty(&rival.fence(9_000 + u128::from(epoch)));
+        let owner_epoch = log.mark().owner_epoch + 1;
+        let rival = FrameMaker { owner_epoch, ..FrameMaker::new(0) };
+        log.append_empty(&rival.fence(9_000 + u128::from(owner_epoch)));
     });
     assert_eq!(contended, Err(StartError::Contended));
 }
@@ -312,7 +312,7 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     let (mut log, mut shard) = owned_log(6);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     let mut zombie = FrameMaker { ..shard };
-    shard.epoch = acquired.owner_epoch;
+    shard.owner_epoch = acquired.owner_epoch;
     let mut verified = Verified::new(acquired.mark);
     let frame = shard.frame(2);
     let offset = log.append(&frame.header, &frame.updates);
@@ -336,12 +336,12 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     assert_eq!(verified.mark(), log.mark());
     assert_eq!(verified.ack(to, &frame.header), Ack::Misplaced);
 
-    let rival = FrameMaker { epoch: shard.epoch + 1, ..FrameMaker::new(0) };
+    let rival = FrameMaker { owner_epoch: shard.owner_epoch + 1, ..FrameMaker::new(0) };
     log.append_empty(&rival.fence(5));
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
     assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
-    let fenced = GapResult::Fenced { owner_epoch: shard.epoch + 1 };
+    let fenced = GapResult::Fenced { owner_epoch: shard.owner_epoch + 1 };
     assert_eq!(cross(&log, verified.mark(), to), fenced);
 }
 
@@ -349,7 +349,7 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
 fn own_fences_and_empty_frames_are_verified_like_any_frame() {
     let (mut log, mut shard) = owned_log(6);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
-    shard.epoch = acquired.owner_epoch;
+    shard.owner_epoch = acquired.owner_epoch;
     let mut verified = Verified::new(acquired.mark);
     for frame in [shard.frame(0).header, shard.fence(acquired.fence_id), shard.frame(0).header] {
         let offset = log.append_empty(&frame);

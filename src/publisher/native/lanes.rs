@@ -425,7 +425,7 @@ impl<T> Lanes<T> {
                 self.lanes[partition as usize].share_no_more();
                 Verdict::Passing
             }
-            ProduceRemedy::NameAnew => Verdict::Unknown,
+            ProduceRemedy::NewProducerId => Verdict::Unknown,
             _ => Verdict::Passing,
         };
         self.fail(partition, &sentence, verdict);

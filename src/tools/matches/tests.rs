@@ -106,7 +106,7 @@ fn a_kill_of_prbf2_is_a_shot_at_the_victim_as_long_as_both_are_there() {
 }
 
 #[test]
-fn a_jump_is_a_leave_and_a_join_and_a_crossing_names_the_zone() {
+fn a_jump_is_a_leave_and_a_join_and_a_handoff_names_the_zone() {
     let lines = [
         r#"{"ts_ms":0,"type":"player_update","player":"p003","alive":true,"pos":[-10,5,-1000]}"#,
         r#"{"ts_ms":300,"type":"player_update","player":"p003","pos":[10,5,-1000]}"#,

@@ -144,7 +144,7 @@ fn systemd_hears_ready_status_watchdog_and_stopping() {
     systemd.hear_until("WATCHDOG=1");
 
     // Stuck: what was under way may feed the watchdog once more, and nothing after that. Two
-    // status lines are further apart than many looks.
+    // status lines are further apart than many samples.
     daemon.command("stick");
     systemd.hear_until("STATUS=");
     let stuck = systemd.hear_until("STATUS=");

@@ -107,8 +107,9 @@ impl Running {
     }
 
     pub fn begin_at(&self, output_offset: i64, shard: &FrameMaker) {
-        let FrameMaker { partition, ownership_id, epoch, next_update, next_offset, chain } = *shard;
-        let mark = Mark { output_offset, owner_epoch: epoch, next_update, next_offset, chain };
+        let FrameMaker { partition, ownership_id, owner_epoch, next_update, next_offset, chain } =
+            *shard;
+        let mark = Mark { output_offset, owner_epoch, next_update, next_offset, chain };
         self.tell(ToPublisher::Begin { partition, ownership_id, mark, zones: 3 });
     }
 

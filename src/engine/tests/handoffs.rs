@@ -1,11 +1,11 @@
-//! Crossing from one zone to another.
+//! Handoffs from one zone to another.
 
 use super::script::{Game, check, rules};
 use crate::engine::event::Action;
 use crate::engine::handoff::{HANDOFF_PARTS, HandoffOut};
 
 #[test]
-fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
+fn a_handoff_takes_everything_along_and_enters_at_the_opposite_edge() {
     let mut west = Game::of_zone(1, rules());
     west.check(
         "7 arrive x=16000 y=3000 from_zone=9 crossing=4 last_seq=20 score=700 item=2 count=3 \
@@ -20,10 +20,10 @@ fn a_crossing_takes_everything_along_and_enters_at_the_opposite_edge() {
     );
     let updates = west.play("7 leave to_zone=2 seq=22");
     let parts: &[_; HANDOFF_PARTS] = updates[1..].try_into().unwrap();
-    let (player_id, crossing) = HandoffOut::from_updates(1, parts).unwrap();
-    assert_eq!((player_id, crossing.to_zone), (7, 2));
+    let (player_id, out) = HandoffOut::from_updates(1, parts).unwrap();
+    assert_eq!((player_id, out.to_zone), (7, 2));
     let mut east = Game::of_zone(2, rules());
-    let HandoffOut { x, y, handoff, .. } = crossing;
+    let HandoffOut { x, y, handoff, .. } = out;
     let arrived = east.apply(7, 0, Action::Arrive { x, y, handoff });
     let told: Vec<String> = arrived.iter().map(super::script::sentence).collect();
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_handoff_that_comes_after_its_player_is_added() {
     );
 }
 
-/// A player that was sent to and fro has a higher crossing number than its next zones may count
+/// A player that was sent to and fro has a higher handoff number than its next zones may count
 /// from, and arrives all the same; a repetition does not.
 #[test]
 fn a_later_departure_is_accepted_whatever_number_it_has() {
@@ -114,9 +114,9 @@ fn an_arrival_at_a_full_zone_goes_back_with_all_it_has_and_only_once() {
     );
 }
 
-/// Zones count crossings from what they know of a player, so a number may come again.
+/// Zones count handoffs from what they know of a player, so a number may come again.
 #[test]
-fn a_handoff_is_accepted_whatever_number_an_earlier_crossing_had() {
+fn a_handoff_is_accepted_whatever_number_an_earlier_one_had() {
     check(
         "7 arrive x=0 y=0 crossing=2147483648 last_seq=3000000001 item=1 count=1
          > 7 arrived from_zone=9 crossing=2147483648 x=0 y=0

@@ -29,7 +29,7 @@ fn events(number: u64) -> Vec<(i32, String)> {
     (1..=PLAYERS).map(event).collect()
 }
 
-/// How often each crossing was accepted, by player and number.
+/// How often each handoff was accepted, by player and number.
 fn arrivals(follower: &mut Follower) -> BTreeMap<(u64, u32), u32> {
     follower.follow();
     let mut arrivals = BTreeMap::new();
@@ -43,7 +43,7 @@ fn arrivals(follower: &mut Follower) -> BTreeMap<(u64, u32), u32> {
 
 #[test]
 fn players_cross_zones_of_two_daemons_once_whatever_dies() {
-    let topics = Topics::create(kafka::shared(), "crossings", 2);
+    let topics = Topics::create(kafka::shared(), "handoffs", 2);
     let folders = [0, 1].map(|_| tempfile::tempdir().expect("a temporary folder"));
     let start = |place: usize| {
         let snapshot = format!("directory = {:?}\nevery_ms = 200", folders[place].path());
@@ -78,9 +78,9 @@ fn players_cross_zones_of_two_daemons_once_whatever_dies() {
             }
             _ => {}
         }
-        let crossings = number / 4 * PLAYERS;
+        let handoffs = number / 4 * PLAYERS;
         second.wait_until("all players have arrived", |_| {
-            arrivals(&mut follower).len() as u64 >= crossings
+            arrivals(&mut follower).len() as u64 >= handoffs
         });
         wait_until_owned(&mut first, 1);
         wait_until_owned(&mut second, 1);
@@ -92,7 +92,7 @@ fn players_cross_zones_of_two_daemons_once_whatever_dies() {
         assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     }
     let accepted = arrivals(&mut follower);
-    assert_eq!(accepted.len() as u64, 4 * PLAYERS, "each crossing is accepted");
+    assert_eq!(accepted.len() as u64, 4 * PLAYERS, "each handoff is accepted");
     assert!(accepted.values().all(|times| *times == 1), "and once: {accepted:?}");
     // What came in after the last frame is the next owner's.
     accounts::assert_begins_the_replay(kafka::shared(), &topics, follower);
