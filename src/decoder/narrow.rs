@@ -4,7 +4,7 @@
 use super::RecordPosition;
 use super::numbers::Numbers;
 use super::runs::RUNS_MAX;
-use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, Text, Window};
+use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, ShapeText, Window};
 use super::simd::{load_4, load_16, load_32, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
@@ -270,7 +270,7 @@ fn are_zeros(values: __m256i) -> u64 {
 /// record can reach, it looks elsewhere: some other text differs then.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn text_differs(text: &Text, window: &Window, at: usize) -> __m256i {
+fn text_differs(text: &ShapeText, window: &Window, at: usize) -> __m256i {
     let found = load_32(part(window, BYTES_BEFORE + at % SHAPE_BYTES_MAX));
     _mm256_and_si256(_mm256_xor_si256(found, load_32(&text.bytes)), load_32(&text.mask))
 }

@@ -68,17 +68,17 @@ const PAUSE_MAX: u32 = 255;
 /// A text of at most 32 bytes, and which of them count.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Text {
+pub(super) struct ShapeText {
     pub bytes: [u8; TEXT_BYTES],
     pub mask: [u8; TEXT_BYTES],
 }
 
-impl Text {
-    const NONE: Text = Text { bytes: [0; TEXT_BYTES], mask: [0; TEXT_BYTES] };
+impl ShapeText {
+    const NONE: ShapeText = ShapeText { bytes: [0; TEXT_BYTES], mask: [0; TEXT_BYTES] };
 
     /// A text that is not too long.
-    fn new(text: &[u8]) -> Text {
-        let mut padded = Text::NONE;
+    fn new(text: &[u8]) -> ShapeText {
+        let mut padded = ShapeText::NONE;
         padded.bytes[..text.len()].copy_from_slice(text);
         padded.mask[..text.len()].fill(0xff);
         padded
@@ -91,14 +91,14 @@ pub(super) struct Piece {
     /// The run before the text, if there is one, and the bytes between it and the piece.
     pub after: Option<u8>,
     pub skip: u8,
-    pub text: Text,
+    pub text: ShapeText,
 }
 
 /// What records have in common, and what may stand between its texts.
 #[repr(C, align(32))]
 pub(super) struct Shape {
     /// The text before each run and the one after the last.
-    pub texts: [Text; TEXTS],
+    pub texts: [ShapeText; TEXTS],
     /// The range of each lane's number, and whether it is negative: all ones or 0.
     pub least: [[i64; 4]; 2],
     pub most: [[i64; 4]; 2],
@@ -148,9 +148,9 @@ impl Shape {
         let (runs, fields) = (record.runs(), record.kind.subject().fields());
         // As far as the reader looks for it.
         let first = runs.first()?.range.start.min(64) as u8;
-        let no_piece = Piece { after: None, skip: 0, text: Text::NONE };
+        let no_piece = Piece { after: None, skip: 0, text: ShapeText::NONE };
         let mut shape = Shape {
-            texts: [Text::NONE; TEXTS],
+            texts: [ShapeText::NONE; TEXTS],
             least: [[0; 4]; 2],
             most: [[i64::MAX; 4]; 2],
             sign: [[0; 4]; 2],
@@ -193,10 +193,10 @@ impl Shape {
         self.text_bytes += text.len() as u8;
         self.text_lengths[index] = text.len() as u8;
         let (first, rest) = text.split_at(text.len().min(TEXT_BYTES));
-        self.texts[index] = Text::new(first);
+        self.texts[index] = ShapeText::new(first);
         for (skipped, part) in (1..).zip(rest.chunks(TEXT_BYTES)) {
             let after = index.checked_sub(1).map(|run| run as u8);
-            let (skip, text) = ((skipped * TEXT_BYTES) as u8, Text::new(part));
+            let (skip, text) = ((skipped * TEXT_BYTES) as u8, ShapeText::new(part));
             self.pieces[usize::from(self.piece_count)] = Piece { after, skip, text };
             self.piece_count += 1;
         }

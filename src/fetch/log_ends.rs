@@ -3,7 +3,7 @@
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
-use crate::fetch::task::{FetchTask, Link};
+use crate::fetch::task::{BrokerLink, FetchTask};
 use crate::kafka::list_offsets::{self, LogEnd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl FetchTask {
     }
 
     /// Asks for the ends that were last known too long ago, so that the lag is the true one.
-    pub(super) async fn ask_ends(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+    pub(super) async fn ask_ends(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         if !self.has_old_ends() {
             return Ok(());
         }
@@ -72,7 +72,10 @@ impl FetchTask {
 
     /// Finds out why offsets are not in their logs: each shard halts with the reason, or goes on if
     /// its offset is there after all.
-    pub(super) async fn find_bounds(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+    pub(super) async fn find_bounds(
+        &mut self,
+        link: &mut BrokerLink,
+    ) -> Result<(), ConnectionError> {
         while let Some(cursor) = self.out_of_range.pop() {
             let (partition, position) = (cursor.partition, cursor.position.get());
             let first = self.ask_offsets(link, &[partition], LogEnd::Earliest).await?;
@@ -100,7 +103,7 @@ impl FetchTask {
 
     async fn ask_offsets(
         &self,
-        link: &mut Link,
+        link: &mut BrokerLink,
         partitions: &[i32],
         end: LogEnd,
     ) -> Result<Offsets, ConnectionError> {

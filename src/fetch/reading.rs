@@ -7,7 +7,7 @@
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
-use crate::fetch::task::{Answer, Asked, FetchTask};
+use crate::fetch::task::{Asked, FetchTask, PartitionAnswer};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
@@ -104,13 +104,13 @@ impl FetchTask {
             Ok(walk) if walk.batches > 0 => {
                 cursor.run_ahead(&walk);
                 progress.fetched.set(walk.next_offset);
-                self.answers.push(Answer { cursor, part });
+                self.answers.push(PartitionAnswer { cursor, part });
             }
             // A part without one whole batch: the next one that begins with this partition has it.
             Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
             Ok(_) => {}
             // The batches before a damaged one are good and are decoded.
-            Err(_) => self.answers.push(Answer { cursor, part }),
+            Err(_) => self.answers.push(PartitionAnswer { cursor, part }),
         }
     }
 
@@ -238,7 +238,7 @@ impl FetchTask {
         self.decoding.received(response.received_at());
         let bytes = response.bytes();
         let mut answers = std::mem::take(&mut self.answers);
-        for Answer { cursor, part } in answers.drain(..) {
+        for PartitionAnswer { cursor, part } in answers.drain(..) {
             self.aborted.load(part.aborted.iter(bytes));
             let records = &mut bytes[part.records.clone()];
             let decoded = self.decoding.decode(&cursor, records, &mut self.aborted).await;

@@ -43,7 +43,7 @@ pub(crate) struct FetchTask {
     /// What the Fetch under way asks for, in its order.
     pub(super) asked: Vec<Asked>,
     /// What the last response brought.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<PartitionAnswer>,
     /// Reused for every request.
     request: Vec<u8>,
     partitions: Vec<FetchPartition>,
@@ -65,7 +65,7 @@ pub(crate) struct FetchTask {
 }
 
 /// The connection in use.
-pub(super) struct Link {
+pub(super) struct BrokerLink {
     pub(super) connection: Connection,
     versions: Versions,
     topic_check: TopicCheck,
@@ -80,7 +80,7 @@ pub(super) struct Asked {
 }
 
 /// Records of one partition, to be decoded.
-pub(super) struct Answer {
+pub(super) struct PartitionAnswer {
     pub(super) cursor: Rc<Cursor>,
     pub(super) part: FetchedPartition,
 }
@@ -174,7 +174,7 @@ impl FetchTask {
         error.to_string()
     }
 
-    fn link(&mut self, dialled: Dialled) -> Link {
+    fn link(&mut self, dialled: Dialled) -> BrokerLink {
         let context = &self.shared.context;
         context.metrics.add(Counter::ConnectionsOpened, 1);
         self.connection = context.metrics.get(Counter::ConnectionsOpened);
@@ -182,10 +182,10 @@ impl FetchTask {
         let (versions, replace_at) = (dialled.versions, dialled.replace_at);
         let bytes_max = self.shared.options.receive_buffer_bytes;
         let connection = Connection::new(&context.turns, dialled, bytes_max);
-        Link { connection, versions, topic_check: TopicCheck::new(), replace_at }
+        BrokerLink { connection, versions, topic_check: TopicCheck::new(), replace_at }
     }
 
-    async fn fetch(&mut self, link: &mut Link) -> Result<Infallible, ConnectionError> {
+    async fn fetch(&mut self, link: &mut BrokerLink) -> Result<Infallible, ConnectionError> {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
         loop {
@@ -221,7 +221,7 @@ impl FetchTask {
 
     /// Between two Fetches: goes on with a new connection before the broker closes this one
     /// (KIP-368), or its keys are worn.
-    fn replace(&mut self, link: &mut Link) {
+    fn replace(&mut self, link: &mut BrokerLink) {
         let now = self.shared.context.turns.now();
         if self.is_dialling {
             match self.shared.dialling.take_dialled(self.id) {
@@ -240,8 +240,8 @@ impl FetchTask {
 
     /// Makes sure that the response that has just arrived, and is not used yet, is of the topic
     /// that was read before.
-    async fn check_topic(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
-        let Link { connection, versions, topic_check, .. } = link;
+    async fn check_topic(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
+        let BrokerLink { connection, versions, topic_check, .. } = link;
         let shared = self.shared.clone();
         let (now, options) = (shared.context.turns.now(), &shared.options);
         let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
@@ -315,7 +315,7 @@ impl FetchTask {
 
     /// Asks for all partitions that may be fetched, beginning with another one each time: a broker
     /// fills its answer in the order of the request. Without such a partition nothing is sent.
-    async fn send_fetch(&mut self, link: &mut Link) -> Result<(), ConnectionError> {
+    async fn send_fetch(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());

@@ -1,5 +1,8 @@
-//! What README.md shows is what the program prints and what docs/BENCHMARKS.md says.
+//! What README.md shows is what the program prints and takes, and what docs/BENCHMARKS.md says.
 
+use huntd::service::rules::load_all;
+use huntd::telemetry::progress::SHARDS_MAX;
+use serde_json::Value;
 use std::process::Command;
 use support::daemon::program;
 
@@ -37,4 +40,28 @@ fn each_figure_of_the_plot_stands_in_the_benchmarks() {
             .any(|line| line.starts_with('|') && line.split('|').any(|cell| cell.trim() == figure));
         assert!(found, "docs/BENCHMARKS.md has no {figure}");
     }
+}
+
+#[test]
+fn the_frame_in_the_readme_is_the_first_of_the_vectors() {
+    let vectors: Value = serde_json::from_str(&text("docs/vectors/frames.json")).expect("JSON");
+    let frame = vectors[0]["json"].as_str().expect("a frame's JSON");
+    assert!(text("README.md").lines().any(|line| line == frame), "README.md lacks {frame}");
+}
+
+#[test]
+fn a_zone_takes_as_many_players_and_an_input_as_many_zones_as_the_readme_says() {
+    let readme = text("README.md");
+    let zones = format!("{},{:03}", SHARDS_MAX / 1_000, SHARDS_MAX % 1_000);
+    let sentence = format!("A zone holds at most 131,072 players, an input topic {zones} zones.");
+    assert!(readme.contains(&sentence), "README.md lacks {sentence:?}");
+    let built_in = text("config/rules.toml");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let takes = |players: u32| {
+        let file = folder.path().join("rules.toml");
+        let players = format!("count_max = {players}\n");
+        std::fs::write(&file, built_in.replace("count_max = 131072\n", &players)).expect("a file");
+        load_all(&[file]).is_ok()
+    };
+    assert!(takes(131_071) && takes(131_072) && !takes(131_073));
 }

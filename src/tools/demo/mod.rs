@@ -33,7 +33,7 @@ use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
 use flight::Flight;
 use generator::DueBy;
-use page::Page;
+use page::DemoPage;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use report::DemoReport;
@@ -67,7 +67,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
 
     say("starting a broker, the daemon and a reader that checks it, all in this process")?;
     let begun = Instant::now();
-    let page = args.page.then(|| Page::start(&config, &rulebook)).transpose()?;
+    let page = args.page.then(|| DemoPage::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
     let mut measured = measure(args, &brokers, &daemon, begun);
     if let Some(page) = page {

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// A page that is being served.
-pub(super) struct Page {
+pub(super) struct DemoPage {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
 
-impl Page {
+impl DemoPage {
     /// Serves the page, and prints where. Events cannot be posted: the demo accounts for its own.
-    pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<Page, ToolError> {
+    pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<DemoPage, ToolError> {
         let feed = feed_options(config);
         let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
         let server = server.map_err(failure)?;
@@ -30,7 +30,7 @@ impl Page {
             .name("serve".to_owned())
             .spawn(move || server.run(&stopped, |_| std::future::pending()))
             .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
-        Ok(Page { stop, thread })
+        Ok(DemoPage { stop, thread })
     }
 
     /// Ends the page; one that stays does so at the first signal.

@@ -8,6 +8,12 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 500;
 const LINE_COLUMNS_MAX: usize = 100;
 
+/// Of a document, which is read in a terminal too.
+const DOCUMENT_COLUMNS_MAX: usize = 120;
+
+/// The document whose tables are to fit as well: a wide one holds too much for a reader.
+const NARROW_TABLES: &str = "docs/BENCHMARKS.md";
+
 /// File names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] =
     &["utils", "util", "common", "helpers", "helper", "misc", "types", "manager", "managers"];
@@ -116,6 +122,25 @@ pub(super) fn line_columns(tree: &Tree) -> Vec<Finding> {
         let too_wide = columns > LINE_COLUMNS_MAX && !line.contains("https://");
         too_wide.then(|| format!("{columns} columns, more than {LINE_COLUMNS_MAX}"))
     })
+}
+
+/// A document fits a terminal. A table's row and an address cannot be broken, code is shown as it
+/// is, and decisions are history.
+pub(super) fn document_columns(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.documents().filter(|source| !is_history(&source.path)) {
+        let mut in_code = false;
+        for (number, line) in source.lines() {
+            in_code ^= line.starts_with("```");
+            let is_row = line.starts_with('|') && source.path != NARROW_TABLES;
+            let columns = line.chars().count();
+            if columns > DOCUMENT_COLUMNS_MAX && !in_code && !is_row && !line.contains("https://") {
+                let message = format!("{columns} columns, more than {DOCUMENT_COLUMNS_MAX}");
+                findings.push(Finding::at(source, number, message));
+            }
+        }
+    }
+    findings
 }
 
 /// Every file says first what it is.
@@ -357,18 +382,45 @@ const PHRASES: &[(&str, &str)] = &[
     ("a capture", "a checkpoint"),
 ];
 
-/// Prose is plain English, and so are the names of tests. Decisions and the list of changes are
-/// history.
+/// What else than Rust and documents has prose: comments, descriptions, names of vectors.
+const PROSE_ENDINGS: &[&str] = &[
+    ".toml", ".service", ".json", ".yml", ".xml", ".sh", ".py", ".js", ".mjs", ".html", ".css",
+    ".go", ".java", ".hpp", ".cpp",
+];
+
+/// Decisions say what was true when they were made.
+fn is_history(path: &str) -> bool {
+    path.starts_with("docs/decisions/")
+}
+
+/// Prose is plain English, and so are names. The list of changes quotes old ones.
 pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {
-    let is_history = |path: &str| path.starts_with("docs/decisions/") || path == "CHANGELOG.md";
-    let is_rule = |path: &str| path.starts_with("tests/host/tidy/");
-    let sources = tree.rust().chain(tree.documents());
-    let sources = sources.filter(|source| !is_history(&source.path) && !is_rule(&source.path));
+    let is_read = |path: &str| {
+        let endings = [PROSE_ENDINGS, &[".rs", ".md"]].concat();
+        let is_rule = path.starts_with("tests/host/tidy/");
+        let is_prose = endings.iter().any(|ending| path.ends_with(ending));
+        is_prose && !is_rule && !is_history(path) && path != "CHANGELOG.md"
+    };
+    let sources = tree.sources.iter().filter(|source| is_read(&source.path));
     each_line(sources, |line| {
-        let line = line.replace('_', " ").to_lowercase();
+        let line = words_of_names(line).to_lowercase();
         let found = PHRASES.iter().find(|(phrase, _)| has_words(&line, phrase));
         found.map(|(phrase, better)| format!("{phrase:?}: write {better:?}"))
     })
+}
+
+/// A line with the words of its names apart: `begins_anew` and `BeginsAnew` are two each.
+fn words_of_names(line: &str) -> String {
+    let mut words = String::with_capacity(line.len());
+    let mut before = ' ';
+    for c in line.chars() {
+        if c.is_uppercase() && (before.is_lowercase() || before.is_numeric()) {
+            words.push(' ');
+        }
+        words.push(if c == '_' { ' ' } else { c });
+        before = c;
+    }
+    words
 }
 
 /// Whether a line has these words, with nothing of a word before and after them.

@@ -205,13 +205,14 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
 }
 
 #[test]
-fn a_public_type_has_a_name_of_its_own() {
+fn a_type_that_other_files_see_has_a_name_of_its_own() {
     let one = ("src/engine/event.rs", "pub struct Event;");
     check(
         names::one_meaning,
         &[
             &[one, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
             &[one, ("src/tools/a.rs", "pub type Event = u8;")],
+            &[one, ("src/tools/a.rs", "pub(super) struct Event;")],
         ],
         &[&[one, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")]],
     );
@@ -281,6 +282,27 @@ fn a_line_has_at_most_100_columns() {
 }
 
 #[test]
+fn a_line_of_a_document_has_at_most_120_columns() {
+    let wide = "a ".repeat(61);
+    let row = format!("| {wide} |");
+    check(
+        form::document_columns,
+        &[
+            &[("docs/A.md", &wide)],
+            &[("CHANGELOG.md", &wide)],
+            &[("docs/BENCHMARKS.md", &row)],
+            &[("docs/A.md", &format!("```\ncode\n```\n{wide}"))],
+        ],
+        &[
+            &[("docs/A.md", &"é".repeat(120))],
+            &[("docs/A.md", &row)],
+            &[("docs/A.md", &format!("```\n{wide}\n```\n"))],
+            &[("docs/decisions/001-a.md", &wide)],
+        ],
+    );
+}
+
+#[test]
 fn every_file_begins_with_what_it_is() {
     check(
         form::file_headers,
@@ -325,6 +347,10 @@ fn prose_has_no_phrase_that_is_read_twice() {
             &[("src/a.rs", "fn luggage_comes_later() {}\n")],
             &[("README.md", "all but for one\n")],
             &[("src/a.rs", "// A ownership begins.\n")],
+            &[("src/a.rs", "enum Note { BeginsAnew }\n")],
+            &[("systemd/a.service", "# Begins anew.\n")],
+            &[("docs/a.json", "\"but for one\"\n")],
+            &[("docs/a.go", "// nextAnew\n")],
         ],
         &[&[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")]],
     );

@@ -91,16 +91,12 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// A type that other folders can see has a name of its own.
+/// A type that other files can see, if only those of its folder, has a name of its own.
 pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for source in tree.product() {
         for item in items(source).into_iter().filter(|item| TYPES.contains(&item.keyword)) {
-            let is_local = is_restricted(source, item.line);
-            if is_local {
-                continue;
-            }
             match first.get(item.name) {
                 Some(path) => {
                     let message = format!("{} is the name of another type in {path}", item.name);
@@ -113,11 +109,4 @@ pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// Whether an item is for its folder alone.
-fn is_restricted(source: &Source, line: usize) -> bool {
-    let on_line = source.product.iter().filter(|token| token.line == line);
-    let words: Vec<&str> = on_line.map(|token| token.text.as_str()).collect();
-    words.windows(3).any(|window| window == ["pub", "(", "super"])
 }
