@@ -12,6 +12,7 @@ use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::Progress;
 use crate::telemetry::repeated::Repeated;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// Time between two lines about how far restoring is.
@@ -123,10 +124,14 @@ impl Journal {
     }
 
     fn warn(&mut self, kind: Kind, sentence: &str) {
-        let repeated = self.repeated.entry(kind).or_default();
-        if let Some(withheld) = repeated.notice(Instant::now()) {
+        if let Some(withheld) = self.notice(kind, Instant::now()) {
             tracing::warn!(withheld, "{sentence}");
         }
+    }
+
+    /// Whether a line of this kind is due: how many were withheld since the last one, if any were.
+    fn notice(&mut self, kind: Kind, now: Instant) -> Option<Option<NonZeroU64>> {
+        self.repeated.entry(kind).or_default().notice(now)
     }
 
     /// A shard goes to the hot thread.
@@ -220,5 +225,30 @@ impl Journal {
                 tracing::error!(partition, "the shard has halted: {sentence}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_withheld_hides_none_of_another_kind() {
+        let (mut journal, now) = (Journal::new(), Instant::now());
+        let kinds = [
+            Kind::Brokers,
+            Kind::Fetch,
+            Kind::FetchRefused(3),
+            Kind::FetchRefused(6),
+            Kind::NoOps,
+            Kind::Starting(0),
+            Kind::Starting(1),
+        ];
+        for kind in kinds {
+            assert_eq!(journal.notice(kind, now), Some(None));
+            assert_eq!(journal.notice(kind, now), None, "the same again is withheld");
+        }
+        let later = now + Duration::from_secs(60);
+        assert_eq!(journal.notice(Kind::Fetch, later), Some(NonZeroU64::new(1)));
     }
 }
