@@ -73,12 +73,17 @@ impl CheckpointSchedule {
 }
 
 impl Shards {
-    /// Writes the next piece of a checkpoint, or begins the next one.
-    pub(super) fn write_checkpoints(&mut self) {
-        match (&self.workspace.ends.checkpoints, self.checkpoints.writing) {
-            (None, _) => {}
-            (Some(_), Some(partition)) => self.write_piece(partition),
-            (Some(_), None) => self.begin_next(),
+    /// Writes the next piece of this shard's checkpoint, if that is the one under way.
+    pub(super) fn write_checkpoint(&mut self, partition: usize) {
+        if self.checkpoints.writing == Some(partition) {
+            self.write_piece(partition);
+        }
+    }
+
+    /// Begins the checkpoint that is due first, if none is under way.
+    pub(super) fn begin_due_checkpoint(&mut self) {
+        if self.workspace.ends.checkpoints.is_some() && self.checkpoints.writing.is_none() {
+            self.begin_next();
         }
     }
 

@@ -202,7 +202,7 @@ impl Shards {
         for index in 0..self.owned.len() {
             self.turn_shard(self.owned[index]);
         }
-        self.write_checkpoints();
+        self.begin_due_checkpoint();
         self.owned.retain(|partition| self.shards[*partition].is_some());
         match has_ended && self.owned.is_empty() {
             true => Poll::Ready(()),
@@ -227,7 +227,7 @@ impl Shards {
     }
 
     /// One turn of one shard: what waits is applied, what was made is handed over, the fence is
-    /// repeated, and a shard that closes and has nothing left ends.
+    /// repeated, its checkpoint goes on, and a shard that closes and has nothing left ends.
     fn turn_shard(&mut self, partition: usize) {
         let Some(shard) = self.shards[partition].as_deref_mut() else { return };
         if let Err(end) = shard.apply(&mut self.workspace) {
@@ -237,11 +237,12 @@ impl Shards {
             return self.stop_shard(partition, error.into());
         }
         shard.repeat_fence(&mut self.workspace);
+        self.write_checkpoint(partition);
+        let Some(shard) = self.shards[partition].as_deref() else { return };
         let has_ended = shard.is_done() && shard.owes_nothing();
         if has_ended && !self.owes_checkpoint(partition) {
             return self.end_shard(partition);
         }
-        let shard = self.shards[partition].as_deref().expect("it has just had its turn");
         shard.ask_for_turn(&self.workspace);
         if has_ended {
             self.checkpoints.check_soon();
