@@ -1,12 +1,13 @@
 // Reads huntd's updates and writes events, in one file. Copy it, and change what you need.
 //
-//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java read  BROKERS TOPIC
+//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java read  BROKERS TOPIC [PRINTED]
 //     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java write BROKERS TOPIC PARTITION
 //     java -cp 'kafka-clients.jar'                            Huntd.java verify
 //
 // `read` prints the updates that are there, once each; `write` sends a join and some moves of one
-// player; `verify` is for docs/vectors: frames in, verdicts out. It reads the binary form,
-// publish.format = "binary"; huntd.py and huntd.mjs show the JSON form too.
+// player; `verify` is for docs/vectors: frames in, verdicts out. `read` prints a position after the
+// updates of each frame, and goes on from the last ones in the file PRINTED, which has what it
+// printed before. It reads the binary form, publish.format = "binary"; huntd.py and huntd.mjs show the JSON form too.
 // docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
 
 import java.io.BufferedReader;
@@ -15,6 +16,8 @@ import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
@@ -26,6 +29,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -154,7 +158,7 @@ public final class Huntd {
     /** Folds the frames of one output partition, in the order of the log. */
     static final class Reader {
         /** Where it stands: store these four with the offset of the next record, in one step with
-         * what you make of the updates, and set them to go on from there. */
+         * what you make of the updates. */
         long epoch, nextUpdate, nextOffset, chain;
         long gaps;
         private FenceId fenceId = FenceId.NONE;
@@ -164,6 +168,16 @@ public final class Huntd {
 
         /** At the start of the log; or anywhere, where it waits for a fence to join at. */
         static Reader start() { return new Reader(); }
+
+        /** Where another one stood. */
+        static Reader at(long epoch, long nextUpdate, long nextOffset, long chain) {
+            Reader reader = new Reader();
+            reader.epoch = epoch;
+            reader.nextUpdate = nextUpdate;
+            reader.nextOffset = nextOffset;
+            reader.chain = chain;
+            return reader;
+        }
 
         static Reader joining() {
             Reader reader = new Reader();
@@ -289,41 +303,60 @@ public final class Huntd {
 
     // ---- Kafka ---------------------------------------------------------------------------------
 
-    static void read(String brokers, String topic) {
+    static void read(String brokers, String topic, Optional<Path> printed) throws IOException {
         Map<String, Object> config = Map.of("bootstrap.servers", brokers,
                 "enable.auto.commit", false, "isolation.level", "read_uncommitted",
+                "auto.offset.reset", "none", // Join if the record at a position was deleted.
                 "key.deserializer", ByteArrayDeserializer.class,
                 "value.deserializer", ByteArrayDeserializer.class);
         try (var consumer = new KafkaConsumer<byte[], byte[]>(config)) {
             List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
                     .map(info -> new TopicPartition(topic, info.partition())).toList();
             consumer.assign(partitions);
-            // From the start. To resume, store the reader's position and the next offset.
             consumer.seekToBeginning(partitions);
-            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             Map<Integer, Reader> readers = new HashMap<>();
+            for (TopicPartition p : partitions) readers.put(p.partition(), Reader.start());
+            for (String line : printed.isPresent() ? Files.readAllLines(printed.get()) : List.<String>of()) {
+                String[] at = line.split(" ");
+                if (at.length != 7 || !at[1].equals("position")) continue;
+                int partition = Integer.parseInt(at[0]);
+                consumer.seek(new TopicPartition(topic, partition), Long.parseLong(at[2]));
+                readers.put(partition, Reader.at(Long.parseUnsignedLong(at[3]),
+                        Long.parseUnsignedLong(at[4]), Long.parseLong(at[5]),
+                        Long.parseUnsignedLong(at[6], 16)));
+            }
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             while (partitions.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
                 for (var message : consumer.poll(Duration.ofSeconds(1))) {
-                    int partition = message.partition();
-                    Reader reader = readers.computeIfAbsent(partition, p -> Reader.start());
-                    Optional<Frame> frame = Frame.parse(message.value());
-                    if (frame.isEmpty()) continue;
-                    Verdict verdict = reader.fold(frame.get());
-                    if (verdict.words.startsWith("gap")) {
-                        System.err.printf("partition %d: %s%n", partition, verdict.words);
-                    }
-                    if (verdict.words.equals("halt")) {
-                        throw new IllegalStateException(
-                                "partition " + partition + ": the chain does not match");
-                    }
-                    long number = reader.nextUpdate - verdict.updates.size();
-                    for (Update update : verdict.updates) {
-                        System.out.printf("%d %d kind %d player %s%n", partition, number++,
-                                update.kind(), Long.toUnsignedString(update.playerId()));
-                    }
+                    printAccepted(message, readers.get(message.partition()));
                 }
             }
         }
+    }
+
+    /** Prints the new updates of a record and the position after them. Your program stores both in
+     * one step. */
+    static void printAccepted(ConsumerRecord<byte[], byte[]> message, Reader reader) {
+        int partition = message.partition();
+        Optional<Frame> frame = Frame.parse(message.value());
+        if (frame.isEmpty()) return;
+        Verdict verdict = reader.fold(frame.get());
+        if (verdict.words.startsWith("gap")) {
+            System.err.printf("partition %d: %s%n", partition, verdict.words);
+        }
+        if (verdict.words.equals("halt")) {
+            throw new IllegalStateException("partition " + partition + ": the chain does not match");
+        }
+        if (verdict.updates.isEmpty()) return;
+        long number = reader.nextUpdate - verdict.updates.size();
+        for (Update update : verdict.updates) {
+            System.out.printf("%d %s kind %d player %s%n", partition,
+                    Long.toUnsignedString(number++), update.kind(),
+                    Long.toUnsignedString(update.playerId()));
+        }
+        System.out.printf("%d position %d %s %s %d %016x%n", partition, message.offset() + 1,
+                Long.toUnsignedString(reader.epoch), Long.toUnsignedString(reader.nextUpdate),
+                reader.nextOffset, reader.chain);
     }
 
     static void write(String brokers, String topic, int partition) throws Exception {
@@ -377,7 +410,8 @@ public final class Huntd {
 
     public static void main(String[] arguments) throws Exception {
         switch (arguments.length == 0 ? "" : arguments[0]) {
-            case "read" -> read(arguments[1], arguments[2]);
+            case "read" -> read(arguments[1], arguments[2],
+                    arguments.length > 3 ? Optional.of(Path.of(arguments[3])) : Optional.empty());
             case "write" -> write(arguments[1], arguments[2], Integer.parseInt(arguments[3]));
             case "verify" -> verify();
             default -> System.exit(2);

@@ -1,16 +1,19 @@
 // huntd.hpp at work: a topic is read and written with librdkafka.
 //
 //     c++ -std=c++20 -O2 -DWITH_LIBRDKAFKA huntd.cpp -lrdkafka -o huntd-example
-//     ./huntd-example read  BROKERS TOPIC            print the updates that are there, once each
+//     ./huntd-example read  BROKERS TOPIC [PRINTED]  print the updates that are there, once each
 //     ./huntd-example write BROKERS TOPIC PARTITION  send a join and some moves of one player
 //     ./huntd-example verify                         for docs/vectors: frames in, verdicts out
 //
-// Without -DWITH_LIBRDKAFKA there is only `verify`.
+// `read` prints a position after the updates of each frame, and goes on from the last ones in the
+// file PRINTED, which has what it printed before. Without -DWITH_LIBRDKAFKA there is only
+// `verify`.
 #include "huntd.hpp"
 
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <string>
@@ -32,21 +35,71 @@ rd_kafka_t* client(rd_kafka_type_t type, std::map<std::string, std::string> sett
     return made ? made : throw std::runtime_error(trouble);
 }
 
-void read(const std::string& brokers, const std::string& topic) {
+// Where a partition is read on.
+struct Begin {
+    std::int64_t next_record = RD_KAFKA_OFFSET_BEGINNING;
+    huntd::Position position;
+};
+
+// The last position of each partition in a file that `read` has printed.
+std::map<std::int32_t, Begin> positions_in(const std::string& printed) {
+    std::map<std::int32_t, Begin> begins;
+    std::ifstream lines(printed);
+    for (std::string line; std::getline(lines, line);) {
+        std::int32_t partition;
+        Begin begin;
+        huntd::Position& at = begin.position;
+        const char* form = "%" SCNd32 " position %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNx64;
+        if (std::sscanf(line.c_str(), form, &partition, &begin.next_record, &at.epoch,
+                        &at.next_update, &at.next_offset, &at.chain) == 6) {
+            begins[partition] = begin;
+        }
+    }
+    return begins;
+}
+
+// Prints the new updates of a record and the position after them. Your program stores both in one
+// step.
+void print_accepted(const rd_kafka_message_t& message, huntd::Reader& reader) {
+    const auto* bytes = static_cast<const std::uint8_t*>(message.payload);
+    const auto frame = huntd::parse_frame({bytes, message.len});
+    if (!frame) return;
+    const huntd::Verdict verdict = reader.fold(*frame);
+    if (verdict.meaning == huntd::Meaning::gap) {
+        std::fprintf(stderr, "%" PRIu64 " updates are missing\n", verdict.number);
+    }
+    if (verdict.meaning == huntd::Meaning::halt) {
+        throw std::runtime_error("the chain does not match");
+    }
+    if (verdict.updates.empty()) return;
+    const huntd::Position& at = reader.position();
+    std::uint64_t number = at.next_update - verdict.updates.size();
+    for (const huntd::Update& update : verdict.updates) {
+        std::printf("%" PRId32 " %" PRIu64 " kind %d player %" PRIu64 "\n", message.partition,
+                    number++, update.kind(), update.player_id());
+    }
+    std::printf("%" PRId32 " position %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %016" PRIx64 "\n",
+                message.partition, message.offset + 1, at.epoch, at.next_update, at.next_offset, at.chain);
+    std::fflush(stdout);
+}
+
+void read(const std::string& brokers, const std::string& topic, const std::string& printed) {
     rd_kafka_t* consumer = client(RD_KAFKA_CONSUMER, {{"bootstrap.servers", brokers},
         {"group.id", "huntd-example"}, {"enable.auto.commit", "false"}, {"check.crcs", "true"},
-        {"enable.partition.eof", "true"}, {"isolation.level", "read_uncommitted"}});
+        {"enable.partition.eof", "true"}, {"isolation.level", "read_uncommitted"},
+        {"auto.offset.reset", "error"}}); // Join if the record at a position was deleted.
     rd_kafka_topic_t* handle = rd_kafka_topic_new(consumer, topic.c_str(), nullptr);
     const rd_kafka_metadata_t* metadata = nullptr;
     if (rd_kafka_metadata(consumer, 0, handle, &metadata, 10'000) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         throw std::runtime_error("the brokers do not answer");
     }
+    std::map<std::int32_t, Begin> begins = positions_in(printed);
     rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
     std::map<std::int32_t, huntd::Reader> readers;
     for (int at = 0; at < metadata->topics[0].partition_cnt; ++at) {
-        // From the start. To resume, store (next offset, position) for each partition.
-        rd_kafka_topic_partition_list_add(list, topic.c_str(), at)->offset = RD_KAFKA_OFFSET_BEGINNING;
-        readers.emplace(at, huntd::Reader());
+        const Begin& begin = begins[at];
+        rd_kafka_topic_partition_list_add(list, topic.c_str(), at)->offset = begin.next_record;
+        readers.emplace(at, huntd::Reader(begin.position));
     }
     std::size_t reading = readers.size();
     rd_kafka_metadata_destroy(metadata);
@@ -56,23 +109,10 @@ void read(const std::string& brokers, const std::string& topic) {
         if (!message) throw std::runtime_error("the brokers do not answer");
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             --reading;
-        } else if (!message->err) {
-            const auto* bytes = static_cast<const std::uint8_t*>(message->payload);
-            huntd::Reader& reader = readers.at(message->partition);
-            if (const auto frame = huntd::parse_frame({bytes, message->len})) {
-                const huntd::Verdict verdict = reader.fold(*frame);
-                if (verdict.meaning == huntd::Meaning::gap) {
-                    std::fprintf(stderr, "%" PRIu64 " updates are missing\n", verdict.number);
-                }
-                if (verdict.meaning == huntd::Meaning::halt) {
-                    throw std::runtime_error("the chain does not match");
-                }
-                std::uint64_t number = reader.position().next_update - verdict.updates.size();
-                for (const huntd::Update& update : verdict.updates) {
-                    std::printf("%" PRId32 " %" PRIu64 " kind %d player %" PRIu64 "\n",
-                                message->partition, number++, update.kind(), update.player_id());
-                }
-            }
+        } else if (message->err) {
+            throw std::runtime_error(rd_kafka_message_errstr(message));
+        } else {
+            print_accepted(*message, readers.at(message->partition));
         }
         rd_kafka_message_destroy(message);
     }
@@ -168,7 +208,9 @@ int main(int count, char** arguments) try {
     const std::string verb = count > 1 ? arguments[1] : "";
     if (verb == "verify" && count == 2) return verify(), 0;
 #ifdef WITH_LIBRDKAFKA
-    if (verb == "read" && count == 4) return read(arguments[2], arguments[3]), 0;
+    if (verb == "read" && (count == 4 || count == 5)) {
+        return read(arguments[2], arguments[3], count == 5 ? arguments[4] : ""), 0;
+    }
     if (verb == "write" && count == 5) {
         return write(arguments[2], arguments[3], std::stoi(arguments[4])), 0;
     }

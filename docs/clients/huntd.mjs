@@ -1,14 +1,18 @@
 // Read huntd's updates and write events, in one file. Copy it, and change what you need.
 //
-//     node huntd.mjs read  BROKERS TOPIC            print the updates that come, once each
+//     node huntd.mjs read  BROKERS TOPIC [PRINTED]  print the updates that come, once each
 //     node huntd.mjs write BROKERS TOPIC PARTITION  send a join and some moves of one player
 //     node huntd.mjs verify                         for docs/vectors: frames in, verdicts out
+//
+// `read` prints a position after the updates of each frame, and goes on from the last ones in the
+// file PRINTED, which has what it printed before.
 //
 // `read` and `write` need kafkajs (npm install kafkajs), and kafkajs-lz4 for JSON frames, which
 // travel as LZ4 unless publish.compression says otherwise. Types are in the comments, so that
 // TypeScript checks this file with `tsc --allowJs --checkJs --noEmit`.
 // docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
 
+import { readFileSync } from "node:fs";
 import { argv, exit, stderr, stdin, stdout } from "node:process";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -346,41 +350,75 @@ export function event(seqs, type, player, fields = {}) {
 
 // ---- Kafka -------------------------------------------------------------------------------------
 
-async function read(/** @type {string} */ brokers, /** @type {string} */ topic) {
+/** @param {string} brokers @param {string} topic @param {string | undefined} printed */
+async function read(brokers, topic, printed) {
   const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = (await import("kafkajs")).default;
   const lz4 = await import("kafkajs-lz4").catch(() => null);
   if (lz4) CompressionCodecs[CompressionTypes.LZ4] = new lz4.default().codec;
   const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.ERROR });
-  // kafkajs reads in groups only. To resume, store position and next offset, and seek there.
-  // Frames are part of no transaction; somebody else's must not hide them.
+  // kafkajs reads in groups only. Frames are part of no transaction; somebody else's must not hide
+  // them.
   const consumer = kafka.consumer({ groupId: `huntd-example-${Date.now()}`, readUncommitted: true });
   // A frame that cannot be read, or a codec that is missing, ends the program.
   consumer.on(consumer.events.CRASH, ({ payload }) => {
     stderr.write(`${payload.error.message}\n`);
     exit(1);
   });
+  const stored = positionsIn(printed);
   /** @type {Map<number, Reader>} */
   const readers = new Map();
+  for (const [partition, { position }] of stored) readers.set(partition, new Reader({ position }));
   await consumer.connect();
   await consumer.subscribe({ topic, fromBeginning: true });
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
       if (!readers.has(partition)) readers.set(partition, new Reader());
-      const reader = /** @type {Reader} */ (readers.get(partition));
-      const frame = parseFrame(message.value);
-      if (frame === null) return;
-      const { verdict, words } = reader.fold(frame);
-      if (verdict.startsWith("gap")) stderr.write(`partition ${partition}: ${verdict}\n`);
-      if (verdict === "halt") throw new Error(`partition ${partition}: the chain does not match`);
-      let next = reader.position.nextUpdate - BigInt(words.length);
-      for (const update of words) {
-        const line = { partition, number: number(next), ...updateOf(update) };
-        stdout.write(`${JSON.stringify(line)}\n`);
-        next += 1n;
-      }
+      printAccepted(partition, message, /** @type {Reader} */ (readers.get(partition)));
     },
   });
+  // What has come by now is old to readers that begin at a position.
+  for (const [partition, { nextRecord }] of stored) {
+    consumer.seek({ topic, partition, offset: nextRecord.toString() });
+  }
+}
+
+/** Prints the new updates of a record and the position after them. Your program stores both in one
+ * step.
+ * @param {number} partition @param {{value: Buffer | null, offset: string}} message
+ * @param {Reader} reader */
+function printAccepted(partition, message, reader) {
+  const frame = parseFrame(message.value);
+  if (frame === null) return;
+  const { verdict, words } = reader.fold(frame);
+  if (verdict.startsWith("gap")) stderr.write(`partition ${partition}: ${verdict}\n`);
+  if (verdict === "halt") throw new Error(`partition ${partition}: the chain does not match`);
+  if (words.length === 0) return;
+  const { epoch, nextUpdate, nextOffset, chain } = reader.position;
+  const first = nextUpdate - BigInt(words.length);
+  /** @type {object[]} */
+  const lines = words.map((update, at) =>
+    ({ partition, number: number(first + BigInt(at)), ...updateOf(update) }));
+  lines.push({
+    partition, next_record: number(BigInt(message.offset) + 1n), epoch: number(epoch),
+    next_update: number(nextUpdate), next_offset: number(nextOffset),
+    chain: chain.toString(16).padStart(16, "0"),
+  });
+  stdout.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+}
+
+/** The last position of each partition in a file that `read` has printed.
+ * @param {string | undefined} printed */
+function positionsIn(printed) {
+  const lines = printed ? readFileSync(printed, "utf8").split("\n") : [];
+  const positions = lines.filter((line) => line.includes('"next_record"')).map((line) => JSON.parse(line));
+  return new Map(positions.map((at) => [at.partition, {
+    nextRecord: BigInt(at.next_record),
+    position: {
+      epoch: BigInt(at.epoch), nextUpdate: BigInt(at.next_update),
+      nextOffset: BigInt(at.next_offset), chain: BigInt(`0x${at.chain}`),
+    },
+  }]));
 }
 
 async function write(/** @type {string} */ brokers, /** @type {string} */ topic, /** @type {number} */ partition) {
@@ -430,9 +468,9 @@ async function verify() {
 }
 
 if (argv[1] && import.meta.url === pathToFileURL(argv[1]).href) {
-  const [verb, brokers, topic, partition] = argv.slice(2);
-  if (verb === "read") await read(brokers, topic);
-  else if (verb === "write") await write(brokers, topic, Number(partition));
+  const [verb, brokers, topic, last] = argv.slice(2);
+  if (verb === "read") await read(brokers, topic, last);
+  else if (verb === "write") await write(brokers, topic, Number(last));
   else if (verb === "verify") await verify();
   else exit(2);
 }

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Read huntd's updates and write events, in one file. Copy it, and change what you need.
 
-    python3 huntd.py read  BROKERS TOPIC            print the updates that are there, once each
+    python3 huntd.py read  BROKERS TOPIC [PRINTED]  print the updates that are there, once each
     python3 huntd.py write BROKERS TOPIC PARTITION  send a join and some moves of one player
     python3 huntd.py verify                         for docs/vectors: frames in, verdicts out
 
+`read` prints a position after the updates of each frame, and goes on from the last ones in the file
+PRINTED, which has what it printed before.
 `read` and `write` need confluent-kafka (pip install confluent-kafka); the rest needs nothing.
 docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
 """
 
 import json
+import os
 import struct
 import sys
 import time
@@ -364,17 +367,24 @@ def event(seqs, kind, player_id, **fields):
 # ---- Kafka --------------------------------------------------------------------------------------
 
 
-def read(brokers, topic):
+def read(brokers, topic, printed=os.devnull):
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({
         "bootstrap.servers": brokers, "group.id": "huntd-example", "enable.auto.commit": False,
         "enable.partition.eof": True, "check.crcs": True, "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "error",  # Join if the record at a position was deleted.
     })  # fmt: skip
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-    # From the start. To resume, store (offset of the next record, reader.position) of each.
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    next_records = dict.fromkeys(partitions, OFFSET_BEGINNING)
     readers = {number: Reader() for number in partitions}
+    with open(printed) as lines:
+        for at in filter(lambda line: "next_record" in line, map(json.loads, lines)):
+            chain = int(at["chain"], 16)
+            position = at["epoch"], at["next_update"], at["next_offset"], chain
+            readers[at["partition"]] = Reader(position=map(int, position))
+            next_records[at["partition"]] = int(at["next_record"])
+    consumer.assign([TopicPartition(topic, *begin) for begin in next_records.items()])
     reading = set(partitions)
     while reading:
         message = consumer.poll(10)
@@ -394,8 +404,19 @@ def read(brokers, topic):
             print(f"partition {message.partition()}: {verdict}", file=sys.stderr)
         if verdict == "halt":
             raise RuntimeError(f"partition {message.partition()}: the chain does not match")
-        for number, words in enumerate(new, reader.next_update - len(new)):
-            print(json.dumps({"partition": message.partition(), "number": number, **update_of(words)}))
+        if new:
+            print_accepted(message, reader, new)
+
+
+def print_accepted(message, reader, new):
+    """The new updates and the position after them. Your program stores both in one step."""
+    partition = message.partition()
+    for number, words in enumerate(new, reader.next_update - len(new)):
+        print(json.dumps({"partition": partition, "number": number, **update_of(words)}))
+    epoch, next_update, next_offset, chain = reader.position
+    at = {"epoch": epoch, "next_update": next_update, "next_offset": next_offset}
+    at = {"partition": partition, "next_record": message.offset() + 1, **at}
+    print(json.dumps({**at, "chain": f"{chain:016x}"}), flush=True)
 
 
 def write(brokers, topic, partition):

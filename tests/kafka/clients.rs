@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use support::accounts::{self, Follower, Story};
-use support::daemon::{Huntd, Topics};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::{kafka, needs};
 
 /// What a client prints for each update.
@@ -47,18 +49,22 @@ impl Client {
         command
     }
 
-    /// Writes, is started again and writes again, and reads what a daemon has made of it.
+    /// Writes, is started again and writes again, and reads what two daemons, one after the other,
+    /// have made of it.
     fn assert_writes_and_reads(&self, name: &str) {
         let topics = Topics::create(kafka::shared(), name, 2);
         let brokers = kafka::shared().bootstrap();
         let write = || run(self, &["write", &brokers, &topics.input, "1"]);
         write();
         let settings = &[("publish", "format = \"binary\"")];
-        let mut huntd = Huntd::start(kafka::shared(), &topics, settings);
+        let mut first = Huntd::start(kafka::shared(), &topics, settings);
         let mut follower = Follower::new(kafka::shared(), &topics);
-        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
+        let ended = first.stop();
+        assert!(ended.status.success(), "{}", ended.log);
         // Its seq goes on: a second join is refused, not ignored.
         write();
+        let mut huntd = Huntd::start(kafka::shared(), &topics, settings);
         accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
         assert_eq!(huntd.metric("huntd_events_no_op_total"), 0);
         let ended = huntd.stop();
@@ -70,7 +76,7 @@ impl Client {
             .flat_map(|(partition, story)| self.expected(partition, story))
             .collect();
         assert!(expected.len() >= 6, "{expected:?}");
-        let mut lines = self.read(&brokers, &topics.output, expected.len());
+        let mut lines = self.read_in_parts(&brokers, &topics.output, expected.len());
         lines.sort_unstable();
         expected.sort_unstable();
         assert_eq!(lines, expected);
@@ -93,32 +99,67 @@ impl Client {
         (0..).zip(updates).map(line).collect()
     }
 
-    /// So many lines that it prints when it reads, and all lines if it ends.
-    fn read(&self, brokers: &str, topic: &str, count: usize) -> Vec<String> {
-        let mut command = self.command(&["read", brokers, topic]);
+    /// The updates that it prints when it is stopped at its first position, and started again from
+    /// what it has printed: so many, and all of them if it ends.
+    fn read_in_parts(&self, brokers: &str, topic: &str, count: usize) -> Vec<String> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let arguments = ["read", brokers, topic, file.path().to_str().expect("the path is text")];
+        let mut updates = Vec::new();
+        let mut printed = self.read_until(&arguments, |line| !self.is_update(line));
+        fs::write(file.path(), printed.join("\n")).expect("it is writable");
+        updates.extend(printed.drain(..).filter(|line| self.is_update(line)));
+        assert!(0 < updates.len() && updates.len() < count, "it is stopped in the middle");
+        let mut left = count - updates.len();
+        let rest = self.read_until(&arguments, |line| {
+            left -= usize::from(self.is_update(line));
+            self.is_endless && left == 0
+        });
+        updates.extend(rest.into_iter().filter(|line| self.is_update(line)));
+        updates.into_iter().map(|line| self.in_order(line)).collect()
+    }
+
+    /// The lines that it prints up to the first that is the last one. There it is killed.
+    fn read_until(&self, arguments: &[&str], mut is_last: impl FnMut(&str) -> bool) -> Vec<String> {
+        let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the client can be started");
-        let printed = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let take = if self.is_endless { count } else { usize::MAX };
-        let lines = printed.take(take).map(|line| line.expect("text"));
-        let form = |line: String| match self.printed {
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (printed, come) = mpsc::channel();
+        thread::spawn(move || stdout.lines().map_while(|line| printed.send(line).ok()).count());
+        let mut lines = Vec::new();
+        let end = loop {
+            match come.recv_timeout(PATIENCE) {
+                Ok(line) => lines.push(line.expect("text")),
+                Err(end) => break Some(end),
+            }
+            if is_last(&lines[lines.len() - 1]) {
+                break None;
+            }
+        };
+        if end != Some(RecvTimeoutError::Disconnected) {
+            child.kill().expect("it is a child");
+        }
+        let status = child.wait().expect("it is a child");
+        assert!(end.is_none() || status.success(), "{end:?}, {status}: {lines:?}");
+        lines
+    }
+
+    /// Whether a line is an update; the others are positions.
+    fn is_update(&self, line: &str) -> bool {
+        line.contains(match self.printed {
+            Printed::Line => " kind ",
+            Printed::Json => "\"kind\"",
+        })
+    }
+
+    /// A line with its fields in the order of this test.
+    fn in_order(&self, line: String) -> String {
+        match self.printed {
             Printed::Line => line,
             Printed::Json => {
                 serde_json::from_str::<Value>(&line).expect("a JSON object a line").to_string()
             }
-        };
-        let lines = lines.map(form).collect();
-        end(child, self.is_endless);
-        lines
+        }
     }
-}
-
-/// Ends a client that would read on; the others end well by themselves.
-fn end(mut child: Child, is_endless: bool) {
-    if is_endless {
-        child.kill().expect("it reads on");
-    }
-    let status = child.wait().expect("it is a child");
-    assert!(is_endless || status.success(), "{status}");
 }
 
 /// Updates as a frame has them in JSON.
@@ -145,7 +186,7 @@ fn succeeds(command: &mut Command) -> bool {
 }
 
 #[test]
-fn the_java_client_writes_events_that_count_also_after_a_restart_and_reads_each_update_once() {
+fn the_java_client_writes_events_and_reads_each_update_once_over_restarts() {
     // The tests' broker has brought its Kafka client along.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path().to_str().expect("the path is text");
@@ -159,7 +200,7 @@ fn the_java_client_writes_events_that_count_also_after_a_restart_and_reads_each_
 }
 
 #[test]
-fn the_python_client_writes_events_that_count_also_after_a_restart_and_reads_each_update_once() {
+fn the_python_client_writes_events_and_reads_each_update_once_over_restarts() {
     // The system's Python has the packages of the system.
     let imports =
         |python: &&str| succeeds(Command::new(python).args(["-c", "import confluent_kafka"]));
@@ -172,7 +213,7 @@ fn the_python_client_writes_events_that_count_also_after_a_restart_and_reads_eac
 }
 
 #[test]
-fn the_cpp_client_writes_events_that_count_also_after_a_restart_and_reads_each_update_once() {
+fn the_cpp_client_writes_events_and_reads_each_update_once_over_restarts() {
     let header = Path::new("/usr/include/librdkafka/rdkafka.h");
     if !needs::has("librdkafka-dev", header.exists()) || !needs::has_program("c++", "--version") {
         return;
@@ -189,7 +230,7 @@ fn the_cpp_client_writes_events_that_count_also_after_a_restart_and_reads_each_u
 }
 
 #[test]
-fn the_go_client_writes_events_that_count_also_after_a_restart_and_reads_each_update_once() {
+fn the_go_client_writes_events_and_reads_each_update_once_over_restarts() {
     // Debian's Go is older than the Kafka client wants, so that also .ci/run may be without one.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("client");
@@ -204,7 +245,7 @@ fn the_go_client_writes_events_that_count_also_after_a_restart_and_reads_each_up
 }
 
 #[test]
-fn the_javascript_client_writes_events_that_count_after_a_restart_and_reads_each_update_once() {
+fn the_javascript_client_writes_events_and_reads_each_update_once_over_restarts() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut install = Command::new("npm");
     install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund", "kafkajs@2"]);

@@ -1,8 +1,11 @@
 // Reads huntd's updates and writes events, in one file. Copy it, and change what you need.
 //
-//	go run . read  BROKERS TOPIC            print the updates that come, once each
+//	go run . read  BROKERS TOPIC [PRINTED]  print the updates that come, once each
 //	go run . write BROKERS TOPIC PARTITION  send a join and some moves of one player
 //	go run . verify                         for docs/vectors: frames in, verdicts out
+//
+// `read` prints a position after the updates of each frame, and goes on from the last ones in the
+// file PRINTED, which has what it printed before.
 //
 // It reads the binary form, publish.format = "binary", which is the quicker one by far; huntd.py
 // and huntd.mjs show the JSON form too. docs/PROTOCOL.md has the reader rule, docs/RULES.md the
@@ -24,7 +27,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ---- frames ------------------------------------------------------------------------------------
@@ -320,50 +325,116 @@ func (s Seqs) Event(kind string, player uint64, fields map[string]any) []byte {
 
 // ---- Kafka -------------------------------------------------------------------------------------
 
-func read(brokers, topic string) error {
+func read(brokers, topic, printed string) error {
+	stored, err := positionsIn(printed)
+	if err != nil {
+		return err
+	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
-		// From the start. To resume, store (next offset, Position) and use ConsumePartitions.
-		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
+		// Join if the record at a position was deleted.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	readers := map[int32]*Reader{}
+	partitions, err := partitionsOf(client, topic)
+	if err != nil {
+		return err
+	}
+	readers, begins := map[int32]*Reader{}, map[int32]kgo.Offset{}
+	for _, about := range partitions {
+		partition := about.Partition
+		readers[partition], begins[partition] = &Reader{}, kgo.NewOffset().AtStart()
+		if at, isStored := stored[partition]; isStored {
+			readers[partition] = &Reader{Position: at.Position}
+			begins[partition] = kgo.NewOffset().At(at.nextRecord)
+		}
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: begins})
 	for {
 		fetches := client.PollFetches(context.Background())
 		if errs := fetches.Errors(); len(errs) > 0 {
 			return errs[0].Err
 		}
 		for _, record := range fetches.Records() {
-			reader := readers[record.Partition]
-			if reader == nil {
-				reader = &Reader{}
-				readers[record.Partition] = reader
-			}
-			frame, err := ParseFrame(record.Value)
-			if errors.Is(err, ErrNoFrame) {
-				continue
-			}
-			if err != nil {
+			if err := printAccepted(record, readers[record.Partition]); err != nil {
 				return fmt.Errorf("partition %d, offset %d: %w", record.Partition, record.Offset, err)
-			}
-			verdict, updates := reader.Fold(&frame)
-			if verdict == "halt" {
-				return fmt.Errorf("partition %d: the chain does not match", record.Partition)
-			}
-			if strings.HasPrefix(verdict, "gap") {
-				fmt.Fprintf(os.Stderr, "partition %d: %s\n", record.Partition, verdict)
-			}
-			first := reader.NextUpdate - uint64(len(updates))
-			for at, update := range updates {
-				fmt.Printf("%d %d kind %d player %d\n",
-					record.Partition, first+uint64(at), update.Kind(), update.PlayerID())
 			}
 		}
 	}
+}
+
+// printAccepted prints the new updates of a record and the position after them. Your program stores
+// both in one step.
+func printAccepted(record *kgo.Record, reader *Reader) error {
+	frame, err := ParseFrame(record.Value)
+	if errors.Is(err, ErrNoFrame) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	verdict, updates := reader.Fold(&frame)
+	if verdict == "halt" {
+		return errors.New("the chain does not match")
+	}
+	if strings.HasPrefix(verdict, "gap") {
+		fmt.Fprintf(os.Stderr, "partition %d: %s\n", record.Partition, verdict)
+	}
+	if len(updates) == 0 {
+		return nil
+	}
+	first := reader.NextUpdate - uint64(len(updates))
+	for at, update := range updates {
+		fmt.Printf("%d %d kind %d player %d\n",
+			record.Partition, first+uint64(at), update.Kind(), update.PlayerID())
+	}
+	at := reader.Position
+	fmt.Printf(positionForm+"\n",
+		record.Partition, record.Offset+1, at.Epoch, at.NextUpdate, at.NextOffset, at.Chain)
+	return nil
+}
+
+const positionForm = "%d position %d %d %d %d %016x"
+
+// stored is a position, and the offset of the next record.
+type stored struct {
+	Position
+	nextRecord int64
+}
+
+// partitionsOf asks which partitions a topic has.
+func partitionsOf(client *kgo.Client, topic string) ([]kmsg.MetadataResponseTopicPartition, error) {
+	request, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
+	asked.Topic = &topic
+	request.Topics = append(request.Topics, asked)
+	response, err := request.RequestWith(context.Background(), client)
+	if err != nil {
+		return nil, err
+	}
+	return response.Topics[0].Partitions, kerr.ErrorForCode(response.Topics[0].ErrorCode)
+}
+
+// positionsIn has the last position of each partition in a file that `read` has printed.
+func positionsIn(printed string) (map[int32]stored, error) {
+	positions := map[int32]stored{}
+	if printed == "" {
+		return positions, nil
+	}
+	text, err := os.ReadFile(printed)
+	for _, line := range strings.Split(string(text), "\n") {
+		var partition int32
+		var at stored
+		_, err := fmt.Sscanf(line, positionForm,
+			&partition, &at.nextRecord, &at.Epoch, &at.NextUpdate, &at.NextOffset, &at.Chain)
+		if err == nil {
+			positions[partition] = at
+		}
+	}
+	return positions, err
 }
 
 func write(brokers, topic string, partition int32) error {
@@ -431,7 +502,7 @@ func main() {
 	var err error
 	switch arguments[0] {
 	case "read":
-		err = read(arguments[1], arguments[2])
+		err = read(arguments[1], arguments[2], arguments[3])
 	case "write":
 		partition, _ := strconv.ParseInt(arguments[3], 10, 32)
 		err = write(arguments[1], arguments[2], int32(partition))
