@@ -9,6 +9,7 @@ use crate::snapshot::disk::{Disk, Files, StateDirectory};
 use crate::snapshot::format::{Header, Origin, SnapshotError};
 use crate::snapshot::slots::{Found, Store};
 use crate::telemetry::progress::TopicId;
+use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -77,10 +78,12 @@ fn line(found: &Found) -> String {
             ..
         }) => {
             let Origin { input_topic, .. } = origin;
+            let taken_at = Timestamp::from_millisecond(*taken_at_ms)
+                .map_or_else(|_| format!("{taken_at_ms}ms"), |time| time.to_string());
             format!(
                 "{name}  {input_topic} next_offset={next_offset} next_update={next_update} \
                  bytes={state_bytes} ruleset={ruleset} epoch={} output_offset={} \
-                 taken_at_ms={taken_at_ms}",
+                 taken_at={taken_at}",
                 mark.owner_epoch, mark.output_offset
             )
         }

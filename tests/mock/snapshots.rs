@@ -340,6 +340,8 @@ fn snapshots_can_be_listed_verified_and_dropped() {
     let name = format!("shard-0000-{:010}.snapshot", newest.sequence);
     let (text, done) = verb(&["list"], &file);
     assert!(done && text.contains(&format!("next_offset={}", newest.next_offset)), "{text}");
+    let taken_at = jiff::Timestamp::from_millisecond(newest.taken_at_ms).expect("this century");
+    assert!(text.contains(&format!(" taken_at={taken_at}\n")), "{text}");
     let (text, done) = verb(&["verify"], &file);
     assert!(done && text.contains(&format!("digest={:016x}", newest.digest)), "{text}");
     // A damaged one is named, and the others are whole.
