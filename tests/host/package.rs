@@ -1,10 +1,10 @@
 //! The package of this build: installed into a root of its own, started from there, purged.
 
-use rdkafka::mocking::MockCluster;
+use super::systemd::daemon;
+use super::systemd::session::{Session, is_possible};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use support::needs;
 
 /// Runs a program that must succeed, and gives what it prints.
@@ -29,28 +29,62 @@ fn built(folder: &Path, ending: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("package/build makes no {ending}"))
 }
 
-/// Starts the installed program with its installed configuration, and stops it once it is ready.
-fn start_and_stop(root: &Path) {
-    let cluster = MockCluster::new(1).expect("a mock cluster");
-    for topic in ["hunt-events", "hunt-updates", "hunt-dead-letters"] {
-        cluster.create_topic(topic, 1, 1).expect("a topic");
+/// Starts the installed unit, with the installed configuration and an `environment` beside it,
+/// under a systemd of its own. It must be ready, and stop well.
+fn assert_starts_by_its_unit(root: &Path, folder: &Path) {
+    let (cluster, port) = (daemon::cluster(), daemon::free_port());
+    let etc = root.join("etc/huntd");
+    let environment = format!(
+        "HUNTD_KAFKA__BROKERS={}\nHUNTD_SERVICE__LISTEN=127.0.0.1:{port}\n",
+        cluster.bootstrap_servers()
+    );
+    fs::write(etc.join("environment"), environment).expect("a file");
+    let units = folder.join("config/systemd/user");
+    fs::create_dir_all(&units).expect("a folder");
+    let installed = root.join("lib/systemd/system/huntd.service");
+    let unit = daemon::unit_at(&installed, &root.join("usr/bin/huntd"), &etc);
+    fs::write(units.join("huntd.service"), unit).expect("a file");
+
+    let mut session = Session::start(folder);
+    // It returns once READY was said.
+    let (code, printed) = session.run("systemctl --user start huntd");
+    assert_eq!(code, 0, "{printed}\n{}", session.run("systemctl --user status huntd").1);
+    assert_eq!(session.property("huntd", "ActiveState"), "active");
+    let main = session.property("huntd", "MainPID");
+    let (_, program) = session.run(&format!("readlink /proc/{main}/exe"));
+    assert_eq!(Path::new(&program), root.join("usr/bin/huntd"));
+    assert!(daemon::get(port, "/readyz").starts_with("HTTP/1.1 200 "));
+    let (code, printed) = session.run("systemctl --user stop huntd");
+    assert_eq!(code, 0, "{printed}");
+    fs::remove_file(etc.join("environment")).expect("only a purge by hand removes it");
+}
+
+/// Each shell loads the installed completions, and completes a verb or knows who does.
+fn assert_shells_complete(root: &Path, home: &Path) {
+    let share = |path: &str| root.join("usr/share").join(path).display().to_string();
+    let (bash, zsh, fish) = (
+        share("bash-completion/completions/huntd"),
+        share("zsh/vendor-completions"),
+        share("fish/vendor_completions.d/huntd.fish"),
+    );
+    let completed = "COMP_WORDS=(huntd snap) COMP_CWORD=1; _huntd huntd snap huntd";
+    let scripts = [
+        ("bash", format!("bash -n {bash} && . {bash} && {completed} && echo ${{COMPREPLY[0]}}")),
+        (
+            "zsh",
+            format!(
+                "fpath=({zsh} $fpath); autoload -Uz compinit; compinit -u -D; \
+                 autoload +X $_comps[huntd] && zsh -n {zsh}/_huntd && grep -o snapshot {zsh}/_huntd"
+            ),
+        ),
+        ("fish", format!("fish -n {fish}; and source {fish}; and complete -C 'huntd snap'")),
+    ];
+    for (shell, script) in scripts {
+        if needs::has_program(shell, "--version") {
+            let printed = run(Command::new(shell).args(["-c", &script]).env("HOME", home));
+            assert!(printed.starts_with("snapshot"), "{shell}: {printed}");
+        }
     }
-    let mut daemon = Command::new(root.join("usr/bin/huntd"))
-        .args(["run", "--config"])
-        .arg(root.join("etc/huntd/huntd.toml"))
-        .env("HUNTD_KAFKA__BROKERS", cluster.bootstrap_servers())
-        .env("HUNTD_SERVICE__LISTEN", "127.0.0.1:0")
-        .env("HUNTD_SERVICE__LOG_FORMAT", "text")
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the installed program starts");
-    let log = BufReader::new(daemon.stderr.take().expect("piped"));
-    let is_ready =
-        |line: Result<String, _>| line.is_ok_and(|line| line.contains("ready: 1 shards"));
-    assert!(log.lines().any(is_ready), "the daemon ended before it was ready");
-    let pid = rustix::process::Pid::from_child(&daemon);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-    assert!(daemon.wait().expect("it ends").success());
 }
 
 /// Every link of a document to a file leads to one within the package.
@@ -106,7 +140,10 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     }
     let listed = run(Command::new("tar").arg("--list").arg("--file").arg(&tarball));
     assert!(listed.contains("/usr/bin/huntd\n") && listed.contains("/etc/huntd/huntd.toml\n"));
-    start_and_stop(&root);
+    assert_shells_complete(&root, folder.path());
+    if is_possible() {
+        assert_starts_by_its_unit(&root, folder.path());
+    }
 
     dpkg(&["--purge", "huntd"]);
     let left: Vec<PathBuf> =

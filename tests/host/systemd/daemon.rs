@@ -17,7 +17,6 @@ const LEFT_OUT: &[&str] = &[
     "User=",
     "StateDirectory=",
     "StateDirectoryMode=",
-    "EnvironmentFile=",
     "Private",
     "Protect",
     "WatchdogSec=",
@@ -30,13 +29,21 @@ const SERVER: &str = "systemd/huntd-serve@.service";
 
 const PARTITIONS: i32 = 2;
 
-/// A shipped unit, with this build's program and a configuration of this test's.
-fn unit(file: &str, config: &Path) -> String {
-    let shipped = std::fs::read_to_string(file).expect("the repository has it");
+/// A shipped unit, with its program and the folder of its configuration at other places.
+pub(crate) fn unit_at(file: &Path, program: &Path, folder: &Path) -> String {
+    let shipped = std::fs::read_to_string(file).expect("it is there");
     let kept = shipped.lines().filter(|line| !LEFT_OUT.iter().any(|key| line.starts_with(key)));
     let unit = kept.collect::<Vec<_>>().join("\n");
-    let unit = unit.replace("/usr/local/bin/huntd", env!("CARGO_BIN_EXE_huntd"));
-    let unit = unit.replace("/etc/huntd/huntd.toml", &config.display().to_string());
+    let start = format!("ExecStart={} ", program.display());
+    let unit = unit.replace("ExecStart=/usr/local/bin/huntd ", &start);
+    let unit = unit.replace("ExecStart=/usr/bin/huntd ", &start);
+    unit.replace("/etc/huntd/", &format!("{}/", folder.display()))
+}
+
+/// A shipped unit, with this build's program and a configuration of this test's.
+fn unit(file: &str, config: &Path) -> String {
+    let folder = config.parent().expect("a file is in a folder");
+    let unit = unit_at(Path::new(file), Path::new(env!("CARGO_BIN_EXE_huntd")), folder);
     let ends = ends_file(config);
     // Short, so that a stopped process is found soon. systemd forgets an inactive unit, so the ends
     // of its processes are written down.
@@ -53,12 +60,12 @@ fn ends_file(config: &Path) -> PathBuf {
     config.with_file_name("ends")
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound").port()
 }
 
-fn get(port: u16, path: &str) -> String {
+pub(crate) fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("huntd serves HTTP");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
     let mut answer = String::new();
@@ -67,7 +74,7 @@ fn get(port: u16, path: &str) -> String {
 }
 
 /// A broker in this process, which the namespaces of the session can reach: they share the network.
-fn cluster() -> MockCluster<'static, DefaultProducerContext> {
+pub(crate) fn cluster() -> MockCluster<'static, DefaultProducerContext> {
     let cluster = MockCluster::new(1).expect("a mock cluster");
     for topic in ["hunt-events", "hunt-updates", "hunt-dead-letters"] {
         cluster.create_topic(topic, PARTITIONS, 1).expect("a topic");

@@ -1,5 +1,5 @@
 //! The units: how they are hardened, and what a real systemd makes of huntd.
 
-mod daemon;
-mod session;
+pub(crate) mod daemon;
+pub(crate) mod session;
 mod units;

@@ -27,7 +27,7 @@ const NEEDS: &[&str] = &["unshare", "mount", "dbus-daemon", "systemctl", "/lib/s
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether there can be one.
-pub(super) fn is_possible() -> bool {
+pub(crate) fn is_possible() -> bool {
     let found = |need: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         Path::new(need).is_absolute() && Path::new(need).exists()
@@ -39,7 +39,7 @@ pub(super) fn is_possible() -> bool {
 }
 
 /// The running session. Dropping it ends every process of its namespace.
-pub(super) struct Session {
+pub(crate) struct Session {
     process: Child,
     commands: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -47,7 +47,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Starts a session that finds its units in `folder`/config/systemd/user.
-    pub(super) fn start(folder: &Path) -> Session {
+    pub(crate) fn start(folder: &Path) -> Session {
         let mut process = Command::new("unshare")
             .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"])
             .args(["sh", "-c", SCRIPT])
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Runs a shell command inside: its exit code and what it printed.
-    pub(super) fn run(&mut self, command: &str) -> (i32, String) {
+    pub(crate) fn run(&mut self, command: &str) -> (i32, String) {
         writeln!(self.commands, "{command}").expect("the shell reads");
         let mut printed = Vec::new();
         loop {
@@ -80,12 +80,12 @@ impl Session {
     }
 
     /// A property of a unit.
-    pub(super) fn property(&mut self, unit: &str, name: &str) -> String {
+    pub(crate) fn property(&mut self, unit: &str, name: &str) -> String {
         self.run(&format!("systemctl --user show {unit} --value --property {name}")).1
     }
 
     /// Repeats a command until what it prints is as wanted.
-    pub(super) fn until(&mut self, command: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&mut self, command: &str, wanted: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
             let (_, printed) = self.run(command);
@@ -98,7 +98,7 @@ impl Session {
     }
 
     /// Repeats [`Session::property`] until it is as wanted.
-    pub(super) fn property_until(
+    pub(crate) fn property_until(
         &mut self,
         unit: &str,
         name: &str,
