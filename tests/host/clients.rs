@@ -177,17 +177,10 @@ fn the_python_and_javascript_clients_name_every_field_of_an_update_as_huntd_does
     }
 }
 
-/// Says what a test is skipped for.
-fn skip(need: &str) {
-    writeln!(std::io::stderr(), "skipped: the Go client needs {need}").expect("it is open");
-}
-
 #[test]
 fn the_go_client_agrees_with_the_vectors() {
-    // Debian's Go is older than the Kafka client wants, so that also .ci/run may be without one.
-    let is_there = Command::new("go").arg("version").output().is_ok();
-    if !is_there {
-        return skip("go");
+    if !needs::has_program("go", "version") {
+        return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("client");
@@ -201,8 +194,8 @@ fn the_go_client_agrees_with_the_vectors() {
     let is_built = built.status.success();
     let trouble = String::from_utf8_lossy(&built.stderr);
     // Its Kafka client comes from the network once.
-    if !is_built && trouble.contains("dial tcp") {
-        return skip("the Go module proxy");
+    if !needs::has("the Go module proxy", is_built || !trouble.contains("dial tcp")) {
+        return;
     }
     assert!(is_built, "{trouble}");
     assert_verifies(Command::new(program).arg("verify"), Form::Binary);
