@@ -1,0 +1,218 @@
+//! How long zones are without an owner when an instance joins, stops, or is killed: eight zones
+//! full of players, two instances that share snapshots through a topic, and events all the time.
+//!
+//! Goal: for each zone that moves, the time from the last updates of one owner to the first of the
+//! next one, by the broker's clock. Not a goal: a restart on the same host (`restart`), and a
+//! broker that fails (`tests/kafka/campaign`). What was published must be the replay of the input,
+//! or the bench fails. `--smoke` takes a few players and one round.
+
+use huntd::output::encode::decode_frame;
+use rdkafka::Message;
+use rdkafka::producer::Producer;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka::{Cluster, Options, unique_name};
+use support::load::{self, Load};
+
+const PARTITIONS: i32 = 8;
+
+/// Events a second over all zones, sent every [`SEND_EVERY`].
+const RATE: u64 = 8_000;
+const SEND_EVERY: Duration = Duration::from_millis(10);
+
+/// How long all instances play on before the next change.
+const CALM: Duration = Duration::from_secs(2);
+
+struct Size {
+    players: u64,
+    rounds: u32,
+    session_timeout_ms: u32,
+    /// Time from one snapshot of a shard to its next.
+    snapshot_ms: u32,
+}
+
+/// What happens to the second instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Join,
+    Stop,
+    Kill,
+}
+
+/// A zone that went from one owner to the next.
+struct Move {
+    /// The first updates of the next owner, in milliseconds since the Unix epoch.
+    at_ms: u64,
+    took_ms: u64,
+}
+
+fn main() {
+    // `cargo test` runs it too, and asks for the small one by not asking for a bench.
+    let smoke = std::env::args().any(|argument| argument == "--smoke")
+        || !std::env::args().any(|argument| argument == "--bench");
+    let size = if smoke {
+        Size { players: 800, rounds: 1, session_timeout_ms: 6_000, snapshot_ms: 500 }
+    } else {
+        Size { players: 100_000, rounds: 3, session_timeout_ms: 10_000, snapshot_ms: 10_000 }
+    };
+    let cluster = Cluster::start(1, &Options::for_tests());
+    let topics = Topics::create(&cluster, "handover", PARTITIONS);
+    cluster.client().set_topic(&topics.output, "message.timestamp.type", "LogAppendTime");
+    let mut load = Load::new(size.players, PARTITIONS);
+    load.produce(&cluster, &topics, size.players);
+    let mut instances = Instances::new(&cluster, &topics, &size);
+    let mut first = instances.start();
+    first.wait_until("a copy of each snapshot", |first| {
+        first.metric("huntd_snapshots_copied_total") >= PARTITIONS as u64
+    });
+    let (is_over, mut changes) = (AtomicBool::new(false), Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| send_until(&is_over, &mut load, &cluster, &topics));
+        for _ in 0..size.rounds {
+            round(&mut instances, &mut first, &mut changes);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let mut follower = Follower::new(&cluster, &topics);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut first);
+    first.stop();
+    accounts::assert_is_the_replay(&cluster, &topics, follower);
+    report(&size, &changes, &moves(&cluster, &topics));
+}
+
+/// Daemons of one group, each as if on a host of its own: only the brokers have what another wrote.
+struct Instances<'a> {
+    cluster: &'a Cluster,
+    topics: &'a Topics,
+    hosts: tempfile::TempDir,
+    started: u32,
+    session: String,
+    snapshot: String,
+}
+
+impl<'a> Instances<'a> {
+    fn new(cluster: &'a Cluster, topics: &'a Topics, size: &Size) -> Instances<'a> {
+        let snapshots = unique_name("handover-snapshots");
+        let compacted = [("cleanup.policy", "compact")];
+        cluster.client().create_topic(&snapshots, PARTITIONS, &compacted);
+        Instances {
+            cluster,
+            topics,
+            hosts: tempfile::tempdir().expect("a temporary folder"),
+            started: 0,
+            session: format!("session_timeout_ms = {}", size.session_timeout_ms),
+            snapshot: format!("every_ms = {}\ntopic = \"{snapshots}\"", size.snapshot_ms),
+        }
+    }
+
+    fn start(&mut self) -> Huntd {
+        self.started += 1;
+        let directory = self.hosts.path().join(self.started.to_string());
+        let snapshot = format!("directory = \"{}\"\n{}", directory.display(), self.snapshot);
+        let settings = [
+            ("kafka", self.session.as_str()),
+            ("publish", "format = \"binary\""),
+            ("snapshot", &snapshot),
+        ];
+        let mut huntd = Huntd::start(self.cluster, self.topics, &settings);
+        huntd.wait_for_address();
+        huntd
+    }
+}
+
+/// A second instance joins and is stopped, joins again and is killed.
+fn round(instances: &mut Instances<'_>, first: &mut Huntd, changes: &mut Vec<(u64, Change)>) {
+    for end in [Change::Stop, Change::Kill] {
+        changes.push((now_ms(), Change::Join));
+        let mut second = instances.start();
+        wait_for_zones(&mut second, PARTITIONS / 2);
+        wait_for_zones(first, PARTITIONS / 2);
+        thread::sleep(CALM);
+        changes.push((now_ms(), end));
+        match end {
+            Change::Kill => second.kill9(),
+            _ => second.stop(),
+        };
+        wait_for_zones(first, PARTITIONS);
+        thread::sleep(CALM);
+    }
+}
+
+fn wait_for_zones(huntd: &mut Huntd, count: i32) {
+    huntd.wait_until("its zones", |huntd| {
+        huntd.metric("huntd_shards_owned") == count as u64 && huntd.metric("huntd_ready") == 1
+    });
+}
+
+fn send_until(is_over: &AtomicBool, load: &mut Load, cluster: &Cluster, topics: &Topics) {
+    let producer = load::producer(cluster);
+    let (began, mut sent) = (Instant::now(), 0);
+    while !is_over.load(Ordering::Relaxed) {
+        let due = (began.elapsed().as_secs_f64() * RATE as f64) as u64;
+        load.send(&producer, topics, due - sent);
+        sent = due;
+        thread::sleep(SEND_EVERY);
+    }
+    producer.flush(Duration::from_secs(60)).expect("the broker acknowledges all records");
+}
+
+/// Every change of owner that the output shows.
+fn moves(cluster: &Cluster, topics: &Topics) -> Vec<Move> {
+    let mut moves = Vec::new();
+    for partition in 0..PARTITIONS {
+        let mut last: Option<(u64, u64)> = None;
+        for record in cluster.client().consume(&topics.output, partition) {
+            let frame = record.payload().expect("frames have a value");
+            let (header, updates) = decode_frame(frame).expect("frames can be read");
+            let (epoch, time) = (header.owner_epoch, record.timestamp().to_millis());
+            let at_ms = time.expect("the broker has stamped it").cast_unsigned();
+            let (last_epoch, last_ms) = *last.get_or_insert((epoch, at_ms));
+            // Of a former owner, whose frames no longer count.
+            if updates.is_empty() || epoch < last_epoch {
+                continue;
+            }
+            if epoch > last_epoch {
+                moves.push(Move { at_ms, took_ms: at_ms - last_ms });
+            }
+            last = Some((epoch, at_ms));
+        }
+    }
+    moves
+}
+
+fn report(size: &Size, changes: &[(u64, Change)], moves: &[Move]) {
+    let mut lines = format!(
+        "{} players in {PARTITIONS} zones, {RATE} events/s, two instances, one broker, session \
+         timeout {} ms\n",
+        size.players, size.session_timeout_ms
+    );
+    let kinds =
+        [(Change::Join, "joins"), (Change::Stop, "is stopped"), (Change::Kill, "is killed")];
+    for (kind, what) in kinds {
+        // A move belongs to the last change before it.
+        let is_of = |moved: &&Move| {
+            let before = changes.iter().rev().find(|(began_ms, _)| *began_ms <= moved.at_ms);
+            before.is_some_and(|(_, change)| *change == kind)
+        };
+        let mut took: Vec<u64> = moves.iter().filter(is_of).map(|moved| moved.took_ms).collect();
+        took.sort_unstable();
+        let (Some(shortest), Some(longest)) = (took.first(), took.last()) else {
+            panic!("no zone moves when an instance {what}");
+        };
+        let middle = took[took.len() / 2];
+        lines.push_str(&format!(
+            "an instance {what}: {} zones moved, without an owner for {shortest} to {longest} ms, \
+             {middle} at the median\n",
+            took.len()
+        ));
+    }
+    std::io::stdout().write_all(lines.as_bytes()).expect("standard output is open");
+}
+
+fn now_ms() -> u64 {
+    support::generator::now_us() / 1_000
+}
