@@ -205,7 +205,7 @@ fn report(size: &Size, changes: &[(u64, Change)], moves: &[Move]) {
         };
         let middle = took[took.len() / 2];
         lines.push_str(&format!(
-            "an instance {what}: {} zones moved, without an owner for {shortest} to {longest} ms, \
+            "an instance {what}: {} zones moved, still for {shortest} to {longest} ms, \
              {middle} at the median\n",
             took.len()
         ));
