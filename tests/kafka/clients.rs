@@ -108,7 +108,7 @@ impl Client {
         let mut printed = self.read_until(&arguments, |line| !self.is_update(line));
         fs::write(file.path(), printed.join("\n")).expect("it is writable");
         updates.extend(printed.drain(..).filter(|line| self.is_update(line)));
-        assert!(0 < updates.len() && updates.len() < count, "it is stopped in the middle");
+        assert!((1..count).contains(&updates.len()), "it is stopped in the middle");
         let mut left = count - updates.len();
         let rest = self.read_until(&arguments, |line| {
             left -= usize::from(self.is_update(line));
