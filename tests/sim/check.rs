@@ -1,7 +1,7 @@
 //! What must hold in the end.
 
 use crate::chance::Sight;
-use crate::game::Record;
+use crate::game::{Record, farewells};
 use crate::mutation::Mutation;
 use crate::reader::{Follower, Replay};
 use crate::sim::Sim;
@@ -14,7 +14,20 @@ use huntd::ownership::start_error::StartError;
 use huntd::snapshot::format::Header;
 use std::collections::BTreeSet;
 
+/// Microseconds without faults after which zones that are not caught up are taken for full.
+pub(crate) const CROWDED_US: u64 = 60_000_000;
+
 impl Sim {
+    /// Two full zones pass a player back and forth until one has room: those who began in a zone
+    /// leave it.
+    pub(crate) fn make_room(&mut self) {
+        for partition in 0..self.followers.len() as i32 {
+            for record in farewells(partition as u16, self.now) {
+                self.broker.append_plain(partition, record);
+            }
+        }
+    }
+
     /// Readers and views take what has come.
     pub(crate) fn follow(&mut self) -> Result<(), String> {
         for (partition, follower) in self.followers.iter_mut().enumerate() {

@@ -48,7 +48,7 @@ impl Game {
     pub(crate) fn new(partition: u16, zones: u16, rulebook: &Rulebook) -> Game {
         let setting = Setting {
             players: PLAYERS,
-            first_player_id: u64::from(partition) * 100 + 1,
+            first_player_id: first_player_id(partition),
             to_zones: (0..zones).filter(|zone| *zone != partition).collect(),
             weights: WEIGHTS,
             ..Setting::of(rulebook)
@@ -79,6 +79,21 @@ impl Game {
         write_event(&mut value, player_id, seq, ts_us, &action);
         Record { time_ms, value: Some(value) }
     }
+}
+
+/// The players that began in a zone leave the world, whatever they did before.
+pub(crate) fn farewells(zone: u16, now_us: u64) -> impl Iterator<Item = Record> {
+    let ids = first_player_id(zone)..first_player_id(zone) + PLAYERS;
+    ids.map(move |player_id| {
+        let (time_ms, mut value) = (EPOCH_MS + (now_us / 1000) as i64, Vec::new());
+        let leave = Action::Leave { to_zone: None };
+        write_event(&mut value, player_id, i64::MAX.cast_unsigned(), time_ms * 1000, &leave);
+        Record { time_ms, value: Some(value) }
+    })
+}
+
+fn first_player_id(zone: u16) -> u64 {
+    u64::from(zone) * 100 + 1
 }
 
 fn no_event(chance: &mut Chance) -> Option<Vec<u8>> {

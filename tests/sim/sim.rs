@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::chance::{Chance, Counts, Fault, Sight};
+use crate::check::CROWDED_US;
 use crate::disk::HostDisk;
 use crate::game::{Game, Record};
 use crate::group::Group;
@@ -142,10 +143,14 @@ impl Sim {
         self.calm_down();
         let end = self.now + CALM_US_MAX;
         // A shard whose quota is used up by frames hands over its handoffs at its next turn.
-        let mut caught_up_at = None;
+        let (mut caught_up_at, mut crowded_at) = (None, self.now + CROWDED_US);
         while caught_up_at.is_none_or(|at| self.now < at + SETTLE_US) {
             if self.now > end {
                 return Err(self.stuck());
+            }
+            if self.now > crowded_at {
+                crowded_at = u64::MAX;
+                self.make_room();
             }
             self.step()?;
             let is_caught_up = self.is_caught_up();
@@ -182,7 +187,7 @@ impl Sim {
     fn step(&mut self) -> Result<(), String> {
         self.turns += 1;
         if self.turns > TURNS_MAX {
-            return Err("threads turn without end".to_owned());
+            return Err(format!("threads turn without end, {}", self.stuck()));
         }
         let (mut at, mut who) = (self.next_world(), None);
         for (host, state) in self.hosts.iter().enumerate() {
