@@ -283,7 +283,7 @@ pub struct ReplayArgs {
     /// Whom to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The game's rules, more than once if events change them; without it the built-in ones.
+    /// The game's rules, more than once if events change them; else the configuration's.
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
     /// Pass over a record, as a daemon does that has a `skip` for it; may be given more than once.

@@ -10,10 +10,11 @@ use super::tap::write_update;
 use crate::engine::update::Update;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
+use crate::service::config;
 use rdkafka::message::{Message, Timestamp};
 use std::collections::VecDeque;
 use std::io::{BufWriter, StdoutLock, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a broker may hold an answer back; the end of a partition is known by then.
@@ -27,8 +28,9 @@ const IN_NO_FILE: i64 = -1;
 
 /// Applies a file's or a topic's events and prints what became of them.
 pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
+    let rulebook = super::rulebook(&rules_files(args)?)?;
     let mut play = Play {
-        shards: OfflineShards::passing_over(super::rulebook(&args.rules)?, &args.skip),
+        shards: OfflineShards::passing_over(rulebook, &args.skip),
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         print_updates: args.updates,
@@ -54,6 +56,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
             )))
         }
         _ => Ok(()),
+    }
+}
+
+/// The files with the rules: those that are named, or else those of the configuration.
+fn rules_files(args: &ReplayArgs) -> Result<Vec<PathBuf>, ToolError> {
+    match &args.cluster.config_file {
+        Some(file) if args.rules.is_empty() => Ok(config::load(file, &[])?.rules_files),
+        _ => Ok(args.rules.clone()),
     }
 }
 

@@ -7,6 +7,9 @@ use support::recordings;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MATCHES.md");
 
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/huntd.toml");
+const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/rules.toml");
+
 /// The line below the table's heads.
 const RULE: &str = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |\n";
 
@@ -58,4 +61,29 @@ fn every_recorded_match_comes_out_as_the_document_says() {
         return;
     }
     assert_eq!(table, rows, "left: docs/MATCHES.md; it says how to write the table again");
+}
+
+#[test]
+fn a_replay_with_a_configuration_plays_by_its_rules() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| std::fs::write(at(name), text).expect("it is writable");
+    let read = |file: &str| std::fs::read_to_string(file).expect("it is part of the source");
+    write("rules.toml", &read(RULES).replacen("health = 100", "health = 60", 1));
+    let files = format!("files = [{:?}]", at("rules.toml"));
+    write("huntd.toml", &read(CONFIG).replacen("files = []", &files, 1));
+    write("events", r#"{"type":"join","player_id":1,"seq":1,"ts_us":1,"x":500,"y":500}"#);
+    let replay = |more: &[&str]| {
+        let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+            .args(["replay", "--updates", "--file", &at("events")])
+            .args(more)
+            .output()
+            .expect("the binary runs");
+        assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+        String::from_utf8(replay.stdout).expect("it prints text")
+    };
+    let by_config = replay(&["--config", &at("huntd.toml")]);
+    assert!(by_config.contains(r#""health":60"#), "{by_config}");
+    assert_eq!(by_config, replay(&["--rules", &at("rules.toml")]));
+    assert!(replay(&[]).contains(r#""health":100"#), "those are the built-in rules");
 }
