@@ -241,7 +241,10 @@ pub(crate) fn run(
 async fn reload(mut reloads: Reloads, tokens: Option<PathBuf>, read: channel::Sender<Tokens>) {
     while !read.is_closed() {
         reloads.next().await;
-        let Some(file) = &tokens else { continue };
+        let Some(file) = &tokens else {
+            tracing::info!("nothing is read again: there is no serve.tokens; restart for all else");
+            continue;
+        };
         match Tokens::load(file) {
             // The serving thread may have ended.
             Ok(tokens) => _ = read.send(tokens).await,
