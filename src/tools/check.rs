@@ -47,11 +47,14 @@ fn online(args: &CheckArgs, config: &Config, rulesets: &BTreeSet<u32>) -> Vec<To
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
     let mut errors: Vec<ToolError> = topics::run(&only_check).err().into_iter().collect();
-    // Whether topics are there was said above.
-    if let Ok(published) = zone_rules::published(config)
-        && !rulesets.is_empty()
-    {
-        errors.extend(unknown_rules(config, rulesets, &published));
+    match zone_rules::published(config) {
+        Ok(published) if !rulesets.is_empty() => {
+            errors.extend(unknown_rules(config, rulesets, &published));
+        }
+        Ok(_) => {}
+        // A topic that is not there was named above.
+        Err(_) if !errors.is_empty() => {}
+        Err(error) => errors.push(error),
     }
     errors
 }
