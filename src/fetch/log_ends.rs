@@ -3,6 +3,7 @@
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
+use crate::fetch::stage::Shared;
 use crate::fetch::task::{BrokerLink, FetchTask};
 use crate::kafka::list_offsets::{self, LogEnd};
 use std::rc::Rc;
@@ -18,6 +19,22 @@ const ENDS_ID: i32 = -2;
 const END_UNKNOWN: i64 = -1;
 
 type Offsets = Vec<(i32, Option<i64>)>;
+
+impl Shared {
+    /// Nobody says where the logs of partitions end whose leader is unknown.
+    pub(super) fn forget_leaderless_ends(&self) {
+        self.forget_ends(|cursor| self.table.borrow().leader(cursor.partition).is_none());
+    }
+
+    fn forget_ends(&self, is_unknown: impl Fn(&Rc<Cursor>) -> bool) {
+        self.cursors.each(|cursor| {
+            if is_unknown(cursor) {
+                let progress = self.context.progress.shard(cursor.partition);
+                progress.high_watermark.set(END_UNKNOWN);
+            }
+        });
+    }
+}
 
 impl FetchTask {
     /// Whether a partition is served here whose end was last known too long ago: it is left out of
@@ -60,14 +77,9 @@ impl FetchTask {
         Ok(())
     }
 
-    /// Nobody says any more where the logs end that are read here.
+    /// There is no connection: nobody says any more where the logs end that are read here.
     pub(super) fn forget_ends(&self) {
-        self.shared.cursors.each(|cursor| {
-            if self.serves(cursor) {
-                let progress = self.shared.context.progress.shard(cursor.partition);
-                progress.high_watermark.set(END_UNKNOWN);
-            }
-        });
+        self.shared.forget_ends(|cursor| self.serves(cursor));
     }
 
     /// Finds out why offsets are not in their logs: each shard halts with the reason, or goes on if

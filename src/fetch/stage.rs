@@ -237,6 +237,7 @@ async fn follow_metadata(shared: Rc<Shared>) {
             Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             Err(sentence) => {
+                shared.forget_leaderless_ends();
                 shared.report(ToControl::Trouble(sentence));
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
             }

@@ -128,6 +128,7 @@ impl FetchTask {
                 Ok(dialled) => self.serve(dialled).await,
                 Err(error) => error.to_string(),
             };
+            self.forget_ends();
             self.asked.clear();
             self.release_claims();
             if self.decoding.blocks_sent() > before {
@@ -167,7 +168,6 @@ impl FetchTask {
         });
         let Err(error) = self.fetch(&mut link).await;
         shared.count_connections(-1);
-        self.forget_ends();
         if let ConnectionError::TooLarge { .. } = error {
             self.isolate(&error);
         }
