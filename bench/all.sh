@@ -22,7 +22,7 @@ cargo bench --no-run --bench stages --bench decode --bench apply --bench end_to_
     cargo bench --quiet --bench stages
     cargo bench --quiet --bench decode
     cargo bench --quiet --bench apply
-    cargo bench --quiet --bench end_to_end -- --drain --rate 250000 --rate 1000000 --search \
+    cargo bench --quiet --bench end_to_end -- --drain --tls --rate 250000 --rate 1000000 --search \
         --json "${file%.txt}.json"
     machine
 } 2>&1 | tee "$file"

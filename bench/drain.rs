@@ -2,16 +2,16 @@
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
-//! first tier learns and from records that only its second tier reads; and what TLS and snapshots
-//! cost of it. Not a goal: latency, and what other programs would need. The broker runs on the same
+//! first tier learns and from records that only its second tier reads; and what snapshots cost of
+//! it. Not a goal: latency, and what other programs would need. The broker runs on the same
 //! machine and takes its share of it, and so does whatever else runs there: the hot thread's
-//! waiting time tells. The digest is the one of all shards, so no change can make the daemon faster
-//! by making it do something else. `--smoke` drains a few events.
+//! waiting time tells. The digest is the one of all shards, so no change can make the daemon
+//! faster by making it do something else. `--smoke` drains a few events.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, Topics};
-use support::kafka::secure::{Kind, SecureCluster};
+use support::kafka::Cluster;
 use support::load::Load;
 use support::scrape::{Page, Task};
 use support::{accounts, kafka, scrape};
@@ -36,8 +36,7 @@ fn main() {
         true => (20_000, kafka::Options::for_tests()),
         false => (4_000_000, kafka::Options::for_drains()),
     };
-    let secure = SecureCluster::start_as(options, &[], &[]);
-    let cluster = &secure.cluster;
+    let cluster = &Cluster::start(1, &options);
     let preload = |name: &str, load: fn() -> Load| {
         let topics = Topics::create(cluster, name, PARTITIONS);
         let started = Instant::now();
@@ -60,87 +59,50 @@ fn main() {
             let name = format!("{format}-{}", digests.len());
             let outputs = Topics::create(cluster, &name, PARTITIONS);
             let topics = Topics { input: input.input.clone(), ..outputs };
-            let drained = drain(&cluster.bootstrap(), &topics, &[("publish", &frames)], events);
+            let drained = drain(cluster, &topics, &[("publish", &frames)], events);
             report(&format!("{tier}, {format}: {}", drained.sentences));
             digests.push(drained.digest);
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]), "the same events, another state");
-    let pairs = Pairs { secure: &secure, input: &plain, events, is_smoke: smoke };
-    pairs.of_tls();
-    pairs.of_snapshots();
-}
-
-/// Drains of one input with and without something, in turns, so that what else the machine does
-/// meets both.
-struct Pairs<'a> {
-    secure: &'a SecureCluster,
-    input: &'a Topics,
-    events: u64,
-    is_smoke: bool,
+    compare_snapshots(cluster, &plain, events, smoke);
 }
 
 /// Both write binary frames.
 const BINARY: (&str, &str) = ("publish", "format = \"binary\"");
 
-impl Pairs<'_> {
-    /// The mean of what all pairs give.
-    fn mean(&self, pair: impl FnMut(usize) -> f64) -> f64 {
-        let count = if self.is_smoke { 1 } else { PAIRS };
-        (0..count).map(pair).sum::<f64>() / count as f64
-    }
-
-    fn drain(&self, brokers: &str, name: &str, settings: &[(&str, &str)]) -> Drained {
-        let outputs = Topics::create(&self.secure.cluster, name, PARTITIONS);
-        let topics = Topics { input: self.input.input.clone(), ..outputs };
-        drain(brokers, &topics, settings, self.events)
-    }
-
-    fn of_tls(&self) {
-        let tls = format!("enabled = true\nca_file = {:?}", self.secure.file("ca.pem"));
-        let (plain, encrypted) = (self.secure.cluster.bootstrap(), self.secure.address(Kind::Tls));
-        let cost_ns = self.mean(|pair| {
-            let without = self.drain(&plain, &format!("plaintext-{pair}"), &[BINARY]);
-            let settings = [BINARY, ("kafka.tls", tls.as_str())];
-            let with = self.drain(&encrypted, &format!("tls-{pair}"), &settings);
-            assert_eq!(with.digest, without.digest, "TLS changes what is computed");
-            report(&format!(
-                "TLS: hot thread {:.0} ns per event, {:.0} in plaintext; {:.2} M events/s, {:.2}",
-                with.hot_ns, without.hot_ns, with.rate, without.rate
-            ));
-            with.hot_ns - without.hot_ns
-        });
-        report(&format!("TLS takes {cost_ns:.0} ns more of the hot thread per event, on average"));
-    }
-
-    fn of_snapshots(&self) {
-        let brokers = self.secure.cluster.bootstrap();
-        let ratio = self.mean(|pair| {
-            let without = self.drain(&brokers, &format!("without-{pair}"), &[BINARY]);
-            let state = tempfile::tempdir().expect("a temporary folder");
-            let snapshot =
-                format!("directory = \"{}\"\nevery_ms = {SNAPSHOT_MS}", state.path().display());
-            let settings = [BINARY, ("snapshot", snapshot.as_str())];
-            let with = self.drain(&brokers, &format!("with-{pair}"), &settings);
-            assert_eq!(with.digest, without.digest, "snapshots change what is computed");
-            assert!(self.is_smoke || with.snapshots > 0, "it was over before a snapshot");
-            report(&format!(
-                "{} snapshots, one of each shard every {SNAPSHOT_MS} ms: {:.2} M events/s, \
-                 {:.2} without",
-                with.snapshots, with.rate, without.rate
-            ));
-            with.rate / without.rate
-        });
-        report(&format!("with snapshots {:.1} % of the rate without, on average", 100.0 * ratio));
-    }
+/// One input is drained with and without snapshots, in turns, so that what else the machine does
+/// meets both. Prints the mean ratio of their rates.
+fn compare_snapshots(cluster: &Cluster, input: &Topics, events: u64, smoke: bool) {
+    let drain_as = |name: &str, settings: &[(&str, &str)]| {
+        let outputs = Topics::create(cluster, name, PARTITIONS);
+        let topics = Topics { input: input.input.clone(), ..outputs };
+        drain(cluster, &topics, settings, events)
+    };
+    let pairs = if smoke { 1 } else { PAIRS };
+    let ratio_of = |pair| {
+        let without = drain_as(&format!("without-{pair}"), &[BINARY]);
+        let state = tempfile::tempdir().expect("a temporary folder");
+        let snapshot =
+            format!("directory = \"{}\"\nevery_ms = {SNAPSHOT_MS}", state.path().display());
+        let with = drain_as(&format!("with-{pair}"), &[BINARY, ("snapshot", snapshot.as_str())]);
+        assert_eq!(with.digest, without.digest, "snapshots change what is computed");
+        assert!(smoke || with.snapshots > 0, "it was over before a snapshot");
+        report(&format!(
+            "{} snapshots, one of each shard every {SNAPSHOT_MS} ms: {:.2} M events/s, {:.2} \
+             without",
+            with.snapshots, with.rate, without.rate
+        ));
+        with.rate / without.rate
+    };
+    let ratio = (0..pairs).map(ratio_of).sum::<f64>() / pairs as f64;
+    report(&format!("with snapshots {:.1} % of the rate without, on average", 100.0 * ratio));
 }
 
 /// What one drain was.
 struct Drained {
     /// Millions of events a second, until the last acknowledgement.
     rate: f64,
-    /// Time of the hot thread per event.
-    hot_ns: f64,
     snapshots: u64,
     digest: u64,
     sentences: String,
@@ -169,8 +131,8 @@ impl Usage {
     }
 }
 
-fn drain(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
-    let mut huntd = Huntd::start_with(&[brokers], topics, settings);
+fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: u64) -> Drained {
+    let mut huntd = Huntd::start(cluster, topics, settings);
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let (pid, address) = (huntd.pid(), huntd.address());
     let start = loop {
@@ -225,9 +187,8 @@ fn drain(brokers: &str, topics: &Topics, settings: &[(&str, &str)], events: u64)
         memory.0 / 1024,
         memory.1 / 1024,
     );
-    let hot_ns = (end.hot.ran_ns - start.hot.ran_ns) as f64 / events as f64;
     let snapshots = value("snapshots_stored");
-    Drained { rate: rate(end.at), hot_ns, snapshots, digest, sentences }
+    Drained { rate: rate(end.at), snapshots, digest, sentences }
 }
 
 /// A line of the process' memory status.
