@@ -15,6 +15,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
 use crate::serve::follower::{Followed, Follower};
+use crate::serve::postings::unix_us;
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -39,6 +40,10 @@ const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 
 /// How often the thread checks whether it has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
+
+/// Milliseconds since its publication after which a frame tells of the past. While a game goes on,
+/// the log has no end that is met: a zone whose frames are younger than this is as good as there.
+const LIVE_AGE_MS_MAX: i64 = 1_000;
 
 /// What the feed needs to know.
 #[derive(Clone, Debug)]
@@ -71,7 +76,8 @@ pub(crate) enum FeedMessage {
         /// When it was published, in milliseconds since the Unix epoch.
         published_ms: i64,
     },
-    /// It has come to the end that its log had: its answers are of now.
+    /// It has come to its log's end, or as near as one does while a game goes on: its answers are
+    /// of now.
     Live {
         /// The zone.
         zone: u16,
@@ -135,12 +141,12 @@ impl Feed {
 
     /// Reads until it is asked to stop, or until nobody receives.
     pub(crate) fn run(self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
-        let mut followers: Vec<Option<Follower>> = Vec::new();
+        let mut readings: Vec<Option<Reading>> = Vec::new();
         let mut places = TopicPartitionList::new();
         for zone in 0..self.zones {
             let begun = self.begin(zone, stop);
-            followers.push(match begun {
-                Ok((follower, offset, begun)) => {
+            readings.push(match begun {
+                Ok((reading, offset, begun)) => {
                     let added = places.add_partition_offset(
                         &self.options.output_topic,
                         zone.into(),
@@ -150,7 +156,7 @@ impl Feed {
                     if let Some(begun) = begun {
                         sender.send(FeedMessage::Begun(begun));
                     }
-                    Some(follower)
+                    Some(reading)
                 }
                 Err(sentence) => {
                     sender.send(FeedMessage::Halted(zone, sentence));
@@ -164,36 +170,15 @@ impl Feed {
                 None => {}
                 Some(Ok(message)) => {
                     let zone = message.partition() as u16;
-                    let Some(Some(follower)) = followers.get_mut(usize::from(zone)) else {
-                        continue;
-                    };
-                    let payload = message.payload().unwrap_or_default();
-                    let published_ms = message.timestamp().to_millis().unwrap_or(0);
-                    let mut given = Vec::new();
-                    let was_at_gap = follower.is_at_gap();
-                    follower.take(message.offset(), payload, &mut |part| given.push(part));
-                    if follower.is_at_gap() && !was_at_gap {
-                        tracing::warn!(
-                            zone,
-                            offset = message.offset(),
-                            "updates are missing before this frame, so answers stand still until \
-                             an owner has published them again; if none does, restart huntd serve"
-                        );
-                    }
-                    for followed in given {
-                        sender.send(message_of(zone, followed, follower, published_ms));
+                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone)) {
+                        reading.take(zone, &message, sender);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(zone))) => {
                     let zone = zone as u16;
-                    let Some(Some(follower)) = followers.get_mut(usize::from(zone)) else {
-                        continue;
-                    };
-                    if let Some(begun) = follower.at_end() {
-                        sender.send(message_of(zone, begun, follower, 0));
+                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone)) {
+                        reading.meet_end(zone, sender);
                     }
-                    let owner_epoch = follower.owner_epoch();
-                    sender.send(FeedMessage::Live { zone, owner_epoch });
                 }
                 Some(Err(error)) => self.report(&error, sender),
             }
@@ -217,12 +202,12 @@ impl Feed {
         }
     }
 
-    /// Where a zone begins: its follower, the first record to read, and what is known before it.
+    /// Where a zone begins: its reading, the first record to read, and what is known before it.
     fn begin(
         &self,
         zone: u16,
         stop: &Arc<AtomicBool>,
-    ) -> Result<(Follower, i64, Option<Box<ZoneView>>), String> {
+    ) -> Result<(Reading, i64, Option<Box<ZoneView>>), String> {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let topic = &self.options.output_topic;
         let (log_start, log_end) = self
@@ -235,7 +220,7 @@ impl Feed {
             let (follower, begun, from) =
                 Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
             tracing::info!(zone, next_update, next_offset, "began with a snapshot");
-            return Ok((follower, from, Some(begun)));
+            return Ok((Reading::new(follower, log_end), from, Some(begun)));
         }
         if log_start > 0 {
             return Err(format!(
@@ -243,7 +228,8 @@ impl Feed {
                  snapshot.directory or snapshot.topic as for huntd run"
             ));
         }
-        Ok((Follower::from_start(zone, &self.rulebook), log_start, None))
+        let follower = Follower::from_start(zone, &self.rulebook);
+        Ok((Reading::new(follower, log_end), log_start, None))
     }
 
     fn newest(
@@ -303,6 +289,58 @@ impl Feed {
             tracing::warn!(zone, "no replica of a snapshot is used: {error}");
             None
         })
+    }
+}
+
+/// The reading of one zone's partition.
+struct Reading {
+    follower: Follower,
+    /// Where its log ended when the reading began.
+    end_at_start: i64,
+    is_live: bool,
+}
+
+impl Reading {
+    fn new(follower: Follower, end_at_start: i64) -> Reading {
+        Reading { follower, end_at_start, is_live: false }
+    }
+
+    /// Takes a record of the log.
+    fn take(&mut self, zone: u16, message: &impl Message, sender: &FeedSender) {
+        let payload = message.payload().unwrap_or_default();
+        let published_ms = message.timestamp().to_millis().unwrap_or(0);
+        let mut given = Vec::new();
+        let was_at_gap = self.follower.is_at_gap();
+        self.follower.take(message.offset(), payload, &mut |part| given.push(part));
+        if self.follower.is_at_gap() && !was_at_gap {
+            tracing::warn!(
+                zone,
+                offset = message.offset(),
+                "updates are missing before this frame, so answers stand still until an owner has \
+                 published them again; if none does, restart huntd serve"
+            );
+        }
+        for followed in given {
+            sender.send(message_of(zone, followed, &self.follower, published_ms));
+        }
+        let is_of_now = unix_us() / 1_000 - published_ms <= LIVE_AGE_MS_MAX;
+        if !self.is_live && message.offset() + 1 >= self.end_at_start && is_of_now {
+            self.become_live(zone, sender);
+        }
+    }
+
+    /// The log has no further record at present.
+    fn meet_end(&mut self, zone: u16, sender: &FeedSender) {
+        if let Some(begun) = self.follower.at_end() {
+            sender.send(message_of(zone, begun, &self.follower, 0));
+        }
+        self.become_live(zone, sender);
+    }
+
+    fn become_live(&mut self, zone: u16, sender: &FeedSender) {
+        self.is_live = true;
+        let owner_epoch = self.follower.owner_epoch();
+        sender.send(FeedMessage::Live { zone, owner_epoch });
     }
 }
 

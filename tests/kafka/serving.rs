@@ -1,6 +1,6 @@
 //! `huntd serve` beside daemons on a real broker.
 
-use crate::players::{events, produce};
+use crate::players::{Load, events, produce};
 use crate::snapshots::{settings, start, wait_for_snapshots};
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
@@ -15,7 +15,7 @@ use rdkafka::message::Message;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use support::daemon::{PATIENCE, Topics};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka;
 use support::scrape::{get, tasks};
 use support::serving::Serving;
@@ -81,6 +81,24 @@ fn what_is_served_is_the_replay_from_the_log_s_start_and_from_snapshots() {
         assert_serves_the_replay(serving, &topics);
     }
     assert!(later.log().contains("began with a snapshot"), "{}", later.log());
+}
+
+#[test]
+fn a_zone_is_live_while_its_game_goes_on_and_its_log_never_ends() {
+    let topics = Topics::create(kafka::shared(), "no_end", 1);
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_for_address();
+    let load = Load::start(kafka::shared(), &topics);
+    let serving = Serving::start(&huntd);
+    // Whoever waits for a moment without a frame waits for ever.
+    let until = Instant::now() + PATIENCE;
+    let mut ready = get(serving.address(), "/readyz");
+    while ready.0 != 200 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+        ready = get(serving.address(), "/readyz");
+    }
+    load.finish();
+    assert_eq!(ready.0, 200, "{}", ready.1);
 }
 
 #[test]
