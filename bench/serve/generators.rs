@@ -154,7 +154,7 @@ impl Drop for Generator {
 
 /// Does what the parent's lines say, with so many sessions at this address.
 pub(crate) fn generate(address: &str, sessions: usize) {
-    let mut open_loop = OpenLoop::connect(address, sessions);
+    let mut open_loop = OpenLoop::connect(&[address], sessions);
     crate::say("ready");
     for line in std::io::stdin().lines() {
         let job: Value = serde_json::from_str(&line.expect("text")).expect("a job is JSON");

@@ -55,14 +55,16 @@ pub(crate) fn hunt(size: &Size, cluster: &Cluster) {
     let told = std::thread::scope(|scope| {
         let stream = listen(serving);
         let told = scope.spawn(move || read(stream, count));
-        // The other things that actors do, by the other server.
-        let other = servings[1].address();
+        // An actor stays with one server: of two commands that two servers write at the same time,
+        // the one that comes second may have the earlier seq, and then has no effect.
+        let addresses = [servings[0].address(), servings[1].address()];
+        // The other things that actors do.
         scope.spawn(move || {
-            let mut turning = OpenLoop::connect(other, count as usize);
+            let mut turning = OpenLoop::connect(&addresses, count as usize);
             let time = Duration::from_secs(size.hunt_s + 2);
             turning.run(count, time, &|number| command("rotate", number % count, number));
         });
-        let mut looting = OpenLoop::connect(serving.address(), count as usize);
+        let mut looting = OpenLoop::connect(&addresses, count as usize);
         let begun = Instant::now();
         looting.run(per_s, Duration::from_secs(count.div_ceil(per_s)), &|number| {
             command("loot", number, number)
@@ -133,6 +135,7 @@ fn lay(serving: &Serving, size: &Size) -> Vec<Place> {
 /// Begins to read the zone's stream.
 fn listen(serving: &Serving) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes the option");
     write!(stream, "GET /v1/stream?zone={ZONE} HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
     let mut stream = BufReader::new(stream);
     let mut line = String::new();

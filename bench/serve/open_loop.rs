@@ -73,14 +73,15 @@ impl Measured {
 }
 
 impl OpenLoop {
-    /// Opens so many sessions.
-    pub(crate) fn connect(address: &str, sessions: usize) -> OpenLoop {
+    /// Opens so many sessions, with one server after another.
+    pub(crate) fn connect(addresses: &[&str], sessions: usize) -> OpenLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("a timer");
         let data = epoll::EventData::new_u64(TIMER);
         epoll::add(&epoll, &timer, data, epoll::EventFlags::IN).expect("it is added");
         let open = |number: usize| {
+            let address = addresses[number % addresses.len()];
             let stream = TcpStream::connect(address).expect("it listens");
             stream.set_nodelay(true).expect("a socket takes the option");
             stream.set_nonblocking(true).expect("a socket takes the option");
