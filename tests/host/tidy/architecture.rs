@@ -238,7 +238,7 @@ pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
             }
         }
         for (name, line) in outside_crates(tokens) {
-            let message = format!("the engine imports limits and std, not {name}");
+            let message = format!("the engine imports no outside crate, and {name} is one");
             findings.push(Finding::at(source, line, message));
         }
     }

@@ -148,7 +148,7 @@ fn the_engine_has_no_clock_file_thread_float_log_or_hash_order() {
             &[("src/engine/a.rs", "fn f() { std::fs::read(\"x\"); }")],
         ],
         &[
-            &[("src/engine/a.rs", "mod b; use b::B; use std::sync::Arc; use crate::limits::X;")],
+            &[("src/engine/a.rs", "mod b; use b::B; use std::sync::Arc;")],
             &[("src/engine/a.rs", "#[cfg(test)] mod tests { use std::collections::HashMap; }")],
             &[("src/service/a.rs", "use std::time::Instant;")],
         ],
