@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Read the modules in this order: first what assembles the daemon, then the path of an event, then
-//! what decides where a shard lives, then what supports them.
+//! what decides where a shard lives, then what supports them, then queries, and last what operators
+//! and tests use.
 
 /// Assembles `huntd run`: start and stop on one screen, the queues between the threads.
 pub mod daemon;
@@ -39,12 +40,6 @@ pub mod shards;
 /// What the output topic contains: frames, their chain, and the rule by which they are read.
 pub mod output;
 
-/// Updates to answers: what clients may know of the world, a pure fold.
-pub mod view;
-
-/// `huntd serve`: the view over HTTP, with streams, commands and the page.
-pub mod serve;
-
 /// Publisher thread: frames to Kafka, and what is acknowledged.
 pub mod publisher;
 
@@ -62,6 +57,12 @@ pub mod runtime;
 
 /// Counters, and how far each shard is.
 pub mod telemetry;
+
+/// Updates to answers: what clients may know of the world, a pure fold.
+pub mod view;
+
+/// `huntd serve`: the view over HTTP, with streams, commands and the page.
+pub mod serve;
 
 /// What the operator sees: command line, configuration, log, HTTP, systemd, exit codes.
 pub mod service;
