@@ -6,7 +6,10 @@ use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
-use support::kafka::{self, Cluster, Options};
+use support::kafka::broker::free_ports;
+use support::kafka::proxy::Proxy;
+use support::kafka::reassign::move_partition;
+use support::kafka::{self, Cluster, Listener, Options};
 use support::notified::Systemd;
 use support::scrape::Page;
 
@@ -57,6 +60,50 @@ fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
 }
 
+/// The connection to the leader before stays open, and its broker says truly that another one leads
+/// now. So nothing fails but the way to that one, and no answer tells where the log ends any more.
+#[test]
+fn a_partition_whose_new_leader_cannot_be_reached_stands_still_until_it_can() {
+    let [near, far, told] = free_ports(3)[..] else { panic!("three were asked for") };
+    let listener = |port| Listener::local("HUNTD", "PLAINTEXT", port);
+    let [here, there] = [listener(near), listener(far).told_at(told)]
+        .map(|listener| Options { listeners: vec![listener], ..Options::for_tests() });
+    let cluster = Cluster::start_each(&[&here, &there]);
+    let client = cluster.client();
+    // The second broker is to have one thing that huntd needs, and that later.
+    let compacted = [("cleanup.policy", "compact")];
+    client.create_topic_on("__consumer_offsets", &[1], &compacted);
+    let topics = Topics::named("unreachable", 2);
+    let kept = [("retention.ms", "-1")];
+    client.create_topic_on(&topics.input, &[1, 1], &kept);
+    client.create_topic_on(&topics.output, &[1, 1], &kept);
+    client.create_topic_on(&topics.dead_letters, &[1], &kept);
+    produce(&cluster, &topics, &events(2, 20, 1..=10));
+    let mut huntd = Huntd::start_with(&[&format!("localhost:{near}")], &topics, &[]);
+    let mut follower = Follower::new(&cluster, &topics);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+
+    move_partition(&cluster, &topics.input, 1, 2);
+    produce(&cluster, &topics, &events(2, 20, 11..=20));
+    let still_shards = |huntd: &Huntd| huntd.metric("huntd_shards_still");
+    huntd.wait_until("a shard that stands still", |huntd| still_shards(huntd) == 1);
+    assert_says_that_it_stands_still(&huntd, 1);
+    let refusal = format!("broker localhost:{told}: Connection refused");
+    assert!(huntd.log().contains(&refusal), "{}", huntd.log());
+    assert!(follower.covers(&[(0, 200)]), "the other shard goes on");
+    let page = Page::of(&huntd.address());
+    let lags: Vec<_> = page.samples("huntd_lag_records").collect();
+    assert_eq!(lags, [("partition=\"0\"", 0)], "the lag of the other one is unknown");
+
+    let _proxy = Proxy::start(told, far);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    huntd.wait_until("both move", |huntd| still_shards(huntd) == 0);
+    huntd.wait_until("readiness", |huntd| huntd.get("/readyz").starts_with("HTTP/1.1 200 "));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&cluster, &topics, follower);
+}
+
 /// Which shards stand still, as the page of metrics has it.
 fn still(huntd: &Huntd) -> Vec<(String, u64)> {
     let page = Page::of(&huntd.address());
@@ -65,7 +112,9 @@ fn still(huntd: &Huntd) -> Vec<(String, u64)> {
 }
 
 fn assert_says_that_it_stands_still(huntd: &Huntd, partition: i32) {
-    assert_eq!(still(huntd), [(format!("partition=\"{partition}\""), 1)]);
+    let label = format!("partition=\"{partition}\"");
+    let still: Vec<_> = still(huntd).into_iter().filter(|(_, still)| *still > 0).collect();
+    assert_eq!(still, [(label, 1)]);
     let log = huntd.log();
     let line = log.lines().find(|line| line.contains("the partition stands still: "));
     let line = line.unwrap_or_else(|| panic!("it is not in the log:\n{log}"));

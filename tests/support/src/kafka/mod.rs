@@ -18,6 +18,8 @@ pub mod client;
 
 pub mod proxy;
 
+pub mod reassign;
+
 pub mod secure;
 
 use broker::{Broker, Place};
@@ -105,19 +107,27 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until it can be used.
     pub fn start(broker_count: usize, options: &Options) -> Cluster {
-        let mut jars = Jars::of(options.version);
+        Cluster::start_each(&vec![options; broker_count])
+    }
+
+    /// The same, with one broker for each of these options.
+    pub fn start_each(options: &[&Options]) -> Cluster {
+        let version = options.first().expect("a cluster has a broker").version;
+        let mut jars = Jars::of(version);
         // Of another version there is one broker only.
-        if options.version == VERSION {
+        if version == VERSION {
             archive::add(&mut jars);
         }
-        let places = Place::reserve(broker_count);
-        let format = |place: &Place| Broker::format(*place, &places, &jars, options);
-        let mut cluster = Cluster { brokers: places.iter().map(format).collect() };
+        let places = Place::reserve(options.len());
+        let format =
+            |(place, options): (&Place, &&Options)| Broker::format(*place, &places, &jars, options);
+        let brokers = places.iter().zip(options).map(format).collect();
+        let mut cluster = Cluster { brokers };
         for broker in &mut cluster.brokers {
             broker.launch();
         }
         for broker in &mut cluster.brokers {
-            broker.wait_until_ready(broker_count);
+            broker.wait_until_ready(options.len());
         }
         cluster
     }
