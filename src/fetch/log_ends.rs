@@ -10,7 +10,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which the end of a partition that is not fetched is asked for again.
-const ENDS_EVERY_MS: u64 = 1_000;
+pub(super) const ENDS_EVERY_MS: u64 = 1_000;
+
+/// Milliseconds after which an end that nobody has told again is unknown, beyond the time for which
+/// a Fetch may wait: as long as some questions take, so that a slow answer changes nothing.
+const END_AGE_MS_MAX: u64 = 5_000;
 
 /// Tells these questions from Fetches, whose ids count up.
 const ENDS_ID: i32 = -2;
@@ -21,12 +25,17 @@ const END_UNKNOWN: i64 = -1;
 type Offsets = Vec<(i32, Option<i64>)>;
 
 impl Shared {
-    /// Nobody says where the logs of partitions end whose leader is unknown.
-    pub(super) fn forget_leaderless_ends(&self) {
-        self.forget_ends(|cursor| self.table.borrow().leader(cursor.partition).is_none());
+    /// Whatever the reason: where a log ends that nobody has told again for long is unknown, as it
+    /// may have grown since.
+    pub(super) fn forget_old_ends(&self) {
+        let now = self.context.turns.now();
+        let wait_ms = u64::from(self.options.fetch_wait_ms_max);
+        let age_max = Duration::from_millis(END_AGE_MS_MAX + wait_ms);
+        let is_old = |at: Instant| now.saturating_duration_since(at) > age_max;
+        self.forget_ends(|cursor| cursor.end_known_at.get().is_some_and(is_old));
     }
 
-    fn forget_ends(&self, is_unknown: impl Fn(&Rc<Cursor>) -> bool) {
+    fn forget_ends(&self, is_unknown: impl Fn(&Cursor) -> bool) {
         self.cursors.each(|cursor| {
             if is_unknown(cursor) {
                 let progress = self.context.progress.shard(cursor.partition);

@@ -5,6 +5,7 @@
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{Dialling, Endpoint, FromDialler, ToDialler};
+use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
 use crate::kafka::fetch::TopicKey;
@@ -131,6 +132,8 @@ pub(crate) struct Fetching {
     edition: u64,
     /// Whether it was said that there can be no more tasks.
     is_full: bool,
+    /// When it is to be looked again for ends of logs that are known for too long.
+    ends_due_at: Instant,
 }
 
 struct Task {
@@ -157,8 +160,17 @@ impl Fetching {
             dialling: Dialling::new(dialler, dialled),
         });
         let metadata = Box::pin(follow_metadata(shared.clone()));
-        let tasks = Vec::new();
-        Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false }
+        let (tasks, ends_due_at) = (Vec::new(), shared.context.turns.now());
+        Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false, ends_due_at }
+    }
+
+    /// Forgets now and then what nobody has told again. The thread sleeps for less than that.
+    fn forget_old_ends(&mut self) {
+        let now = self.shared.context.turns.now();
+        if self.ends_due_at <= now {
+            self.ends_due_at = now + Duration::from_millis(ENDS_EVERY_MS);
+            self.shared.forget_old_ends();
+        }
     }
 
     /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
@@ -217,6 +229,7 @@ impl Future for Fetching {
                 unreachable!("a task serves its broker for ever");
             }
         }
+        self.forget_old_ends();
         Poll::Pending
     }
 }
@@ -237,7 +250,6 @@ async fn follow_metadata(shared: Rc<Shared>) {
             Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             Err(sentence) => {
-                shared.forget_leaderless_ends();
                 shared.report(ToControl::Trouble(sentence));
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
             }

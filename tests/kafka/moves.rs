@@ -11,8 +11,10 @@ use support::needs;
 /// The broker's name.
 const NAME: &str = "moving.test";
 
-/// An address at which nothing listens, those of the broker, one after the other.
-const NOWHERE: &str = "127.0.0.3";
+/// Addresses at which nothing listens. The resolver gives the one of IPv6 first.
+const NOWHERE: [&str; 2] = ["::1", "127.0.0.3"];
+
+/// Those of the broker, one after the other.
 const BEFORE: &str = "127.0.0.4";
 const AFTER: &str = "127.0.0.5";
 
@@ -50,7 +52,7 @@ fn all_addresses_of_a_brokers_name_are_tried_and_another_one_is_found_after_it_w
     let mut cluster = Cluster::start(1, &options);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let hosts = folder.path().join("hosts");
-    write_hosts(&hosts, &[NOWHERE, BEFORE]);
+    write_hosts(&hosts, &[NOWHERE[0], NOWHERE[1], BEFORE]);
     let topics = Topics::create(&cluster, "moves", 2);
     produce(&cluster, &topics, &events(2, 20, 1..=10));
     let mut huntd = Huntd::start_with_hosts(&hosts, &[&format!("{NAME}:{port}")], &topics);
