@@ -87,13 +87,13 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
 }
 
 /// The files of a partition's log, as they were once.
-struct LogCopy {
+pub(crate) struct LogCopy {
     files: TempDir,
 }
 
 impl LogCopy {
     /// A copy of what the log has now.
-    fn of(cluster: &mut Cluster, topics: &Topics) -> LogCopy {
+    pub(crate) fn of(cluster: &mut Cluster, topics: &Topics) -> LogCopy {
         cluster.broker_mut(0).stop();
         let files = tempfile::tempdir().expect("a temporary folder");
         copy_files(&log_folder(cluster, topics), files.path());
@@ -103,7 +103,7 @@ impl LogCopy {
 
     /// The log is the copy again, as after the election of a replica that lacks what came later:
     /// what was acknowledged is lost. Then it gets other records.
-    fn put_back(&self, cluster: &mut Cluster, topics: &Topics, records: &[Event]) {
+    pub(crate) fn put_back(&self, cluster: &mut Cluster, topics: &Topics, records: &[Event]) {
         cluster.broker_mut(0).stop();
         let folder = log_folder(cluster, topics);
         for file in fs::read_dir(&folder).expect("the partition has a folder") {
@@ -138,7 +138,7 @@ fn start_with_snapshots(
     Huntd::start_as(cluster, topics, &settings, arguments)
 }
 
-fn assert_halts(mut huntd: Huntd, words: &str) {
+pub(crate) fn assert_halts(mut huntd: Huntd, words: &str) {
     huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);

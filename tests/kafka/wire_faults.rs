@@ -1,6 +1,7 @@
 //! What may happen to bytes on their way to and from a broker: they are late, in pieces, cut off,
 //! changed, or do not come at all. Nothing is lost, and no shard halts for it.
 
+use crate::damage::{LogCopy, assert_halts};
 use crate::players::{events, produce};
 use crate::recreated::assert_a_sleeper_halts;
 use std::os::unix::process::ExitStatusExt;
@@ -96,9 +97,11 @@ impl Proxied {
     }
 }
 
-/// What a broker of 4.3 offers of Fetch, and the most of that by which topics have no ids.
+/// What a broker of 4.3 offers of Fetch, the most of that by which topics have no ids, and the most
+/// by which leaders compare no epochs.
 const FETCH_TO_18: [u8; 6] = [0, 1, 0, 4, 0, 18];
 const FETCH_TO_12: [u8; 6] = [0, 1, 0, 4, 0, 12];
+const FETCH_TO_11: [u8; 6] = [0, 1, 0, 4, 0, 11];
 
 #[test]
 fn a_topic_that_is_fetched_by_its_name_is_not_read_on_once_it_was_replaced() {
@@ -111,6 +114,22 @@ fn a_topic_that_is_fetched_by_its_name_is_not_read_on_once_it_was_replaced() {
     accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
     assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "it was fetched by its id");
     assert_a_sleeper_halts(&proxied.cluster, &topics, huntd);
+}
+
+#[test]
+fn a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs() {
+    let mut proxied = Proxied::start();
+    proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_11);
+    let topics = Topics::create(&proxied.cluster, "lost-end", 1);
+    produce(&proxied.cluster, &topics, &events(1, 20, 1..=30));
+    let before = LogCopy::of(&mut proxied.cluster, &topics);
+    produce(&proxied.cluster, &topics, &events(1, 20, 31..=40));
+    let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
+    let mut follower = Follower::new(&proxied.cluster, &topics);
+    accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
+    assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "epochs were compared");
+    before.put_back(&mut proxied.cluster, &topics, &[]);
+    assert_halts(huntd, "the log of input partition 0 ends at 600, below offset 800");
 }
 
 /// The broker is asked for an offset far behind its log, and says so. A client that believes it
