@@ -194,6 +194,13 @@ impl TopicReader {
             None => Ok(Read::Nothing),
             Some(Ok(message)) => Ok(Read::Message(message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Read::End(partition as u16)),
+            // librdkafka goes on behind the batch, and does not say where that is.
+            Some(Err(error)) if is_damage(&error) => Err(ToolError::VerificationFailed(format!(
+                "a batch of `{}` cannot be read ({error}), and what came of the records behind it \
+                 would be worth nothing; `--skip` does not help here; a daemon that reads the \
+                 topic says where the batch is",
+                self.topic
+            ))),
             Some(Err(error)) => match ToolError::of_topic(&self.topic, &error) {
                 ToolError::Unreachable(_) if !is_lost_offset(&error) => Ok(Read::Nothing),
                 ToolError::Unreachable(_) => Err(ToolError::TopicWrong(format!(
@@ -205,6 +212,11 @@ impl TopicReader {
             },
         }
     }
+}
+
+fn is_damage(error: &KafkaError) -> bool {
+    use rdkafka::error::RDKafkaErrorCode::{BadCompression, BadMessage, InvalidMessage};
+    matches!(error.rdkafka_error_code(), Some(BadCompression | BadMessage | InvalidMessage))
 }
 
 fn is_lost_offset(error: &KafkaError) -> bool {

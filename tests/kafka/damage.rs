@@ -3,6 +3,7 @@
 
 use crate::players::{Event, events, produce};
 use crate::snapshots::stop;
+use crate::verbs::{self, Ended};
 use rdkafka::message::{Headers, Message};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,15 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     huntd.wait_until("the shards", |huntd| huntd.log().matches("\"live\"").count() == 2);
     assert_eq!(logged_digest(&stop(huntd), 0), digest);
     assert_eq!(read(cluster, &topics, 0), follower.into_stories().remove(0));
+
+    // What follows a gap would be another game.
+    let bootstrap = cluster.bootstrap();
+    let replay = ["replay", "--brokers", &bootstrap, "--topic", &topics.input];
+    for skip in [vec![], vec!["--skip", "0:50"]] {
+        let Ended { code, errors, .. } = verbs::huntd(&[&replay[..], &skip].concat());
+        assert_eq!(code, 9, "{errors}");
+        assert!(errors.contains("cannot be read"), "{errors}");
+    }
 
     let letters = cluster.client().consume(&topics.dead_letters, 0);
     let letter = letters.first().expect("a letter for each start");
