@@ -67,6 +67,7 @@ impl Failure {
             Failure::Control(ControlError::Membership(error)) => match error {
                 MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
                 MembershipError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                MembershipError::NotAuthenticated(_) => ExitCode::NotAuthenticated,
                 MembershipError::InstanceTaken(_) | MembershipError::Refused(_) => ExitCode::Config,
                 MembershipError::Unreachable(_) | MembershipError::Passing(_) => {
                     ExitCode::KafkaUnreachable

@@ -338,7 +338,6 @@ fn partitions(
     }
 }
 
-/// Puts librdkafka's error into the words of this module.
 /// Offsets that are not committed for want of a right. It may be given back, so that this is no
 /// reason to end.
 fn missing_right(
@@ -351,6 +350,7 @@ fn missing_right(
     is_missing.then(|| MembershipError::Passing(trouble.to_string()))
 }
 
+/// Puts librdkafka's error into the words of this module.
 fn trouble(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,
@@ -372,6 +372,9 @@ fn trouble(
         }
         Some(Code::ClusterAuthorizationFailed) => {
             MembershipError::NotAuthorised("the cluster".to_owned())
+        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+            MembershipError::NotAuthenticated(error.to_string())
         }
         Some(Code::FencedInstanceId | Code::UnreleasedInstanceId) => {
             MembershipError::InstanceTaken(options.instance_id.clone().unwrap_or_default())

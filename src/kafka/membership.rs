@@ -38,6 +38,12 @@ pub enum MembershipError {
     /// Two instances use one static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),
+    /// The broker does not believe librdkafka who we are. Its secret is that of our start.
+    #[error(
+        "a broker refuses the secret that was read when huntd started; if another one is in its \
+         file, restart huntd: {0}"
+    )]
+    NotAuthenticated(String),
     /// librdkafka refuses its configuration, or the group refuses the member.
     #[error("the consumer group cannot be joined: {0}")]
     Refused(String),
@@ -47,8 +53,10 @@ pub enum MembershipError {
 }
 
 impl MembershipError {
-    /// Whether only the operator can help.
+    /// Whether only the operator can help. As long as we are a member, everything but the group
+    /// works with a secret that is refused.
     pub fn is_final(&self) -> bool {
-        !matches!(self, MembershipError::Unreachable(_) | MembershipError::Passing(_))
+        use MembershipError::{NotAuthenticated, Passing, Unreachable};
+        !matches!(self, Unreachable(_) | NotAuthenticated(_) | Passing(_))
     }
 }

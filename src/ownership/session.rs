@@ -99,6 +99,10 @@ impl Session {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
             }
+            // A start reads the secret that is there now, and finds all that we could still lose.
+            MembershipError::NotAuthenticated(_) if !self.is_member() => {
+                OwnershipAction::Fail(error)
+            }
             error if error.is_final() => OwnershipAction::Fail(error),
             error => self.bear(&error),
         }
@@ -207,6 +211,17 @@ mod tests {
             assert!(matches!(session.fails(passing, now), OwnershipAction::Log(_)));
         }
         let refused = MembershipError::NotAuthorised("the topic `events`".to_owned());
+        assert_eq!(session.fails(refused.clone(), now), OwnershipAction::Fail(refused));
+    }
+
+    #[test]
+    fn a_secret_that_is_refused_ends_the_daemon_once_the_group_has_given_it_up() {
+        let now = Instant::now();
+        let mut session = Session::new(now);
+        session.hears(&MembershipEvent::Assigned(vec![0]));
+        let refused = MembershipError::NotAuthenticated("wrong password".to_owned());
+        assert!(matches!(session.fails(refused.clone(), now), OwnershipAction::Log(_)));
+        session.hears(&MembershipEvent::Lost(vec![0]));
         assert_eq!(session.fails(refused.clone(), now), OwnershipAction::Fail(refused));
     }
 
