@@ -10,12 +10,17 @@ use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Milliseconds between two samples, as between two commits of an owner.
 const GROUP_LAG_EVERY_MS: u64 = 5_000;
+
+/// Milliseconds without a commit after which nobody seems to read a partition that has records: an
+/// owner commits every second, and the alert for zones without an owner waits as long.
+const UNREAD_MS: u64 = 30_000;
 
 /// A thread that asks the brokers. Dropped, it ends.
 pub struct GroupLag {
@@ -33,14 +38,26 @@ impl GroupLag {
         let topic = options.input_topic.clone();
         let watch = move |consumer: KafkaReader| {
             let pause = Duration::from_millis(GROUP_LAG_EVERY_MS);
+            let mut commits = Commits::default();
             loop {
                 // It reads nothing: what it may ask for is a token.
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 for (partition, lag) in (0..).zip(&lags) {
-                    progress.shard(partition).group_lag.set(*lag);
+                    progress.shard(partition).group_lag.set(lag.records);
                 }
                 progress.group_lag_partitions.set(lags.len() as u64);
+                let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
+                let unread = commits.unread(&lags, is_ours, Instant::now());
+                if !unread.is_empty() {
+                    tracing::warn!(
+                        partitions = ?unread,
+                        "nobody reads these partitions: they have records, and the group has \
+                         committed nothing of them for {} s; no instance owns them, or their \
+                         owner has halted them or stands still",
+                        UNREAD_MS / 1_000
+                    );
+                }
                 // Nothing is ever sent.
                 if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                     return;
@@ -64,8 +81,58 @@ impl Drop for GroupLag {
     }
 }
 
-/// Records after the group's commit, for each partition in order. `None`: not all brokers answer.
-fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<i64>> {
+/// What the group has not read of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PartitionLag {
+    /// The group's offset; without a commit, the log's start.
+    offset: i64,
+    /// Records from there on.
+    records: i64,
+}
+
+/// Since when the group's offsets are where they are, by partition.
+#[derive(Debug, Default)]
+struct Commits {
+    seen: BTreeMap<i32, SeenCommit>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SeenCommit {
+    offset: i64,
+    since: Instant,
+    is_told: bool,
+}
+
+impl Commits {
+    /// The partitions of others that nobody seems to read by now, each once until it moves again.
+    fn unread(
+        &mut self,
+        lags: &[PartitionLag],
+        is_ours: impl Fn(i32) -> bool,
+        now: Instant,
+    ) -> Vec<i32> {
+        let before = std::mem::take(&mut self.seen);
+        let mut unread = Vec::new();
+        for (partition, PartitionLag { offset, records }) in (0..).zip(lags) {
+            let known = before.get(&partition).filter(|seen| seen.offset == *offset);
+            let mut seen =
+                *known.unwrap_or(&SeenCommit { offset: *offset, since: now, is_told: false });
+            if *records == 0 || is_ours(partition) {
+                seen.since = now;
+            }
+            let waited = now.saturating_duration_since(seen.since);
+            if waited >= Duration::from_millis(UNREAD_MS) && !seen.is_told {
+                seen.is_told = true;
+                unread.push(partition);
+            }
+            self.seen.insert(partition, seen);
+        }
+        unread
+    }
+}
+
+/// The lag of each partition in order. `None`: not all brokers answer.
+fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, wait).ok()?.min(SHARDS_MAX as i32);
     let mut list = TopicPartitionList::with_capacity(count as usize);
@@ -85,7 +152,8 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<i64>> {
         false => vec![None; committed.len()],
     };
     let lag = |((committed, start), end): ((&Option<i64>, &Option<i64>), &Option<i64>)| {
-        Some((end.as_ref()? - committed.or(*start)?).max(0))
+        let offset = committed.or(*start)?;
+        Some(PartitionLag { offset, records: (end.as_ref()? - offset).max(0) })
     };
     committed.iter().zip(&starts).zip(&ends).map(lag).collect()
 }
@@ -97,4 +165,36 @@ fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Optio
         _ => None,
     };
     (0..partitions).map(offset).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lags of partitions by their offsets and ends.
+    fn lags(partitions: &[(i64, i64)]) -> Vec<PartitionLag> {
+        let lag = |(offset, end)| PartitionLag { offset, records: end - offset };
+        partitions.iter().copied().map(lag).collect()
+    }
+
+    #[test]
+    fn a_partition_that_has_records_and_no_commits_is_told_once_until_it_moves() {
+        let (mut commits, start) = (Commits::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let is_ours = |partition| partition == 1;
+        let mut unread = |ends: &[(i64, i64)], ms| commits.unread(&lags(ends), is_ours, at(ms));
+        // The second one is ours, and the third has nothing to read.
+        let waiting = [(10, 20), (10, 20), (20, 20)];
+        assert!(unread(&waiting, 0).is_empty());
+        assert!(unread(&waiting, UNREAD_MS - 1).is_empty());
+        assert_eq!(unread(&waiting, UNREAD_MS), [0]);
+        assert!(unread(&[(10, 90), (10, 90), (20, 20)], 2 * UNREAD_MS).is_empty(), "it is told");
+        // It has moved, and the third one has records now.
+        let moved = [(20, 90), (10, 90), (20, 30)];
+        assert!(unread(&moved, 2 * UNREAD_MS + 1).is_empty());
+        assert_eq!(unread(&moved, 3 * UNREAD_MS + 1), [0, 2]);
+        // While the brokers do not answer, nobody can read.
+        assert!(unread(&[], 5 * UNREAD_MS).is_empty());
+        assert!(unread(&moved, 6 * UNREAD_MS).is_empty());
+    }
 }

@@ -219,3 +219,28 @@ fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they
         accounts::assert_is_the_replay(&cluster, &topics, follower);
     }
 }
+
+/// A static member that is gone keeps its partitions until its session ends, and nobody else is let
+/// into the group before. Who waits there says what nobody reads.
+#[test]
+fn partitions_whose_owner_is_gone_are_named_by_an_instance_that_does_not_own_them() {
+    let topics = Topics::create(kafka::shared(), "ownerless", 2);
+    produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
+    let named = |id: &str| format!("group_instance_id = {id:?}\nsession_timeout_ms = 120000");
+    let start = |id: &str| Huntd::start(kafka::shared(), &topics, &[("kafka", &named(id))]);
+    let mut gone = start("gone");
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut gone);
+    let client = kafka::shared().client();
+    let committed = |_: &Huntd| client.committed(topics.group(), &topics.input, 2) == [100; 2];
+    gone.wait_until("commits", committed);
+    gone.kill9();
+    // The other partition has nothing that could be read.
+    let only_one = events(1, 20, 11..=20).into_iter().map(|(_, text)| (1, text));
+    produce(kafka::shared(), &topics, &only_one.collect::<Vec<_>>());
+    let mut waiting = start("waiting");
+    let words = "nobody reads these partitions: they have records";
+    waiting.wait_until("a line about it", |huntd| huntd.log().contains(words));
+    assert!(waiting.log().contains("\"partitions\":\"[1]\""), "{}", waiting.log());
+    waiting.kill9();
+}
