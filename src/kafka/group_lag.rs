@@ -15,7 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two samples, as between two commits of an owner.
+/// Milliseconds between two samples.
 const GROUP_LAG_EVERY_MS: u64 = 5_000;
 
 /// Milliseconds without a commit after which nobody seems to read a partition that has records: an

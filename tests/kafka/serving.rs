@@ -90,7 +90,7 @@ fn a_zone_is_live_while_its_game_goes_on_and_its_log_never_ends() {
     huntd.wait_for_address();
     let load = Load::start(kafka::shared(), &topics);
     let serving = Serving::start(&huntd);
-    // Whoever waits for a moment without a frame waits for ever.
+    // A server that waits for a moment without a frame waits for ever.
     let until = Instant::now() + PATIENCE;
     let mut ready = get(serving.address(), "/readyz");
     while ready.0 != 200 && Instant::now() < until {
