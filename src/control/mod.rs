@@ -6,6 +6,7 @@
 mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
+pub mod handover;
 mod journal;
 mod link;
 pub mod output_log;
@@ -30,7 +31,6 @@ use crate::publisher::ToPublisher;
 use crate::queue::{Receiver, Sender};
 use crate::service::status::{Phase, Status};
 use crate::shards::ToHot;
-use crate::shards::framer::Grant;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
@@ -280,19 +280,8 @@ impl Control {
     }
 
     fn facts(&self) -> Vec<ShardFacts> {
-        let facts = |partition: i32| {
-            let progress = self.ends.progress.shard(partition);
-            let is_sending = progress.sent.get() != progress.settled.get();
-            let is_storing = progress.checkpoints.get() != progress.checkpoints_settled.get();
-            ShardFacts {
-                partition,
-                input_end: progress.high_watermark.get(),
-                applied: progress.applied.get(),
-                acked: progress.acked.get(),
-                is_busy: is_sending || is_storing,
-            }
-        };
-        self.ownership.watched().into_iter().map(facts).collect()
+        let watched = self.ownership.watched().into_iter();
+        watched.map(|partition| handover::facts(&self.ends.progress, partition)).collect()
     }
 
     /// Does what was decided. Break: the daemon ends.
@@ -409,20 +398,11 @@ impl Control {
     fn open(&mut self, opening: Opening) {
         self.journal.acquired(&opening);
         journal::passed_over(&opening, &self.options.skips);
-        let grant = Grant::new(&opening);
-        let Opening { ownership_id, zones, acquired, .. } = opening;
-        let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
-        let progress = self.ends.progress.shard(partition);
-        progress.acked.set(acquired.acked());
-        progress.high_watermark.set(-1);
-        progress.goal.set(-1);
-        progress.applied.set(start.next_offset);
-        progress.ownership_id.set(ownership_id);
-        self.tell_publisher(ToPublisher::Begin { partition, ownership_id, mark, zones });
-        let engine = self.loaded.remove(&partition).expect("it was loaded a moment ago");
-        let is_ahead = |offset: &i64| *offset >= start.next_offset;
-        let skips = acquired.skips.into_iter().filter(is_ahead).collect();
-        self.tell_hot(ToHot::Open { grant, engine, skips });
+        let engine = self.loaded.remove(&opening.acquired.partition);
+        let engine = engine.expect("it was loaded a moment ago");
+        let (begin, open) = handover::open(&self.ends.progress, opening, engine);
+        self.tell_publisher(begin);
+        self.tell_hot(open);
     }
 
     fn commit_and_wait(&mut self, offsets: &[(i32, i64)]) {

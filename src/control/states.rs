@@ -1,37 +1,23 @@
-//! The states that shards may start from: this host's snapshots, and replicas of other hosts'.
+//! The states that shards may start from, found and loaded: this host's snapshots, and replicas of
+//! other hosts'.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::output::fold::Start;
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{Replica, ReplicaError, ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::snapshot::stored_states::{StoredState, StoredStates};
 use std::ops::ControlFlow;
 
-/// Where a state lies.
-enum Place {
-    Here(Header),
-    Elsewhere(Replica),
-}
-
-/// Where the states of shards that are being acquired lie, as candidates in the same order.
+/// Where the states of shards that are being acquired are looked for.
 pub(super) struct States {
     store: Option<Store<Files>>,
-    /// The topics that the states have to be about.
-    origin: Origin,
     replica_options: Option<ReplicaOptions>,
     replicas: Option<Replicas>,
-    found: BTreeMap<i32, Vec<Place>>,
-    /// States that could not be read after all. A replica may be whole where the file is not.
-    damaged: BTreeSet<Damaged>,
+    known: StoredStates,
 }
-
-/// Which state of which shard, here or copied, by its id.
-type Damaged = (i32, u64, bool);
 
 impl States {
     pub(super) fn new(
@@ -39,23 +25,19 @@ impl States {
         origin: Origin,
         replica_options: Option<ReplicaOptions>,
     ) -> States {
-        let (found, damaged) = (BTreeMap::new(), BTreeSet::new());
-        States { store, origin, replica_options, replicas: None, found, damaged }
+        States { store, replica_options, replicas: None, known: StoredStates::new(origin) }
     }
 
     /// This host's snapshots of a shard, newest first.
     pub(super) fn here(&mut self, partition: i32) -> Vec<Candidate> {
         let store = self.store.as_mut();
-        let headers = store.map_or_else(Vec::new, |store| store.candidates(partition));
-        let places = headers.into_iter().map(Place::Here);
-        let places = places.filter(|place| !self.is_damaged(partition, place)).collect();
-        self.found.insert(partition, places);
-        self.candidates(partition)
+        let snapshots = store.map_or_else(Vec::new, |store| store.candidates(partition));
+        self.known.survey(partition, snapshots)
     }
 
-    /// This host's snapshots and the newest replica of another host's, newest first: somebody else
-    /// may have owned the shard since it was last here. If nobody knows whether there is a replica,
-    /// the second part says why. `None`: finding out was given up, as `watch` wanted.
+    /// This host's snapshots and the newest replica of another host's, newest first. If nobody
+    /// knows whether there is a replica, the second part says why. `None`: finding out was given
+    /// up, as `watch` wanted.
     pub(super) fn everywhere(
         &mut self,
         partition: i32,
@@ -72,14 +54,7 @@ impl States {
                 }
             }
         }
-        let found = self.found.entry(partition).or_default();
-        found.extend(replica.map(Place::Elsewhere));
-        let newest_first = |place: &Place| {
-            let Header { origin, mark, next_offset, .. } = place.header();
-            (!origin.agrees(&self.origin), Reverse(mark.owner_epoch), Reverse(*next_offset))
-        };
-        found.sort_by_key(newest_first);
-        Some((self.candidates(partition), why_unknown))
+        Some((self.known.offer(partition, replica), why_unknown))
     }
 
     fn newest_replica(
@@ -92,8 +67,7 @@ impl States {
             Some(replicas) => replicas,
             None => self.replicas.insert(Replicas::connect(options.clone())?),
         };
-        let damaged = &self.damaged;
-        let is_wanted = |header: &Header| !damaged.contains(&(partition, header.id(), true));
+        let is_wanted = |header: &Header| self.known.is_replica_wanted(header);
         replicas.newest(partition, &is_wanted, watch)
     }
 
@@ -108,18 +82,17 @@ impl States {
         rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<Box<Shard>> {
-        let found = self.found.remove(&partition).unwrap_or_default();
-        let Some(place) = candidate.map(|candidate| &found[candidate]) else {
+        let Some(state) = self.known.choose(partition, candidate) else {
             let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
             let rulebook = rulebook.beginning_by(begun_by).expect("the brief has them");
             return Some(Box::new(Shard::new(zone, &rulebook)));
         };
-        let loaded = match place {
-            Place::Here(header) => {
+        let loaded = match &state {
+            StoredState::Here(header) => {
                 let store = self.store.as_mut().expect("the snapshot is from there");
                 store.load(header, rulebook).map_err(ReplicaError::Snapshot)
             }
-            Place::Elsewhere(replica) => {
+            StoredState::Elsewhere(replica) => {
                 let replicas = self.replicas.as_ref().expect("the replica is from there");
                 replicas.load(replica, rulebook, watch)
             }
@@ -129,44 +102,10 @@ impl States {
             Err(error) => {
                 tracing::warn!(partition, "{error}");
                 if matches!(error, ReplicaError::Snapshot(_)) {
-                    self.damaged.insert(place.of(partition));
+                    self.known.set_damaged(&state);
                 }
             }
         }
         loaded.ok()
-    }
-
-    fn candidates(&self, partition: i32) -> Vec<Candidate> {
-        let found = self.found.get(&partition).into_iter().flatten();
-        found.map(|place| self.candidate(place.header())).collect()
-    }
-
-    /// What a snapshot says of itself, to be chosen or passed over.
-    fn candidate(&self, header: &Header) -> Candidate {
-        let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
-        Candidate {
-            start: Start { next_offset, leader_epoch, next_update, chain },
-            mark,
-            ruleset,
-            skips: header.skips.clone(),
-            is_of_deleted_input: !header.origin.agrees(&self.origin),
-        }
-    }
-
-    fn is_damaged(&self, partition: i32, place: &Place) -> bool {
-        self.damaged.contains(&place.of(partition))
-    }
-}
-
-impl Place {
-    fn of(&self, partition: i32) -> Damaged {
-        (partition, self.header().id(), matches!(self, Place::Elsewhere(_)))
-    }
-
-    fn header(&self) -> &Header {
-        match self {
-            Place::Here(header) => header,
-            Place::Elsewhere(replica) => &replica.header,
-        }
     }
 }

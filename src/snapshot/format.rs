@@ -185,6 +185,12 @@ impl Header {
         mix::hash(&words, u64::from(self.partition.cast_unsigned()))
     }
 
+    /// Orders states of a shard, the newest last: those of the current input come after all others,
+    /// those of a later owner after those of an earlier one.
+    pub(crate) fn recency(&self, current: &Origin) -> (bool, u64, i64) {
+        (self.origin.agrees(current), self.mark.owner_epoch, self.next_offset)
+    }
+
     /// How many blocks there are.
     pub fn blocks(&self) -> u32 {
         blocks(self.state_bytes) as u32

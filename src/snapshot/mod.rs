@@ -6,6 +6,7 @@ pub mod format;
 pub mod replicas;
 pub(crate) mod replicator;
 pub mod slots;
+pub mod stored_states;
 pub mod writer;
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub struct Replica {
     /// The snapshot's header.
     pub header: Header,
     /// Offset of its first record in the topic.
-    first_offset: i64,
+    pub first_offset: i64,
 }
 
 /// Clients for the topic.
@@ -230,9 +230,10 @@ impl Replicas {
                 if key == partition.to_string() {
                     let replica = message.payload().and_then(|value| manifest(value, partition));
                     // An owner that was frozen while it copied may finish after the next one.
-                    let known = newest.as_ref().map(|known| self.age(known));
+                    let recency = |replica: &Replica| replica.header.recency(&self.options.origin);
+                    let known = newest.as_ref().map(recency);
                     let is_newer =
-                        |replica: &Replica| known.is_none_or(|known| known <= self.age(replica));
+                        |replica: &Replica| known.is_none_or(|known| known <= recency(replica));
                     let ours = |Replica { header, .. }: &Replica| {
                         header.origin.names_same(&self.options.origin) && is_wanted(header)
                     };
@@ -252,13 +253,6 @@ impl Replicas {
             }
             back *= 4;
         }
-    }
-
-    /// Orders replicas: those of the current input come after all others, those of a later owner
-    /// after those of an earlier one.
-    fn age(&self, replica: &Replica) -> (bool, u64, i64) {
-        let Header { origin, mark, next_offset, .. } = &replica.header;
-        (origin.agrees(&self.options.origin), mark.owner_epoch, *next_offset)
     }
 
     /// Where a partition begins and ends. librdkafka waits without asking `watch`, so it is given

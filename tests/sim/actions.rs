@@ -7,6 +7,7 @@ use crate::chance::{Fault, Sight};
 use crate::control::{Begun, Coming, Control, Loaded};
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
+use huntd::control::handover;
 use huntd::kafka::membership::MembershipEvent;
 use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::ownership::ANSWER_MS_MAX;
@@ -14,7 +15,6 @@ use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
-use huntd::shards::framer::Grant;
 use huntd::testing::canary::read_slots;
 use std::time::Duration;
 
@@ -134,44 +134,38 @@ impl Control {
 
     fn open(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
         around.chance.see(Sight::Acquired);
-        let mut grant = Grant::new(&opening);
-        let Opening { ownership_id, zones, acquired, .. } = opening;
-        let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
+        let (partition, ownership_id) = (opening.acquired.partition, opening.ownership_id);
+        let (mark, start) = (opening.acquired.mark, opening.acquired.start);
         self.acquired.push((partition, Ok(mark)));
         let Loaded { engine, header } = self.loaded.remove(&partition).expect("it was loaded");
-        match self.mutation {
-            Mutation::Unsuppressed => {
-                (grant.published, grant.published_chain) = (start.next_update, start.chain);
-            }
-            Mutation::UngatedAndUnfiltered => {
-                if let Some(header) = &header {
+        let (begin, mut open) = handover::open(&self.ends.progress, opening, engine);
+        if let ToHot::Open { grant, .. } = &mut open {
+            match (self.mutation, &header) {
+                (Mutation::Unsuppressed, _) => {
+                    (grant.published, grant.published_chain) = (start.next_update, start.chain);
+                }
+                (Mutation::UngatedAndUnfiltered, Some(header)) => {
                     (grant.start_update, grant.start_chain) = (header.next_update, header.chain);
                 }
+                _ => {}
             }
-            _ => {}
         }
         let is_of_another_log =
             header.is_some_and(|header| around.broker.tells_another_log(&header));
         let begun = Begun { ownership_id, offset: start.next_offset, is_of_another_log };
         self.begun.insert(partition, begun);
-        let progress = self.ends.progress.shard(partition);
-        progress.acked.set(mark.next_offset.max(start.next_offset));
-        progress.high_watermark.set(-1);
-        progress.goal.set(-1);
-        progress.applied.set(start.next_offset);
-        progress.ownership_id.set(ownership_id);
         self.output.opened(partition);
         around.line.borrow_mut().begin(partition, mark.output_offset);
-        self.tell_publisher(ToPublisher::Begin { partition, ownership_id, mark, zones });
-        let is_ahead = |offset: &i64| *offset >= start.next_offset;
-        let skips = acquired.skips.into_iter().filter(is_ahead).collect();
-        self.tell_hot(ToHot::Open { grant, engine, skips });
+        self.tell_publisher(begin);
+        self.tell_hot(open);
     }
 
     fn release(&mut self, around: &mut Surroundings<'_>) {
         let Some(partitions) = self.revoked.pop_front() else { return };
-        let is_busy =
-            |partition: &&i32| self.closing.contains(*partition) || self.facts(**partition).is_busy;
+        let is_busy = |partition: &&i32| {
+            self.closing.contains(*partition)
+                || handover::facts(&self.ends.progress, **partition).is_busy
+        };
         if let Some(partition) = partitions.iter().find(is_busy)
             && around.now > self.unquiet_at + QUIET_US
         {

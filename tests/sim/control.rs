@@ -6,11 +6,13 @@ use crate::group::GroupEvent;
 use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::output::Output;
-use crate::surroundings::{Place, Surroundings};
+use crate::surroundings::{Surroundings, falsified, origin, store};
+use huntd::control::handover;
 use huntd::engine::Shard;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
+use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
@@ -18,6 +20,8 @@ use huntd::publisher::ToPublisher;
 use huntd::queue::{Receiver, Sender};
 use huntd::shards::ToHot;
 use huntd::snapshot::format::Header;
+use huntd::snapshot::replicas::Replica;
+use huntd::snapshot::stored_states::{StoredState, StoredStates};
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,16 +45,14 @@ pub(crate) struct Control {
     /// What will happen, each at its time.
     pub(crate) coming: Vec<(u64, Coming)>,
     pub(crate) output: Output,
-    /// The states that the shards were told of.
-    pub(crate) places: BTreeMap<i32, Vec<Place>>,
+    /// The states that the shards may start from.
+    pub(crate) states: StoredStates,
     pub(crate) loaded: BTreeMap<i32, Loaded>,
     pub(crate) begun: BTreeMap<i32, Begun>,
     /// Shards that are closing.
     pub(crate) closing: BTreeSet<i32>,
     /// Shards that were taken away at once.
     pub(crate) lost: BTreeSet<i32>,
-    /// Snapshots that could not be read after all, by id.
-    pub(crate) damaged: BTreeSet<u64>,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
     /// Revocations that were not answered, oldest first.
@@ -117,10 +119,9 @@ impl Control {
             output: Output::new(mutation),
             closing: BTreeSet::new(),
             lost: BTreeSet::new(),
-            places: BTreeMap::new(),
+            states: StoredStates::new(origin()),
             loaded: BTreeMap::new(),
             begun: BTreeMap::new(),
-            damaged: BTreeSet::new(),
             confirmed: BTreeSet::new(),
             revoked: VecDeque::new(),
             unquiet_at: now,
@@ -173,8 +174,9 @@ impl Control {
         self.hear_threads(around);
         self.hear_what_comes(around);
         self.hear_output(around);
-        let facts: Vec<ShardFacts> =
-            self.ownership.watched().iter().map(|partition| self.facts(*partition)).collect();
+        let watched = self.ownership.watched().into_iter();
+        let facts = |partition| handover::facts(&self.ends.progress, partition);
+        let facts: Vec<ShardFacts> = watched.map(facts).collect();
         self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
             self.execute(around, action);
@@ -201,18 +203,6 @@ impl Control {
             around.trace(|| format!("member {} hears {event:?}", self.member));
         }
         self.ownership.on(event, around.instant());
-    }
-
-    pub(crate) fn facts(&self, partition: i32) -> ShardFacts {
-        let progress = self.ends.progress.shard(partition);
-        ShardFacts {
-            partition,
-            input_end: progress.high_watermark.get(),
-            applied: progress.applied.get(),
-            acked: progress.acked.get(),
-            is_busy: progress.sent.get() != progress.settled.get()
-                || progress.checkpoints.get() != progress.checkpoints_settled.get(),
-        }
     }
 
     /// Notes whether anything is on its way that may hold up a release.
@@ -330,9 +320,8 @@ impl Control {
     pub(crate) fn survey(&mut self, around: &mut Surroundings<'_>, partition: i32) {
         self.confirmed.remove(&partition);
         let is_leaderless = around.chance.strikes_of(Fault::Leaderless, 5);
-        let places = around.here(partition, &self.damaged);
-        let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
-        self.places.insert(partition, places);
+        let candidates = self.states.survey(partition, store(around.disk).candidates(partition));
+        let candidates = self.falsified(candidates);
         let survey = match is_leaderless {
             true => Err(TopicError::Unreachable("no leader now".to_owned())),
             false => Ok(Survey { bounds: around.bounds(partition), candidates }),
@@ -345,12 +334,12 @@ impl Control {
             return self.on(around, OwnershipEvent::Interrupted { partition });
         }
         let is_unanswered = around.chance.strikes_of(Fault::ReplicasUnanswered, 20);
-        let places = match is_unanswered {
-            true => around.here(partition, &self.damaged),
-            false => around.everywhere(partition, &self.damaged),
-        };
-        let candidates = places.iter().map(|place| place.candidate(self.mutation)).collect();
-        self.places.insert(partition, places);
+        let replica = around.copies.get(&partition).map(|(header, _)| header);
+        let replica =
+            replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
+        let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
+        let candidates = self.states.offer(partition, replica);
+        let candidates = self.falsified(candidates);
         let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
         self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
     }
@@ -362,26 +351,30 @@ impl Control {
         candidate: Option<usize>,
         begun_by: u32,
     ) {
-        let places = self.places.remove(&partition).unwrap_or_default();
         let rulebook = around.rulebook.beginning_by(begun_by).expect("every host has all rules");
         let mut engine = Box::new(Shard::new(partition as u16, &rulebook));
         let mut header = None;
-        if let Some(place) = candidate.map(|candidate| &places[candidate]) {
-            let Some(loaded) = around.load(place) else {
+        if let Some(state) = self.states.choose(partition, candidate) {
+            let Some(loaded) = around.load(&state) else {
                 around.chance.see(Sight::SnapshotUnreadable);
-                self.damaged.insert(place.header().id());
+                self.states.set_damaged(&state);
                 return self.on(around, OwnershipEvent::NotLoaded { partition });
             };
-            around.chance.see(match place {
-                Place::Here(_) => Sight::AcquiredFromSnapshot,
-                Place::Copied(..) => Sight::AcquiredFromReplica,
+            around.chance.see(match state {
+                StoredState::Here(_) => Sight::AcquiredFromSnapshot,
+                StoredState::Elsewhere(_) => Sight::AcquiredFromReplica,
             });
             engine = loaded;
-            header = Some(place.header().clone());
+            header = Some(state.header().clone());
         }
         let ruleset = engine.ruleset();
         self.loaded.insert(partition, Loaded { engine, header });
         self.on(around, OwnershipEvent::Loaded { partition, ruleset });
+    }
+
+    fn falsified(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let candidates = candidates.into_iter();
+        candidates.map(|candidate| falsified(candidate, self.mutation)).collect()
     }
 
     fn answered(

@@ -4,7 +4,7 @@
 use crate::chance::{Chance, Fault, Sight};
 use crate::disk::HostDisk;
 use crate::mutation::Mutation;
-use crate::surroundings::{Place, Surroundings, store};
+use crate::surroundings::{Surroundings, store};
 use huntd::output::mark::Mark;
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded};
@@ -13,6 +13,7 @@ use huntd::snapshot::checkpoint::{
     Buffer, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
 };
 use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
+use huntd::snapshot::stored_states::StoredState;
 use huntd::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use huntd::telemetry::progress::Progress;
 use std::collections::BTreeMap;
@@ -140,7 +141,7 @@ impl Keeping {
                 around.trace(|| format!("stored: {header:?}"));
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
-                if let Some(shard) = around.load(&Place::Here((*header).clone()))
+                if let Some(shard) = around.load(&StoredState::Here((*header).clone()))
                     && !around.chance.one_in(3)
                 {
                     around.copies.insert(partition, ((*header).clone(), *shard));

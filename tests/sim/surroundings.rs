@@ -14,8 +14,9 @@ use huntd::ownership::acquisition::{Bounds, Candidate};
 use huntd::ownership::panic_counts::PanicCounts;
 use huntd::snapshot::format::{Header, Origin};
 use huntd::snapshot::slots::Store;
+use huntd::snapshot::stored_states::StoredState;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The world outside one daemon.
@@ -64,71 +65,44 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The snapshots of this host, newest first.
-    pub(crate) fn here(&self, partition: i32, damaged: &BTreeSet<u64>) -> Vec<Place> {
-        let mut headers = store(self.disk).candidates(partition);
-        headers.retain(|header| !damaged.contains(&header.id()));
-        headers.into_iter().map(Place::Here).collect()
-    }
-
-    /// The same with the newest copy of other hosts' snapshots.
-    pub(crate) fn everywhere(&self, partition: i32, damaged: &BTreeSet<u64>) -> Vec<Place> {
-        let mut places = self.here(partition, damaged);
-        let copy = self.copies.get(&partition);
-        places.extend(
-            copy.map(|(header, shard)| Place::Copied(header.clone(), Box::new(shard.clone()))),
-        );
-        let age = |place: &Place| (place.header().mark.owner_epoch, place.header().next_offset);
-        places.sort_by_key(|place| std::cmp::Reverse(age(place)));
-        places
-    }
-
-    /// The state that lies there, if it can be read.
-    pub(crate) fn load(&self, place: &Place) -> Option<Box<Shard>> {
-        match place {
-            Place::Here(header) => store(self.disk).load(header, self.rulebook).ok(),
-            Place::Copied(_, shard) => Some(shard.clone()),
-        }
-    }
-}
-
-/// Where a state lies that a shard may start from.
-pub(crate) enum Place {
-    Here(Header),
-    Copied(Header, Box<Shard>),
-}
-
-impl Place {
-    pub(crate) fn header(&self) -> &Header {
-        match self {
-            Place::Here(header) | Place::Copied(header, _) => header,
-        }
-    }
-
-    /// The place as an acquisition knows it.
-    pub(crate) fn candidate(&self, mutation: Mutation) -> Candidate {
-        let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } =
-            *self.header();
-        let mut start = Start { next_offset, leader_epoch, next_update, chain };
-        match mutation {
-            // It is taken for one that is behind everything, so that it passes.
-            Mutation::UngatedAndUnfiltered => {
-                start = Start { next_offset, ..Start::default() };
+    /// The state that is stored there, if it can be read.
+    pub(crate) fn load(&self, state: &StoredState) -> Option<Box<Shard>> {
+        match state {
+            StoredState::Here(header) => store(self.disk).load(header, self.rulebook).ok(),
+            StoredState::Elsewhere(replica) => {
+                let copy = self.copies.get(&replica.header.partition);
+                // A newer one may have taken its place since.
+                let copy = copy.filter(|(header, _)| *header == replica.header);
+                copy.map(|(_, shard)| Box::new(shard.clone()))
             }
-            Mutation::LeaderEpochForgotten => start.leader_epoch = None,
-            _ => {}
         }
-        let skips = self.header().skips.clone();
-        Candidate { start, mark, ruleset, skips, is_of_deleted_input: false }
+    }
+}
+
+/// A candidate, or what the mutation makes of it.
+pub(crate) fn falsified(mut candidate: Candidate, mutation: Mutation) -> Candidate {
+    let start = &mut candidate.start;
+    match mutation {
+        // It is taken for one that is behind everything, so that it passes.
+        Mutation::UngatedAndUnfiltered => {
+            *start = Start { next_offset: start.next_offset, ..Start::default() };
+        }
+        Mutation::LeaderEpochForgotten => start.leader_epoch = None,
+        _ => {}
+    }
+    candidate
+}
+
+/// Which topics the snapshots are about.
+pub(crate) fn origin() -> Origin {
+    Origin {
+        input_topic: TOPIC.to_owned(),
+        output_topic: "updates".to_owned(),
+        ..Origin::default()
     }
 }
 
 /// Snapshots on a host's disk.
 pub(crate) fn store(disk: &HostDisk) -> Store<HostDisk> {
-    let origin = Origin {
-        input_topic: TOPIC.to_owned(),
-        output_topic: "updates".to_owned(),
-        ..Origin::default()
-    };
-    Store::new(disk.clone(), origin, 3)
+    Store::new(disk.clone(), origin(), 3)
 }

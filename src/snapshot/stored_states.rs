@@ -1,0 +1,108 @@
+//! The stored states that shards may start from: in which order they are tried, and which of them
+//! turned out to be damaged.
+//!
+//! Pure: the control thread finds and loads the states.
+
+use crate::output::fold::Start;
+use crate::ownership::acquisition::Candidate;
+use crate::snapshot::format::{Header, Origin};
+use crate::snapshot::replicas::Replica;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A state, by where it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredState {
+    /// A snapshot on this host's disk.
+    Here(Header),
+    /// A replica in the snapshot topic.
+    Elsewhere(Replica),
+}
+
+impl StoredState {
+    /// What its snapshot says of it.
+    pub fn header(&self) -> &Header {
+        match self {
+            StoredState::Here(header) => header,
+            StoredState::Elsewhere(replica) => &replica.header,
+        }
+    }
+
+    /// A snapshot and its replica are told apart: one may be whole where the other is not.
+    fn key(&self) -> StateKey {
+        let header = self.header();
+        (header.partition, header.id(), matches!(self, StoredState::Elsewhere(_)))
+    }
+}
+
+/// Partition, the header's id, and whether it is a replica.
+type StateKey = (i32, u64, bool);
+
+/// The stored states of all shards that are being acquired, as far as they are known.
+#[derive(Debug)]
+pub struct StoredStates {
+    /// The topics that the states have to be about.
+    origin: Origin,
+    /// By partition, in the order of the candidates that were told last.
+    found: BTreeMap<i32, Vec<StoredState>>,
+    damaged: BTreeSet<StateKey>,
+}
+
+impl StoredStates {
+    /// None is known yet.
+    pub fn new(origin: Origin) -> StoredStates {
+        StoredStates { origin, found: BTreeMap::new(), damaged: BTreeSet::new() }
+    }
+
+    /// Knows these snapshots of a shard, newest first, and nothing else. Gives them as candidates.
+    pub fn survey(&mut self, partition: i32, snapshots: Vec<Header>) -> Vec<Candidate> {
+        let snapshots = snapshots.into_iter().map(StoredState::Here);
+        let whole = snapshots.filter(|state| !self.damaged.contains(&state.key())).collect();
+        self.found.insert(partition, whole);
+        self.candidates(partition)
+    }
+
+    /// Whether the replica with this header was not found to be damaged.
+    pub fn is_replica_wanted(&self, header: &Header) -> bool {
+        !self.damaged.contains(&(header.partition, header.id(), true))
+    }
+
+    /// Knows the newest replica of another host's, too, if there is one: somebody else may have
+    /// owned the shard since it was last here. Gives all candidates, newest first.
+    pub fn offer(&mut self, partition: i32, replica: Option<Replica>) -> Vec<Candidate> {
+        let found = self.found.entry(partition).or_default();
+        found.extend(replica.map(StoredState::Elsewhere));
+        let recency = |state: &StoredState| Reverse(state.header().recency(&self.origin));
+        found.sort_by_key(recency);
+        self.candidates(partition)
+    }
+
+    fn candidates(&self, partition: i32) -> Vec<Candidate> {
+        let found = self.found.get(&partition).into_iter().flatten();
+        found.map(|state| self.candidate(state.header())).collect()
+    }
+
+    /// What a snapshot says of itself, to be chosen or passed over.
+    fn candidate(&self, header: &Header) -> Candidate {
+        let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
+        Candidate {
+            start: Start { next_offset, leader_epoch, next_update, chain },
+            mark,
+            ruleset,
+            skips: header.skips.clone(),
+            is_of_deleted_input: !header.origin.agrees(&self.origin),
+        }
+    }
+
+    /// The state that a candidate stands for; `None`: the shard starts without one. Nothing more is
+    /// known of the shard then.
+    pub fn choose(&mut self, partition: i32, candidate: Option<usize>) -> Option<StoredState> {
+        let mut found = self.found.remove(&partition).unwrap_or_default();
+        candidate.map(|candidate| found.swap_remove(candidate))
+    }
+
+    /// A state could not be read: it is no candidate any more.
+    pub fn set_damaged(&mut self, state: &StoredState) {
+        self.damaged.insert(state.key());
+    }
+}
