@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use huntd::kafka::fetch::{self, TopicKey, VERSION_MAX, VERSION_MIN};
+use huntd::kafka::fetch::{self, TopicKey, FETCH_VERSION_MAX, FETCH_VERSION_MIN};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    for version in VERSION_MIN..=VERSION_MAX {
+    for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
         let Ok(response) = fetch::parse(input, version, 0) else {
             continue;
         };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use huntd::kafka::codec::Decompressor;
-use huntd::kafka::record_batch::{Batch, HEADER_BYTES, OpenBatch, scan_headers};
+use huntd::kafka::record_batch::{Batch, BATCH_HEADER_BYTES, OpenBatch, scan_headers};
 use huntd::kafka::record_stream::Step;
 use libfuzzer_sys::fuzz_target;
 
@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 64;
 fuzz_target!(|input: &[u8]| {
     let _ = scan_headers(input, 0, BATCH_BYTES_MAX);
     let mut bytes = input.to_vec();
-    if bytes.len() >= HEADER_BYTES {
+    if bytes.len() >= BATCH_HEADER_BYTES {
         let length = (bytes.len() - 12) as u32;
         bytes[8..12].copy_from_slice(&length.to_be_bytes());
         bytes[16] = 2;

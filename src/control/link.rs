@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const CONNECT_MS_MAX: u64 = 3_000;
 
 /// Milliseconds that a broker may take for one answer.
-pub(super) const ANSWER_MS_MAX: u64 = 10_000;
+pub(super) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
 const SILENCE_MS_MAX: u32 = 5_000;
@@ -188,7 +188,7 @@ impl Channel {
     ) -> Result<Option<Instant>, DialError> {
         let begun = Instant::now();
         let answer = self.ask("SaslHandshake", |out| {
-            sasl::handshake_request(envelope(options, sasl::VERSION), sasl.mechanism, out);
+            sasl::handshake_request(envelope(options, sasl::SASL_VERSION), sasl.mechanism, out);
         })?;
         sasl::parse_handshake(&answer, CORRELATION_ID, sasl.mechanism)
             .map_err(|error| self.sasl_error(error))?;
@@ -199,7 +199,7 @@ impl Channel {
             let step = exchange.step(from_broker.as_deref());
             let Some(bytes) = step.map_err(|error| self.sasl_error(error))? else { break };
             let answer = self.ask("SaslAuthenticate", |out| {
-                sasl::authenticate_request(envelope(options, sasl::VERSION), bytes, out);
+                sasl::authenticate_request(envelope(options, sasl::SASL_VERSION), bytes, out);
             })?;
             let answer = sasl::parse_authenticate(&answer, CORRELATION_ID, &exchange)
                 .map_err(|error| self.sasl_error(error))?;
@@ -216,7 +216,7 @@ impl Channel {
         let begun = Handshake::begin(config, &self.endpoint.host);
         let mut handshake = begun.map_err(|error| self.tls_error(error))?;
         let (mut received, mut outgoing) = (Vec::new(), Vec::new());
-        let deadline = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
         loop {
             let step = handshake.step(&mut received, &mut outgoing);
             // An error may come with an alert for the broker, which is not waited for.
@@ -252,7 +252,7 @@ impl Channel {
             request = sealed;
         }
         self.write(&request, asked)?;
-        let deadline = Instant::now() + Duration::from_millis(ANSWER_MS_MAX);
+        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
         let mut answer = Vec::new();
         loop {
             if let Some(end) = self.frame_end(&answer)?
@@ -392,7 +392,7 @@ fn envelope(options: &DialOptions, version: i16) -> Envelope<'_> {
 fn set_up(stream: &TcpStream) -> io::Result<()> {
     let (idle_s, between_s, count) = KEEPALIVE;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(Duration::from_millis(ANSWER_MS_MAX)))?;
+    stream.set_write_timeout(Some(Duration::from_millis(BROKER_ANSWER_MS_MAX)))?;
     sockopt::set_tcp_user_timeout(stream, SILENCE_MS_MAX)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;

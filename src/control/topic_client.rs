@@ -2,7 +2,7 @@
 
 use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
-use crate::control::link::{ANSWER_MS_MAX, Link};
+use crate::control::link::{BROKER_ANSWER_MS_MAX, Link};
 use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::error_code::ErrorCode;
@@ -12,7 +12,7 @@ use crate::kafka::topic_requests::{NewTopic, TopicSettings};
 use crate::telemetry::progress::SHARDS_MAX;
 
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
-const CREATE_MS_MAX: u64 = ANSWER_MS_MAX - 1_000;
+const CREATE_MS_MAX: u64 = BROKER_ANSWER_MS_MAX - 1_000;
 
 /// Somebody else has created the topic.
 const TOPIC_ALREADY_EXISTS: ErrorCode = ErrorCode(36);

@@ -8,7 +8,9 @@
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
 use crate::kafka::message::{self, MessageError};
-use crate::kafka::tls::records::{Opened, RECORD_BYTES_MAX, RECORD_OVERHEAD_BYTES_MIN, TlsSession};
+use crate::kafka::tls::records::{
+    Opened, RECORD_OVERHEAD_BYTES_MIN, TLS_RECORD_BYTES_MAX, TlsSession,
+};
 use crate::kafka::tls::{PLAINTEXT_BYTES_MAX, TlsError};
 use crate::kafka::wire::FRAME_PREFIX_BYTES;
 use crate::runtime::operations::{Completed, Handle, Operation};
@@ -26,7 +28,7 @@ use std::time::Instant;
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Bytes of ciphertext that are received at once: several records, and less than any L2 cache.
-const CIPHERTEXT_BYTES: usize = 8 * RECORD_BYTES_MAX;
+const CIPHERTEXT_BYTES: usize = 8 * TLS_RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]

@@ -131,7 +131,7 @@ impl FetchTask {
         let (shared, connection) = (&self.shared, &mut link.connection);
         let topic = &shared.options.input_topic;
         let mut request = Vec::new();
-        let envelope = shared.envelope(list_offsets::VERSION, ENDS_ID);
+        let envelope = shared.envelope(list_offsets::LIST_OFFSETS_VERSION, ENDS_ID);
         list_offsets::request(envelope, topic, partitions, end, &mut request);
         connection.send(request, shared.deadline()).await?;
         let mut response = connection.receive(shared.deadline()).await?;

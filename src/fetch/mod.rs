@@ -32,7 +32,7 @@ pub(crate) const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub(crate) const FETCH_BYTES_MIN: usize = 1024;
 
 /// Bytes of a batch, or of what it decompresses to.
-pub(crate) const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(crate) const FETCHED_BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Connections to one broker: more only add system calls.
 pub(crate) const CONNECTIONS_PER_BROKER_MAX: usize = 8;

@@ -8,7 +8,7 @@
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Codec;
 use crate::kafka::lz4_text::TextCompressor;
-use crate::kafka::record_batch::{CRC_START, HEADER_BYTES, LENGTH_END};
+use crate::kafka::record_batch::{BATCH_HEADER_BYTES, CRC_START, LENGTH_END};
 use crate::kafka::wire::{WireWriter, varint_bytes};
 
 /// Bytes of a record beside its value, at most: lengths, deltas, no key, no headers.
@@ -40,7 +40,7 @@ impl UnsealedBatch {
     /// A batch without records, in this memory.
     pub(crate) fn new(mut memory: Vec<u8>) -> UnsealedBatch {
         memory.clear();
-        memory.resize(HEADER_BYTES, 0);
+        memory.resize(BATCH_HEADER_BYTES, 0);
         UnsealedBatch { bytes: memory, records: 0 }
     }
 
@@ -91,11 +91,11 @@ impl UnsealedBatch {
             None => (self.bytes, memory, Codec::None),
             Some(compressor) => {
                 let mut compressed = UnsealedBatch::new(memory).bytes;
-                compressor.compress(&self.bytes[HEADER_BYTES..], &mut compressed);
+                compressor.compress(&self.bytes[BATCH_HEADER_BYTES..], &mut compressed);
                 (compressed, self.bytes, Codec::Lz4)
             }
         };
-        let mut head = Vec::with_capacity(HEADER_BYTES);
+        let mut head = Vec::with_capacity(BATCH_HEADER_BYTES);
         let mut writer = WireWriter::new(&mut head);
         writer.i64(0); // the broker gives the offset
         writer.i32((bytes.len() - LENGTH_END) as i32);
@@ -110,7 +110,7 @@ impl UnsealedBatch {
         writer.i16(producer.epoch);
         writer.i32(sequence);
         writer.i32(self.records);
-        bytes[..HEADER_BYTES].copy_from_slice(&head);
+        bytes[..BATCH_HEADER_BYTES].copy_from_slice(&head);
         let crc = crc32c(&bytes[CRC_START..]);
         bytes[CRC_START - size_of::<u32>()..CRC_START].copy_from_slice(&crc.to_be_bytes());
         (bytes, spare)

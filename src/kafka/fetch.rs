@@ -20,10 +20,10 @@ use crate::kafka::wire::{WireError, WireReader, WireWriter};
 const API_KEY: i16 = 1;
 
 /// The oldest version that is spoken: the first that returns record batches of format 2.
-pub const VERSION_MIN: i16 = 4;
+pub const FETCH_VERSION_MIN: i16 = 4;
 
 /// The newest version that is spoken.
-pub const VERSION_MAX: i16 = 17;
+pub const FETCH_VERSION_MAX: i16 = 17;
 
 /// The last version that names topics by name; later ones do it by id.
 pub const VERSION_BY_NAME_MAX: i16 = 12;
@@ -43,7 +43,7 @@ pub struct TopicKey<'a> {
 /// What one Fetch asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchRequest<'a> {
-    /// Version of the request, from [`VERSION_MIN`] to [`VERSION_MAX`].
+    /// Version of the request, from [`FETCH_VERSION_MIN`] to [`FETCH_VERSION_MAX`].
     pub version: i16,
     /// Comes back in the response.
     pub correlation_id: i32,
@@ -83,7 +83,7 @@ pub struct FetchPartition {
 /// Appends one Fetch, its length prefix included, to `out`.
 pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     let version = request.version;
-    assert!((VERSION_MIN..=VERSION_MAX).contains(&version));
+    assert!((FETCH_VERSION_MIN..=FETCH_VERSION_MAX).contains(&version));
     let flexible = version >= VERSION_FLEXIBLE;
     let mut writer = WireWriter::new(out);
     let start = writer.begin_frame();
@@ -174,7 +174,7 @@ pub struct FetchResponse {
 
 /// Reads a response up to its first partition. `bytes` is the response without its length prefix.
 pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchResponse, FetchError> {
-    assert!((VERSION_MIN..=VERSION_MAX).contains(&version));
+    assert!((FETCH_VERSION_MIN..=FETCH_VERSION_MAX).contains(&version));
     let flexible = version >= VERSION_FLEXIBLE;
     let mut reader = WireReader::new(bytes);
     let found = reader.i32()?;

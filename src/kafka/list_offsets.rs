@@ -9,14 +9,14 @@ use crate::kafka::wire::{WireError, WireReader, WireWriter};
 const API_KEY: i16 = 2;
 
 /// The version that is spoken.
-pub const VERSION: i16 = 1;
+pub const LIST_OFFSETS_VERSION: i16 = 1;
 
 const NAME: &str = "ListOffsets";
 
 /// Which end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
-pub enum LogEnd {
+pub(crate) enum LogEnd {
     /// The offset after the last record.
     Latest = -1,
     /// The first offset that is still there.
@@ -31,11 +31,11 @@ pub(crate) fn request(
     end: LogEnd,
     out: &mut Vec<u8>,
 ) {
-    assert!(envelope.version == VERSION);
+    assert!(envelope.version == LIST_OFFSETS_VERSION);
     let mut writer = WireWriter::new(out);
     let start = writer.begin_frame();
     writer.i16(API_KEY);
-    writer.i16(VERSION);
+    writer.i16(LIST_OFFSETS_VERSION);
     writer.i32(envelope.correlation_id);
     writer.string(envelope.client_id, false);
     writer.i32(-1); // replica_id: a consumer
@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_request_has_the_bytes_that_another_implementation_gives_it() {
-        let envelope = Envelope { version: VERSION, correlation_id: 7, client_id: "huntd" };
+        let envelope =
+            Envelope { version: LIST_OFFSETS_VERSION, correlation_id: 7, client_id: "huntd" };
         let mut out = Vec::new();
         request(envelope, "zones", &[3, 5], LogEnd::Earliest, &mut out);
         let partition = |partition| {
@@ -111,12 +112,12 @@ mod tests {
             ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(vec![topic]);
         let header = RequestHeader::default()
             .with_request_api_key(API_KEY)
-            .with_request_api_version(VERSION)
+            .with_request_api_version(LIST_OFFSETS_VERSION)
             .with_correlation_id(7)
             .with_client_id(Some(StrBytes::from_static_str("huntd")));
         let mut expected = BytesMut::new();
         header.encode(&mut expected, 1).unwrap();
-        theirs.encode(&mut expected, VERSION).unwrap();
+        theirs.encode(&mut expected, LIST_OFFSETS_VERSION).unwrap();
         assert_eq!(out[4..], expected[..]);
     }
 
@@ -136,7 +137,7 @@ mod tests {
         }
         assert_eq!(parse(&bytes, 7, "zones"), Ok(vec![(3, Ok(41)), (5, Err(ErrorCode(6)))]));
         let mut rest = bytes::Bytes::copy_from_slice(&bytes[4..]);
-        let theirs = ListOffsetsResponse::decode(&mut rest, VERSION).unwrap();
+        let theirs = ListOffsetsResponse::decode(&mut rest, LIST_OFFSETS_VERSION).unwrap();
         let theirs = &theirs.topics[0].partitions;
         assert_eq!((theirs[0].partition_index, theirs[0].offset), (3, 41));
         assert_eq!((theirs[1].partition_index, theirs[1].error_code), (5, 6));

@@ -104,8 +104,8 @@ pub(super) struct Api {
 const FETCH: Api = Api {
     key: ApiKey::Fetch,
     name: "Fetch",
-    version_min: fetch::VERSION_MIN,
-    version_max: fetch::VERSION_MAX,
+    version_min: fetch::FETCH_VERSION_MIN,
+    version_max: fetch::FETCH_VERSION_MAX,
 };
 const METADATA: Api =
     Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
@@ -113,8 +113,8 @@ const METADATA: Api =
 pub(super) const PRODUCE: Api = Api {
     key: ApiKey::Produce,
     name: "Produce",
-    version_min: produce::VERSION_MIN,
-    version_max: produce::VERSION_MAX,
+    version_min: produce::PRODUCE_VERSION_MIN,
+    version_max: produce::PRODUCE_VERSION_MAX,
 };
 
 /// What `kafka/producer_id.rs` writes.

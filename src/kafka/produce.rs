@@ -8,10 +8,10 @@ use crate::kafka::message::{Envelope, MessageError, PRODUCE, parse, read_array};
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// The oldest version that is spoken: the first that takes batches of format 2.
-pub(crate) const VERSION_MIN: i16 = 3;
+pub(crate) const PRODUCE_VERSION_MIN: i16 = 3;
 
 /// The newest version that is spoken.
-pub(crate) const VERSION_MAX: i16 = 9;
+pub(crate) const PRODUCE_VERSION_MAX: i16 = 9;
 
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 9;
@@ -77,7 +77,7 @@ pub(crate) fn request<'b>(
     out: &mut Vec<u8>,
 ) {
     let version = envelope.version;
-    assert!((VERSION_MIN..=VERSION_MAX).contains(&version));
+    assert!((PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX).contains(&version));
     let flexible = version >= VERSION_FLEXIBLE;
     let mut writer = WireWriter::new(out);
     let start = writer.begin_frame();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_request_has_the_bytes_that_another_implementation_gives_it() {
-        for version in VERSION_MIN..=VERSION_MAX {
+        for version in PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX {
             let envelope = Envelope { version, correlation_id: 77, client_id: "huntd" };
             let mut ours = Vec::new();
             request(envelope, "updates", 10_000, BATCHES.into_iter(), &mut ours);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_any_version_is_read_and_cut_anywhere_it_is_refused() {
-        for version in VERSION_MIN..=VERSION_MAX {
+        for version in PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX {
             let bytes = answer(version);
             let expected = vec![
                 Produced { partition: 3, error: ErrorCode::NONE, base_offset: 41 },

@@ -19,7 +19,7 @@ use crate::kafka::wire::WireError;
 pub(crate) const BROKER_BATCH_BYTES: usize = 1_048_588;
 
 /// Bytes of a batch's header; the records follow.
-pub const HEADER_BYTES: usize = 61;
+pub const BATCH_HEADER_BYTES: usize = 61;
 
 /// Bytes before the ones that `batch_length` counts: the base offset and the length itself.
 pub(super) const LENGTH_END: usize = 12;
@@ -138,7 +138,7 @@ impl BatchHeader {
         if magic != 2 {
             return wrong(BatchReason::Magic(magic as i8));
         }
-        if length < (HEADER_BYTES - LENGTH_END) as i32 {
+        if length < (BATCH_HEADER_BYTES - LENGTH_END) as i32 {
             return wrong(BatchReason::LengthTooSmall(length));
         }
         let total = LENGTH_END + length as usize;
@@ -164,7 +164,7 @@ impl BatchHeader {
         Ok(Some(header))
     }
 
-    fn decode(header: &[u8; HEADER_BYTES], bytes: usize) -> BatchHeader {
+    fn decode(header: &[u8; BATCH_HEADER_BYTES], bytes: usize) -> BatchHeader {
         BatchHeader {
             base_offset: i64::from_be_bytes(known_field(header, 0)),
             bytes,
@@ -205,7 +205,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-fn known_field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+fn known_field<const N: usize>(header: &[u8; BATCH_HEADER_BYTES], at: usize) -> [u8; N] {
     let mut value = [0; N];
     value.copy_from_slice(&header[at..at + N]);
     value
@@ -365,7 +365,7 @@ impl<'a> Batch<'a> {
         let wrong = |reason| BatchError { offset: header.base_offset, reason };
         let codec = Codec::from_attributes(header.attributes)
             .ok_or(wrong(BatchReason::UnknownCodec(header.attributes)))?;
-        let stored = &mut self.bytes[HEADER_BYTES..];
+        let stored = &mut self.bytes[BATCH_HEADER_BYTES..];
         let records = match codec {
             Codec::None => stored,
             codec => match decompressor.fill(codec, stored) {

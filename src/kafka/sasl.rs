@@ -17,7 +17,7 @@ const AUTHENTICATE: Api =
     Api { key: ApiKey::SaslAuthenticate, name: "SaslAuthenticate", version_min: 1, version_max: 1 };
 
 /// The version of both requests.
-pub const VERSION: i16 = 1;
+pub(crate) const SASL_VERSION: i16 = 1;
 
 /// The broker does not offer the mechanism that was asked for.
 const UNSUPPORTED_SASL_MECHANISM: ErrorCode = ErrorCode(33);
@@ -196,7 +196,7 @@ pub(crate) fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: 
 
 /// A broker's part of the exchange.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Authenticated {
+pub(crate) struct Authenticated {
     /// The mechanism's bytes.
     pub bytes: Vec<u8>,
     /// How long the authentication holds; `None`: as long as the connection (KIP-368).

@@ -14,10 +14,10 @@ use std::str::FromStr;
 pub(crate) const MAGIC: [u8; 4] = *b"HNTF";
 
 /// Version of frames: of both forms, and of the chain.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const FRAME_VERSION: u8 = 2;
 
 /// Bytes of a binary frame before its updates.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 
 /// Appends the encoded frame to `out`, which the caller has emptied.
 pub fn encode(format: Format, header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
@@ -31,9 +31,9 @@ pub fn encode(format: Format, header: &FrameHeader, updates: &[Update], out: &mu
 }
 
 fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
-    out.reserve(HEADER_BYTES + updates.len() * UPDATE_BYTES);
+    out.reserve(FRAME_HEADER_BYTES + updates.len() * UPDATE_BYTES);
     out.extend_from_slice(&MAGIC);
-    out.push(VERSION);
+    out.push(FRAME_VERSION);
     out.push(header.kind as u8);
     out.extend_from_slice(&0u16.to_le_bytes());
     out.extend_from_slice(&header.owner_epoch.to_le_bytes());
@@ -43,7 +43,7 @@ fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
     out.extend_from_slice(&header.next_offset.to_le_bytes());
     out.extend_from_slice(&header.chain.0.to_le_bytes());
     out.extend_from_slice(&header.fence_id.to_le_bytes());
-    assert_eq!(out.len(), HEADER_BYTES);
+    assert_eq!(out.len(), FRAME_HEADER_BYTES);
     for update in updates {
         let mut bytes = [0; UPDATE_BYTES];
         for (place, word) in bytes.chunks_exact_mut(8).zip(update.words()) {
@@ -54,7 +54,7 @@ fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
 }
 
 fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
-    push_number(out, "{\"version\":", VERSION);
+    push_number(out, "{\"version\":", FRAME_VERSION);
     push_text(out, ",\"kind\":\"", kind_name(header.kind));
     push_number(out, "\",\"epoch\":", header.owner_epoch);
     push_number(out, ",\"first_update\":", header.first_update);
@@ -102,7 +102,7 @@ pub enum FrameError {
         bytes: usize,
     },
     /// Written by a version of huntd that this one does not know.
-    #[error("the frame has version {0}, and this huntd reads version {VERSION}")]
+    #[error("the frame has version {0}, and this huntd reads version {FRAME_VERSION}")]
     Version(u8),
     /// Cut short, or with more after its end.
     #[error("the frame has {found} bytes where its header says {expected}")]
@@ -143,9 +143,9 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameErr
 fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
     if let Some(rest) = bytes.strip_prefix(&MAGIC) {
         return match rest.first() {
-            Some(&VERSION) => Ok(Format::Binary),
+            Some(&FRAME_VERSION) => Ok(Format::Binary),
             Some(&version) => Err(FrameError::Version(version)),
-            None => Err(FrameError::Length { expected: HEADER_BYTES, found: bytes.len() }),
+            None => Err(FrameError::Length { expected: FRAME_HEADER_BYTES, found: bytes.len() }),
         };
     }
     if bytes.starts_with(b"{\"kind\":\"") {
@@ -158,7 +158,7 @@ fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
     let digits = rest.split(|byte| *byte == b',').next().unwrap_or_default();
     let version = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
     match version.ok_or(FrameError::Field("version"))? {
-        VERSION => Ok(Format::Json),
+        FRAME_VERSION => Ok(Format::Json),
         version => Err(FrameError::Version(version)),
     }
 }
@@ -204,10 +204,10 @@ impl Fields<'_> {
 }
 
 fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
-    if bytes.len() < HEADER_BYTES {
-        return Err(FrameError::Length { expected: HEADER_BYTES, found: bytes.len() });
+    if bytes.len() < FRAME_HEADER_BYTES {
+        return Err(FrameError::Length { expected: FRAME_HEADER_BYTES, found: bytes.len() });
     }
-    let (head, body) = bytes.split_at(HEADER_BYTES);
+    let (head, body) = bytes.split_at(FRAME_HEADER_BYTES);
     let [_, _, _, _, _, kind, flags_low, flags_high, rest @ ..] = head else {
         return Err(FrameError::Field("kind"));
     };
@@ -222,7 +222,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         _ => return Err(FrameError::Field("kind")),
     };
     let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::Field("chain"))?;
-    let expected = HEADER_BYTES.saturating_add((header.count as usize) * UPDATE_BYTES);
+    let expected = FRAME_HEADER_BYTES.saturating_add((header.count as usize) * UPDATE_BYTES);
     if bytes.len() != expected {
         return Err(FrameError::Length { expected, found: bytes.len() });
     }

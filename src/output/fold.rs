@@ -192,7 +192,7 @@ fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::encode::{VERSION, encode};
+    use crate::output::encode::{FRAME_VERSION, encode};
     use crate::output::frame::{Format, Frame};
 
     /// It may be a fence, and who passes it over takes a former owner for the present one.
@@ -203,10 +203,10 @@ mod tests {
         let mut bytes = Vec::new();
         encode(Format::Binary, &Frame::new().header, &[], &mut bytes);
         assert_eq!(fold.take(1, &bytes), Ok(()));
-        bytes[4] = VERSION + 1;
+        bytes[4] = FRAME_VERSION + 1;
         let broken = |error| Err(Broken::Unreadable { offset: 2, error });
-        assert_eq!(fold.clone().take(2, &bytes), broken(FrameError::Version(VERSION + 1)));
-        (bytes[4], bytes[5]) = (VERSION, 9);
+        assert_eq!(fold.clone().take(2, &bytes), broken(FrameError::Version(FRAME_VERSION + 1)));
+        (bytes[4], bytes[5]) = (FRAME_VERSION, 9);
         assert_eq!(fold.take(2, &bytes), broken(FrameError::Field("kind")));
     }
 }

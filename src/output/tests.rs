@@ -2,7 +2,7 @@
 
 use crate::engine::change::{Change, KINDS};
 use crate::engine::update::{FRAME_UPDATES_MAX, Update};
-use crate::output::encode::{FrameError, HEADER_BYTES, decode_frame, encode};
+use crate::output::encode::{FRAME_HEADER_BYTES, FrameError, decode_frame, encode};
 use crate::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::testing::frame_maker::FrameMaker;
@@ -47,7 +47,7 @@ fn both_forms_of_every_frame_vector_are_the_same_frame() {
         assert_eq!(
             bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
             binary,
-            "frames are written in another way: raise VERSION (output/encode.rs), unless the \
+            "frames are written in another way: raise FRAME_VERSION (output/encode.rs), unless the \
              vector is new, then put the left side into docs/vectors/frames.json"
         );
         assert_eq!(decode_frame(&bytes_of(binary)), Ok((header, updates.clone())), "{json}");
@@ -385,7 +385,7 @@ proptest! {
         let frame = FrameMaker::new(0).frame(3);
         let format = if json { Format::Json } else { Format::Binary };
         let whole = encoded(format, &frame.header, frame.updates.as_slice());
-        prop_assert!(whole.len() > HEADER_BYTES);
+        prop_assert!(whole.len() > FRAME_HEADER_BYTES);
         prop_assert!(decode_frame(&whole[..cut.min(whole.len() - 1)]).is_err());
         let mut changed = whole.clone();
         let place = place % whole.len();

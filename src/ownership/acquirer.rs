@@ -1,6 +1,7 @@
 //! How shards come to the hot thread, and back to it when something failed: survey, read, ask the
 //! group, fence, load, open. One path for start, restart and rebalance.
 
+use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
@@ -12,9 +13,7 @@ use crate::ownership::rivals::{OutputClaim, Rivals};
 use crate::ownership::shard_state::{History, ShardState};
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
-use crate::ownership::{
-    ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX, REACQUIRE_MS, READ_STALL_MS_MAX,
-};
+use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX, REACQUIRE_MS};
 use std::time::{Duration, Instant};
 
 pub(super) const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
@@ -214,7 +213,7 @@ impl Acquirer {
     /// Before a fence is written the group has to say that we are still in it. One question is
     /// under way at a time.
     fn ask_the_group(&mut self, table: &mut ShardTable, now: Instant) {
-        let answer_max = Duration::from_millis(ANSWER_MS_MAX);
+        let answer_max = Duration::from_millis(GROUP_ANSWER_MS_MAX);
         let is_waiting =
             |question: &Question| now.saturating_duration_since(question.asked_at) < answer_max;
         if self.question.as_ref().is_some_and(is_waiting) {

@@ -51,7 +51,7 @@ use start_error::StartError;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the group may take to say whether we are in it.
-pub const ANSWER_MS_MAX: u64 = 10_000;
+pub const GROUP_ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds before a shard that another instance has fenced is taken back, if the group still
 /// gives it to us: it may not know yet.
@@ -66,9 +66,6 @@ pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
 pub(crate) const REACQUIRE_MS: u64 = 500;
-
-/// Milliseconds after which an output partition of which nothing comes is given up.
-pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
 /// What [`Ownership`] has to know from the start.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ pub(crate) enum Appended {
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CommandOutcome {
+enum CommandOutcome {
     /// It changed the state.
     Applied,
     /// The rules turned it down.

@@ -229,7 +229,7 @@ impl Check<'_> {
             batch_bytes_max: self.number(
                 "fetch.batch_bytes_max",
                 raw.batch_bytes_max,
-                fetch::RECEIVE_BUFFER_STEP_BYTES..=fetch::BATCH_BYTES_MAX,
+                fetch::RECEIVE_BUFFER_STEP_BYTES..=fetch::FETCHED_BATCH_BYTES_MAX,
             )?,
             read_committed: raw.read_committed,
         };

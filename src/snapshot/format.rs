@@ -36,7 +36,7 @@ pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
 /// Version of the header, and of the chain in it.
-const VERSION: u32 = 3;
+const SNAPSHOT_VERSION: u32 = 3;
 /// The version before, which says nothing of leader epochs and is read as well.
 const VERSION_WITHOUT_EPOCH: u32 = 2;
 const UNKNOWN_ID: [u8; 16] = [0; 16];
@@ -136,7 +136,8 @@ pub enum SnapshotError {
     Header(&'static str),
     /// Another huntd wrote it.
     #[error(
-        "the snapshot has format version {0}, but this huntd reads {VERSION}; run the other one"
+        "the snapshot has format version {0}, but this huntd reads {SNAPSHOT_VERSION}; run the \
+         other one"
     )]
     Version(u32),
     /// Torn, stale, or of another snapshot.
@@ -267,7 +268,7 @@ impl Header {
         let Origin { cluster_id, input_topic, input_topic_id: _, output_topic } = origin;
         let mut out = Vec::with_capacity(HEADER_BYTES_MAX);
         out.extend(MAGIC);
-        out.extend(VERSION.to_le_bytes());
+        out.extend(SNAPSHOT_VERSION.to_le_bytes());
         out.extend([0; 4]);
         let numbers = [0, *ruleset, *engine_version, partition.cast_unsigned()];
         numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
@@ -320,7 +321,7 @@ impl Header {
             return Err(SnapshotError::Header("it is none"));
         }
         let version = fields.number().ok_or(short.clone())?;
-        if ![VERSION, VERSION_WITHOUT_EPOCH].contains(&version) {
+        if ![SNAPSHOT_VERSION, VERSION_WITHOUT_EPOCH].contains(&version) {
             return Err(SnapshotError::Version(version));
         }
         let crc = fields.number().ok_or(short.clone())?;

@@ -430,8 +430,8 @@ fn the_header_is_laid_out_as_the_documents_say() {
     assert_eq!(
         vector["header"].as_str(),
         Some(hex.as_str()),
-        "headers are written in another way: raise VERSION (snapshot/format.rs), then put the \
-         right side into docs/vectors/snapshot.json"
+        "headers are written in another way: raise SNAPSHOT_VERSION (snapshot/format.rs), then put \
+         the right side into docs/vectors/snapshot.json"
     );
     let id = format!("{:016x}", example().id());
     assert_eq!(vector["id"].as_str(), Some(id.as_str()));

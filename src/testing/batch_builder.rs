@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::kafka::aborted::{AbortedTransactions, Marker};
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Decompressor;
-use crate::kafka::record_batch::{Batch, BatchError, Batches, HEADER_BYTES};
+use crate::kafka::record_batch::{BATCH_HEADER_BYTES, Batch, BatchError, Batches};
 use crate::kafka::wire::WireWriter;
 
 /// The bound that the tests give to batches.
@@ -139,7 +139,7 @@ impl BatchPlan {
         let mut out = Vec::new();
         let mut writer = WireWriter::new(&mut out);
         writer.i64(self.base_offset);
-        writer.i32((HEADER_BYTES - 12 + stored.len()) as i32);
+        writer.i32((BATCH_HEADER_BYTES - 12 + stored.len()) as i32);
         writer.i32(7); // partition leader epoch
         writer.i8(2);
         writer.u32(0);

@@ -5,7 +5,9 @@
 use std::time::{Duration, Instant};
 
 use huntd::kafka::error_code::ErrorCode;
-use huntd::kafka::fetch::{self, FetchPartition, FetchRemedy, VERSION_BY_NAME_MAX, VERSION_MIN};
+use huntd::kafka::fetch::{
+    self, FETCH_VERSION_MIN, FetchPartition, FetchRemedy, VERSION_BY_NAME_MAX,
+};
 use huntd::kafka::metadata::LeaderTable;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -101,7 +103,7 @@ fn records_are_the_same_as_librdkafkas_in_every_codec_and_version() {
         let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
         for partition in 0..PARTITIONS {
             let expected = consume(&cluster, "zones", partition);
-            for version in VERSION_MIN..=VERSION_BY_NAME_MAX {
+            for version in FETCH_VERSION_MIN..=VERSION_BY_NAME_MAX {
                 let read = connection.drain(version, "zones", partition, 0, RECORDS);
                 assert!(read == expected, "{codec}, Fetch {version}, partition {partition}");
             }
@@ -157,7 +159,7 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
 fn an_offset_beyond_the_log_and_a_missing_partition_are_named() {
     let cluster = cluster(1, "zones");
     let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
-    for version in VERSION_MIN..=VERSION_BY_NAME_MAX {
+    for version in FETCH_VERSION_MIN..=VERSION_BY_NAME_MAX {
         let error = connection.fetch_once(version, "zones", at(0, 99)).error;
         assert_eq!(error, ErrorCode::OFFSET_OUT_OF_RANGE);
         let error = connection.fetch_once(version, "zones", at(PARTITIONS, 0)).error;

@@ -10,7 +10,7 @@ use crate::surroundings::Surroundings;
 use huntd::control::handover;
 use huntd::kafka::membership::MembershipEvent;
 use huntd::output::frame::{FrameHeader, FrameKind};
-use huntd::ownership::ANSWER_MS_MAX;
+use huntd::ownership::GROUP_ANSWER_MS_MAX;
 use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
 use huntd::publisher::ToPublisher;
@@ -123,7 +123,7 @@ impl Control {
         }
         if around.chance.strikes_of(Fault::AnswerLost, 5) {
             // The machine waits for its answer as long as it does.
-            let at = around.now + 2 * ANSWER_MS_MAX * 1000;
+            let at = around.now + 2 * GROUP_ANSWER_MS_MAX * 1000;
             return self
                 .coming
                 .push((at, Coming::Answered { question, partitions, is_lost: true }));

@@ -3,8 +3,8 @@
 use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
-    self, CurrentLeader, EpochEnd, FetchError, FetchPartition, FetchRemedy, FetchRequest,
-    FetchedPartition, TopicKey, VERSION_BY_NAME_MAX, VERSION_MAX, VERSION_MIN,
+    self, CurrentLeader, EpochEnd, FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchError,
+    FetchPartition, FetchRemedy, FetchRequest, FetchedPartition, TopicKey, VERSION_BY_NAME_MAX,
 };
 use crate::kafka::wire::WireWriter;
 use bytes::{Bytes, BytesMut};
@@ -40,7 +40,7 @@ fn a_request_has_the_bytes_that_another_implementation_gives_it() {
             bytes_max: 77,
         },
     ];
-    for version in VERSION_MIN..=VERSION_MAX {
+    for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
         let request = FetchRequest {
             version,
             correlation_id: 0x0102_0304,
@@ -270,7 +270,7 @@ fn plans() -> Vec<Plan> {
 
 #[test]
 fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
-    for version in VERSION_MIN..=VERSION_MAX {
+    for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
         let bytes = response(version, 5, &[("zones", plans())]);
         let header = fetch::parse(&bytes, version, 5).unwrap();
         assert_eq!((header.throttle_ms, header.error), (250, ErrorCode::NONE));
@@ -333,7 +333,7 @@ fn an_empty_answer_and_a_topic_in_two_pieces_are_read() {
 
 #[test]
 fn a_response_cut_anywhere_or_continued_is_refused() {
-    for version in VERSION_MIN..=VERSION_MAX {
+    for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
         let mut bytes = response(version, 5, &[("zones", plans())]);
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut], version, "zones").is_err(), "version {version} at {cut}");
@@ -363,7 +363,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
-        version in VERSION_MIN..=VERSION_MAX,
+        version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX,
     ) {
         let mut bytes = bytes;
         bytes.splice(..bytes.len().min(4), [0, 0, 0, 5]);
@@ -372,7 +372,7 @@ proptest! {
 
     #[test]
     fn a_damaged_response_never_panics(
-        version in VERSION_MIN..=VERSION_MAX,
+        version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = response(version, 5, &[("zones", plans())]);

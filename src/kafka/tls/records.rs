@@ -14,7 +14,7 @@ use rustls::{
 pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 
 /// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
-pub const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
+pub(crate) const TLS_RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
 
 /// Bytes of a record beside its plaintext, at least: the tag, and in most suites more.
 pub(crate) const RECORD_OVERHEAD_BYTES_MIN: usize = RECORD_HEADER_BYTES + 16;
@@ -100,7 +100,7 @@ impl TlsSession {
         let end = RECORD_HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
         let version = ProtocolVersion::from(u16::from_be_bytes([*major, *minor]));
         let content = ContentType::from(*content);
-        if end > RECORD_BYTES_MAX {
+        if end > TLS_RECORD_BYTES_MAX {
             return Err(TlsError::Protocol(format!("a record of {end} bytes")));
         }
         // TLS 1.3 hides what a record is, and has the version from the handshake (RFC 8446, 5.2).

@@ -11,7 +11,9 @@ use crate::ownership::event::{
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::RELEASE_MS_MAX;
-use crate::ownership::{ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, REACQUIRE_MS};
+use crate::ownership::{
+    GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, REACQUIRE_MS,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -210,7 +212,7 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
     daemon.group(MembershipEvent::Answered { question: 1, is_member: false });
     daemon.pass(REACQUIRE_MS, 0, false);
     assert!(daemon.open().is_empty());
-    daemon.pass(ANSWER_MS_MAX, 0, false);
+    daemon.pass(GROUP_ANSWER_MS_MAX, 0, false);
     daemon.group_answers = true;
     daemon.pass(REACQUIRE_MS, 0, false);
     assert_eq!(daemon.open(), [3]);

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The maps reach 4,096 units from their middle.
-pub(crate) const MAP_HALF_CM: i64 = 7_804;
+pub(crate) const CSGO_MAP_HALF_CM: i64 = 7_804;
 
 /// Centimetres of a unit: 3/4 of an inch.
 const UNIT_CM: f64 = 1.905;

@@ -119,10 +119,10 @@ impl MatchEvents {
     /// Opens a recording.
     pub fn open(options: MatchOptions) -> Result<MatchEvents, SourceError> {
         let half_cm = match options.format {
-            MatchFormat::Prbf2 => prbf2::MAP_HALF_CM,
-            MatchFormat::Csgo => csgo::MAP_HALF_CM,
-            MatchFormat::RocketLeague => rocket_league::MAP_HALF_CM,
-            MatchFormat::Pubg => pubg::MAP_HALF_CM,
+            MatchFormat::Prbf2 => prbf2::PRBF2_MAP_HALF_CM,
+            MatchFormat::Csgo => csgo::CSGO_MAP_HALF_CM,
+            MatchFormat::RocketLeague => rocket_league::ROCKET_LEAGUE_MAP_HALF_CM,
+            MatchFormat::Pubg => pubg::PUBG_MAP_HALF_CM,
         };
         let grid = Grid::new(half_cm, options.zones);
         Ok(MatchEvents {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The maps are 4 km wide at most.
-pub(crate) const MAP_HALF_CM: i64 = 204_800;
+pub(crate) const PRBF2_MAP_HALF_CM: i64 = 204_800;
 
 /// Heights that mean that the player is not on the map: before the first spawn, and while waiting
 /// for the next one.

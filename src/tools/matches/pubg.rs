@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest maps are 8,160 m wide.
-pub(crate) const MAP_HALF_CM: i64 = 408_000;
+pub(crate) const PUBG_MAP_HALF_CM: i64 = 408_000;
 
 /// At this height players are still in the plane, or have just left it.
 const PLANE_CM: f64 = 100_000.0;
@@ -118,7 +118,7 @@ impl PubgAdapter {
             if self.killed.contains(&player) {
                 return;
             }
-            let from_middle = |at: f64| (at.round() as i64).saturating_sub(MAP_HALF_CM);
+            let from_middle = |at: f64| (at.round() as i64).saturating_sub(PUBG_MAP_HALF_CM);
             stage.see(player, from_middle(x), from_middle(y));
         }
     }

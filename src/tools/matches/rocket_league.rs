@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The field is 8,192 by 10,240 units, and the goals are behind it.
-pub(crate) const MAP_HALF_CM: i64 = 8_192;
+pub(crate) const ROCKET_LEAGUE_MAP_HALF_CM: i64 = 8_192;
 
 #[derive(Deserialize)]
 struct Line<'a> {

@@ -36,6 +36,7 @@ const PURE: &[(&str, &[&str])] = &[
     (
         "ownership",
         &[
+            "kafka::READ_STALL_MS_MAX",
             "kafka::error_code",
             "kafka::membership",
             "kafka::metadata",

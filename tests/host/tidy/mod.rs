@@ -193,28 +193,51 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
             &[("src/engine/a.rs", "pub(crate) fn f() {}")],
             &[("src/engine/a.rs", "pub const F: u8 = 1;"), ("src/engine/b.rs", "use super::F;")],
             &[("src/engine/a.rs", "impl A { pub async fn f() {} }"), ("src/b.rs", "A::f();")],
+            &[("src/engine/a.rs", "pub(crate) struct A; fn f(a: A) {}")],
+            &[("src/engine/a.rs", "pub struct A;"), ("src/b.rs", "use a::A;")],
+            &[("src/engine/a.rs", "pub enum A {} pub(crate) fn f() -> A {}"), ("src/b.rs", "f")],
         ],
         &[
             &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/engine/b.rs", "a::f();")],
             &[("src/engine/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
             &[("src/engine/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
-            &[("src/engine/a.rs", "pub struct A { pub f: u8 } fn f() {}")],
+            &[("src/engine/a.rs", "pub struct A { pub f: u8 }"), ("tests/a.rs", "A")],
+            &[("src/engine/a.rs", "pub struct A; pub fn f() -> A {}"), ("tests/a.rs", "f().g")],
+            &[
+                (
+                    "src/engine/a.rs",
+                    "pub(crate) struct A; pub(crate) struct B { pub a: Vec<(u8, A)> }",
+                ),
+                ("src/b.rs", "fn f(b: B) { b.a }"),
+            ],
+            &[
+                ("src/engine/a.rs", "pub enum A {} impl B for C { type D = A; }"),
+                ("tests/a.rs", "C"),
+            ],
             &[("src/testing/a.rs", "pub fn f() {}")],
         ],
     );
 }
 
 #[test]
-fn a_type_that_other_files_see_has_a_name_of_its_own() {
-    let one = ("src/engine/event.rs", "pub struct Event;");
+fn a_type_or_a_constant_that_other_files_see_has_a_name_of_its_own() {
+    let event = ("src/engine/event.rs", "pub struct Event;");
+    let bytes = ("src/output/encode.rs", "pub const HEADER_BYTES: usize = 64;");
     check(
         names::one_meaning,
         &[
-            &[one, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
-            &[one, ("src/tools/a.rs", "pub type Event = u8;")],
-            &[one, ("src/tools/a.rs", "pub(super) struct Event;")],
+            &[event, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
+            &[event, ("src/tools/a.rs", "pub type Event = u8;")],
+            &[event, ("src/tools/a.rs", "pub(super) struct Event;")],
+            &[bytes, ("src/kafka/a.rs", "pub(crate) const HEADER_BYTES: usize = 61;")],
+            &[bytes, ("src/kafka/a.rs", "impl A {} pub(super) static HEADER_BYTES: u8 = 6;")],
         ],
-        &[&[one, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")]],
+        &[
+            &[event, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")],
+            &[bytes, ("src/kafka/a.rs", "const HEADER_BYTES: usize = 61;")],
+            &[bytes, ("src/kafka/a.rs", "impl A { pub const HEADER_BYTES: usize = 61; }")],
+            &[bytes, ("src/kafka/a.rs", "pub(crate) const fn header_bytes() -> usize {}")],
+        ],
     );
 }
 

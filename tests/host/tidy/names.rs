@@ -1,8 +1,9 @@
-//! Rules about public names: what for they are public, and that each means one thing.
+//! Rules about public names: what they are public for, and that each means one thing.
 
 use super::form::Finding;
 use super::source::{Source, Token, Tree, close};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Words between `pub` and the keyword of an item.
 const QUALIFIERS: &[&str] = &["const", "async", "unsafe", "extern"];
@@ -10,13 +11,16 @@ const QUALIFIERS: &[&str] = &["const", "async", "unsafe", "extern"];
 /// Items that are called or read by their name.
 const USED_BY_NAME: &[&str] = &["fn", "const", "static"];
 
+const CONSTANTS: &[&str] = &["const", "static"];
+
 const TYPES: &[&str] = &["struct", "enum", "trait", "type", "union"];
 
 /// An item with a visibility of its own.
 struct Item<'a> {
-    source: &'a Source,
     keyword: &'a str,
     name: &'a str,
+    /// Index of the name among the product's tokens.
+    name_at: usize,
     line: usize,
     /// `pub` without a restriction.
     is_public: bool,
@@ -26,10 +30,10 @@ struct Item<'a> {
 fn items(source: &Source) -> Vec<Item<'_>> {
     let tokens = &source.product;
     let starts = (0..tokens.len()).filter(|&at| tokens[at].text == "pub");
-    starts.filter_map(|at| item(source, tokens, at)).collect()
+    starts.filter_map(|at| item(tokens, at)).collect()
 }
 
-fn item<'a>(source: &'a Source, tokens: &'a [Token], at: usize) -> Option<Item<'a>> {
+fn item<'a>(tokens: &'a [Token], at: usize) -> Option<Item<'a>> {
     let is_public = tokens.get(at + 1)?.text != "(";
     let mut at = if is_public { at + 1 } else { close(tokens, at + 1) };
     while tokens.get(at + 1).is_some_and(|next| is_keyword(&next.text))
@@ -41,9 +45,9 @@ fn item<'a>(source: &'a Source, tokens: &'a [Token], at: usize) -> Option<Item<'
     let is_named = name.text.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let is_item = is_keyword(&keyword.text) && is_named;
     is_item.then_some(Item {
-        source,
         keyword: &keyword.text,
         name: &name.text,
+        name_at: at + 1,
         line: keyword.line,
         is_public,
     })
@@ -60,8 +64,91 @@ fn is_outside(source: &Source) -> bool {
         || source.path.starts_with("src/testing/")
 }
 
-/// A function or a constant is visible only if another file names it, and `pub` only if that is
-/// outside the library. (What a type needs its own visibility for, the compiler knows.)
+/// The words of a source by which its visible items show types: signatures, fields, variants,
+/// aliases. With them, whether everybody sees the item.
+fn shown(source: &Source) -> BTreeSet<(&str, bool)> {
+    let tokens = &source.product;
+    let mut shown = BTreeSet::new();
+    let mut show = |range: Range<usize>, is_public| {
+        shown.extend(tokens[range].iter().map(|token| (token.text.as_str(), is_public)));
+    };
+    for at in (0..tokens.len()).filter(|&at| tokens[at].text == "pub") {
+        match item(tokens, at) {
+            Some(item) => {
+                let from = item.name_at + 1;
+                show(from..item_interface_end(tokens, item.keyword, from), item.is_public);
+            }
+            None => {
+                let is_public = tokens.get(at + 1).is_some_and(|token| token.text != "(");
+                let from = if is_public { at + 1 } else { close(tokens, at + 1) };
+                show(from..field_end(tokens, from), is_public);
+            }
+        }
+    }
+    // What a trait's implementation names its types, who sees the trait sees.
+    for range in implementations(tokens) {
+        for at in range.clone().filter(|&at| tokens[at].text == "type") {
+            let end = (at..range.end).find(|&at| tokens[at].text == ";").unwrap_or(range.end);
+            show(at + 2..end.max(at + 2), true);
+        }
+    }
+    shown
+}
+
+/// Where that part of an item ends that shows types. A struct's fields have a visibility each.
+fn item_interface_end(tokens: &[Token], keyword: &str, from: usize) -> usize {
+    let ends: &[&str] = match keyword {
+        "fn" => &["{", ";"],
+        "struct" => &["{", "(", ";"],
+        "enum" | "trait" | "union" => &["{"],
+        _ => &[";"],
+    };
+    let mut at = from;
+    while let Some(token) = tokens.get(at).filter(|token| !ends.contains(&token.text.as_str())) {
+        let is_open = ["(", "[", "{"].contains(&token.text.as_str());
+        at = if is_open { close(tokens, at) } else { at + 1 };
+    }
+    match keyword {
+        "enum" | "trait" | "union" if at < tokens.len() => close(tokens, at),
+        _ => at,
+    }
+}
+
+/// Where a field's type ends.
+fn field_end(tokens: &[Token], from: usize) -> usize {
+    let (mut at, mut depth) = (from, 0);
+    while let Some(token) = tokens.get(at) {
+        let is_arrow = at > from && tokens[at - 1].text == "-";
+        match token.text.as_str() {
+            "<" => depth += 1,
+            ">" if !is_arrow => depth -= 1,
+            "," | ")" | "}" | ";" if depth <= 0 => break,
+            "(" | "[" => {
+                at = close(tokens, at);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Blocks of `impl`, as ranges of tokens.
+fn implementations(tokens: &[Token]) -> Vec<Range<usize>> {
+    let is_item = |at: usize| {
+        at.checked_sub(1).is_none_or(|before| {
+            ["}", "{", ";", "]", "unsafe"].contains(&tokens[before].text.as_str())
+        })
+    };
+    let starts = (0..tokens.len()).filter(|&at| tokens[at].text == "impl" && is_item(at));
+    let block = |at: usize| (at..tokens.len()).find(|&at| tokens[at].text == "{");
+    starts.filter_map(|at| block(at).map(|open| open..close(tokens, open))).collect()
+}
+
+/// What is visible is so for others: a function or a constant for another file that names it, a
+/// type also for a visible item of its own file that shows it. It is `pub` only if one of these is
+/// outside the library, or is `pub` itself.
 pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
     let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut named_outside: BTreeSet<&str> = BTreeSet::new();
@@ -73,33 +160,56 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
-    let library = tree.product().filter(|source| !is_outside(source));
-    let items = library.flat_map(items).filter(|item| USED_BY_NAME.contains(&item.keyword));
-    items
-        .filter_map(|item| {
-            let Item { source, name, line, is_public, .. } = item;
+    let library: Vec<&Source> = tree.product().filter(|source| !is_outside(source)).collect();
+    let shown_to_all: BTreeSet<&str> = library
+        .iter()
+        .flat_map(|source| shown(source))
+        .filter_map(|(name, is_public)| is_public.then_some(name))
+        .collect();
+    let mut findings = Vec::new();
+    for source in library {
+        let shown = shown(source);
+        for Item { keyword, name, line, is_public, .. } in items(source) {
+            let is_type = TYPES.contains(&keyword);
+            if !is_type && !USED_BY_NAME.contains(&keyword) {
+                continue;
+            }
+            let is_shown = is_type && [true, false].iter().any(|all| shown.contains(&(name, *all)));
             let is_elsewhere = named[name].iter().any(|path| *path != source.path);
+            let is_outside = named_outside.contains(name) || is_type && shown_to_all.contains(name);
             let message = match is_public {
-                _ if !is_elsewhere => format!("no other file names {name}: make it private"),
-                true if !named_outside.contains(name) => {
+                _ if !is_elsewhere && !is_shown => {
+                    format!("no other file names {name}: make it private")
+                }
+                true if !is_outside => {
                     format!("only the library names {name}: make it pub(crate)")
                 }
-                _ => return None,
+                _ => continue,
             };
-            Some(Finding::at(source, line, message))
-        })
-        .collect()
+            findings.push(Finding::at(source, line, message));
+        }
+    }
+    findings
 }
 
-/// A type that other files can see, if only those of its folder, has a name of its own.
+/// A type or a constant that other files can see, if only those of its folder, has a name of its
+/// own. (A constant of a type is named with the type.)
 pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for source in tree.product() {
-        for item in items(source).into_iter().filter(|item| TYPES.contains(&item.keyword)) {
+        let of_types = implementations(&source.product);
+        let is_own = |item: &Item<'_>| match TYPES.contains(&item.keyword) {
+            true => true,
+            false => {
+                CONSTANTS.contains(&item.keyword)
+                    && !of_types.iter().any(|range| range.contains(&item.name_at))
+            }
+        };
+        for item in items(source).into_iter().filter(is_own) {
             match first.get(item.name) {
                 Some(path) => {
-                    let message = format!("{} is the name of another type in {path}", item.name);
+                    let message = format!("{} has another meaning in {path}", item.name);
                     findings.push(Finding::at(source, item.line, message));
                 }
                 None => {
