@@ -197,7 +197,7 @@ impl Shard {
     }
 
     /// Knows the rules of this book from now on: an event can change to them.
-    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+    pub fn know(&mut self, rulebook: &Rulebook) {
         assert_eq!(self.rulebook.missing_in(rulebook), None, "a book only grows");
         self.rulebook = rulebook.clone();
     }

@@ -13,6 +13,7 @@ use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::ownership::GROUP_ANSWER_MS_MAX;
 use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
+use huntd::ownership::start_error::StartError;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
 use huntd::testing::canary::read_slots;
@@ -192,7 +193,10 @@ impl Control {
                 self.acquired.push((*partition, Err(*error)));
             }
             Note::Halted { partition, start_error, .. } => {
-                around.chance.see(Sight::Halted);
+                around.chance.see(match start_error {
+                    Some(StartError::OutputRecreated) => Sight::OutputRecreated,
+                    _ => Sight::Halted,
+                });
                 around.seen_panics.retain(|(of, _), _| of != partition);
                 let refused = start_error.map(|error| (*partition, Err(error)));
                 self.acquired.extend(refused);
@@ -201,7 +205,7 @@ impl Control {
         }
     }
 
-    fn tell_hot(&self, message: ToHot) {
+    pub(crate) fn tell_hot(&self, message: ToHot) {
         let sent = self.ends.hot.try_send(message);
         assert!(sent.is_ok(), "the queue has room for several messages a shard");
     }

@@ -73,6 +73,8 @@ closed_list! {
         // What operators do.
         SkipAsked,
         GenesisAsked,
+        RulesLacking,
+        OutputRecreated,
         // The disk.
         WriteTorn,
         WriteFlipped,
@@ -138,6 +140,8 @@ closed_list! {
         BatchOfOldEpoch,
         EpochRaised,
         RulesChanged,
+        RulesAdded,
+        OutputRecreated,
     }
 }
 

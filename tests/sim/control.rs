@@ -2,13 +2,16 @@
 //! to the real [`Ownership`]. `actions.rs` executes what that decides.
 
 use crate::chance::{Chance, Fault, Sight};
+use crate::game::fewer_rules;
 use crate::group::GroupEvent;
 use crate::line::Late;
 use crate::mutation::Mutation;
+use crate::node::Common;
 use crate::output::Output;
 use crate::surroundings::{Surroundings, falsified, origin, store};
 use huntd::control::handover;
 use huntd::engine::Shard;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
@@ -25,7 +28,7 @@ use huntd::snapshot::stored_states::{StoredState, StoredStates};
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// The control thread's ends.
 pub(crate) struct Ends {
@@ -42,6 +45,11 @@ pub(crate) struct Control {
     pub(crate) member: u64,
     pub(crate) host: usize,
     pub(crate) ownership: Ownership,
+    /// The rules that the daemon has.
+    rulebook: Rulebook,
+    /// The daemon has seen that the output is another topic by now. An operator brings the right
+    /// one back before the daemon is restarted.
+    pub(crate) is_output_recreated: bool,
     /// What will happen, each at its time.
     pub(crate) coming: Vec<(u64, Coming)>,
     pub(crate) output: Output,
@@ -88,7 +96,13 @@ pub(crate) struct Begun {
 /// Something that happens later.
 pub(crate) enum Coming {
     InputKnown,
-    Answered { question: u64, partitions: Vec<i32>, is_lost: bool },
+    /// The operator adds the rules that the daemon lacks.
+    RulesAdded,
+    Answered {
+        question: u64,
+        partitions: Vec<i32>,
+        is_lost: bool,
+    },
     Counted,
     Rejoined,
 }
@@ -99,23 +113,31 @@ impl Control {
         ends: Ends,
         chance: &mut Chance,
         options: OwnershipOptions,
-        (now, instant): (u64, Instant),
+        common: &Common,
+        now: u64,
         mutation: Mutation,
     ) -> Control {
         let mut options = options;
-        // Hosts may have the same rules in another order.
-        if chance.one_in(2) {
-            options.rulesets.reverse();
+        let mut coming = vec![(now + chance.delay_us(), Coming::InputKnown)];
+        let mut rulebook = common.rulebook.clone();
+        if chance.strikes_of(Fault::RulesLacking, 10) {
+            rulebook = fewer_rules();
+            coming.push((now + chance.pick(&[1_000, 300_000, 3_000_000]), Coming::RulesAdded));
+        } else if chance.one_in(2) {
+            // Hosts may have the same rules in another order.
+            let last = rulebook.rulesets().last().expect("there are rules");
+            rulebook = rulebook.beginning_by(last).expect("just looked");
         }
+        options.rulesets = rulebook.rulesets().collect();
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = u128::from(chance.next()) << 64 | u128::from(chance.next());
-        let known_at = now + chance.delay_us();
         Control {
             ends,
             member,
             host,
-            ownership: Ownership::new(options, instant),
-            coming: vec![(known_at, Coming::InputKnown)],
+            ownership: Ownership::new(options, common.base + Duration::from_micros(now)),
+            rulebook,
+            coming,
             output: Output::new(mutation),
             closing: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -127,6 +149,7 @@ impl Control {
             unquiet_at: now,
             turned_at: now,
             blocked_until: now,
+            is_output_recreated: false,
             is_stopping: false,
             has_left: false,
             acquired: Vec::new(),
@@ -173,6 +196,7 @@ impl Control {
         self.hear_group(around);
         self.hear_threads(around);
         self.hear_what_comes(around);
+        self.hear_topics(around);
         self.hear_output(around);
         let watched = self.ownership.watched().into_iter();
         let facts = |partition| handover::facts(&self.ends.progress, partition);
@@ -313,6 +337,25 @@ impl Control {
                     self.on(around, OwnershipEvent::Group(MembershipEvent::Counted(partitions)));
                 }
                 Coming::Rejoined => self.rejoined(around),
+                Coming::RulesAdded => self.rules_added(around),
+            }
+        }
+    }
+
+    fn rules_added(&mut self, around: &mut Surroundings<'_>) {
+        around.chance.see(Sight::RulesAdded);
+        let rulebook = around.rulebook.clone();
+        self.on(around, OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
+        self.loaded.values_mut().for_each(|loaded| loaded.engine.know(&rulebook));
+        self.tell_hot(ToHot::Rulebook(rulebook.clone()));
+        self.rulebook = rulebook;
+    }
+
+    fn hear_topics(&mut self, around: &mut Surroundings<'_>) {
+        if self.is_output_recreated {
+            self.on(around, OwnershipEvent::OutputRecreated);
+            if self.ownership.summary().open > 0 {
+                self.wrong = Some("a shard goes on although its output was recreated".to_owned());
             }
         }
     }
@@ -351,23 +394,26 @@ impl Control {
         candidate: Option<usize>,
         begun_by: u32,
     ) {
-        let rulebook = around.rulebook.beginning_by(begun_by).expect("every host has all rules");
-        let mut engine = Box::new(Shard::new(partition as u16, &rulebook));
-        let mut header = None;
-        if let Some(state) = self.states.choose(partition, candidate) {
-            let Some(loaded) = around.load(&state) else {
-                around.chance.see(Sight::SnapshotUnreadable);
-                self.states.set_damaged(&state);
-                return self.on(around, OwnershipEvent::NotLoaded { partition });
-            };
+        let state = self.states.choose(partition, candidate);
+        let engine = match &state {
+            Some(state) => around.load(state, &self.rulebook),
+            None => {
+                let rulebook = self.rulebook.beginning_by(begun_by).expect("the brief has them");
+                Some(Box::new(Shard::new(partition as u16, &rulebook)))
+            }
+        };
+        let Some(engine) = engine else {
+            around.chance.see(Sight::SnapshotUnreadable);
+            state.iter().for_each(|state| self.states.set_damaged(state));
+            return self.on(around, OwnershipEvent::NotLoaded { partition });
+        };
+        if let Some(state) = &state {
             around.chance.see(match state {
                 StoredState::Here(_) => Sight::AcquiredFromSnapshot,
                 StoredState::Elsewhere(_) => Sight::AcquiredFromReplica,
             });
-            engine = loaded;
-            header = Some(state.header().clone());
         }
-        let ruleset = engine.ruleset();
+        let (ruleset, header) = (engine.ruleset(), state.map(|state| state.header().clone()));
         self.loaded.insert(partition, Loaded { engine, header });
         self.on(around, OwnershipEvent::Loaded { partition, ruleset });
     }

@@ -2,6 +2,7 @@
 
 use crate::chance::{Chance, Fault};
 use huntd::engine::event::{Action, ActionKind, Event};
+use huntd::engine::rules::Rules;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::output::event_json::write_event;
 use huntd::service::rules::built_in;
@@ -14,17 +15,26 @@ const PLAYERS: u64 = 6;
 
 /// The built-in rules on a map that is quickly made, and some to change to.
 pub(crate) fn rulebook() -> Rulebook {
+    let mut others = small_rules();
+    others.actors.health = 60;
+    others.world.speed_cm_per_s_max *= 2;
+    let mut rulebook = fewer_rules();
+    rulebook.add(others).expect("the map is the same");
+    rulebook
+}
+
+/// The same without those to change to.
+pub(crate) fn fewer_rules() -> Rulebook {
+    Rulebook::of(small_rules())
+}
+
+fn small_rules() -> Rules {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
     rules.actors.count_max = 16;
     rules.actors.per_tile_max = 4;
     rules.hunts.treasures_max = 32;
-    let mut others = rules.clone();
-    others.actors.health = 60;
-    others.world.speed_cm_per_s_max *= 2;
-    let mut rulebook = Rulebook::of(rules);
-    rulebook.add(others).expect("the map is the same");
-    rulebook
+    rules
 }
 
 /// A record to be appended.

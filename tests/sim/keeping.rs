@@ -16,6 +16,7 @@ use huntd::snapshot::format::{Header, SNAPSHOT_BLOCK_BYTES};
 use huntd::snapshot::stored_states::StoredState;
 use huntd::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use huntd::telemetry::progress::Progress;
+use huntd::testing::whole_state::encode_state;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,10 +142,13 @@ impl Keeping {
                 around.trace(|| format!("stored: {header:?}"));
                 around.chance.see(Sight::SnapshotStored);
                 let partition = header.partition;
-                if let Some(shard) = around.load(&StoredState::Here((*header).clone()))
+                let stored = StoredState::Here((*header).clone());
+                if let Some(mut shard) = around.load(&stored, around.rulebook)
                     && !around.chance.one_in(3)
                 {
-                    around.copies.insert(partition, ((*header).clone(), *shard));
+                    let mut bytes = Vec::new();
+                    encode_state(&mut shard, &mut bytes);
+                    around.copies.insert(partition, ((*header).clone(), bytes));
                 }
                 self.stored.push(*header);
                 partition

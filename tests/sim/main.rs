@@ -69,10 +69,15 @@ impl Stage {
     /// Runs one seed: what has happened, and what was wrong.
     fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
         let base = Instant::now();
-        let Stage { bell, nothing, is_traced, .. } = self;
-        let (bell, nothing, is_traced) = (bell.clone(), nothing.clone(), *is_traced);
-        let common = Common { bell, nothing, base, is_traced };
-        let mut sim = Sim::new(seed, self.rulebook.clone(), common, mutation);
+        let Stage { rulebook, bell, nothing, is_traced } = self;
+        let common = Common {
+            rulebook: rulebook.clone(),
+            bell: bell.clone(),
+            nothing: nothing.clone(),
+            base,
+            is_traced: *is_traced,
+        };
+        let mut sim = Sim::new(seed, common, mutation);
         let ran = catch_unwind(AssertUnwindSafe(|| sim.run()));
         let result = ran.unwrap_or_else(|_| Err("an assertion failed, see above".to_owned()));
         (sim.counts(), result)

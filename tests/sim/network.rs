@@ -201,6 +201,13 @@ impl Network {
         found.is_some_and(|socket| socket.broken_at.is_none())
     }
 
+    /// Breaks the connections on which something was sent that no broker has read.
+    pub(crate) fn break_unread(&mut self, now: u64) {
+        for socket in self.sockets.iter_mut().filter(|socket| !socket.requests.is_empty()) {
+            socket.broken_at.get_or_insert(now);
+        }
+    }
+
     /// What was sent before connections were gone, and was not read until then.
     pub(crate) fn take_left(&mut self) -> Vec<(i32, Vec<u8>)> {
         std::mem::take(&mut self.left)

@@ -16,6 +16,7 @@ use crate::publishing::Publishing;
 use crate::surroundings::Surroundings;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
+use huntd::engine::rules::rulebook::Rulebook;
 use huntd::fetch::FetchOptions;
 use huntd::fetch::dialling::{FromDialler, ToDialler};
 use huntd::kafka::client::ClientOptions;
@@ -95,6 +96,8 @@ impl Limits {
 
 /// What all daemons of a simulation share.
 pub(crate) struct Common {
+    /// All rules there are.
+    pub(crate) rulebook: Rulebook,
     pub(crate) bell: Arc<Bell>,
     pub(crate) nothing: Rc<File>,
     pub(crate) base: Instant,
@@ -159,8 +162,7 @@ impl Node {
             publisher: to_publisher.clone(),
             progress: progress.clone(),
         };
-        let at = (now, common.base + Duration::from_micros(now));
-        let control = Control::new((name, host), ends, chance, options, at, mutation);
+        let control = Control::new((name, host), ends, chance, options, common, now, mutation);
         Node {
             name,
             stages: Stages::new(&driver, hot),

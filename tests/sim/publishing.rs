@@ -48,10 +48,13 @@ impl Publishing {
         let Publishing { driver, network, dialler } = self;
         driver.begin_turn(around.instant());
         dialler.turn(network, around.broker, around.chance, around.now);
+        if around.chance.is_on(Fault::RequestLate) && around.chance.one_in(20) {
+            network.break_unread(around.now);
+        }
         network.deliver(driver.operations(), around.broker, around.chance, around.now);
         for (node_id, request) in network.take_left() {
-            if around.chance.strikes_of(Fault::RequestLate, 20) {
-                let at = around.now + around.chance.pick(&[1_000, 500_000, 5_000_000]);
+            if around.chance.strikes_of(Fault::RequestLate, 80) {
+                let at = around.now + around.chance.pick(&[1_000, 50_000, 500_000, 5_000_000]);
                 around.late.push(Late { at, what: Landing::Request(node_id, request) });
             }
         }

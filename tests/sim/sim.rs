@@ -12,7 +12,6 @@ use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{Surroundings, store};
 use crate::viewer::Viewer;
-use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::ownership::OwnershipOptions;
 use huntd::ownership::acquisition::Remedy;
@@ -49,7 +48,7 @@ pub(crate) struct Sim {
     /// Beside each reader.
     pub(crate) viewers: Vec<Viewer>,
     late: Vec<Late>,
-    pub(crate) copies: BTreeMap<i32, (Header, Shard)>,
+    pub(crate) copies: BTreeMap<i32, (Header, Vec<u8>)>,
     pub(crate) rulebook: Rulebook,
     common: Common,
     pub(crate) now: u64,
@@ -86,7 +85,8 @@ pub(crate) struct Host {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, rulebook: Rulebook, common: Common, mutation: Mutation) -> Sim {
+    pub(crate) fn new(seed: u64, common: Common, mutation: Mutation) -> Sim {
+        let rulebook = common.rulebook.clone();
         let mut chance = Chance::new(seed);
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
@@ -206,29 +206,17 @@ impl Sim {
         self.follow()
     }
 
-    fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
-        let Sim {
-            chance,
-            broker,
-            group,
-            hosts,
-            late,
-            copies,
-            rulebook,
-            common,
-            now,
-            is_traced,
-            ..
-        } = self;
-        let Host { disk, panics, seen_panics, node, .. } = &mut hosts[host];
-        let node = node.as_mut().expect("it has a turn");
-        let line = node.line.clone();
-        let mut around = Surroundings {
+    /// The daemon of a host, if it runs, and the world outside it.
+    fn daemon(&mut self, host: usize) -> Option<(&mut Node, Surroundings<'_>)> {
+        let Sim { chance, broker, group, late, copies, rulebook, common, is_traced, .. } = self;
+        let Host { disk, panics, seen_panics, node, .. } = &mut self.hosts[host];
+        let node = node.as_mut()?;
+        let around = Surroundings {
             chance,
             broker,
             group,
             late,
-            line: &line,
+            line: node.line.clone(),
             panics,
             seen_panics,
             is_disturbed: node.is_disturbed(),
@@ -236,22 +224,29 @@ impl Sim {
             copies,
             rulebook,
             base: common.base,
-            now: *now,
+            now: self.now,
             is_traced: *is_traced,
         };
+        Some((node, around))
+    }
+
+    fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
+        let (partitions, is_checked) = (self.followers.len() as i32, self.turns.is_multiple_of(16));
+        let (node, mut around) = self.daemon(host).expect("it has a turn");
         node.turn(thread, &mut around);
         if let Some(wrong) = node.control.wrong.take() {
             return Err(wrong);
         }
-        for (partition, came) in node.control.acquired.drain(..) {
+        if is_checked {
+            node.check_bounds(partitions)?;
+        }
+        let acquired = std::mem::take(&mut node.control.acquired);
+        let stored = std::mem::take(&mut node.keeping.stored);
+        for (partition, came) in acquired {
             match came {
                 Ok(_) => self.refusals.remove(&partition),
                 Err(refusal) => self.refusals.insert(partition, refusal),
             };
-        }
-        let stored = std::mem::take(&mut node.keeping.stored);
-        if self.turns.is_multiple_of(16) {
-            node.check_bounds(self.followers.len() as i32)?;
         }
         stored.into_iter().try_for_each(|header| self.check_snapshot(header))
     }
@@ -320,7 +315,7 @@ impl Sim {
         }
         OwnershipOptions {
             partitions: self.broker.inputs.len() as i32,
-            rulesets: self.rulebook.rulesets().collect(),
+            rulesets: Vec::new(),
             remedy,
             skips,
             read_slots: 1,
@@ -387,32 +382,10 @@ impl Sim {
     }
 
     fn stop(&mut self, host: usize) {
-        let now = self.now;
-        let Sim { chance, broker, group, hosts, late, copies, rulebook, common, is_traced, .. } =
-            self;
-        let Host { disk, panics, seen_panics, node, stop_at, .. } = &mut hosts[host];
-        let Some(node) = node else { return };
-        *stop_at = Some(now + 4_000_000);
-        let line = node.line.clone();
-        let base = common.base;
-        let is_traced = *is_traced;
-        let mut around = Surroundings {
-            chance,
-            broker,
-            group,
-            late,
-            line: &line,
-            panics,
-            seen_panics,
-            is_disturbed: node.is_disturbed(),
-            disk,
-            copies,
-            rulebook,
-            base,
-            now,
-            is_traced,
-        };
+        let stop_at = self.now + 4_000_000;
+        let Some((node, mut around)) = self.daemon(host) else { return };
         node.control.stop(&mut around);
+        self.hosts[host].stop_at = Some(stop_at);
     }
 
     /// What goes wrong at any time.
@@ -446,6 +419,11 @@ impl Sim {
             self.trace(&format!("host {host} pauses until {until}"));
         } else if self.chance.strikes(Fault::Stop) && self.hosts[host].stop_at.is_none() {
             self.stop(host);
+        } else if self.chance.one_in(8)
+            && self.chance.strikes(Fault::OutputRecreated)
+            && let Some(node) = &mut self.hosts[host].node
+        {
+            node.control.is_output_recreated = true;
         }
     }
 

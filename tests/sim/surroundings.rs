@@ -1,6 +1,6 @@
 //! What a daemon's threads find around them, for one turn.
 
-use crate::answers::TOPIC;
+use crate::answers::{OUTPUT_TOPIC, TOPIC};
 use crate::broker::Broker;
 use crate::chance::Chance;
 use crate::disk::HostDisk;
@@ -17,6 +17,7 @@ use huntd::snapshot::slots::Store;
 use huntd::snapshot::stored_states::StoredState;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The world outside one daemon.
@@ -25,14 +26,15 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) broker: &'a mut Broker,
     pub(crate) group: &'a mut Group,
     pub(crate) late: &'a mut Vec<Late>,
-    pub(crate) line: &'a RefCell<Line>,
+    pub(crate) line: Rc<RefCell<Line>>,
     /// How often records took the host's engine down, as its daemons have kept it.
     pub(crate) panics: &'a mut PanicCounts,
     /// How often they did, by partition and offset.
     pub(crate) seen_panics: &'a mut BTreeMap<(i32, i64), u32>,
     pub(crate) disk: &'a HostDisk,
-    /// What the topic for snapshots has of each shard, for other hosts.
-    pub(crate) copies: &'a mut BTreeMap<i32, (Header, Shard)>,
+    /// What the topic for snapshots has of each shard, for other hosts: headers with states.
+    pub(crate) copies: &'a mut BTreeMap<i32, (Header, Vec<u8>)>,
+    /// All rules there are.
     pub(crate) rulebook: &'a Rulebook,
     pub(crate) base: Instant,
     /// Microseconds since the simulation's start.
@@ -65,15 +67,15 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The state that is stored there, if it can be read.
-    pub(crate) fn load(&self, state: &StoredState) -> Option<Box<Shard>> {
+    /// The state that is stored there, if it can be read, with the rules that it may change to.
+    pub(crate) fn load(&self, state: &StoredState, rulebook: &Rulebook) -> Option<Box<Shard>> {
         match state {
-            StoredState::Here(header) => store(self.disk).load(header, self.rulebook).ok(),
+            StoredState::Here(header) => store(self.disk).load(header, rulebook).ok(),
             StoredState::Elsewhere(replica) => {
                 let copy = self.copies.get(&replica.header.partition);
                 // A newer one may have taken its place since.
-                let copy = copy.filter(|(header, _)| *header == replica.header);
-                copy.map(|(_, shard)| Box::new(shard.clone()))
+                let (_, bytes) = copy.filter(|(header, _)| *header == replica.header)?;
+                Shard::decode_state(bytes, rulebook).ok().map(Box::new)
             }
         }
     }
@@ -97,7 +99,7 @@ pub(crate) fn falsified(mut candidate: Candidate, mutation: Mutation) -> Candida
 pub(crate) fn origin() -> Origin {
     Origin {
         input_topic: TOPIC.to_owned(),
-        output_topic: "updates".to_owned(),
+        output_topic: OUTPUT_TOPIC.to_owned(),
         ..Origin::default()
     }
 }

@@ -193,8 +193,9 @@ impl Sim {
         differs(viewer.answers()?, "the log's start")?;
         viewer.check_chain(&mark, replay.shard.ruleset())?;
         let mut snapshots = Vec::new();
-        if let Some((header, shard)) = self.copies.get(&partition) {
-            snapshots.push((header.clone(), Box::new(shard.clone())));
+        if let Some((header, bytes)) = self.copies.get(&partition) {
+            let shard = Shard::decode_state(bytes, &self.rulebook).expect("its own bytes");
+            snapshots.push((header.clone(), Box::new(shard)));
         }
         for host in &self.hosts {
             let mut store = store(&host.disk);
