@@ -11,8 +11,11 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Of a document, which is read in a terminal too.
 const DOCUMENT_COLUMNS_MAX: usize = 120;
 
-/// The document whose tables are to fit as well: a wide one holds too much for a reader.
-const NARROW_TABLES: &str = "docs/BENCHMARKS.md";
+/// The document that is the method and the figures, and no record of all that was ever measured.
+/// Its tables are to fit as well: a wide one holds too much for a reader.
+const BENCHMARKS: &str = "docs/BENCHMARKS.md";
+
+const BENCHMARKS_LINES_MAX: usize = 150;
 
 /// File names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] =
@@ -132,12 +135,25 @@ pub(super) fn document_columns(tree: &Tree) -> Vec<Finding> {
         let mut in_code = false;
         for (number, line) in source.lines() {
             in_code ^= line.starts_with("```");
-            let is_row = line.starts_with('|') && source.path != NARROW_TABLES;
+            let is_row = line.starts_with('|') && source.path != BENCHMARKS;
             let columns = line.chars().count();
             if columns > DOCUMENT_COLUMNS_MAX && !in_code && !is_row && !line.contains("https://") {
                 let message = format!("{columns} columns, more than {DOCUMENT_COLUMNS_MAX}");
                 findings.push(Finding::at(source, number, message));
             }
+        }
+    }
+    findings
+}
+
+/// What is measured is read at once: older figures go to `docs/figures/`, attempts to decisions.
+pub(super) fn benchmarks_lines(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(source) = tree.get(BENCHMARKS) {
+        let lines = source.text.lines().count();
+        if lines > BENCHMARKS_LINES_MAX {
+            let message = format!("{lines} lines, more than {BENCHMARKS_LINES_MAX}");
+            findings.push(Finding::at(source, 1, message));
         }
     }
     findings

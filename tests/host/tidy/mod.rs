@@ -326,6 +326,15 @@ fn a_line_of_a_document_has_at_most_120_columns() {
 }
 
 #[test]
+fn the_benchmarks_have_at_most_150_lines() {
+    check(
+        form::benchmarks_lines,
+        &[&[("docs/BENCHMARKS.md", &"a\n".repeat(151))]],
+        &[&[("docs/BENCHMARKS.md", &"a\n".repeat(150))], &[("docs/RULES.md", &"a\n".repeat(151))]],
+    );
+}
+
+#[test]
 fn every_file_begins_with_what_it_is() {
     check(
         form::file_headers,
