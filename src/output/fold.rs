@@ -159,15 +159,13 @@ impl Fold {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
             }
-            Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
-            // One of an earlier place came late, or twice.
-            Verdict::Progress if header.first_update == reader.position().next_update => {
+            Verdict::Accepted { .. } | Verdict::Progress { is_at_next: true } => {
                 self.ruleset = Some(header.ruleset);
             }
             Verdict::Fence if self.ruleset.is_none() && epoch_before < header.owner_epoch => {
                 self.begun_by = Some(header.ruleset);
             }
-            Verdict::Progress
+            Verdict::Progress { is_at_next: false }
             | Verdict::Fence
             | Verdict::Waiting
             | Verdict::Stale

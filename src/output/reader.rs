@@ -53,8 +53,12 @@ pub enum Verdict {
         /// Index of the first new update in the frame.
         from: usize,
     },
-    /// No updates; the input offset may have moved.
-    Progress,
+    /// No updates.
+    Progress {
+        /// It stands at the next update, so the input offset may have moved. Otherwise it came late
+        /// or twice, or frames before it are lost, and it tells nothing.
+        is_at_next: bool,
+    },
     /// A fence. It has set the owner epoch, or repeated it, or come too late to do either.
     Fence,
     /// Every replay passes over the input record at this offset.
@@ -209,10 +213,11 @@ impl Reader {
     }
 
     fn progress(&mut self, header: &FrameHeader) -> Verdict {
-        if header.first_update == self.position.next_update {
+        let is_at_next = header.first_update == self.position.next_update;
+        if is_at_next {
             self.advance(header.next_offset);
         }
-        Verdict::Progress
+        Verdict::Progress { is_at_next }
     }
 
     /// A genesis counts at its place only: one that comes again later is a duplicate.

@@ -24,7 +24,7 @@ fn encoded(format: Format, header: &FrameHeader, updates: &[Update]) -> Vec<u8> 
 fn verdict_name(verdict: Verdict) -> String {
     match verdict {
         Verdict::Accepted { from } => format!("accepted from {from}"),
-        Verdict::Progress => "progress".to_owned(),
+        Verdict::Progress { .. } => "progress".to_owned(),
         Verdict::Fence => "fence".to_owned(),
         Verdict::Skip { offset } => format!("skip {offset}"),
         Verdict::Genesis => "genesis".to_owned(),

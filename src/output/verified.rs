@@ -58,7 +58,7 @@ impl Verified {
         let accepted = match reader.fold_own(header) {
             Verdict::Accepted { .. } | Verdict::Fence => true,
             // An empty frame is of use even when it comes late.
-            Verdict::Progress => header.first_update <= reader.position().next_update,
+            Verdict::Progress { .. } => header.first_update <= reader.position().next_update,
             _ => false,
         };
         if !accepted {

@@ -211,7 +211,9 @@ impl Follower {
         } else if counts && self.is_begun_by(&header, before) {
             give(Followed::Begun(self.begin(&header, before)?));
         }
-        if is_played(verdict, &header, before) {
+        // An empty frame that is not at the next update is of an owner whose frames before it are
+        // lost: it does not show that the zone was played.
+        if let Verdict::Accepted { .. } | Verdict::Progress { is_at_next: true } = verdict {
             self.begun = Begun::ForGood;
         }
         self.is_at_gap = match verdict {
@@ -229,10 +231,10 @@ impl Follower {
             Verdict::Accepted { from } => {
                 give(Followed::Updates(updates[from..].to_vec(), after.next_offset));
             }
-            Verdict::Progress if before.next_offset != after.next_offset => {
+            Verdict::Progress { .. } if before.next_offset != after.next_offset => {
                 give(Followed::Updates(Vec::new(), after.next_offset));
             }
-            Verdict::Progress
+            Verdict::Progress { .. }
             | Verdict::Fence
             | Verdict::Skip { .. }
             | Verdict::Genesis
@@ -271,16 +273,6 @@ impl Follower {
         let Position { next_update: update, next_offset, .. } = position;
         let shard = Shard::new(self.partition, &rulebook);
         Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
-    }
-}
-
-/// Whether a frame shows that the zone was played. An empty one that does not stand at the next
-/// update is of an owner whose frames before it are lost.
-fn is_played(verdict: Verdict, header: &FrameHeader, before: Position) -> bool {
-    match verdict {
-        Verdict::Accepted { .. } => true,
-        Verdict::Progress => header.first_update == before.next_update,
-        _ => false,
     }
 }
 

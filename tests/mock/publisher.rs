@@ -24,7 +24,7 @@ fn fold(cluster: &Cluster, partition: i32) -> (Position, usize) {
         assert_eq!(record.key(), None);
         let (header, updates) = decode_frame(record.payload().expect("a value")).expect("a frame");
         match reader.fold(&header, &updates) {
-            Verdict::Accepted { from: 0 } | Verdict::Progress => {}
+            Verdict::Accepted { from: 0 } | Verdict::Progress { .. } => {}
             Verdict::Duplicate => duplicates += 1,
             verdict => panic!("{verdict:?} at output offset {}", record.offset()),
         }

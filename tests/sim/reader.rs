@@ -147,13 +147,13 @@ impl Follower {
             Verdict::Stale => chance.see(Sight::FramesStale),
             Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
             Verdict::Gap { .. } => chance.see(Sight::FramesGap),
-            Verdict::Progress if header.first_update == position.next_update => {
+            Verdict::Progress { is_at_next: true } => {
                 self.take_rules(&header, &[], chance)?;
             }
             Verdict::Fence if self.era.ruleset.is_none() && position.owner_epoch < epoch => {
                 self.era.begun_by = Some(header.ruleset);
             }
-            Verdict::Progress | Verdict::Fence | Verdict::Waiting => {}
+            Verdict::Progress { .. } | Verdict::Fence | Verdict::Waiting => {}
         }
         Ok(())
     }

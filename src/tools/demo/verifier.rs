@@ -149,7 +149,7 @@ impl Verifier {
             Verdict::Duplicate => self.duplicated += updates.len() as u64,
             Verdict::Gap { missing } => return Err(wrong(&format!("{missing} updates miss"))),
             Verdict::Halt => return Err(wrong("the chain does not match the updates")),
-            Verdict::Fence | Verdict::Progress | Verdict::Skip { .. } | Verdict::Stale => {}
+            Verdict::Fence | Verdict::Progress { .. } | Verdict::Skip { .. } | Verdict::Stale => {}
             Verdict::Genesis | Verdict::Joined | Verdict::Waiting => {}
         }
         if header.kind == FrameKind::Fence && header.owner_epoch > 0 {

@@ -148,7 +148,7 @@ impl Seen {
             Verdict::Skip { offset } => {
                 self.wrong = Some(format!("the input record at {offset} was given up"));
             }
-            Verdict::Progress | Verdict::Fence | Verdict::Joined | Verdict::Waiting => {}
+            Verdict::Progress { .. } | Verdict::Fence | Verdict::Joined | Verdict::Waiting => {}
         }
     }
 }
