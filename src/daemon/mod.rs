@@ -79,9 +79,8 @@ impl Daemon {
         let stop_daemon = move || asked.store(true, Ordering::Release);
         let service =
             Service::start(&config.service, observed.clone(), wiring.reloader, stop_daemon)?;
-        let Observed { metrics, progress, .. } = observed.clone();
         let (options, (ends, dial_ends)) = (config.publisher.clone(), wiring.publisher);
-        let publish = move || publisher::run(options, ends, dial_ends, progress, metrics);
+        let publish = move || publisher::run(options, ends, dial_ends);
         let publisher = spawn("publisher", &stop, publish)?;
         let snapshots = wiring.snapshots.map(|threads| threads.start(&stop)).transpose()?;
         start_diallers(wiring.diallers, &stop)?;

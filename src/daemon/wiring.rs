@@ -18,7 +18,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::output::frame::Frame;
 use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
-use crate::queue::{bounded, bounded_with_bell};
+use crate::queue::{Receiver, Sender, bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::reload::Reloader;
 use crate::service::{self, Observed, process};
@@ -63,10 +63,7 @@ impl Wiring {
         let (to_rulebooks, rulebooks) = bounded(RULEBOOKS_MAX);
         let reloader = Reloader::new(config, rulebook, to_rulebooks);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
-        let (free_frames, hot_free_frames) = bounded(FRAMES_MAX);
-        for _ in 0..FRAMES_MAX {
-            assert!(free_frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
-        }
+        let (free_frames, hot_free_frames) = recycled_frames();
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let SnapshotWiring { checkpoints, to_writer, writer_bell, threads, store } =
             SnapshotWiring::new(config, observed)?;
@@ -101,6 +98,8 @@ impl Wiring {
             snapshots: to_writer,
             snapshots_bell: writer_bell,
             bell,
+            progress: progress.clone(),
+            metrics: metrics.clone(),
         };
         let control = control::ControlEnds {
             messages: control_messages,
@@ -118,6 +117,15 @@ impl Wiring {
         let publisher = (publisher, dial_ends);
         Ok(Wiring { reloader, hot, diallers, publisher, snapshots: threads, control })
     }
+}
+
+/// The queue in which frames come back to the hot thread, with all frames there are.
+fn recycled_frames() -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
+    let (frames, free_frames) = bounded(FRAMES_MAX);
+    for _ in 0..FRAMES_MAX {
+        assert!(frames.try_send(Frame::new()).is_ok(), "there is room for every frame");
+    }
+    (frames, free_frames)
 }
 
 /// Both diallers, and the publisher's ends of its own.

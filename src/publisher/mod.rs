@@ -191,6 +191,10 @@ pub struct PublisherEnds {
     pub snapshots_bell: Arc<Bell>,
     /// Rung after the inbox was filled.
     pub bell: Arc<Bell>,
+    /// How far each shard is.
+    pub progress: Arc<Progress>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Publishes until the inbox has ended and everything is acknowledged, or that takes too long.
@@ -198,14 +202,12 @@ pub fn run(
     options: PublisherOptions,
     ends: PublisherEnds,
     dial_ends: DialEnds,
-    progress: Arc<Progress>,
-    metrics: Arc<Metrics>,
 ) -> Result<(), PublisherError> {
     let mut producer = Producer::new(&options);
     match options.client_kind {
         ProduceClient::Librdkafka => {
             producer.start()?;
-            let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
+            let mut publisher = Publisher::new(options, ends, producer);
             let published = publish(&mut publisher);
             drop_later(publisher.into_producer());
             published
@@ -214,7 +216,7 @@ pub fn run(
             let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
             let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
             let producer = NativeProducer::new(&options, ring_loop.turns(), dial_ends, producer);
-            let mut publisher = Publisher::new(options, ends, progress, metrics, producer);
+            let mut publisher = Publisher::new(options, ends, producer);
             let published = publish_on_ring(&ring_loop, &mut publisher);
             drop_later(publisher.into_producer().into_others());
             published

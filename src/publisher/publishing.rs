@@ -13,10 +13,8 @@ use crate::ownership::event::{DeliveryFailure, ToControl};
 use crate::publisher::producer::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX};
 use crate::queue::Received;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
-use crate::telemetry::metrics::{Counter, Gauge, Metrics};
-use crate::telemetry::progress::Progress;
+use crate::telemetry::metrics::{Counter, Gauge};
 use crate::telemetry::repeated::Repeated;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Frames and dead letters that the publisher takes from its inbox between two polls of what the
@@ -71,8 +69,6 @@ pub(super) enum Pause {
 pub struct Publisher<P> {
     options: PublisherOptions,
     ends: PublisherEnds,
-    progress: Arc<Progress>,
-    metrics: Arc<Metrics>,
     producer: P,
     /// When the present turn began.
     time: Time,
@@ -93,13 +89,7 @@ pub struct Publisher<P> {
 
 impl<P: Produce<Sent>> Publisher<P> {
     /// A publisher that has sent nothing.
-    pub fn new(
-        options: PublisherOptions,
-        ends: PublisherEnds,
-        progress: Arc<Progress>,
-        metrics: Arc<Metrics>,
-        producer: P,
-    ) -> Publisher<P> {
+    pub fn new(options: PublisherOptions, ends: PublisherEnds, producer: P) -> Publisher<P> {
         let ticker = Ticker::new(options.tick_every_ms);
         Publisher {
             options,
@@ -107,8 +97,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             tick_trouble: Repeated::new(),
             zones: 0,
             ends,
-            progress,
-            metrics,
             producer,
             time: Time::read(),
             ledger: Ledger::new(),
@@ -231,7 +219,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 self.producer.send(topic, frame.partition, &self.bytes, sent)?;
                 self.in_flight_bytes += bytes;
                 if let Some(received_at) = frame.received_at.filter(|_| !updates.is_empty()) {
-                    self.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
+                    self.ends.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
                 }
                 Ok(Some(frame.header))
             }
@@ -264,7 +252,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         let Time { now, now_us } = self.time;
         let due: Vec<i32> = self.ticker.due(now).collect();
         for partition in due {
-            let ownership_id = self.progress.shard(partition).ownership_id.get();
+            let ownership_id = self.ends.progress.shard(partition).ownership_id.get();
             if !self.ledger.admits(partition, ownership_id) {
                 self.ticker.end(partition);
                 continue;
@@ -296,7 +284,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 break;
             }
         }
-        self.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
+        self.ends.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
         Ok(())
     }
 
@@ -311,25 +299,25 @@ impl<P: Produce<Sent>> Publisher<P> {
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
                 let Some(SendFailure { sentence, .. }) = delivery.failure else {
-                    return self.metrics.add(Counter::OwnRecordsAcked, 1);
+                    return self.ends.metrics.add(Counter::OwnRecordsAcked, 1);
                 };
                 if let Some(withheld) = self.tick_trouble.notice(self.time.now) {
                     tracing::warn!(partition, withheld, "a tick was not appended: {sentence}");
                 }
-                return self.metrics.add(Counter::DeliveriesFailed, 1);
+                return self.ends.metrics.add(Counter::DeliveriesFailed, 1);
             }
         };
         self.count_settled(receipt.partition, bytes);
         if let Some(failure) = delivery.failure {
-            self.metrics.add(Counter::DeliveriesFailed, 1);
+            self.ends.metrics.add(Counter::DeliveriesFailed, 1);
             if let Some(failure) = delivery.receipt.loss(failure) {
                 return self.fail(receipt.partition, receipt.ownership_id, failure);
             }
         } else {
-            self.metrics.add(counter, 1);
+            self.ends.metrics.add(counter, 1);
         }
         if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), .. }) = delivery.receipt {
-            self.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
+            self.ends.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
         }
         let settled = self.ledger.acked(receipt, delivery.offset);
         self.move_on(receipt.partition, receipt.ownership_id, settled);
@@ -338,7 +326,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     fn move_on(&mut self, partition: i32, ownership_id: u32, settled: Settled) {
         match settled {
             Settled::Nothing => {}
-            Settled::UpTo(offset) => self.progress.shard(partition).acked.set(offset),
+            Settled::UpTo(offset) => self.ends.progress.shard(partition).acked.set(offset),
             Settled::Unverified(sentence) => {
                 let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
                 self.fail(partition, ownership_id, failure);
@@ -396,7 +384,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     fn count_settled(&self, partition: i32, bytes: u64) {
-        let progress = self.progress.shard(partition);
+        let progress = self.ends.progress.shard(partition);
         progress.settled.set(progress.settled.get() + 1);
         progress.settled_bytes.set(progress.settled_bytes.get() + bytes);
     }

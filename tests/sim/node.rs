@@ -148,14 +148,15 @@ impl Node {
             snapshots: to_writer,
             snapshots_bell: common.bell.clone(),
             bell: common.bell.clone(),
+            progress: progress.clone(),
+            metrics: metrics.clone(),
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let to_publish = publisher_options(limits.frames_per_shard as usize, chance);
         let is_native = mutation == Mutation::None && !chance.one_in(3);
         let others = SimProducer::new(line.clone());
         let (publishing, producer) = Publishing::new(common, now, &to_publish, is_native, others);
-        let observed = (progress.clone(), metrics.clone());
-        let publisher = Publisher::new(to_publish, ends, observed.0, observed.1, producer);
+        let publisher = Publisher::new(to_publish, ends, producer);
         let ends = control::Ends {
             messages: control_messages,
             hot: to_hot,

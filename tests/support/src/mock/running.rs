@@ -71,6 +71,8 @@ impl Running {
         let (free_sender, free_frames) = queue::bounded(4096);
         let (control_sender, control) = queue::bounded(SHARDS_MAX);
         let bell = Arc::new(Bell::new().expect("an eventfd"));
+        let progress = Arc::new(Progress::new());
+        let metrics = Arc::new(Metrics::new());
         let ends = PublisherEnds {
             inbox: inbox_receiver,
             free_frames: free_sender,
@@ -78,9 +80,9 @@ impl Running {
             snapshots: queue::bounded(64).0,
             snapshots_bell: Arc::new(Bell::new().expect("an eventfd")),
             bell: bell.clone(),
+            progress: progress.clone(),
+            metrics: metrics.clone(),
         };
-        let progress = Arc::new(Progress::new());
-        let metrics = Arc::new(Metrics::new());
         let (dial_ends, dialler_ends) = dialler::ends(&bell).expect("an eventfd");
         let dial = DialOptions {
             bootstrap: super::brokers(cluster)
@@ -93,10 +95,7 @@ impl Running {
         };
         // It ends with the publisher.
         thread::spawn(move || dialler::run(dial, dialler_ends));
-        let thread = thread::spawn({
-            let (progress, metrics) = (progress.clone(), metrics.clone());
-            move || publisher::run(options, ends, dial_ends, progress, metrics)
-        });
+        let thread = thread::spawn(move || publisher::run(options, ends, dial_ends));
         let heard = Heard::default();
         Running { inbox, free_frames, control, heard, bell, progress, metrics, thread, sent: 0 }
     }
