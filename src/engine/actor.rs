@@ -1,5 +1,5 @@
-//! What is known of one actor: two rows of fixed size, one that every event touches and one that
-//! few do.
+//! One actor, as two rows of fixed size: one that almost every event needs, and one that few events
+//! need.
 
 use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::engine::handoff::HandoffId;

@@ -1,8 +1,9 @@
-//! A shard's state as bytes while the shard goes on.
+//! Writes a shard's state as bytes while the shard goes on.
 //!
-//! When a checkpoint begins, it notes what is in no table and marks the chunks of the tables. From
-//! then on a chunk is copied before the first write to it, and read bit by bit whenever there is
-//! time. So the bytes hold the state as it was when the checkpoint began, whatever came since.
+//! When a checkpoint begins, it copies the few values outside the tables and marks the chunks of
+//! the tables. From then on the shard copies a marked chunk before it first writes to it, and the
+//! checkpoint reads the chunks piece by piece, whenever there is time. So the bytes hold the state
+//! as it was when the checkpoint began, whatever has changed since.
 
 use crate::engine::Shard;
 use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};

@@ -1,4 +1,4 @@
-//! The shard's clock: made of the times of its records, and of nothing else.
+//! The shard's clock. It follows the times of the shard's records, and nothing else.
 
 /// Record times that the shard's clock looks back on: it follows the smallest of them.
 pub(crate) const CLOCK_RECORDS: usize = 8;

@@ -1,5 +1,5 @@
-//! A list of events, each a cache line: what an arrival carries, which no other event has, stands
-//! beside the list.
+//! A list of events, each in one cache line. What an arrival carries is larger than that, so it
+//! stands in a list of its own beside them.
 
 use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
 

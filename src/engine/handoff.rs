@@ -1,4 +1,4 @@
-//! Players that left: what a zone remembers of them, and what they carry to another zone.
+//! What a zone remembers of players that left it, and what players carry to another zone.
 
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::change::Change;

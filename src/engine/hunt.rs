@@ -1,4 +1,4 @@
-//! Hunts and their treasures: what a zone knows of them.
+//! The hunts of a zone and their treasures.
 
 use crate::engine::index::Index;
 use crate::engine::mix;

@@ -1,9 +1,10 @@
-//! From player id to row number, by linear hashing.
+//! Finds the row of a player by the player's id. The index is a hash table that grows by linear
+//! hashing.
 //!
-//! A table that doubles has to move everything at once; this one grows by a bucket now and then and
-//! moves only what one old bucket held, so no insertion ever pauses. A bucket is a cache line, so
-//! that looking up a player waits for memory once. What does not fit it forms a list through
-//! `links`; the ids themselves stay in the rows.
+//! A table that doubles has to move all its entries at once. This one grows by one bucket at a time
+//! and moves only the entries of one old bucket, so no insertion pauses. A bucket is a cache line,
+//! so a look-up waits for memory once. Entries that do not fit into their bucket form a list
+//! through `links`. The ids themselves stay in the rows.
 
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks};

@@ -1,4 +1,5 @@
-//! The three uses of hashing: the digest of the state, the chain of the updates, and chance.
+//! The engine's hash functions. They serve three purposes: the digest of the state, the chain over
+//! the updates, and chance.
 
 /// Multiplies 64 by 64 bits and folds the product: every input bit reaches every output bit.
 #[inline]

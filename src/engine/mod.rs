@@ -1,7 +1,8 @@
 //! Events to updates: the game, a pure and deterministic state machine.
 //!
-//! No I/O, clock, randomness, float, lock or thread; no order that a memory layout decides. The
-//! same events make the same updates and the same digest, whatever was batched or restarted.
+//! The engine has no I/O, clock, randomness, float, lock or thread, and no order that depends on
+//! where something lies in memory. The same events make the same updates and the same digest,
+//! however they are batched and however often the shard is restarted.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 

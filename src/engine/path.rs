@@ -1,16 +1,17 @@
-//! The path cache of one hunt: from every tile the way to the nearest unopened treasure.
+//! The path cache of one hunt: from every tile, the way to the nearest unopened treasure.
 //!
-//! A search from all unopened treasures at once finds the distance of every tile, one distance
-//! after the other. Each tile is a bit, so that the tiles next to a strip of 64 are found by a few
-//! operations on words. The search fills one map, a piece of work at a time, while hints are read
-//! from another that is finished; then the two change places, and if treasures were opened
-//! meanwhile, it begins again.
+//! A search starts from all unopened treasures at once and finds the distance of every tile, one
+//! distance after the other. Each tile is a bit, so a few operations on words find the tiles next
+//! to a strip of 64. There are two maps. The search fills one of them, a piece of work at a time,
+//! while hints are read from the other one, which is finished. Then the two change places. If
+//! treasures were opened meanwhile, the next search begins.
 //!
-//! Treasures only go. So a finished map's distance is exact as long as the treasure that it leads
-//! to lies, and a hint follows the distances down to see whether it does. If not, it is stale.
+//! Treasures are opened and never closed again. So a distance in a finished map is exact as long as
+//! the treasure that it leads to is unopened. A hint follows the distances down to see whether it
+//! is. If it is not, the hint is stale.
 //!
-//! Which treasures were sought, and how many pieces the search has had, decide all that it finds:
-//! they alone are the cache's state, and the maps follow from them.
+//! Two things decide everything that a search finds: which treasures it seeks, and how many pieces
+//! of work it has done. They alone are state, and the maps are computed from them.
 
 use crate::engine::hunt::TREASURES_MAX;
 use crate::engine::mix;

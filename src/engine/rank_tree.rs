@@ -1,8 +1,9 @@
-//! An order-statistic tree over row numbers: who is where in an order, in O(log n).
+//! An order-statistic tree over row numbers: it says who has which place in an order, in O(log n).
 //!
-//! A B+-tree whose nodes know how many rows each of their entries is (Comer, "The Ubiquitous
-//! B-Tree", 1979). A way down reads a few nodes, each of which is asked for whole, where a binary
-//! tree waits for memory at some twenty. The order follows from the keys alone.
+//! It is a B+-tree whose nodes know how many rows are below each of their entries (Comer, "The
+//! Ubiquitous B-Tree", 1979). A look-up reads a few nodes and prefetches each of them as a whole.
+//! In a binary tree it would wait for memory some twenty times. The order depends on the keys
+//! alone.
 
 use crate::engine::chunks::Chunks;
 use std::ops::Range;

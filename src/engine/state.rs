@@ -1,8 +1,8 @@
-//! A shard's state from bytes.
+//! Reads a shard's state from bytes.
 //!
-//! Little-endian words: what the rows say, and nothing that follows from them, as
-//! [`Shard::write_checkpoint`] writes them. The bytes end with the digest, so what is read back is
-//! what was written, or an error.
+//! The bytes are little-endian words, as [`Shard::write_checkpoint`] writes them. They hold the
+//! rows, and nothing that can be computed from the rows. They end with the digest, so the result is
+//! the state that was written, or an error.
 
 use crate::engine::Shard;
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};

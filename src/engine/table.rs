@@ -1,8 +1,8 @@
-//! Rows of logical state behind a write barrier, which keeps their digest.
+//! Rows of state behind a write barrier, which keeps their digest.
 //!
-//! What decides a shard's future stands in tables and columns, except a few words that a checkpoint
-//! notes. All else (indexes, lists, trees, maps) follows from these and is built again after a
-//! restart.
+//! Everything that decides a shard's future is in tables and columns, except a few words that a
+//! checkpoint copies. All else (indexes, lists, trees, maps) is computed from these, and built
+//! again after a restart.
 
 use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks, Shadow};
 use crate::engine::mix;

@@ -1,5 +1,5 @@
-//! How shards come to the hot thread, and back to it when something failed: survey, read, ask the
-//! group, fence, load, open. One path for start, restart and rebalance.
+//! Acquires shards and hands them to the hot thread: survey, read, ask the group, fence, load,
+//! open. A start, a restart and a rebalance all take this path.
 
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;

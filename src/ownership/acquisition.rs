@@ -1,4 +1,4 @@
-//! Acquiring a shard, as decisions alone: one path for start, restart and rebalance.
+//! The acquisition of one shard, as decisions alone. A start, a restart and a rebalance all use it.
 //!
 //! An [`Acquisition`] says what it needs to know or to have written, hears what came of it, and
 //! ends with an [`Acquired`] shard or a refusal. It touches no broker, clock or file.

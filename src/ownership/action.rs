@@ -1,5 +1,5 @@
-//! What [`Ownership`](crate::ownership::Ownership) wants done. Each action is executed once, in
-//! order; what comes of it is an `OwnershipEvent`.
+//! What [`Ownership`](crate::ownership::Ownership) wants done. The control thread executes each
+//! action once and in order. It reports the result as an `OwnershipEvent`.
 
 use crate::kafka::membership::MembershipError;
 use crate::output::frame::FrameHeader;

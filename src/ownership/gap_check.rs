@@ -1,4 +1,5 @@
-//! What the records in a gap between two of our frames mean to us, the owner of those frames.
+//! Decides what the records between two of our frames mean: nothing, or that another owner has
+//! fenced the shard.
 
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;

@@ -1,9 +1,9 @@
-//! The group has given our instance id to another member: is that a mistake of the group's or of
-//! the operator's?
+//! Decides why the group has given our instance id to another member: the coordinator may have
+//! forgotten us, or two instances may share the id.
 //!
 //! A coordinator that was killed may come back without its newest members, and fence those that it
-//! has forgotten. Two instances that share an id fence one another again and again, while no broker
-//! is away.
+//! has forgotten. Two instances that share an id fence each other again and again, although no
+//! broker is away.
 
 use std::time::{Duration, Instant};
 

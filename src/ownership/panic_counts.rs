@@ -1,4 +1,5 @@
-//! How often records took the engine down. The control thread keeps the counts over restarts.
+//! Counts how often each record took the engine down. The control thread keeps the counts over
+//! restarts.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Which output partitions are read now. If it were all of them, the first shard would be acquired
-//! when the last one is, and nothing replayed until then.
+//! Limits how many output partitions are read at once. If all of them were, the first shard would
+//! be acquired only when the last one is, and none could replay until then.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

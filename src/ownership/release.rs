@@ -1,5 +1,5 @@
-//! Shards that are let go in order: what was decoded is applied, published and acknowledged, and a
-//! last snapshot stored, or the time for that is over.
+//! Lets shards go in order. A release ends when what was decoded is applied, published and
+//! acknowledged, and a last snapshot is stored, or when its time is over.
 
 use crate::kafka::membership::MembershipEvent;
 use crate::ownership::event::ShardFacts;

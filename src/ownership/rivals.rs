@@ -1,10 +1,11 @@
-//! Owners that our group knows nothing of: another deployment that publishes to the same output.
+//! Detects rivals: owners that our group knows nothing of, such as another deployment that
+//! publishes to the same output.
 //!
-//! No frame names a group. But within a group only one instance fences a shard, the one that the
-//! group gives it to. So a fence above ours, in a partition that the group still gives to us, is
-//! somebody else's. One alone may be a straggler's that was late; a rival's come again and again,
-//! because it takes back what we take. The one that came later gives up: who owned the shard for
-//! long before the first such fence is most likely right.
+//! Frames do not name a group. But within a group, only the instance that the group gives a shard
+//! to fences it. So a fence above ours, in a partition that the group still gives to us, is
+//! somebody else's. A single one may be late and come from a former owner. A rival's fences come
+//! again and again, because the rival takes back what we take. The one that came later gives up:
+//! the owner that had the shard for long before the first such fence is most likely the right one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

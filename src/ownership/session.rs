@@ -1,4 +1,5 @@
-//! Our place in the consumer group: whether we have one, and what to do about its errors.
+//! Our membership in the consumer group: whether we are a member, and what to do about the group's
+//! errors.
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::ownership::action::{Note, OwnershipAction, Waiting};

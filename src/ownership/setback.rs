@@ -1,5 +1,5 @@
-//! What is done about a shard with which something is wrong: it is tried again, starts over, or
-//! halts.
+//! Decides what to do about a shard with which something is wrong: it is tried again, starts over,
+//! or halts.
 
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquirer::{Acquirer, REACQUIRE};

@@ -1,4 +1,4 @@
-//! Where a shard is that the group gave us: everything that is known of it, in one value.
+//! What is known of one shard that the group gave us, in one value.
 
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::log_task::LogTask;

@@ -1,7 +1,8 @@
-//! Why a shard is not acquired although brokers answer: each a sentence that says what to do.
+//! Why a shard cannot be started although brokers answer. Each reason is a sentence that says what
+//! to do.
 //!
-//! huntd does not guess. What a change of leaders may cause is tried again for a while, and halts
-//! the shard if it persists. docs/OPERATIONS.md has a remedy for each.
+//! huntd does not guess. If a change of leaders may be the cause, the start is tried again for a
+//! while. If the cause persists, the shard halts. docs/OPERATIONS.md has a remedy for each.
 
 use crate::output::encode::FrameError;
 

@@ -1,4 +1,4 @@
-//! When checkpoints of shards are taken, and how their bytes go to the snapshot writer: one shard
+//! Decides when shards take checkpoints, and passes their bytes to the snapshot writer: one shard
 //! at a time, one piece per turn.
 
 use super::shard::{OwnedShard, ShardEnd};

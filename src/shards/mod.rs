@@ -1,9 +1,9 @@
 //! The shards that this daemon owns: the stage of the hot thread that applies their events and
 //! hands their frames to the publisher.
 //!
-//! A shard that has no frame to write to keeps its blocks and waits; its cursor is stalled, so that
-//! the fetch path brings no more of it, and the other shards go on. A panic of the engine takes
-//! down its shard, and no other.
+//! A shard that has no frame to write to keeps its blocks and waits. Its cursor is stalled, so the
+//! fetch path fetches no more for it, and the other shards go on. A panic of the engine takes down
+//! its shard, and no other.
 
 pub mod checkpoints;
 pub mod framer;

@@ -1,4 +1,4 @@
-//! One owned shard: blocks in, dead letters and frames out.
+//! One owned shard. It takes blocks, and gives dead letters and frames.
 
 use super::checkpoints::CheckpointSchedule;
 use super::{Workspace, contained, publish_population};

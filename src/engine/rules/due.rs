@@ -1,7 +1,8 @@
-//! What ends by time: effects, and waiting for a respawn.
+//! What ends at a certain time: effects, and the wait for a respawn.
 //!
-//! Nothing happens between events. What was due before an event happens before it, a bounded number
-//! of actors at a time, the earliest first and of equal ones the lowest player id.
+//! Nothing happens between events. Before an event is applied, the engine ends what was due before
+//! it, for a bounded number of actors: the earliest first, and at equal times the lowest player id
+//! first.
 
 use crate::engine::change::Change;
 use crate::engine::refusal::Effect;

@@ -1,4 +1,4 @@
-//! Slots and stacks.
+//! An actor's inventory: slots that hold stacks of items.
 
 use crate::engine::event::{INVENTORY_SLOTS, ItemStack};
 

@@ -1,7 +1,8 @@
-//! The rules that a shard may play by: what it begins with, and what an event can put in its place.
+//! The rules that a shard may play by: those that it begins with, and those that an event can put
+//! in their place.
 //!
-//! An event names rules by their hash. Which ones those are must not depend on who replays it, so a
-//! shard that is asked for rules that it does not have goes no further.
+//! An event names rules by their hash. What an event means must not depend on who replays it. So a
+//! shard stops at an event that names rules it does not have.
 
 use crate::engine::rules::{Rules, RulesError};
 use std::sync::Arc;
