@@ -72,7 +72,11 @@ fn the_frame_vectors_have_every_kind_of_frame_and_of_update_and_the_last_of_each
         for field in kind.fields.iter().filter(|field| !field.names.is_empty()) {
             let last = field.names.last().expect("it has names");
             let has = |update: &&Value| update["kind"] == kind.name && update[field.name] == *last;
-            assert!(all.iter().any(|update| has(&update)), "{} has no {last}", kind.name);
+            let name = kind.name;
+            assert!(
+                all.iter().any(|update| has(&update)),
+                "docs/vectors/frames.json: {name} has no {last}"
+            );
         }
     }
 }
