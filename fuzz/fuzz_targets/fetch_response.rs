@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::kafka::fetch::{self, TopicKey, FETCH_VERSION_MAX, FETCH_VERSION_MIN};
+use huntd::kafka::fetch::{self, FETCH_VERSION_MAX, FETCH_VERSION_MIN, TopicKey};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

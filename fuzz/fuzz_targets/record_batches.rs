@@ -3,7 +3,7 @@
 #![no_main]
 
 use huntd::kafka::codec::Decompressor;
-use huntd::kafka::record_batch::{Batch, BATCH_HEADER_BYTES, OpenBatch, scan_headers};
+use huntd::kafka::record_batch::{BATCH_HEADER_BYTES, Batch, OpenBatch, scan_headers};
 use huntd::kafka::record_stream::Step;
 use libfuzzer_sys::fuzz_target;
 
