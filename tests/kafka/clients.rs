@@ -33,14 +33,22 @@ fn run(client: &Client, arguments: &[&str]) {
 struct Client {
     words: Vec<String>,
     printed: Printed,
+    /// The forms of frames in which the two daemons publish.
+    formats: [&'static str; 2],
     /// Whether it reads on at the end of the topic.
     is_endless: bool,
 }
 
+/// For a client that reads one form of frames only.
+const BINARY: [&str; 2] = ["binary"; 2];
+
+/// For a client that reads both, also one after the other.
+const BOTH: [&str; 2] = ["json", "binary"];
+
 impl Client {
-    fn new(words: &[&str], printed: Printed) -> Client {
+    fn new(words: &[&str], printed: Printed, formats: [&'static str; 2]) -> Client {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        Client { words, printed, is_endless: false }
+        Client { words, printed, formats, is_endless: false }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -56,15 +64,16 @@ impl Client {
         let brokers = kafka::shared().bootstrap();
         let write = || run(self, &["write", &brokers, &topics.input, "1"]);
         write();
-        let settings = &[("publish", "format = \"binary\"")];
-        let mut first = Huntd::start(kafka::shared(), &topics, settings);
+        let settings = self.formats.map(|format| format!("format = \"{format}\""));
+        let start = |form: &str| Huntd::start(kafka::shared(), &topics, &[("publish", form)]);
+        let mut first = start(&settings[0]);
         let mut follower = Follower::new(kafka::shared(), &topics);
         accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
         let ended = first.stop();
         assert!(ended.status.success(), "{}", ended.log);
         // Its seq goes on: a second join is refused, not ignored.
         write();
-        let mut huntd = Huntd::start(kafka::shared(), &topics, settings);
+        let mut huntd = start(&settings[1]);
         accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
         assert_eq!(huntd.metric("huntd_events_no_op_total"), 0);
         let ended = huntd.stop();
@@ -196,11 +205,11 @@ fn the_java_client_writes_events_and_reads_each_update_once_over_restarts() {
     assert!(succeeds(&mut compiler), "it does not compile");
     let classes = format!("{folder}:{jars}");
     let words = ["java", "-XX:TieredStopAtLevel=1", "-cp", &classes, "Huntd"];
-    Client::new(&words, Printed::Line).assert_writes_and_reads("java-client");
+    Client::new(&words, Printed::Line, BINARY).assert_writes_and_reads("java-client");
 }
 
 #[test]
-fn the_python_client_writes_events_and_reads_each_update_once_over_restarts() {
+fn the_python_client_writes_events_and_reads_both_forms_each_update_once_over_restarts() {
     // The system's Python has the packages of the system.
     let imports =
         |python: &&str| succeeds(Command::new(python).args(["-c", "import confluent_kafka"]));
@@ -209,7 +218,7 @@ fn the_python_client_writes_events_and_reads_each_update_once_over_restarts() {
         return;
     }
     let words = [python.expect("there is one"), "docs/clients/huntd.py"];
-    Client::new(&words, Printed::Json).assert_writes_and_reads("python-client");
+    Client::new(&words, Printed::Json, BOTH).assert_writes_and_reads("python-client");
 }
 
 #[test]
@@ -226,7 +235,7 @@ fn the_cpp_client_writes_events_and_reads_each_update_once_over_restarts() {
         .status();
     assert!(built.expect("the compiler runs").success());
     let words = [program.to_str().expect("the path is text")];
-    Client::new(&words, Printed::Line).assert_writes_and_reads("cpp-client");
+    Client::new(&words, Printed::Line, BINARY).assert_writes_and_reads("cpp-client");
 }
 
 #[test]
@@ -240,22 +249,24 @@ fn the_go_client_writes_events_and_reads_each_update_once_over_restarts() {
         return;
     }
     let words = [program.to_str().expect("the path is text")];
-    let client = Client { is_endless: true, ..Client::new(&words, Printed::Line) };
+    let client = Client { is_endless: true, ..Client::new(&words, Printed::Line, BINARY) };
     client.assert_writes_and_reads("go-client");
 }
 
 #[test]
-fn the_javascript_client_writes_events_and_reads_each_update_once_over_restarts() {
+fn the_javascript_client_writes_events_and_reads_both_forms_each_update_once_over_restarts() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut install = Command::new("npm");
-    install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund", "kafkajs@2"]);
+    install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund"]);
+    // huntd's JSON frames are compressed with LZ4.
+    install.args(["kafkajs@2", "kafkajs-lz4"]);
     // Modules are looked for beside the file that imports them.
     let file = folder.path().join("huntd.mjs");
     fs::copy("docs/clients/huntd.mjs", &file).expect("the client is part of the source");
-    if !needs::has("kafkajs, by npm", succeeds(install.current_dir(&folder))) {
+    if !needs::has("kafkajs and kafkajs-lz4, by npm", succeeds(install.current_dir(&folder))) {
         return;
     }
     let words = ["node", file.to_str().expect("the path is text")];
-    let client = Client { is_endless: true, ..Client::new(&words, Printed::Json) };
+    let client = Client { is_endless: true, ..Client::new(&words, Printed::Json, BOTH) };
     client.assert_writes_and_reads("javascript-client");
 }
