@@ -1,13 +1,12 @@
 //! The command line: one struct of arguments for each verb.
 
+use super::config_args::{ClusterArgs, ConfigArgs};
 use super::help;
 use super::nearest_verb::with_nearest_verb;
 use crate::engine::change::KINDS;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
-use clap::builder::{
-    NonEmptyStringValueParser, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
-};
+use clap::builder::{PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -96,17 +95,6 @@ impl Cli {
     }
 }
 
-/// The configuration of a verb that needs one.
-#[derive(Clone, Debug, Args)]
-pub struct ConfigArgs {
-    /// The configuration; `huntd config` prints one with every key.
-    #[arg(long = "config", value_name = "FILE")]
-    pub file: PathBuf,
-    /// Set one key, over the file and the environment; more than once if need be.
-    #[arg(long, value_name = "SECTION.KEY=VALUE")]
-    pub set: Vec<String>,
-}
-
 /// Arguments of `config`.
 #[derive(Clone, Debug, Args)]
 pub struct DefaultsArgs {
@@ -192,23 +180,6 @@ pub struct DemoArgs {
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
-}
-
-/// The cluster of a verb that needs no configuration.
-#[derive(Clone, Debug, Args)]
-pub struct ClusterArgs {
-    /// Brokers to ask first, as host:port, separated by commas.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:9092",
-        value_parser = NonEmptyStringValueParser::new()
-    )]
-    pub brokers: Vec<String>,
-    /// Take brokers, TLS, SASL and the topics' names from the daemons' configuration instead.
-    #[arg(long = "config", value_name = "FILE", conflicts_with = "brokers")]
-    pub config_file: Option<PathBuf>,
 }
 
 /// Arguments of `load`.

@@ -12,6 +12,8 @@ pub(crate) mod help;
 
 pub mod config;
 
+pub mod config_args;
+
 mod addresses;
 
 mod written;

@@ -7,13 +7,13 @@ use crate::daemon::failure::Failure;
 use crate::serve;
 use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
-use crate::service::config::{self, Config};
+use crate::service::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 /// Says what `run` would do, and all that is wrong.
 pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config.file, &args.config.set)?;
+    let config = args.config.load()?;
     let mut errors = Vec::new();
     let rulesets = match rulebook(&config.rules_files) {
         Ok(rulebook) => rulebook.rulesets().collect(),

@@ -5,8 +5,8 @@ use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
 use crate::kafka::security::Security;
-use crate::service::cli::ClusterArgs;
-use crate::service::config::{self, Config};
+use crate::service::config::Config;
+use crate::service::config_args::ClusterArgs;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
@@ -34,8 +34,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// The cluster that the arguments name.
     pub(crate) fn of(args: &ClusterArgs, verb: &str) -> Result<Cluster, ToolError> {
-        match &args.config_file {
-            Some(file) => Cluster::of_config(&config::load(file, &[])?, verb),
+        match args.load()? {
+            Some(config) => Cluster::of_config(&config, verb),
             None => Ok(Cluster {
                 client: plaintext(&args.brokers, verb),
                 input_topic: "hunt-events".to_owned(),

@@ -10,7 +10,6 @@ use super::tap::write_update;
 use crate::engine::update::Update;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
-use crate::service::config;
 use rdkafka::message::{Message, Timestamp};
 use std::collections::VecDeque;
 use std::io::{BufWriter, StdoutLock, Write};
@@ -61,10 +60,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
 
 /// The files with the rules: those that are named, or else those of the configuration.
 fn rules_files(args: &ReplayArgs) -> Result<Vec<PathBuf>, ToolError> {
-    match &args.cluster.config_file {
-        Some(file) if args.rules.is_empty() => Ok(config::load(file, &[])?.rules_files),
-        _ => Ok(args.rules.clone()),
-    }
+    let config = if args.rules.is_empty() { args.cluster.load()? } else { None };
+    Ok(config.map_or_else(|| args.rules.clone(), |config| config.rules_files))
 }
 
 struct Play<'a> {

@@ -8,13 +8,13 @@ use super::{brokers, rulebook, zone_rules};
 use crate::engine::event::Action;
 use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};
-use crate::service::config::{self, Config};
+use crate::service::config::Config;
 use std::io::Write;
 use std::path::PathBuf;
 
 /// Lists the rules, and those that zones play by, and switches the running game to some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config.file, &args.config.set)?;
+    let config = args.config.load()?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
     let Some(wanted) = &args.switch_to else {
         list(&config, &rulesets)?;

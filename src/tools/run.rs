@@ -5,11 +5,11 @@ use super::rulebook;
 use crate::daemon;
 use crate::ownership::acquisition::Remedy;
 use crate::service::cli::RunArgs;
-use crate::service::{config, log};
+use crate::service::log;
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
-    let mut config = config::load(&args.config.file, &args.config.set)?;
+    let mut config = args.config.load()?;
     if args.genesis {
         config.remedy = Remedy::StartOver;
     }

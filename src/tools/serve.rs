@@ -8,11 +8,11 @@ use crate::serve::feed::FeedOptions;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
-use crate::service::{config, log};
+use crate::service::log;
 
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config.file, &args.config.set)?;
+    let config = args.config.load()?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
     serve::run(config.serve.clone(), feed_options(&config), rulebook).map_err(failure)

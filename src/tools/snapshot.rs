@@ -4,7 +4,7 @@ use super::failure::ToolError;
 use super::rulebook;
 use crate::daemon::snapshots;
 use crate::service::cli::{SnapshotArgs, SnapshotVerb};
-use crate::service::config::{self, Config};
+use crate::service::config::Config;
 use crate::snapshot::disk::{Disk, Files, StateDirectory};
 use crate::snapshot::format::{Header, Origin, SnapshotError};
 use crate::snapshot::slots::{Found, Store};
@@ -17,7 +17,7 @@ use std::path::Path;
 pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
     let (SnapshotVerb::List(chosen) | SnapshotVerb::Verify(chosen) | SnapshotVerb::Drop(chosen)) =
         &args.verb;
-    let config = config::load(&chosen.config.file, &chosen.config.set)?;
+    let config = chosen.config.load()?;
     let Some(directory) = &config.snapshot.directory else {
         return Err(ToolError::Config(
             "no snapshots are kept: set snapshot.directory; for those of a unit, add `--set \

@@ -12,7 +12,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::NewTopic;
 use crate::service::cli::TopicsArgs;
-use crate::service::config;
+use crate::service::config::Config;
 use std::io::Write;
 
 /// Partitions of topics to create, if nobody says another number.
@@ -30,11 +30,16 @@ struct PreparedTopic {
 /// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
 /// sentence.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
-    let config = config::load(&args.config.file, &args.config.set)?;
+    let config = args.config.load()?;
     brokers::reach(&config.group.client.brokers)?;
+    prepare(args, &config)
+}
+
+/// The same, of brokers that can be reached.
+pub(super) fn prepare(args: &TopicsArgs, config: &Config) -> Result<(), ToolError> {
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
-    let names = topic_names(&config);
-    let mut client = TopicClient::connect(&dial_options(&config, &config.fetch.input_topic))
+    let names = topic_names(config);
+    let mut client = TopicClient::connect(&dial_options(config, &config.fetch.input_topic))
         .map_err(of_control)?;
     let file = args.config.file.display();
     let input = client.find(&names.input).map_err(of_control)?;

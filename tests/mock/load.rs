@@ -1,6 +1,7 @@
 //! `huntd load` puts events into a broker.
 
-use huntd::service::cli::{ClusterArgs, LoadArgs, LoadCodec};
+use huntd::service::cli::{LoadArgs, LoadCodec};
+use huntd::service::config_args::ClusterArgs;
 use huntd::tools::load;
 use huntd::tools::source::Source;
 use huntd::tools::synthetic::SyntheticOptions;
@@ -19,7 +20,11 @@ fn a_load_is_in_the_topic_byte_for_byte() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 3, 1).expect("the topic can be created");
     let args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        cluster: ClusterArgs {
+            brokers: vec![cluster.bootstrap_servers()],
+            config_file: None,
+            set: vec![],
+        },
         topic: Some("events".to_owned()),
         events: Some(3_000),
         rate: None,
@@ -82,7 +87,11 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
     let cluster = MockCluster::new(1).expect("the mock cluster starts");
     cluster.create_topic("events", 2, 1).expect("the topic can be created");
     let mut args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        cluster: ClusterArgs {
+            brokers: vec![cluster.bootstrap_servers()],
+            config_file: None,
+            set: vec![],
+        },
         topic: Some("events".to_owned()),
         events: Some(10),
         rate: None,

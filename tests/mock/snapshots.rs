@@ -7,8 +7,9 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::output::encode::decode_frame;
 use huntd::output::reader::{Position, Reader};
-use huntd::service::cli::{ClusterArgs, LoadArgs, LoadCodec};
+use huntd::service::cli::{LoadArgs, LoadCodec};
 use huntd::service::config::{self, Config};
+use huntd::service::config_args::ClusterArgs;
 use huntd::service::rules::built_in;
 use huntd::snapshot::disk::Files;
 use huntd::snapshot::format::Header;
@@ -52,7 +53,11 @@ fn rulebook() -> Rulebook {
 
 fn produce(cluster: &Cluster, events: u64, seed: u64) {
     let args = LoadArgs {
-        cluster: ClusterArgs { brokers: vec![cluster.bootstrap_servers()], config_file: None },
+        cluster: ClusterArgs {
+            brokers: vec![cluster.bootstrap_servers()],
+            config_file: None,
+            set: vec![],
+        },
         topic: Some("events".to_owned()),
         events: Some(events),
         rate: None,

@@ -134,6 +134,21 @@ fn a_key_can_be_set_on_the_command_line() {
 }
 
 #[test]
+fn a_key_can_be_set_for_verbs_that_can_do_without_a_configuration() {
+    let verbs = [&["load"][..], &["tap"], &["replay", "--topic", "hunt-events"]];
+    for verb in verbs {
+        // No broker is asked: that key is wrong first.
+        let arguments = ["--config", "config/huntd.toml", "--set", "snapshot.keep=0"];
+        let (code, _, error) = huntd(&[verb, &arguments].concat(), &[]);
+        assert_eq!(code, Some(3), "{verb:?}: {error}");
+        assert!(error.contains("--set snapshot.keep=0: snapshot.keep = 0: "), "{error}");
+        let (code, _, error) = huntd(&[verb, &["--set", "snapshot.keep=5"]].concat(), &[]);
+        assert_eq!(code, Some(2), "{verb:?}: {error}");
+        assert!(error.contains("--config"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_generated_knows_every_verb_and_key() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name()).collect();
