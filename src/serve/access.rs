@@ -100,6 +100,7 @@ pub(crate) enum Client {
 }
 
 /// A token of the file.
+#[derive(PartialEq, Eq)]
 struct Token {
     sha256: [u8; 32],
     scopes: BTreeSet<Scope>,
@@ -107,6 +108,7 @@ struct Token {
 }
 
 /// Everybody who may ask.
+#[derive(PartialEq, Eq)]
 pub(crate) struct Tokens {
     tokens: Vec<Token>,
     player_keys: Vec<Vec<u8>>,

@@ -26,7 +26,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use smol::channel::Sender;
+use smol::channel::{Receiver, Sender};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,6 +86,8 @@ pub(crate) enum FeedMessage {
     },
     /// It cannot go on: why, and what to do.
     Halted(u16, String),
+    /// The zones can change to these rules from now on.
+    Rules(Rulebook),
 }
 
 /// The feed's end of the way to the serving thread.
@@ -115,13 +117,19 @@ impl Drop for FeedSender {
 pub(crate) struct Feed {
     options: FeedOptions,
     rulebook: Rulebook,
+    /// Rules that were read again.
+    reloaded: Receiver<Rulebook>,
     consumer: KafkaReader,
     zones: u16,
 }
 
 impl Feed {
     /// Connects, and learns how many zones there are.
-    pub(crate) fn connect(options: FeedOptions, rulebook: Rulebook) -> Result<Feed, TopicError> {
+    pub(crate) fn connect(
+        options: FeedOptions,
+        rulebook: Rulebook,
+        reloaded: Receiver<Rulebook>,
+    ) -> Result<Feed, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
         // Frames are part of no transaction; somebody else's must not hide them.
@@ -131,7 +139,7 @@ impl Feed {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);
-        Ok(Feed { options, rulebook, consumer, zones })
+        Ok(Feed { options, rulebook, reloaded, consumer, zones })
     }
 
     /// Partitions of the output topic.
@@ -166,7 +174,10 @@ impl Feed {
         }
         self.consumer.assign(&places).expect("a valid list of partitions is assigned");
         while !stop.load(Ordering::Acquire) && !sender.messages.is_closed() {
-            match self.consumer.poll(POLL_WAIT) {
+            let polled = self.consumer.poll(POLL_WAIT);
+            // Before the record: it may change to them.
+            self.take_rules(&mut followers, sender);
+            match polled {
                 None => {}
                 Some(Ok(message)) => {
                     let zone = message.partition() as u16;
@@ -182,6 +193,14 @@ impl Feed {
                 }
                 Some(Err(error)) => self.report(&error, sender),
             }
+        }
+    }
+
+    /// Lets rules that were read again be known.
+    fn take_rules(&self, followers: &mut [Option<Follower>], sender: &FeedSender) {
+        if let Ok(rulebook) = self.reloaded.try_recv() {
+            followers.iter_mut().flatten().for_each(|follower| follower.know(&rulebook));
+            sender.send(FeedMessage::Rules(rulebook));
         }
     }
 

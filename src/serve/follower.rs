@@ -138,6 +138,11 @@ impl Follower {
         (follower, zone, from.max(log_start))
     }
 
+    /// The zone can begin by these rules from now on.
+    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+        self.rulebook.clone_from(rulebook);
+    }
+
     /// The owner epoch in force.
     pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch

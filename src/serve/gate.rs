@@ -74,8 +74,12 @@ impl Gate {
         }
     }
 
-    /// Other tokens count from now on. Streams end, and their clients show theirs again.
+    /// These tokens count from now on. If they are others than before, streams end, and their
+    /// clients show theirs again.
     pub(crate) fn replace(&self, tokens: Tokens) {
+        if self.tokens.borrow().as_ref() == Some(&tokens) {
+            return;
+        }
         self.tokens.replace(Some(tokens));
         self.edition.set(self.edition.get() + 1);
         self.buckets.borrow_mut().clear();

@@ -51,6 +51,8 @@ pub(crate) mod sessions;
 
 pub(crate) mod serving;
 
+mod reload;
+
 #[cfg(test)]
 mod tests;
 
@@ -62,6 +64,8 @@ use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::Sockets;
 use crate::service::ServeOptions;
 use crate::service::cli::VERSION;
+use crate::service::config::Config;
+use crate::service::reload::{InForce, Reloading};
 use crate::service::shutdown::{Reloads, Signals};
 use access::{AccessError, Tokens};
 use answers::Served;
@@ -70,13 +74,13 @@ use feed::{FEED_MESSAGES_MAX, Feed, FeedOptions, FeedSender};
 use futures_lite::FutureExt;
 use gate::Gate;
 use postings::Postings;
+use reload::ServingReloader;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 use sessions::Sessions;
 use smol::channel;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,6 +132,8 @@ pub(crate) struct Server {
     appender: Option<Appender>,
     reports: Receiver<Report>,
     feed: Feed,
+    /// To the feed.
+    rulebooks: channel::Sender<Rulebook>,
     bell: Arc<Bell>,
 }
 
@@ -151,14 +157,16 @@ impl Server {
             }
             Commands::Refused => None,
         };
-        let feed = Feed::connect(feed, rulebook)?;
+        // A further reload waits until the feed has taken the last one.
+        let (rulebooks, reloaded) = channel::bounded(1);
+        let feed = Feed::connect(feed, rulebook, reloaded)?;
         let zones = usize::from(feed.zones());
         let served = Served::new(zones, zones * players_max);
         let listener = listen_at(options.listen)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;
         tracing::info!(%address, zones, version = VERSION, "serving");
-        Ok(Server { served, gate, listener, address, appender, reports, feed, bell })
+        Ok(Server { served, gate, listener, address, appender, reports, feed, rulebooks, bell })
     }
 
     /// Where it listens, with the port that a configured port 0 became.
@@ -213,51 +221,27 @@ pub(crate) fn check_tokens(options: &ServeOptions) -> Result<(), String> {
     tokens.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Serves until a signal ends it. SIGHUP reads the tokens again.
+/// Serves until a signal ends it. SIGHUP reads again what may change meanwhile.
 pub(crate) fn run(
-    options: ServeOptions,
+    config: &Config,
     feed: FeedOptions,
     rulebook: Rulebook,
 ) -> Result<(), ServeError> {
     let signals = Signals::listen().map_err(ServeError::Resources)?;
     let reloads = Reloads::listen().map_err(ServeError::Resources)?;
-    let tokens = options.tokens.clone();
-    let server = Server::bind(options, feed, Commands::Taken, rulebook)?;
+    let in_force = InForce::new(Reloading::Serve, config, &rulebook);
+    let in_force = in_force.expect("huntd serve has read its configuration from a file");
+    let server = Server::bind(config.serve.clone(), feed, Commands::Taken, rulebook)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    let (sender, read) = channel::bounded(1);
+    let (reloaded, read) = channel::bounded(1);
+    let reloader = ServingReloader { in_force, rulebooks: server.rulebooks.clone(), reloaded };
     std::thread::Builder::new()
-        .name("tokens".to_owned())
-        .spawn(move || smol::block_on(reload(reloads, tokens, sender)))
+        .name("reload".to_owned())
+        .spawn(move || smol::block_on(reloader.run(reloads)))
         .map_err(ServeError::Resources)?;
     server.run(&stop, |gate| {
         let watched = signals.watch(move || stopped.store(true, Ordering::Release));
-        watched.or(replace(read, gate))
+        watched.or(reload::take(read, gate))
     })
-}
-
-/// Reads the tokens again whenever it is asked to, on a thread that may open files. A file that is
-/// wrong changes nothing.
-async fn reload(mut reloads: Reloads, tokens: Option<PathBuf>, read: channel::Sender<Tokens>) {
-    while !read.is_closed() {
-        reloads.next().await;
-        let Some(file) = &tokens else {
-            tracing::info!("nothing is read again: there is no serve.tokens; restart for all else");
-            continue;
-        };
-        match Tokens::load(file) {
-            // The serving thread may have ended.
-            Ok(tokens) => _ = read.send(tokens).await,
-            Err(error) => tracing::error!("the tokens stay as they were: {error}"),
-        }
-    }
-}
-
-/// Lets the tokens count that were read again.
-async fn replace(read: channel::Receiver<Tokens>, gate: Rc<Gate>) {
-    while let Ok(tokens) = read.recv().await {
-        gate.replace(tokens);
-        tracing::info!("the tokens were read again");
-    }
-    std::future::pending().await
 }

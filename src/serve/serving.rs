@@ -163,6 +163,7 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<Frame> {
             });
         }
         FeedMessage::Live { zone, owner_epoch } => served.live(zone, owner_epoch),
+        FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
         FeedMessage::Halted(zone, sentence) => {
             tracing::error!(zone, "halted: {sentence}");
             served.zones[usize::from(zone)] = ZoneState::Halted(sentence);

@@ -1,4 +1,5 @@
-//! SIGHUP: the rules files and the log level are read again while the daemon runs.
+//! SIGHUP: the rules files and the log level are read again while the process runs, and by
+//! `huntd serve` its tokens, too, which `serve/reload.rs` does.
 //!
 //! Whatever is wrong with the files, or has changed in them and takes a restart, refuses all of it.
 //! An event that changes to rules that were added is in the log after the reload. A shard looks for
@@ -14,11 +15,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What may change in the configuration while the daemon runs.
+/// What may change in the configuration while the process runs.
 const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
 
-/// The section that is another process's: `huntd serve`.
-const OTHERS_SECTION: &str = "serve.";
+/// Keys that only `huntd serve` has a use for, by the start of their paths.
+const KEYS_OF_SERVE: [&str; 1] = ["serve."];
+
+/// Keys that only `huntd run` has a use for, by the start of their paths.
+const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
 
 /// Milliseconds between two checks whether the shards know the rules.
 const KNOWN_POLL_MS: u64 = 10;
@@ -27,10 +31,89 @@ const KNOWN_POLL_MS: u64 = 10;
 /// thread may be waiting for brokers.
 const KNOWN_MS_MAX: u64 = 5_000;
 
-/// What is read again, and what it is compared with.
-pub struct Reloader {
+/// Which process reads its configuration again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reloading {
+    /// `huntd run`.
+    Run,
+    /// `huntd serve`.
+    Serve,
+}
+
+impl Reloading {
+    /// Whether the process goes by this key; otherwise another one may do so.
+    fn goes_by(self, path: &str) -> bool {
+        let others = match self {
+            Reloading::Run => &KEYS_OF_SERVE[..],
+            Reloading::Serve => &KEYS_OF_RUN,
+        };
+        !others.iter().any(|start| path.starts_with(start))
+    }
+}
+
+/// The configuration and the rules that a process goes by, and where they can be read again.
+pub(crate) struct InForce {
+    process: Reloading,
     source: ConfigSource,
     rulebook: Rulebook,
+}
+
+impl InForce {
+    /// For a process that was started with these. `None`: its configuration is not in a file.
+    pub(crate) fn new(process: Reloading, config: &Config, rulebook: &Rulebook) -> Option<InForce> {
+        let source = config.source.clone()?;
+        Some(InForce { process, source, rulebook: rulebook.clone() })
+    }
+
+    /// What the files hold now, if the process can go on with it; else a sentence that says why
+    /// not.
+    pub(crate) fn read_again(&self) -> Result<(Config, Rulebook), String> {
+        let ConfigSource { file, arguments, values } = &self.source;
+        let config = config::load(file, arguments)
+            .map_err(|errors| errors.to_string().replace('\n', "; "))?;
+        let now = &config.source.as_ref().expect("it was read from the file").values;
+        let takes_restart =
+            |path: &&String| !RELOADED.contains(&path.as_str()) && self.process.goes_by(path);
+        let changed = now.keys().filter(takes_restart).find(|path| now[*path] != values[*path]);
+        if let Some(path) = changed {
+            let reloaded = RELOADED.join(" and ");
+            return Err(format!(
+                "{path} has changed, which takes a restart: a reload changes {reloaded} only"
+            ));
+        }
+        let rulebook = rules::rulebook(&config.rules_files)?;
+        let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
+        if old != new {
+            return Err(format!(
+                "the first of rules.files has ruleset {new}, and a new zone begins by {old}: keep \
+                 its file first, and add other rules behind it"
+            ));
+        }
+        if let Some(ruleset) = self.rulebook.missing_in(&rulebook) {
+            return Err(format!(
+                "rules.files have ruleset {ruleset} no more, which zones may play by: put its file \
+                 back as it was, or restart"
+            ));
+        }
+        Ok((config, rulebook))
+    }
+
+    /// Whether the process does not know all of these rules yet.
+    pub(crate) fn differs_from(&self, rulebook: &Rulebook) -> bool {
+        rulebook.rulesets().ne(self.rulebook.rulesets())
+    }
+
+    /// From now on the process goes by what was read.
+    pub(crate) fn replace(&mut self, config: Config, rulebook: Rulebook) {
+        log::set_level(config.service.log_level);
+        self.source = config.source.expect("it was read from the file");
+        self.rulebook = rulebook;
+    }
+}
+
+/// What the daemon reads again.
+pub struct Reloader {
+    in_force: InForce,
     /// To the control thread.
     rulebooks: Sender<Rulebook>,
 }
@@ -42,8 +125,8 @@ impl Reloader {
         rulebook: &Rulebook,
         rulebooks: Sender<Rulebook>,
     ) -> Option<Reloader> {
-        let source = config.source.clone()?;
-        Some(Reloader { source, rulebook: rulebook.clone(), rulebooks })
+        let in_force = InForce::new(Reloading::Run, config, rulebook)?;
+        Some(Reloader { in_force, rulebooks })
     }
 
     /// Reads everything again at each signal, for the daemon's life. `is_announced`: systemd was
@@ -74,54 +157,19 @@ impl Reloader {
 
     /// An error is a sentence; then nothing has changed.
     fn reload(&mut self) -> Result<(), String> {
-        let (config, rulebook) = self.read()?;
-        if rulebook.rulesets().ne(self.rulebook.rulesets()) {
+        let (config, rulebook) = self.in_force.read_again()?;
+        if self.in_force.differs_from(&rulebook) {
             // There is room: the last reload has waited until the shards knew the rules.
             self.rulebooks.try_send(rulebook.clone()).map_err(|_| "the daemon is about to end")?;
         }
-        log::set_level(config.service.log_level);
-        self.source = config.source.expect("it was read from the file");
-        self.rulebook = rulebook;
+        self.in_force.replace(config, rulebook);
         Ok(())
-    }
-
-    /// What the files hold now, if the daemon can go on with it.
-    fn read(&self) -> Result<(Config, Rulebook), String> {
-        let ConfigSource { file, arguments, values } = &self.source;
-        let config = config::load(file, arguments)
-            .map_err(|errors| errors.to_string().replace('\n', "; "))?;
-        let now = &config.source.as_ref().expect("it was read from the file").values;
-        let takes_restart = |path: &&String| {
-            !RELOADED.contains(&path.as_str()) && !path.starts_with(OTHERS_SECTION)
-        };
-        let changed = now.keys().filter(takes_restart).find(|path| now[*path] != values[*path]);
-        if let Some(path) = changed {
-            let reloaded = RELOADED.join(" and ");
-            return Err(format!(
-                "{path} has changed, which takes a restart: a reload changes {reloaded} only"
-            ));
-        }
-        let rulebook = rules::rulebook(&config.rules_files)?;
-        let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
-        if old != new {
-            return Err(format!(
-                "the first of rules.files has ruleset {new}, and a new zone begins by {old}: keep \
-                 its file first, and add other rules behind it"
-            ));
-        }
-        if let Some(ruleset) = self.rulebook.missing_in(&rulebook) {
-            return Err(format!(
-                "rules.files have ruleset {ruleset} no more, which zones may play by: put its file \
-                 back as it was, or restart"
-            ));
-        }
-        Ok((config, rulebook))
     }
 
     /// Waits until the shards know the rules, so that an event may change to them.
     async fn wait_until_known(&self, progress: &Progress) {
         let begun = Instant::now();
-        let rulesets: Vec<u32> = self.rulebook.rulesets().collect();
+        let rulesets: Vec<u32> = self.in_force.rulebook.rulesets().collect();
         let mut is_late = false;
         while !progress.rulesets().eq(rulesets.iter().copied()) {
             if !is_late && begun.elapsed() >= Duration::from_millis(KNOWN_MS_MAX) {

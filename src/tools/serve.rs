@@ -15,7 +15,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
-    serve::run(config.serve.clone(), feed_options(&config), rulebook).map_err(failure)
+    serve::run(&config, feed_options(&config), rulebook).map_err(failure)
 }
 
 /// What the feed takes of a configuration.

@@ -6,6 +6,7 @@
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::index::Glance;
 use crate::engine::rank_tree::RankTree;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::view::board::{Place, ranks_around};
 use crate::view::card::{Card, Standing};
@@ -102,6 +103,11 @@ impl View {
     ) -> Option<impl Iterator<Item = Place> + '_> {
         let (first, count) = ranks_around(self.place(player_id)?.rank, each_side);
         Some(self.places(first, count))
+    }
+
+    /// All zones can change to these rules from now on. Those that they have are among them.
+    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+        self.zones.iter_mut().flatten().for_each(|zone| zone.know(rulebook));
     }
 
     /// A zone is known from now on, in place of what was known of it.

@@ -106,6 +106,11 @@ impl ZoneView {
         }
     }
 
+    /// The zone can change to these rules from now on. Those that it has are among them.
+    pub(super) fn know(&mut self, rulebook: &Rulebook) {
+        self.rulebook.clone_from(rulebook);
+    }
+
     /// A zone as a shard has it at this position.
     pub fn of_shard(shard: &Shard, rulebook: &Rulebook, position: ZonePosition) -> ZoneView {
         let mut zone = ZoneView::new(shard.partition(), rulebook);

@@ -1,13 +1,16 @@
-//! SIGHUP: what a running daemon reads again, and what it refuses.
+//! SIGHUP: what a running daemon, and a serving process, reads again, and what it refuses.
 
 use crate::players::{events, produce};
 use crate::verbs::huntd;
 use huntd::service::rules::{BUILT_IN, load_all};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use support::accounts::{self, Follower, replay_by};
-use support::daemon::{Huntd, Topics};
+use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka;
 use support::notified::Systemd;
+use support::scrape::get;
+use support::serving::Serving;
 
 const PARTITIONS: i32 = 2;
 
@@ -74,8 +77,22 @@ fn assert_refuses(
     }
 }
 
+/// Waits until all zones are served by these rules.
+fn wait_until_served_by(serving: &Serving, ruleset: u32) {
+    let end = Instant::now() + PATIENCE;
+    let by = format!("\"ruleset\":{ruleset}");
+    loop {
+        let (_, zones) = get(serving.address(), "/v1/zones");
+        if zones.matches(&by).count() == PARTITIONS as usize {
+            return;
+        }
+        assert!(Instant::now() < end, "{by}: {zones}\n{}", serving.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
-fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_refused_as_a_whole() {
+fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_is_served_or_refused_as_a_whole() {
     let topics = Topics::create(kafka::shared(), "reloads", PARTITIONS);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [first, second, unplayable] = write_rules(folder.path());
@@ -90,11 +107,14 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_refused_as_a_wh
     systemd.hear_until("READY=1");
     assert_eq!(known(&daemon), 1);
 
+    let serving = Serving::start(&daemon);
     assert_refuses(&mut daemon, &topics, &systemd, [&first, &second, &unplayable]);
     change(&daemon, &one, &two);
     let begun = hear_reload(&systemd);
     assert!(begun.iter().any(|state| state.starts_with("MONOTONIC_USEC=")), "{begun:?}");
     assert_eq!(known(&daemon), 2);
+    serving.reload();
+    serving.wait_for("\"message\":\"reloaded\"");
     let (config, file) = (daemon.config(), second.to_str().expect("text"));
     let switched = huntd(&["rules", "--config", &config, "--switch-to", file]);
     assert_eq!(switched.code, 0, "{}", switched.errors);
@@ -102,11 +122,17 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_refused_as_a_wh
     produce(kafka::shared(), &topics, &events(PARTITIONS, 30, 1..=10));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
 
+    let rulebook = load_all(&[first.clone(), second.clone()]).expect("both are rules");
+    let by_second = rulebook.rulesets().last().expect("there are two");
+    wait_until_served_by(&serving, by_second);
+
     // Rules that zones play by cannot be taken away. A higher level than `info` hides the drain.
     change(&daemon, &two, &one);
     hear_reload(&systemd);
     assert_eq!(known(&daemon), 2);
     assert!(daemon.log().contains("put its file back as it was"), "{}", daemon.log());
+    serving.reload();
+    serving.wait_for("put its file back as it was");
     change(&daemon, &one, &two);
     hear_reload(&systemd);
     change(&daemon, "[service]\n", "[service]\nlog_level = \"warn\"\n");
@@ -115,7 +141,6 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_refused_as_a_wh
     assert!(ended.status.success(), "{}", ended.log);
     assert!(!ended.log.contains("drained"), "{}", ended.log);
 
-    let rulebook = load_all(&[first, second]).expect("both are rules");
     for (partition, story) in (0..).zip(follower.into_stories()) {
         let (replayed, _) = replay_by(kafka::shared(), &topics, partition, &[], &rulebook);
         assert!(story == replayed, "partition {partition}");

@@ -140,7 +140,6 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
     assert_eq!(other.body_at(&ends, "/v1/players/7"), card);
 }
 
-/// The status that a path is answered with for this token.
 #[test]
 fn the_serving_thread_alone_may_call_only_what_it_needs() {
     let topics = Topics::create(kafka::shared(), "confined-serving", ZONES);
@@ -156,6 +155,7 @@ fn the_serving_thread_alone_may_call_only_what_it_needs() {
     }
 }
 
+/// The status that a path is answered with for this token.
 fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
     let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
@@ -166,7 +166,7 @@ fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
 }
 
 #[test]
-fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
+fn a_process_on_any_address_wants_tokens_and_reads_them_and_its_log_level_again_when_asked_to() {
     let topics = Topics::create(kafka::shared(), "tokens", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
@@ -185,24 +185,21 @@ fn a_process_on_any_address_wants_tokens_and_reads_them_again_when_asked_to() {
     let serving = Serving::start_at(&huntd, "0.0.0.0:0", &[("HUNTD_SERVE__TOKENS", tokens)]);
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
-    let hang_up = || {
-        let process = rustix::process::Pid::from_raw(serving.pid().cast_signed());
-        let process = process.expect("a process has a number");
-        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
-    };
-    let wait_for = |sentence: &str| {
-        let end = Instant::now() + PATIENCE;
-        while !serving.log().contains(sentence) {
-            assert!(Instant::now() < end, "{}", serving.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     std::fs::write(&file, "nonsense").expect("the file is written");
-    hang_up();
-    wait_for("the tokens stay as they were");
+    serving.reload();
+    serving.wait_for("not reloaded, and nothing has changed");
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
     write(other);
-    hang_up();
-    wait_for("the tokens were read again");
-    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 401);
+    let config = std::fs::read_to_string(huntd.config()).expect("it is there");
+    let quiet = config.replace("[service]\n", "[service]\nlog_level = \"warn\"\n");
+    assert_ne!(config, quiet);
+    std::fs::write(huntd.config(), quiet).expect("it is writable");
+    serving.reload();
+    let end = Instant::now() + PATIENCE;
+    while status_for(&serving, "/v1/openapi.json", "abc") != 401 {
+        assert!(Instant::now() < end, "{}", serving.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The log level is in force before the tokens are.
+    assert!(!serving.log().contains("\"reloaded\""), "{}", serving.log());
 }

@@ -188,6 +188,8 @@ fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
     assert!(!closes(&world, &mut expiring, 9_999));
     assert!(closes(&world, &mut expiring, 10_000));
     assert!(!closes(&world, &mut reading, 10_000));
+    world.gate.replace(tokens(1_000));
+    assert!(!closes(&world, &mut reading, 10_000), "these are the same");
     world.gate.replace(tokens(5));
     world.act(1, Action::Rotate { heading: 1 });
     assert!(closes(&world, &mut reading, 10_001));

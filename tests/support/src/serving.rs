@@ -109,6 +109,22 @@ impl Serving {
         (head["HTTP/1.1 ".len()..][..3].to_owned(), body.to_owned())
     }
 
+    /// Asks it to read its files again.
+    pub fn reload(&self) {
+        let process = rustix::process::Pid::from_raw(self.pid().cast_signed());
+        let process = process.expect("a process has a number");
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
+    }
+
+    /// Waits until the log has this.
+    pub fn wait_for(&self, words: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log().contains(words) {
+            assert!(Instant::now() < end, "{words}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).expect("the log is there")
     }

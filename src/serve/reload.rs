@@ -1,0 +1,66 @@
+//! SIGHUP: the rules files, the tokens and the log level are read again while clients are served.
+//!
+//! A thread of its own reads the files: the serving thread may open none. It does not wait for
+//! systemd, which is told nothing.
+
+use super::access::Tokens;
+use super::gate::Gate;
+use crate::engine::rules::rulebook::Rulebook;
+use crate::service::reload::InForce;
+use crate::service::shutdown::Reloads;
+use smol::channel::{Receiver, Sender};
+use std::rc::Rc;
+
+/// What was read again, for the serving thread.
+pub(super) struct Reloaded {
+    tokens: Option<Tokens>,
+    rulesets: Vec<u32>,
+}
+
+/// What is read again.
+pub(super) struct ServingReloader {
+    /// Configuration and rules.
+    pub in_force: InForce,
+    /// To the feed, which takes them before its next record.
+    pub rulebooks: Sender<Rulebook>,
+    /// To the serving thread.
+    pub reloaded: Sender<Reloaded>,
+}
+
+impl ServingReloader {
+    /// Reads everything again at each signal, as long as somebody serves.
+    pub(super) async fn run(mut self, mut reloads: Reloads) {
+        while !self.reloaded.is_closed() {
+            reloads.next().await;
+            if let Err(sentence) = self.reload().await {
+                tracing::error!("not reloaded, and nothing has changed: {sentence}");
+            }
+        }
+    }
+
+    /// An error is a sentence; then nothing has changed.
+    async fn reload(&mut self) -> Result<(), String> {
+        let (config, rulebook) = self.in_force.read_again()?;
+        let tokens = config.serve.tokens.as_deref().map(Tokens::load).transpose();
+        let tokens = tokens.map_err(|error| error.to_string())?;
+        let rulesets = rulebook.rulesets().collect();
+        // Who does not receive any more has ended, and nobody is served.
+        if self.in_force.differs_from(&rulebook) {
+            let _ended = self.rulebooks.send(rulebook.clone()).await;
+        }
+        self.in_force.replace(config, rulebook);
+        let _ended = self.reloaded.send(Reloaded { tokens, rulesets }).await;
+        Ok(())
+    }
+}
+
+/// Lets the tokens count that were read again, and says so.
+pub(super) async fn take(reloads: Receiver<Reloaded>, gate: Rc<Gate>) {
+    while let Ok(Reloaded { tokens, rulesets }) = reloads.recv().await {
+        if let Some(tokens) = tokens {
+            gate.replace(tokens);
+        }
+        tracing::info!(?rulesets, "reloaded");
+    }
+    std::future::pending().await
+}
