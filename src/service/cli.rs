@@ -141,6 +141,9 @@ pub struct CheckArgs {
     /// Do not ask any broker.
     #[arg(long)]
     pub offline: bool,
+    /// Fail for what is only warned of otherwise, such as one of several brokers that is away.
+    #[arg(long)]
+    pub deny_warnings: bool,
 }
 
 /// Arguments of `demo`.

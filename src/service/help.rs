@@ -24,11 +24,14 @@ Examples:
 pub(crate) const CHECK: &str = "\
 Check everything that would keep `huntd run` from starting, and say about each trouble what to do.
 
-Offline: every key, the rules and the cores. Otherwise also the brokers, the topics, and whether \
-rules.files have the rules that each zone goes by.
+Offline: every key, the rules, the cores, and whether the kernel gives io_uring. Otherwise also \
+the brokers, the topics, and whether rules.files have the rules that each zone goes by. What is \
+not certain to be wrong is a warning: brokers that do not answer beside one that does, and what \
+the last updates do not say. --deny-warnings makes each of these an error with exit code 3.
 
-Example:
-  huntd check --config huntd.toml --offline";
+Examples:
+  huntd check --config huntd.toml --offline
+  huntd check --config huntd.toml --deny-warnings";
 
 /// `huntd demo --help`.
 pub(crate) const DEMO: &str = "\

@@ -12,6 +12,11 @@ const REACH_MS_MAX: u64 = 3_000;
 /// Connects to all of these brokers at once. One that can be reached is enough, as for the daemon;
 /// the others are named on standard error.
 pub(super) fn reach(brokers: &[String]) -> Result<(), ToolError> {
+    unreached(brokers)?.map_or(Ok(()), |sentence| super::warn(&sentence))
+}
+
+/// The same, with a sentence that names the others, if there are any.
+pub(super) fn unreached(brokers: &[String]) -> Result<Option<String>, ToolError> {
     let until = Instant::now() + Duration::from_millis(REACH_MS_MAX);
     let (sender, results) = mpsc::channel();
     for (number, broker) in brokers.iter().cloned().enumerate() {
@@ -27,7 +32,7 @@ pub(super) fn reach(brokers: &[String]) -> Result<(), ToolError> {
     {
         found[number] = result;
         if found.iter().all(Result::is_ok) {
-            return Ok(());
+            return Ok(None);
         }
     }
     let trouble = brokers.iter().zip(&found).filter_map(|(broker, result)| {
@@ -35,7 +40,7 @@ pub(super) fn reach(brokers: &[String]) -> Result<(), ToolError> {
     });
     let trouble = trouble.collect::<Vec<_>>().join(", ");
     match found.iter().any(Result::is_ok) {
-        true => super::warn(&format!("another broker answers, but {trouble}")),
+        true => Ok(Some(format!("another broker answers, but {trouble}"))),
         false => Err(ToolError::Unreachable(trouble)),
     }
 }
@@ -69,7 +74,8 @@ mod tests {
         let refused = "127.0.0.1:1".to_owned();
         let unknown = "no-such-host.invalid:9092".to_owned();
         assert!(reach(std::slice::from_ref(&alive)).is_ok());
-        assert!(reach(&[refused.clone(), alive]).is_ok(), "one is enough");
+        let others = unreached(&[refused.clone(), alive]).expect("one is enough");
+        assert!(others.expect("one is away").contains("but 127.0.0.1:1 cannot be reached ("));
         let sentence = reach(&[refused, unknown]).expect_err("none answers").to_string();
         assert!(sentence.contains("127.0.0.1:1 cannot be reached ("), "{sentence}");
         assert!(sentence.contains("no-such-host.invalid:9092 "), "{sentence}");

@@ -4,6 +4,8 @@ use super::failure::ToolError;
 use super::{brokers, rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
+use crate::runtime::operations::Operations;
+use crate::runtime::ring::Ring;
 use crate::serve;
 use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
@@ -33,30 +35,46 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         Ok(_) => {}
         Err(error) => errors.push(Failure::Cpu(error).into()),
     }
+    if let Err(error) = Ring::new(Operations::new(), config.runtime.ring_entries) {
+        errors.push(Failure::Ring(error).into());
+    }
     if !args.offline {
-        errors.extend(online(args, &config, &rulesets));
+        let (found, warnings) = online(args, &config, &rulesets);
+        errors.extend(found);
+        match args.deny_warnings {
+            true => errors.extend(warnings.into_iter().map(ToolError::Config)),
+            false => warnings.iter().try_for_each(|sentence| super::warn(sentence))?,
+        }
     }
     if errors.is_empty() { Ok(()) } else { Err(several(errors)) }
 }
 
-/// What is wrong with brokers, topics and rules. Without brokers nothing else can be found out.
-fn online(args: &CheckArgs, config: &Config, rulesets: &BTreeSet<u32>) -> Vec<ToolError> {
-    if let Err(error) = brokers::reach(&config.group.client.brokers) {
-        return vec![error];
-    }
+/// What is wrong with brokers, topics and rules, and what there is only to warn of. Without brokers
+/// nothing else can be found out.
+fn online(
+    args: &CheckArgs,
+    config: &Config,
+    rulesets: &BTreeSet<u32>,
+) -> (Vec<ToolError>, Vec<String>) {
+    let mut warnings = match brokers::unreached(&config.group.client.brokers) {
+        Ok(unreached) => Vec::from_iter(unreached),
+        Err(error) => return (vec![error], Vec::new()),
+    };
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
-    let mut errors: Vec<ToolError> = topics::run(&only_check).err().into_iter().collect();
+    let mut errors = Vec::from_iter(topics::prepare(&only_check, config).err());
     match zone_rules::published(config) {
-        Ok(published) if !rulesets.is_empty() => {
-            errors.extend(unknown_rules(config, rulesets, &published));
+        Ok(published) => {
+            if !rulesets.is_empty() {
+                errors.extend(unknown_rules(config, rulesets, &published.rulesets));
+            }
+            warnings.extend(published.warnings());
         }
-        Ok(_) => {}
         // A topic that is not there was named above.
         Err(_) if !errors.is_empty() => {}
         Err(error) => errors.push(error),
     }
-    errors
+    (errors, warnings)
 }
 
 /// The rules of zones that rules.files do not have, in one sentence.

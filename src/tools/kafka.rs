@@ -69,9 +69,15 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
     }
 }
 
-/// How many partitions a topic has. It is never created by asking.
+/// How many partitions a topic has, of brokers of which nobody knows yet whether they can be
+/// reached. It is never created by asking.
 pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
     super::brokers::reach(&client.brokers)?;
+    partitions_of(client, topic)
+}
+
+/// The same, of brokers that can be reached.
+pub(super) fn partitions_of(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
     let consumer = reader(&client_config(client), client)
         .map_err(|error| ToolError::of_topic(topic, &error))?;
     let metadata = consumer

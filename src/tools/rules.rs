@@ -60,8 +60,9 @@ fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
 fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     brokers::reach(&config.group.client.brokers)?;
     let published = zone_rules::published(config)?;
+    published.warnings().iter().try_for_each(|sentence| super::warn(sentence))?;
     let mut out = std::io::stdout().lock();
-    for (zone, ruleset) in published.into_iter().enumerate() {
+    for (zone, ruleset) in published.rulesets.into_iter().enumerate() {
         match ruleset {
             Some(ruleset) => {
                 let place = place(config, rulesets, ruleset);

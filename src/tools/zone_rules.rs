@@ -2,7 +2,7 @@
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
-use crate::output::encode::decode_frame;
+use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::POSITION_UNKNOWN;
 use crate::service::config::Config;
 use rdkafka::message::Message;
@@ -19,11 +19,66 @@ const FRAMES_READ: i64 = 20;
 /// Milliseconds that a broker may hold an answer back.
 const FETCH_WAIT_MS: u32 = 100;
 
-/// The ruleset of each zone, by partition; `None`: nothing of it is published, or it could not be
-/// read in time, which standard error is told.
-pub(super) fn published(config: &Config) -> Result<Vec<Option<u32>>, ToolError> {
+/// What the last records of an output topic say.
+pub(super) struct Published {
+    /// The ruleset of each zone, by partition; `None`: nothing of it is published, or it could not
+    /// be read.
+    pub rulesets: Vec<Option<u32>>,
+    /// Records that this huntd cannot read, the first with its reason.
+    unread: Option<Unread>,
+    /// Partitions whose end was not reached in time.
+    late: BTreeSet<u16>,
+}
+
+/// Records that are no frames, or not of this version.
+struct Unread {
+    count: u64,
+    partition: u16,
+    offset: i64,
+    why: FrameError,
+}
+
+impl Published {
+    /// Nothing was read yet of so many partitions.
+    fn new(partitions: u16) -> Published {
+        let late = (0..partitions).collect();
+        Published { rulesets: vec![None; partitions.into()], unread: None, late }
+    }
+
+    /// Takes the next record of a partition.
+    fn take(&mut self, partition: u16, offset: i64, payload: &[u8]) {
+        match decode_frame(payload) {
+            Ok((header, _)) if header.next_offset != POSITION_UNKNOWN => {
+                self.rulesets[usize::from(partition)] = Some(header.ruleset);
+            }
+            Ok(_) => {}
+            Err(why) => {
+                let first = Unread { count: 0, partition, offset, why };
+                self.unread.get_or_insert(first).count += 1;
+            }
+        }
+    }
+
+    /// What was found out only in part, a sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let unread = self.unread.iter().map(|Unread { count, partition, offset, why }| {
+            format!(
+                "{count} of the last records of the output topic cannot be read, the first at \
+                 offset {offset} of partition {partition}: {why}; find out who wrote them, or use \
+                 the huntd that did"
+            )
+        });
+        let late = (!self.late.is_empty()).then(|| {
+            "the last updates could not be read in time: not all rules are known".to_owned()
+        });
+        unread.chain(late).collect()
+    }
+}
+
+/// What the last records of a configuration's output topic say. Its brokers can be reached.
+pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "rules")?;
-    let partitions = kafka::topic_partitions(&client, &output_topic)?;
+    let partitions = kafka::partitions_of(&client, &output_topic)?;
     let reader =
         TopicReader::connect(&client, &output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut places = Vec::new();
@@ -32,25 +87,45 @@ pub(super) fn published(config: &Config) -> Result<Vec<Option<u32>>, ToolError> 
         places.push((partition, (end - FRAMES_READ).max(start)));
     }
     reader.start(&places)?;
-    let mut reading: BTreeSet<u16> = (0..partitions).collect();
-    let mut published = vec![None; partitions.into()];
+    let mut published = Published::new(partitions);
     let until = Instant::now() + Duration::from_millis(FRAMES_MS_MAX);
-    while !reading.is_empty() && Instant::now() < until {
+    while !published.late.is_empty() && Instant::now() < until {
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
             Read::Message(message) => {
-                let frame = decode_frame(message.payload().unwrap_or_default());
-                if let Ok((header, _)) = frame
-                    && header.next_offset != POSITION_UNKNOWN
-                {
-                    published[message.partition() as usize] = Some(header.ruleset);
-                }
+                let payload = message.payload().unwrap_or_default();
+                published.take(message.partition() as u16, message.offset(), payload);
             }
-            Read::End(partition) => drop(reading.remove(&partition)),
+            Read::End(partition) => drop(published.late.remove(&partition)),
             Read::Nothing => {}
         }
     }
-    if !reading.is_empty() {
-        super::warn("the last updates could not be read in time: not all rules are known")?;
-    }
     Ok(published)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::encode::encode;
+    use crate::output::frame::Format;
+    use crate::testing::frame_maker::FrameMaker;
+
+    #[test]
+    fn records_that_cannot_be_read_are_counted_and_the_first_is_named() {
+        let mut published = Published::new(2);
+        let mut frame = Vec::new();
+        let made = FrameMaker::new(0).frame(1);
+        encode(Format::Binary, &made.header, made.updates.as_slice(), &mut frame);
+        published.take(1, 7, &frame);
+        published.late.clear();
+        assert_eq!(published.rulesets, [None, Some(made.header.ruleset)]);
+        assert!(published.warnings().is_empty());
+        for (partition, offset) in [(1, 8), (0, 4)] {
+            published.take(partition, offset, b"of somebody else");
+        }
+        let warnings = published.warnings();
+        let [sentence] = warnings.as_slice() else { panic!("{warnings:?}") };
+        assert!(sentence.starts_with("2 of the last records"), "{sentence}");
+        assert!(sentence.contains("offset 8 of partition 1"), "{sentence}");
+        assert_eq!(published.rulesets, [None, Some(made.header.ruleset)]);
+    }
 }

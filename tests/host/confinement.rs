@@ -65,13 +65,18 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     assert_eq!(written, "signal");
 }
 
-/// Runs a program under the profile of `package/seccomp.json`, as a container would.
-fn run_in_container(command: &mut Command) -> std::io::Result<std::process::Output> {
+/// Runs a program under the profile of `package/seccomp.json`, as a container would, which refuses
+/// these calls in addition.
+fn run_in_container(
+    command: &mut Command,
+    refused: &[&str],
+) -> std::io::Result<std::process::Output> {
     let profile: Value = serde_json::from_str(include_str!("../../package/seccomp.json"))
         .expect("the profile is JSON");
     assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
     let groups = profile["syscalls"].as_array().expect("a list");
     let names = groups.iter().flat_map(|group| group["names"].as_array().expect("a list"));
+    let names = names.filter(|name| !refused.iter().any(|refused| *name == refused));
     let calls: Vec<_> = names.map(|name| json!({ "syscall": name })).collect();
     let filter = json!({"container": {
         "mismatch_action": {"errno": profile["defaultErrnoRet"]},
@@ -94,9 +99,19 @@ fn run_in_container(command: &mut Command) -> std::io::Result<std::process::Outp
 #[test]
 fn the_profile_for_containers_lets_huntd_run_and_little_else() {
     let demo = ["demo", "--events", "20000", "--players", "100"];
-    let ran = run_in_container(Command::new(program()).args(demo)).expect("it starts");
+    let ran = run_in_container(Command::new(program()).args(demo), &[]).expect("it starts");
     let said = [ran.stdout, ran.stderr].concat();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
-    let unshared = run_in_container(Command::new("unshare").args(["--mount", "true"]));
+    let unshared = run_in_container(Command::new("unshare").args(["--mount", "true"]), &[]);
     assert!(!unshared.expect("it starts").status.success(), "a namespace of its own");
+}
+
+#[test]
+fn check_finds_out_that_a_container_forbids_io_uring() {
+    let mut check = Command::new(program());
+    check.args(["check", "--offline", "--config", "config/huntd.toml"]);
+    let ended = run_in_container(&mut check, &["io_uring_setup"]).expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(7), "{said}");
+    assert!(said.contains("io_uring") && said.contains("seccomp"), "{said}");
 }

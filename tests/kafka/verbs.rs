@@ -102,6 +102,28 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
 }
 
 #[test]
+fn check_warns_of_brokers_that_are_away_and_of_strange_records_or_fails_for_them() {
+    let setup = Setup::new("warned");
+    assert_eq!(setup.run(&["topics", "--partitions", "1"]).code, 0);
+    let output = format!("{}-updates", setup.input);
+    kafka::shared().client().produce(&output, [(0, &b""[..], &b"no frame"[..])]);
+    let brokers = format!("kafka.brokers={},127.0.0.1:1", bootstrap());
+    let warnings = [
+        "huntd: another broker answers, but 127.0.0.1:1 cannot be reached (",
+        "huntd: 1 of the last records of the output topic cannot be read, the first at offset 0 ",
+    ];
+    for (denied, code) in [(&[][..], 0), (&["--deny-warnings"], 3)] {
+        let ended = setup.run(&[&["check", "--set", &brokers], denied].concat());
+        assert_eq!(ended.code, code, "{}", ended.errors);
+        assert_eq!(ended.errors.lines().count(), warnings.len(), "{}", ended.errors);
+        for warning in warnings {
+            assert!(ended.errors.contains(warning), "{}", ended.errors);
+        }
+    }
+    assert_eq!(setup.run(&["rules", "--zones"]).errors.matches(warnings[1]).count(), 1);
+}
+
+#[test]
 fn a_partition_count_that_is_not_the_inputs_is_refused() {
     let setup = Setup::new("counts");
     setup.create("", 4, &[("message.timestamp.after.max.ms", "60000")]);
