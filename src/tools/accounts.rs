@@ -80,6 +80,16 @@ impl Account {
     }
 }
 
+/// What became of one record.
+pub(crate) struct Applied<'a> {
+    /// The number of the first update that it caused.
+    pub first_update: u64,
+    /// The updates that it caused.
+    pub updates: &'a [Update],
+    /// Why it is no event, if it is none.
+    pub reject: Option<Reject>,
+}
+
 /// One hash from many, which depends on their order.
 pub(crate) fn fold(hash: u64, next: u64) -> u64 {
     let product = u128::from(hash ^ next ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
@@ -119,12 +129,9 @@ impl OfflineShards {
         }
     }
 
-    /// Applies the next record of its partition: the number of the first update that it caused, and
-    /// the updates. The error says that it asks for rules that are not loaded.
-    pub(crate) fn apply(
-        &mut self,
-        record: &SourceRecord<'_>,
-    ) -> Result<(u64, &[Update]), StartError> {
+    /// Applies the next record of its partition. The error says that it asks for rules that are not
+    /// loaded.
+    pub(crate) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Applied<'_>, StartError> {
         let SourceRecord { partition, offset, time_ms, value } = *record;
         let rulebook = &self.rulebook;
         let shard = self.shards.entry(partition);
@@ -136,6 +143,7 @@ impl OfflineShards {
             true => Err(Reject::Poison),
             false => self.decoder.decode(RecordPosition { offset, time_ms }, value),
         };
+        let reject = decoded.as_ref().err().copied();
         match decoded {
             Err(reject) => {
                 played.account.rejects += 1;
@@ -154,7 +162,12 @@ impl OfflineShards {
             },
         }
         played.count_updates(self.updates.as_slice());
-        Ok((first_update, self.updates.as_slice()))
+        Ok(Applied { first_update, updates: self.updates.as_slice(), reject })
+    }
+
+    /// What is wrong with a rejected record, in words.
+    pub(crate) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
+        self.decoder.explain(reject, value)
     }
 
     /// The account of every shard that had a record.

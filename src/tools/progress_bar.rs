@@ -44,6 +44,11 @@ impl ProgressBar {
         self.0.println(line);
     }
 
+    /// Lets something be printed to standard error that the bar would overwrite.
+    pub(crate) fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
     /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();

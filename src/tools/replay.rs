@@ -1,17 +1,19 @@
 //! `huntd replay`: events to updates and digests, without the daemon.
 
-use super::accounts::{Account, OfflineShards};
+use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceError, SourceRecord};
 use super::tap::write_update;
+use crate::decoder::reject::Reject;
 use crate::engine::update::Update;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
 use rdkafka::message::{Message, Timestamp};
 use std::collections::VecDeque;
+use std::fmt::{self, Display};
 use std::io::{BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +23,9 @@ const FETCH_WAIT_MS: u32 = 100;
 
 /// Handoffs after one record: an event makes one, and few are sent back.
 const HANDOFFS_PER_RECORD: usize = 16;
+
+/// Rejects that are named one by one, each with its place; the others are only counted.
+const REJECTS_NAMED: u64 = 10;
 
 /// The offset of a record that the replay itself has made.
 const IN_NO_FILE: i64 = -1;
@@ -37,6 +42,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         handoffs: VecDeque::new(),
         bar: ProgressBar::start(None),
         events: 0,
+        rejects: 0,
     };
     match (&args.file, &args.topic) {
         (Some(file), _) => play.file(file, args)?,
@@ -74,23 +80,53 @@ struct Play<'a> {
     handoffs: VecDeque<HandoffRecord>,
     bar: ProgressBar,
     events: u64,
+    rejects: u64,
+}
+
+/// Where a record stands, to who looks for it.
+#[derive(Clone, Copy)]
+enum RecordPlace {
+    /// In a file of events: its line, from 1.
+    Line(u64),
+    /// In a topic, or in what a match would be there: its partition and offset.
+    Offset(u16, i64),
+}
+
+impl RecordPlace {
+    fn in_topic(record: &SourceRecord<'_>) -> RecordPlace {
+        RecordPlace::Offset(record.partition, record.offset)
+    }
+}
+
+impl Display for RecordPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordPlace::Line(line) => write!(out, "line {line}"),
+            RecordPlace::Offset(partition, offset) => {
+                write!(out, "partition {partition}, offset {offset}")
+            }
+        }
+    }
 }
 
 impl Play<'_> {
     fn file(&mut self, file: &Path, args: &ReplayArgs) -> Result<(), ToolError> {
-        let mut source = match format_of(file, args.format) {
+        let (mut source, has_lines) = match format_of(file, args.format) {
             Ok(format) => {
                 let zones = args.partitions.unwrap_or(zones_of(format));
                 let file = file.to_owned();
                 let (repeat, base_ms) = (args.repeat, args.base_ms);
                 let options = MatchOptions { file, format, zones, repeat, base_ms };
-                Source::open_match(options, None)?
+                (Source::open_match(options, None)?, false)
             }
-            Err(SourceError::UnknownFormat(_)) => Source::open_lines(file)?,
+            Err(SourceError::UnknownFormat(_)) => (Source::open_lines(file)?, true),
             Err(other) => return Err(other.into()),
         };
+        let mut line = 0;
         while let Some(record) = source.next_record()? {
-            self.play(&record)?;
+            line += 1;
+            let in_topic = RecordPlace::in_topic(&record);
+            self.play(&record, if has_lines { RecordPlace::Line(line) } else { in_topic })?;
         }
         Ok(())
     }
@@ -121,7 +157,8 @@ impl Play<'_> {
                     let end = &mut ends[usize::from(partition)];
                     // What was appended since the start is for the next replay.
                     if message.offset() < *end {
-                        self.play(&record_of(partition, &message))?;
+                        let record = record_of(partition, &message);
+                        self.play(&record, RecordPlace::in_topic(&record))?;
                     }
                     if message.offset() + 1 >= *end && *end > 0 {
                         *end = 0;
@@ -143,13 +180,32 @@ impl Play<'_> {
     }
 
     /// Applies a record, and lets those come to other zones whom it made leave.
-    fn play(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
-        self.apply(record)?;
+    fn play(&mut self, record: &SourceRecord<'_>, place: RecordPlace) -> Result<(), ToolError> {
+        let reject = self.apply(record)?;
+        if let Some(reject) = reject {
+            self.name(reject, record, place)?;
+        }
         self.carry(record.time_ms)
     }
 
-    fn apply(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
-        let (first_update, updates) = self.shards.apply(record)?;
+    /// Names one of the first rejects, with what is wrong.
+    fn name(
+        &mut self,
+        reject: Reject,
+        record: &SourceRecord<'_>,
+        place: RecordPlace,
+    ) -> Result<(), ToolError> {
+        self.rejects += 1;
+        if self.rejects > REJECTS_NAMED {
+            return Ok(());
+        }
+        let sentence = self.shards.explain(reject, record.value);
+        let line = format!("{place}: {}: {sentence}", reject.name());
+        self.bar.beside(|| super::warn(&line))
+    }
+
+    fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Option<Reject>, ToolError> {
+        let Applied { first_update, updates, reject } = self.shards.apply(record)?;
         if self.print_updates {
             for (number, update) in (first_update..).zip(updates) {
                 print(&mut self.out, &mut self.line, record.partition, number, update)?;
@@ -161,7 +217,7 @@ impl Play<'_> {
         }
         self.events += 1;
         self.bar.show(self.events);
-        Ok(())
+        Ok(reject)
     }
 
     /// Brings the players that have left a zone to the one that they left it for. One that two full
@@ -183,6 +239,9 @@ impl Play<'_> {
     }
 
     fn report(&mut self, json: bool) -> Result<(), ToolError> {
+        if let Some(unnamed @ 1..) = self.rejects.checked_sub(REJECTS_NAMED) {
+            super::warn(&format!("and {unnamed} more rejects, which are only counted by reason"))?;
+        }
         let accounts = self.shards.accounts();
         let total = self.shards.total();
         if json {

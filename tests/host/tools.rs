@@ -177,6 +177,28 @@ fn a_replay_of_a_file_rejects_a_first_line_that_is_not_utf8_as_any_other() {
 }
 
 #[test]
+fn a_replay_of_a_file_names_the_line_of_the_first_rejects_and_counts_the_others() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("events.txt");
+    let tick = |seq: &str| format!("0\t1\t{{\"type\":\"tick\",\"seq\":{seq},\"ts_us\":1000}}\n");
+    let events = [tick("1"), tick("\"two\""), tick("3"), tick("-4").repeat(11)].concat();
+    std::fs::write(&file, events).expect("the file can be written");
+    let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
+        .args(["replay", "--json", "--file"])
+        .arg(&file)
+        .output()
+        .expect("the binary runs");
+    assert!(replay.status.success());
+    let said = String::from_utf8(replay.stderr).expect("text");
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(said.len(), 11, "{said:?}");
+    assert_eq!(said[0], "huntd: line 2: wrong_type: a field's value has the wrong type: `seq`");
+    assert!(said[1].starts_with("huntd: line 4: out_of_range: ") && said[1].ends_with("`seq`"));
+    assert!(said[9].starts_with("huntd: line 12: "), "{said:?}");
+    assert!(said[10].starts_with("huntd: and 2 more rejects"), "{said:?}");
+}
+
+#[test]
 fn a_replay_of_a_file_carries_players_to_other_zones_where_it_is_asked_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("events.txt");

@@ -82,8 +82,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let mut winners = Winners::default();
     let mut source = open_source(args)?;
     while let Some(record) = source.next_record()? {
-        let (_, updates) = offline.apply(&record)?;
-        winners.add(record.partition, updates);
+        winners.add(record.partition, offline.apply(&record)?.updates);
     }
     winners.write(&mut std::io::stdout().lock())?;
     DemoReport::new(&measured, &daemon, &offline).print(args.json)
