@@ -9,7 +9,9 @@
 //
 // `read` and `write` need kafkajs (npm install kafkajs), and kafkajs-lz4 for JSON frames, which
 // travel as LZ4 unless publish.compression says otherwise. Types are in the comments, so that
-// TypeScript checks this file with `tsc --allowJs --checkJs --noEmit`.
+// TypeScript checks this file, with @types/node beside it, with
+// `tsc --allowJs --checkJs --noEmit --strict --target es2022 --module nodenext --types node
+// huntd.mjs`.
 // docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
 
 import { readFileSync } from "node:fs";
@@ -354,7 +356,9 @@ export function event(seqs, type, player, fields = {}) {
 async function read(brokers, topic, printed) {
   const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = (await import("kafkajs")).default;
   const lz4 = await import("kafkajs-lz4").catch(() => null);
-  if (lz4) CompressionCodecs[CompressionTypes.LZ4] = new lz4.default().codec;
+  // Its types place the constructor elsewhere.
+  const Lz4 = /** @type {any} */ (lz4?.default);
+  if (Lz4) CompressionCodecs[CompressionTypes.LZ4] = new Lz4().codec;
   const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.ERROR });
   // kafkajs reads in groups only. Frames are part of no transaction; somebody else's must not hide
   // them.
