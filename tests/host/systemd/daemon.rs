@@ -145,6 +145,39 @@ fn what_a_restart_does_not_cure_is_not_restarted() {
 }
 
 #[test]
+fn a_daemon_that_ends_with_a_halted_shard_is_not_restarted() {
+    if !is_possible() {
+        return;
+    }
+    let cluster = cluster();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let brokers = cluster.bootstrap_servers();
+    produce_joins(&brokers);
+    let (units, config) = units_and_config(folder.path(), &brokers, free_port());
+    std::fs::write(units.join("huntd.service"), unit(DAEMON, &config)).expect("a file");
+    let mut session = Session::start(folder.path());
+    let (code, printed) = session.run("systemctl --user start huntd");
+    assert_eq!(code, 0, "{printed}\n{}", session.run("systemctl --user status huntd").1);
+    let (code, printed) = session.run("systemctl --user stop huntd");
+    assert_eq!(code, 0, "{printed}");
+
+    // What is published was made by rules that are not there any more.
+    let rules = folder.path().join("rules.toml");
+    let built_in = std::fs::read_to_string("config/rules.toml").expect("the repository has it");
+    std::fs::write(&rules, built_in.replace("health = 100", "health = 90")).expect("a file");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    std::fs::write(&config, format!("{text}[rules]\nfiles = [{rules:?}]\n")).expect("a file");
+    assert_eq!(session.run("systemctl --user start --no-block huntd").0, 0);
+    session.property_until("huntd", "StatusText", |text| text.contains(": 2 shards HALTED"));
+    // It is not systemd that ends it.
+    let main = session.property("huntd", "MainPID");
+    assert_eq!(session.run(&format!("kill -TERM {main}")).0, 0);
+    session.property_until("huntd", "ActiveState", |state| state == "failed");
+    let ends = std::fs::read_to_string(ends_file(&config)).expect("the service has ended");
+    assert_eq!(ends.lines().collect::<Vec<_>>(), ["success exited 0", "exit-code exited 10"]);
+}
+
+#[test]
 fn systemd_starts_reloads_watches_and_stops_huntd() {
     if !is_possible() {
         return;
