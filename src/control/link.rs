@@ -314,11 +314,18 @@ impl Channel {
     }
 
     fn read(&self, into: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = left.max(Duration::from_millis(1));
         let mut piece = [0; RECEIVE_BYTES];
-        let read =
-            self.stream.set_read_timeout(Some(left)).and_then(|()| (&self.stream).read(&mut piece));
+        let read = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left.max(Duration::from_millis(1));
+            let timed = self.stream.set_read_timeout(Some(left));
+            match timed.and_then(|()| (&self.stream).read(&mut piece)) {
+                // A signal, or work of a ring: with a timeout the kernel begins no read again
+                // (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
         match read {
             Ok(count) => {
                 into.extend_from_slice(&piece[..count]);

@@ -67,7 +67,8 @@ pub(crate) fn free_port() -> u16 {
 
 pub(crate) fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("huntd serves HTTP");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     answer
@@ -142,6 +143,36 @@ fn what_a_restart_does_not_cure_is_not_restarted() {
         assert_eq!(session.property(name, "ExecMainStatus"), code);
         assert_eq!(session.property(name, "NRestarts"), "0");
     }
+}
+
+#[test]
+fn systemd_starts_reloads_and_stops_huntd_serve() {
+    if !is_possible() {
+        return;
+    }
+    let (cluster, port) = (cluster(), free_port());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (units, config) = units_and_config(folder.path(), &cluster.bootstrap_servers(), 0);
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    std::fs::write(&config, format!("{text}[serve]\nlisten = \"127.0.0.1:{port}\"\n"))
+        .expect("a file");
+    // It tells systemd nothing.
+    let unit = unit(SERVER, &config).replace("WatchdogSec=3\n", "");
+    std::fs::write(units.join("huntd-serve@.service"), unit).expect("a file");
+    let mut session = Session::start(folder.path());
+    let (code, printed) = session.run("systemctl --user start huntd-serve@1");
+    assert_eq!(code, 0, "{printed}");
+    session.until("true", |_| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    session.until("true", |_| get(port, "/readyz").starts_with("HTTP/1.1 200 "));
+    let main = session.property("huntd-serve@1", "MainPID");
+    let (code, printed) = session.run("systemctl --user reload huntd-serve@1");
+    assert_eq!(code, 0, "{printed}");
+    assert!(get(port, "/v1/zones").starts_with("HTTP/1.1 200 "));
+    assert_eq!(session.property("huntd-serve@1", "MainPID"), main);
+    let (code, printed) = session.run("systemctl --user stop huntd-serve@1");
+    assert_eq!(code, 0, "{printed}");
+    let ends = std::fs::read_to_string(ends_file(&config)).expect("the service has ended");
+    assert_eq!(ends, "success exited 0\n");
 }
 
 #[test]
