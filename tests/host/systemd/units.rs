@@ -63,7 +63,7 @@ fn the_real_time_priority_is_off_and_its_command_is_valid_once_it_is_on() {
 }
 
 #[test]
-fn the_system_call_filter_lets_io_uring_and_pinning_through() {
+fn the_system_call_filters_let_io_uring_pinning_and_confinement_through() {
     // The order of the lines decides: the last one that names a call wins.
     let filters: Vec<_> = settings(UNITS[0])
         .iter()
@@ -72,6 +72,9 @@ fn the_system_call_filter_lets_io_uring_and_pinning_through() {
     assert_eq!(filters.last().map(String::as_str), Some("sched_setaffinity seccomp"));
     assert_eq!(filters[0], "@system-service");
     assert!(!filters[1].contains("@aio"), "@aio has io_uring");
+    let serving = settings(UNITS[2]);
+    let last = serving.iter().rfind(|line| line.starts_with("SystemCallFilter="));
+    assert_eq!(last.map(String::as_str), Some("SystemCallFilter=seccomp"), "it confines itself");
     let Some(aio) = systemd_analyze(&["syscall-filter", "@aio"]) else {
         return;
     };
