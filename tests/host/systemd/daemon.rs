@@ -19,7 +19,6 @@ const LEFT_OUT: &[&str] = &[
     "StateDirectoryMode=",
     "Private",
     "Protect",
-    "WatchdogSec=",
     "WantedBy=",
 ];
 
@@ -45,10 +44,9 @@ fn unit(file: &str, config: &Path) -> String {
     let folder = config.parent().expect("a file is in a folder");
     let unit = unit_at(Path::new(file), Path::new(env!("CARGO_BIN_EXE_huntd")), folder);
     let ends = ends_file(config);
-    // Short, so that a stopped process is found soon. systemd forgets an inactive unit, so the ends
-    // of its processes are written down.
+    // systemd forgets an inactive unit, so the ends of its processes are written down.
     let added = format!(
-        "[Service]\nWatchdogSec=3\nExecStopPost=/bin/sh -c \
+        "[Service]\nExecStopPost=/bin/sh -c \
          'echo $SERVICE_RESULT $EXIT_CODE $EXIT_STATUS >> {}'\n",
         ends.display()
     );
@@ -156,8 +154,7 @@ fn systemd_starts_reloads_and_stops_huntd_serve() {
     let text = std::fs::read_to_string(&config).expect("it is there");
     std::fs::write(&config, format!("{text}[serve]\nlisten = \"127.0.0.1:{port}\"\n"))
         .expect("a file");
-    // It tells systemd nothing.
-    let unit = unit(SERVER, &config).replace("WatchdogSec=3\n", "");
+    let unit = unit(SERVER, &config);
     std::fs::write(units.join("huntd-serve@.service"), unit).expect("a file");
     let mut session = Session::start(folder.path());
     let (code, printed) = session.run("systemctl --user start huntd-serve@1");
