@@ -176,7 +176,7 @@ impl Feed {
         while !stop.load(Ordering::Acquire) && !sender.messages.is_closed() {
             let polled = self.consumer.poll(POLL_WAIT);
             // Before the record: it may change to them.
-            self.take_rules(&mut followers, sender);
+            self.take_rules(&mut readings, sender);
             match polled {
                 None => {}
                 Some(Ok(message)) => {
@@ -197,9 +197,9 @@ impl Feed {
     }
 
     /// Lets rules that were read again be known.
-    fn take_rules(&self, followers: &mut [Option<Follower>], sender: &FeedSender) {
+    fn take_rules(&self, readings: &mut [Option<Reading>], sender: &FeedSender) {
         if let Ok(rulebook) = self.reloaded.try_recv() {
-            followers.iter_mut().flatten().for_each(|follower| follower.know(&rulebook));
+            readings.iter_mut().flatten().for_each(|reading| reading.follower.know(&rulebook));
             sender.send(FeedMessage::Rules(rulebook));
         }
     }
