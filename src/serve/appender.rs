@@ -9,7 +9,9 @@ use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
+};
 use std::error::Error;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -17,18 +19,35 @@ use std::time::Instant;
 /// Commands on their way to the brokers at once.
 pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
 
-/// Milliseconds in which the brokers must take a command.
+/// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
 
-/// Appends events for clients.
+/// Appends events for clients, a batch of each zone at a time. What comes meanwhile is the next
+/// batch: under load one request carries many events, and librdkafka never holds one that it may
+/// not send yet, for which its thread would wait busily.
 pub(crate) struct Appender {
     topic: String,
     producer: ThreadedProducer<Reports>,
+    /// By zone.
+    lanes: Vec<Lane>,
+    /// Zones with events that may be sent.
+    ready: Vec<u16>,
+}
+
+/// One zone's events on their way to the brokers.
+#[derive(Default)]
+struct Lane {
+    /// Sent, and not reported yet.
+    in_flight: usize,
+    /// The next batch: records, and whose they are.
+    waiting: Vec<(Vec<u8>, Ticket)>,
 }
 
 /// Whose command it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
+    /// Its zone.
+    pub zone: u16,
     /// The session.
     pub session: u32,
     /// Number of the posting.
@@ -55,6 +74,11 @@ struct Reports {
 }
 
 impl Reports {
+    fn tell(&self, ticket: Ticket, appended: Appended) {
+        // There is room for all commands that may wait; the serving thread may be gone.
+        let _gone = self.reports.try_send(Report { ticket, appended });
+    }
+
     /// Says in the log what the brokers do not take.
     fn failed(&self, error: &KafkaError) -> Appended {
         let error = topic_error(&self.topic, error);
@@ -89,8 +113,7 @@ impl ProducerContext for Reports {
             Ok(message) => Appended::At(message.offset()),
             Err((error, _)) => self.failed(error),
         };
-        // There is room for all commands that may wait; the serving thread may be gone.
-        let _gone = self.reports.try_send(Report { ticket: *ticket, appended });
+        self.tell(*ticket, appended);
     }
 }
 
@@ -111,17 +134,49 @@ impl Appender {
         let tokens = TokenSource::of(&client.security);
         let reports = Reports { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
         let producer = config.create_with_context(reports).map_err(unusable)?;
-        Ok(Appender { topic, producer })
+        Ok(Appender { topic, producer, lanes: Vec::new(), ready: Vec::new() })
     }
 
-    /// Sends a command, whose one report comes later. `Err`: none comes, as it is not sent.
-    pub(crate) fn append(&self, command: &Command, ticket: Ticket) -> Result<(), Appended> {
-        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
-            .partition(command.zone.into())
-            .payload(&command.record);
-        self.producer.send(record).map_err(|(error, _)| match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::QueueFull) => Appended::Full,
-            _ => Appended::Unknown,
-        })
+    /// Takes a command, whose one report comes later.
+    pub(crate) fn append(&mut self, command: &Command, ticket: Ticket) {
+        let at = usize::from(ticket.zone);
+        if self.lanes.len() <= at {
+            self.lanes.resize_with(at + 1, Lane::default);
+        }
+        let lane = &mut self.lanes[at];
+        if lane.in_flight == 0 && lane.waiting.is_empty() {
+            self.ready.push(ticket.zone);
+        }
+        lane.waiting.push((command.record.clone(), ticket));
+    }
+
+    /// Sends what waits for no earlier batch of its zone.
+    pub(crate) fn send(&mut self) {
+        for zone in self.ready.drain(..) {
+            let lane = &mut self.lanes[usize::from(zone)];
+            lane.in_flight = lane.waiting.len();
+            for (record, ticket) in lane.waiting.drain(..) {
+                let record =
+                    BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
+                        .partition(zone.into())
+                        .payload(&record);
+                if let Err((error, _)) = self.producer.send(record) {
+                    let appended = match error.rdkafka_error_code() {
+                        Some(RDKafkaErrorCode::QueueFull) => Appended::Full,
+                        _ => Appended::Unknown,
+                    };
+                    self.producer.context().tell(ticket, appended);
+                }
+            }
+        }
+    }
+
+    /// A command is reported: after a batch's last one the next batch may be sent.
+    pub(crate) fn reported(&mut self, ticket: Ticket) {
+        let lane = &mut self.lanes[usize::from(ticket.zone)];
+        lane.in_flight -= 1;
+        if lane.in_flight == 0 && !lane.waiting.is_empty() {
+            self.ready.push(ticket.zone);
+        }
     }
 }

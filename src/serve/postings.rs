@@ -52,7 +52,7 @@ impl Postings {
         served: &Served,
         (gate, now_ms): (&Gate, u64),
     ) -> Result<Posting, Problem> {
-        let appender = self.appender.as_ref().ok_or(Problem::Forbidden)?;
+        let appender = self.appender.as_mut().ok_or(Problem::Forbidden)?;
         let now_us = unix_us();
         let stamps = &mut self.stamps;
         let commands = commands(body, zone, served, &mut self.decoder, || stamps.next(now_us))?;
@@ -67,15 +67,23 @@ impl Postings {
             commands: Vec::with_capacity(commands.len()),
         };
         for (at, command) in commands.into_iter().enumerate() {
-            let ticket = Ticket { session, posting: posting.number, command: at };
-            let appended = match self.commands_waiting < COMMANDS_WAITING_MAX {
-                true => appender.append(&command, ticket).err(),
-                false => Some(Appended::Full),
-            };
-            self.commands_waiting += usize::from(appended.is_none());
-            posting.commands.push((command, appended));
+            let has_room = self.commands_waiting < COMMANDS_WAITING_MAX;
+            if has_room {
+                let zone = command.zone;
+                let ticket = Ticket { zone, session, posting: posting.number, command: at };
+                appender.append(&command, ticket);
+                self.commands_waiting += 1;
+            }
+            posting.commands.push((command, (!has_room).then_some(Appended::Full)));
         }
         Ok(posting)
+    }
+
+    /// Sends the brokers what they may be sent.
+    pub(crate) fn send(&mut self) {
+        if let Some(appender) = &mut self.appender {
+            appender.send();
+        }
     }
 
     /// What the brokers say of a command next.
@@ -83,6 +91,7 @@ impl Postings {
         match self.reports.receive() {
             Received::Item(report) => {
                 self.commands_waiting -= 1;
+                self.appender.as_mut().expect("it was appended").reported(report.ticket);
                 Some(report)
             }
             Received::Empty | Received::Ended => None,
@@ -136,7 +145,7 @@ mod tests {
         let commands = vec![(command(0), None), (command(1), None)];
         let mut posting = Posting { number: 3, commands, posted_at: vec![10, 10] };
         for (command, offset) in [(0, 9), (1, 10)] {
-            let ticket = Ticket { session: 0, posting: 3, command };
+            let ticket = Ticket { zone: 0, session: 0, posting: 3, command };
             assert!(posting.take_whole().is_none());
             posting.take(Report { ticket, appended: Appended::At(offset) });
         }

@@ -183,6 +183,7 @@ impl Sessions {
                 self.enter(None)?;
             }
         }
+        self.postings.send();
         Ok(())
     }
 
@@ -417,6 +418,7 @@ impl Sessions {
                 }
             }
         }
+        self.postings.send();
     }
 
     /// Frames were folded: those who wait for one go on, and those whose offset is reached.
