@@ -28,7 +28,7 @@ use std::time::Instant;
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Bytes of ciphertext that are received at once: several records, and less than any L2 cache.
-const CIPHERTEXT_BYTES: usize = 8 * TLS_RECORD_BYTES_MAX;
+const CIPHERTEXT_BYTES: usize = 32 * TLS_RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
