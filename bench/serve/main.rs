@@ -6,8 +6,8 @@
 //! the serving processes for each request. Broker, daemon, servers and generators share the
 //! machine. Not a goal: the network and TLS. `--smoke` takes a few sessions and seconds, and no
 //! peers. Names of parts take these alone: `polls`, `cards`, `boards`, `commands`, `peers` (the
-//! same of the peers), `search`, `streams`, `hunt`, `million`. `--events N` sets the events per
-//! second that are played beside polls; beside the others there are fewer.
+//! same of the peers), `search`, `streams`, `hunt`, `million`, `page`. `--events N` sets the events
+//! per second that are played beside polls; beside the others there are fewer.
 //!
 //! The servers go before everything else, where the bench may arrange that, as huntd's unit has
 //! it: of huntd the serving thread, of the peers and of Redis all threads. The generators come
@@ -27,6 +27,7 @@ mod hunt;
 mod inside;
 mod million;
 mod open_loop;
+mod page;
 mod peers;
 mod search;
 mod streams;
@@ -46,8 +47,9 @@ const ZONES: i32 = 4;
 const SERVERS: usize = 2;
 
 /// Names of the parts.
-const PARTS: [&str; 9] =
-    ["polls", "cards", "boards", "commands", "peers", "search", "streams", "hunt", "million"];
+const PARTS: [&str; 10] = [
+    "polls", "cards", "boards", "commands", "peers", "search", "streams", "hunt", "million", "page",
+];
 
 /// What is asked, and how often.
 struct Size {
@@ -67,6 +69,8 @@ struct Size {
     hunt_s: u64,
     /// Players of the largest world, who do nothing.
     players_at_rest: u64,
+    /// Players whom the page draws.
+    players_on_page: u64,
     /// How long players play before anything is measured: the broker compiles its code meanwhile,
     /// and that takes a sixth of the machine.
     warm: Duration,
@@ -86,6 +90,7 @@ const FULL: Size = Size {
     actors: 2_500,
     hunt_s: 60,
     players_at_rest: 1_000_000,
+    players_on_page: 3_000,
     warm: Duration::from_secs(30),
     time: Duration::from_secs(10),
 };
@@ -102,6 +107,7 @@ const SMOKE: Size = Size {
     actors: 100,
     hunt_s: 2,
     players_at_rest: 1_600,
+    players_on_page: 100,
     warm: Duration::ZERO,
     time: Duration::from_secs(1),
 };
@@ -161,6 +167,9 @@ fn main() {
     }
     if is_whole || has("million") {
         million::million(&size, &cluster);
+    }
+    if is_whole || has("page") {
+        page::page(&size);
     }
 }
 

@@ -27,7 +27,7 @@ use std::time::Instant;
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
-/// Bytes of ciphertext that are received at once: several records, and less than any L2 cache.
+/// Bytes of ciphertext that are received at once: about what an L2 cache holds.
 const CIPHERTEXT_BYTES: usize = 32 * TLS_RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.

@@ -1,10 +1,11 @@
 //! Clients that are broken, slow, greedy or gone.
 
-use super::{Playing, read_answer};
+use super::read_answer;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 use support::daemon::PATIENCE;
+use support::playing::Playing;
 use support::scrape::get;
 
 const GET: &str = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -1,8 +1,8 @@
 //! The page in a real browser, while a demo plays.
 
-use super::Playing;
 use std::path::Path;
 use support::browser::{Browser, Look};
+use support::playing::Playing;
 
 /// Where pictures of the page are left, for people to look at.
 const PICTURES: &str = env!("CARGO_TARGET_TMPDIR");

@@ -1,8 +1,9 @@
 //! What many requests in a row cost.
 
-use super::{Playing, read_answer};
+use super::read_answer;
 use std::io::Write;
 use std::net::TcpStream;
+use support::playing::Playing;
 use support::scrape::get;
 
 /// Polls in a row.

@@ -21,6 +21,8 @@ pub mod serving;
 
 pub mod browser;
 
+pub mod playing;
+
 pub mod load;
 
 pub mod batch_load;

@@ -1,0 +1,94 @@
+//! A demo with its page, as a child process.
+
+use crate::daemon::{PATIENCE, program};
+use crate::scrape::get;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A demo that serves its page. Dropped, it is killed.
+pub struct Playing {
+    child: Child,
+    /// Where the page is.
+    pub address: String,
+}
+
+impl Playing {
+    /// Starts a demo, and waits until all its zones are served.
+    pub fn start(arguments: &[&str]) -> Playing {
+        let mut child = Command::new(program())
+            .args(["demo", "--page", "--stay"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the demo is started");
+        let mut lines = BufReader::new(child.stderr.take().expect("it was piped")).lines();
+        let address = loop {
+            let line = lines.next().expect("the page has an address").expect("it is text");
+            if let Some(rest) = line.strip_prefix("page: http://") {
+                break rest.trim_end_matches('/').to_owned();
+            }
+        };
+        // What it says later is of no matter, but it must not wait for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        let playing = Playing { child, address };
+        playing.wait_until("all zones are served", |playing| playing.status("/readyz") == 200);
+        playing
+    }
+
+    pub fn wait_until(&self, what: &str, is_true: impl Fn(&Playing) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_true(self) {
+            assert!(Instant::now() < end, "it never happens that {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn status(&self, path: &str) -> u16 {
+        get(&self.address, path).0
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_nodelay(true).expect("a socket takes the option");
+        stream
+    }
+
+    /// All that is answered to these bytes, which are the last that the client sends.
+    pub fn answer(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        // It may be refused before its end.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("it answers and closes");
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Bytes of memory that it has.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("the process is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        1024 * kib.expect("a process has memory")
+    }
+
+    /// Descriptors that it has open.
+    pub fn descriptors(&self) -> usize {
+        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        folder.expect("the process is there").count()
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
