@@ -45,8 +45,7 @@ enum Topic {
     /// Every update of a zone, from this one on.
     Updates {
         zone: u16,
-        /// `None`: where the zone stands when it is first written.
-        next: Option<u64>,
+        from: UpdatesFrom,
         /// Since when the zone has not come there yet.
         ahead_since_ms: Option<u64>,
     },
@@ -59,6 +58,17 @@ enum Topic {
         written: Vec<u8>,
         due_ms: u64,
     },
+}
+
+/// Where a topic of updates goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UpdatesFrom {
+    /// Where the zone stands when it is first written.
+    Present,
+    /// There, too, but the client was elsewhere before and has to be told.
+    Reset,
+    /// At this update.
+    Next(u64),
 }
 
 /// When a stream is to be written again.
@@ -95,10 +105,7 @@ impl Stream {
         now_ms: u64,
     ) -> Result<Stream, Problem> {
         let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
-        let resumed = last_event_id.and_then(|id| {
-            let (zone, update) = id.split_once(':')?;
-            Some((zone.parse::<u16>().ok()?, update.parse::<u64>().ok()?.checked_add(1)?))
-        });
+        let resumed = resumed(last_event_id);
         for (key, value) in parameters(query) {
             let wrong = |name, must_be| Problem::Parameter { name, must_be };
             let number = value.parse::<u64>().ok();
@@ -111,8 +118,13 @@ impl Stream {
             let topic = match key {
                 "zone" => {
                     let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
-                    let next = resumed.filter(|(of, _)| *of == zone).map(|(_, next)| next);
-                    Topic::Updates { zone, next, ahead_since_ms: None }
+                    let next = resumed.iter().find(|(of, _)| *of == zone);
+                    let from = match next {
+                        Some((_, next)) => UpdatesFrom::Next(*next),
+                        None if resumed.is_empty() => UpdatesFrom::Present,
+                        None => UpdatesFrom::Reset,
+                    };
+                    Topic::Updates { zone, from, ahead_since_ms: None }
                 }
                 "player" => {
                     let player_id = number.filter(|player| *player != 0);
@@ -158,15 +170,16 @@ impl Stream {
         let before = out.len();
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         let (mut is_waiting, mut is_flowing) = (false, false);
-        for topic in &mut self.topics {
-            match topic {
-                Topic::Updates { zone, next, ahead_since_ms } => {
+        for at in 0..self.topics.len() {
+            let others = other_positions(&self.topics, at);
+            match &mut self.topics[at] {
+                Topic::Updates { zone, from, ahead_since_ms } => {
                     let written = match served.zone(*zone) {
                         Ok(known) if known.is_within_frame() => UpdatesWritten::None,
-                        Ok(known) if is_ahead(known, *next, ahead_since_ms, now_ms) => {
+                        Ok(known) if is_ahead(known, *from, ahead_since_ms, now_ms) => {
                             UpdatesWritten::None
                         }
-                        Ok(known) => write_updates(known, next, out),
+                        Ok(known) => write_updates(known, from, &others, out),
                         Err(_) => UpdatesWritten::None,
                     };
                     is_waiting = true;
@@ -212,27 +225,59 @@ fn updates_every_ms(served: &Served) -> u64 {
     (served.counts.streams.div_ceil(STREAMS_PER_MS) as u64).clamp(least, most)
 }
 
+/// Of each zone that `Last-Event-ID` names: the update after the one that the client has read last.
+/// It is untrusted; what is no position in it counts as absent.
+fn resumed(last_event_id: Option<&str>) -> Vec<(u16, u64)> {
+    let position = |text: &str| {
+        let (zone, update) = text.split_once(':')?;
+        Some((zone.parse::<u16>().ok()?, update.parse::<u64>().ok()?.checked_add(1)?))
+    };
+    last_event_id.unwrap_or_default().split(',').take(TOPICS_MAX).filter_map(position).collect()
+}
+
+/// What follows a topic's own position in its ids: how far the stream's other zones were written.
+fn other_positions(topics: &[Topic], at: usize) -> String {
+    let mut others = String::new();
+    let Topic::Updates { zone: own, .. } = topics[at] else { return others };
+    for topic in topics {
+        if let Topic::Updates { zone, from: UpdatesFrom::Next(next), .. } = *topic
+            && zone != own
+            && let Some(last) = next.checked_sub(1)
+        {
+            others += &format!(",{zone}:{last}");
+        }
+    }
+    others
+}
+
 /// Whether a client is further than the zone, which may still come there.
-fn is_ahead(zone: &ZoneView, next: Option<u64>, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
-    match next.is_some_and(|next| next > zone.recent().next()) {
-        true => now_ms < *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX,
-        false => {
+fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+    match from {
+        UpdatesFrom::Next(next) if next > zone.recent().next() => {
+            now_ms < *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX
+        }
+        _ => {
             *since_ms = None;
             false
         }
     }
 }
 
-/// Writes a zone's next updates.
-fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> UpdatesWritten {
+/// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
+fn write_updates(
+    zone: &ZoneView,
+    place: &mut UpdatesFrom,
+    others: &str,
+    out: &mut Vec<u8>,
+) -> UpdatesWritten {
     let recent = zone.recent();
-    let from = match *next {
-        None => {
+    let from = match *place {
+        UpdatesFrom::Present => {
             write_position(zone, "at", recent.next(), out);
             recent.next()
         }
-        Some(next) if (recent.first()..=recent.next()).contains(&next) => next,
-        Some(_) => {
+        UpdatesFrom::Next(next) if (recent.first()..=recent.next()).contains(&next) => next,
+        UpdatesFrom::Next(_) | UpdatesFrom::Reset => {
             write_position(zone, "reset", recent.next(), out);
             recent.next()
         }
@@ -245,11 +290,12 @@ fn write_updates(zone: &ZoneView, next: &mut Option<u64>, out: &mut Vec<u8>) -> 
         out.extend_from_slice(digits.format(zone.partition()).as_bytes());
         out.push(b':');
         out.extend_from_slice(digits.format(number).as_bytes());
+        out.extend_from_slice(others.as_bytes());
         out.extend_from_slice(b"\ndata: ");
         update_json::write(std::slice::from_ref(update), out);
         out.extend_from_slice(b"\n\n");
     }
-    *next = Some(to);
+    *place = UpdatesFrom::Next(to);
     match to {
         _ if to < recent.next() => UpdatesWritten::Some,
         _ if to > from => UpdatesWritten::All,

@@ -74,6 +74,11 @@ impl World {
         self.served.view.fold(0, updates.as_slice()).unwrap();
     }
 
+    /// Number of the first zone's next update.
+    fn next_update(&self) -> u64 {
+        self.served.view.zone(0).unwrap().position().update
+    }
+
     fn get(&self, target: &str) -> String {
         let mut exchange = Exchange::default();
         exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());

@@ -1,7 +1,9 @@
 //! Streams, and where they are resumed.
 
 use super::{World, text_of};
-use crate::engine::event::Action;
+use crate::engine::Shard;
+use crate::engine::event::{Action, Event};
+use crate::engine::update::Updates;
 use crate::serve::exchange::Exchange;
 
 /// Reads a zone's stream to its end: the numbers of its updates, and names of other events.
@@ -79,4 +81,67 @@ fn state_is_streamed_when_it_changed_and_no_more_often_than_asked() {
     let mut wrong = stream("/v1/stream?player=x", "");
     wrong.advance(&world.served, &world.gate, 0);
     assert!(text_of(&wrong).starts_with("HTTP/1.1 400"));
+}
+
+#[test]
+fn an_id_resumes_every_zone_of_its_stream_and_a_zone_that_it_does_not_name_gets_a_reset() {
+    let mut world = World::new();
+    let mut both = stream("/v1/stream?zone=1&zone=0", "");
+    assert_eq!(read_stream(&world, &mut both, 0), ["at", "at"]);
+    let mut other = Shard::new(1, &world.rulebook);
+    let mut act = |world: &mut World, zone: u16, seq: u64| match zone {
+        0 => world.act(1, Action::Rotate { heading: seq as u16 }),
+        _ => {
+            let action = Action::Join { x: 2_000 * seq as i32, y: 70 };
+            let offset = seq as i64;
+            let event = Event { offset, time_ms: 0, player_id: seq, seq, ts_us: 1, action };
+            let mut updates = Updates::new();
+            other.apply(&event, &mut updates);
+            world.served.view.fold(1, updates.as_slice()).unwrap();
+            world.served.view.seal(1, offset + 1);
+        }
+    };
+    act(&mut world, 1, 1);
+    act(&mut world, 1, 2);
+    let next = world.served.view.zone(0).unwrap().position().update;
+    let last = next - 1;
+    assert_eq!(
+        read_stream(&world, &mut both, 0),
+        [format!("1:0,0:{last}"), format!("1:1,0:{last}")]
+    );
+    act(&mut world, 0, 7);
+    let ids = read_stream(&world, &mut both, 10);
+    assert_eq!(ids.last(), Some(&format!("0:{},1:1", world.next_update() - 1)));
+    // Zone 1 goes on while nobody listens.
+    act(&mut world, 1, 3);
+    let mut again = stream("/v1/stream?zone=1&zone=0", ids.last().unwrap());
+    let resumed = read_stream(&world, &mut again, 20);
+    assert_eq!(resumed, [format!("1:2,0:{}", world.next_update() - 1)]);
+    let mut partly = stream("/v1/stream?zone=0&zone=1", "1:1");
+    assert_eq!(read_stream(&world, &mut partly, 20)[0], "reset");
+    let strange = ["1:1,0", ",,1:1,", "1:1,x:9,0:18446744073709551615", "1:1,99999:3"];
+    for id in strange {
+        let mut strange = stream("/v1/stream?zone=0", id);
+        assert_eq!(read_stream(&world, &mut strange, 20), ["reset"], "{id}");
+    }
+}
+
+#[test]
+fn a_client_that_falls_behind_the_recent_updates_gets_a_reset() {
+    let mut world = World::new();
+    let mut slow = stream("/v1/stream?zone=0", "");
+    assert_eq!(read_stream(&world, &mut slow, 0), ["at"]);
+    let begun = world.next_update();
+    while world.next_update() < begun + 65_536 {
+        world.act(1, Action::Rotate { heading: (world.events % 36_000) as u16 });
+    }
+    let kept = world.served.view.zone(0).unwrap().recent().first();
+    // The oldest update that is kept can still be gone on with, the one before it cannot.
+    for (next, event) in [(kept, format!("0:{kept}")), (kept - 1, "reset".to_owned())] {
+        let mut resumed = stream("/v1/stream?zone=0", &format!("0:{}", next - 1));
+        assert_eq!(read_stream(&world, &mut resumed, 0)[0], event);
+    }
+    world.act(1, Action::Rotate { heading: 1 });
+    world.act(1, Action::Rotate { heading: 2 });
+    assert_eq!(read_stream(&world, &mut slow, 0), ["reset"]);
 }
