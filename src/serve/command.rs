@@ -59,6 +59,8 @@ enum CommandOutcome {
     Refused,
     /// It changed nothing: its `seq` came before, most likely.
     NoOp,
+    /// It was decided, so many updates ago that nobody knows here what became of it.
+    Decided,
 }
 
 /// Gives events that have no `seq` of their own one: the time, later than every one before.
@@ -176,7 +178,10 @@ fn outcome<'a>(
     command: &Command,
     offset: i64,
 ) -> (CommandOutcome, Vec<&'a Update>) {
-    let updates = zone.recent().frame_at(offset).filter(|update| {
+    let Some(frame) = zone.recent().frame_at(offset) else {
+        return (CommandOutcome::Decided, Vec::new());
+    };
+    let updates = frame.filter(|update| {
         (update.player_id(), update.ts_us()) == (command.player_id, command.ts_us)
     });
     let updates: Vec<&Update> = updates.collect();
@@ -204,8 +209,12 @@ pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command,
             CommandOutcome::Applied => "applied",
             CommandOutcome::Refused => "refused",
             CommandOutcome::NoOp => "no_op",
+            CommandOutcome::Decided => "decided",
         },
     );
+    if outcome == CommandOutcome::Decided {
+        return;
+    }
     json.list("updates", updates.into_iter(), |out, update| {
         update_json::write(std::slice::from_ref(update), out);
     });

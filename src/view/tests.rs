@@ -80,7 +80,7 @@ fn the_last_updates_are_kept_with_the_places_of_their_frames() {
     assert_eq!((recent.first(), recent.next()), (0, published.len() as u64));
     for (number, (update, next_offset)) in (0..).zip(&published) {
         assert_eq!(recent.get(number), Some(update));
-        assert!(recent.frame_at(next_offset - 1).any(|of_frame| of_frame == update));
+        assert!(recent.frame_at(next_offset - 1).unwrap().any(|of_frame| of_frame == update));
     }
     assert_eq!(recent.get(published.len() as u64), None);
 }

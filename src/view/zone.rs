@@ -101,7 +101,7 @@ impl ZoneView {
             board: RankTree::new(players_max),
             hunts: HuntLog::default(),
             crowd: Crowd::new(&rules.world),
-            recent: Recent::new(0),
+            recent: Recent::new(0, 0),
             rules,
         }
     }
@@ -117,7 +117,7 @@ impl ZoneView {
         (zone.ruleset, zone.rules) = (shard.ruleset(), Arc::new(shard.rules().clone()));
         zone.now_ms = shard.published_unix_ms();
         zone.next_offset = position.next_offset;
-        zone.recent = Recent::new(position.update);
+        zone.recent = Recent::new(position.update, position.next_offset);
         zone.crowd.begin_at(position.update);
         let players = shard.outline();
         // Each player made at least the update by which it entered, so these numbers lie before it.

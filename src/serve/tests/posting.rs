@@ -2,6 +2,7 @@
 
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
+use crate::engine::event::Action;
 use crate::engine::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -49,7 +50,7 @@ fn decide(world: &mut World, record: &[u8]) {
     world.served.view.seal(0, world.events);
 }
 
-/// Point 6: a command is answered by what was published.
+/// A command is answered by what was published.
 #[test]
 fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
     let mut world = World::new();
@@ -144,5 +145,29 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
         exchange.append(Ok(made.into_iter().map(|command| (command, appended)).collect()));
         exchange.advance(&world.served, &world.gate, 0);
         assert_eq!(&text_of(&exchange)[9..12], status);
+    }
+}
+
+#[test]
+fn a_command_whose_updates_are_not_kept_any_more_is_told_to_be_decided_and_nothing_else() {
+    let mut world = World::new();
+    let body = r#"{"type":"rotate","player_id":1,"heading":77}"#;
+    let number = world.next_update();
+    let answer_later = |world: &mut World| {
+        let (exchange, records) = post(world, "/v1/events", body);
+        decide(world, &records[0]);
+        exchange
+    };
+    let mut gone = answer_later(&mut world);
+    (1..=10).for_each(|heading| world.act(2, Action::Rotate { heading }));
+    let mut kept = answer_later(&mut world);
+    while world.served.view.zone(0).unwrap().recent().first() <= number {
+        world.act(2, Action::Rotate { heading: (world.events % 36_000) as u16 });
+    }
+    for (exchange, outcome) in [(&mut gone, "\"decided\"}"), (&mut kept, "\"applied\",")] {
+        assert_eq!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Bytes);
+        let answer = text_of(exchange);
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.contains(&format!("\"outcome\":{outcome}")), "{answer}");
     }
 }
