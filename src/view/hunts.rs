@@ -5,7 +5,7 @@ use crate::engine::outline::HuntOutline;
 use crate::engine::refusal::HuntEndCause;
 use std::collections::VecDeque;
 
-/// HuntLog that are remembered after their end.
+/// Hunts that are remembered after their end.
 const PAST_HUNTS_MAX: usize = 16;
 
 /// Finishers of a past hunt that are remembered, the first ones.
@@ -153,5 +153,41 @@ impl HuntLog {
             hunt.started_at_ms = hunt.started_at_ms.saturating_add(by_ms);
             hunt.ends_at_ms = hunt.ends_at_ms.saturating_add(by_ms);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(hunt: u32) -> PastHunt {
+        let cause = HuntEndCause::AllFound;
+        PastHunt { hunt, cause, opened: 1, finishers: 101, elapsed_ms: 5, first: Vec::new() }
+    }
+
+    #[test]
+    fn the_last_sixteen_hunts_are_remembered_with_their_first_hundred_finishers() {
+        let mut hunts = HuntLog::default();
+        let finished =
+            |rank: u32| Finished { rank, player_id: rank.into(), found: 1, elapsed_ms: 9 };
+        for hunt in 1..=20 {
+            hunts.start(hunt, 3, 0, 1_000);
+            hunts.end(ended(hunt));
+            assert!(!hunts.is_running(hunt));
+            for rank in 1..=99 + hunt {
+                hunts.finish(hunt, finished(rank));
+            }
+            hunts.finish(hunt + 1, finished(1));
+        }
+        let numbers: Vec<u32> = hunts.past().map(|past| past.hunt).collect();
+        assert_eq!(numbers, (5..=20).rev().collect::<Vec<u32>>());
+        for past in hunts.past() {
+            let ranks = past.first.iter().map(|finished| finished.rank);
+            assert!(ranks.eq(1..=100), "hunt {}", past.hunt);
+        }
+        // The hunts before are forgotten, with whoever finishes late.
+        let before = hunts.clone();
+        hunts.finish(4, finished(1));
+        assert_eq!(hunts, before);
     }
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::print_stdout, reason = "a failing game names its seed")]
 
+use crate::engine::change::Change;
 use crate::engine::update::Update;
 use crate::testing::random::Random;
 use crate::testing::viewed_world::{PLAYERS, ViewedWorld, answers, check_world};
+use crate::view::hunts::PastHunt;
 
 /// A world, and the chance that plays in it.
 fn world(seed: u64) -> (ViewedWorld, Random) {
@@ -30,6 +32,40 @@ fn the_view_equals_the_engine_after_every_event_of_random_games() {
         twice += in_two.count();
     }
     assert!(twice > 0, "no player is in two zones");
+}
+
+#[test]
+fn past_hunts_are_those_that_have_ended_with_all_who_finished() {
+    let (mut ended, mut finishers) = (0, 0);
+    for seed in 200..210 {
+        println!("seed {seed}");
+        let (mut world, mut random) = world(seed);
+        let mut published: Vec<Vec<Change>> = vec![Vec::new(); world.shards.len()];
+        for _ in 0..4_000 {
+            let zone = world.play(&mut |bound| random.below(bound));
+            let changes = world.updates.as_slice().iter().map(Update::change);
+            let of_hunts = |change: &Change| matches!(change, Change::HuntEnded { .. });
+            published[usize::from(zone)].extend(changes.filter(of_hunts));
+        }
+        for (zone, published) in (0..).zip(&published) {
+            let hunts = world.view.zone(zone).unwrap().hunts();
+            let known: Vec<Change> = hunts.past().map(change_of).collect();
+            let expected: Vec<Change> = published.iter().rev().take(16).copied().collect();
+            assert_eq!(known, expected);
+            ended += known.len();
+            for past in hunts.past() {
+                let ranks: Vec<u32> = past.first.iter().map(|finished| finished.rank).collect();
+                assert_eq!(ranks, (1..=past.finishers.min(100)).collect::<Vec<u32>>());
+                finishers += ranks.len();
+            }
+        }
+    }
+    assert!(ended > 16 && finishers > 0, "{ended} hunts, {finishers} finishers");
+}
+
+fn change_of(past: &PastHunt) -> Change {
+    let PastHunt { hunt, cause, opened, finishers, elapsed_ms, .. } = *past;
+    Change::HuntEnded { cause, opened, hunt, finishers, elapsed_ms }
 }
 
 #[test]
