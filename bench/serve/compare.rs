@@ -96,7 +96,9 @@ impl Servers<'_> {
             // The broker's code, the daemon's and the servers' tables have to be warm.
             generators.run(ask, per_s, warm, players);
             let (before, events) = (self.cpu(), EventCost::begin(beside.huntd));
-            let began = self.has_view.then(|| Inside::of(&self.addresses));
+            // The servers time no posts.
+            let is_timed = self.has_view && ask != Ask::Command;
+            let began = is_timed.then(|| Inside::of(&self.addresses));
             let measured = generators.run(ask, per_s, size.time, players);
             let idle_cpu = size.time.mul_f64(idle);
             row(self.name, per_s, ask, &measured, (self.cpu() - before, idle_cpu));

@@ -59,7 +59,7 @@ pub(crate) enum Problem {
     TooMany,
     /// Clients may not do this here.
     Forbidden,
-    /// As many commands or streams are under way as there may be.
+    /// As many commands are under way as there may be.
     Busy,
     /// The brokers do not take events from this process.
     NotTaken,

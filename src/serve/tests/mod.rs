@@ -238,7 +238,7 @@ fn a_card_that_did_not_change_is_not_sent_again() {
     assert_eq!(world.status("/v1/players/1?after=4"), "200");
 }
 
-/// Point 5 of the contract.
+/// Point 4 of the contract.
 #[test]
 fn a_view_from_a_snapshot_gives_the_same_bytes() {
     let world = World::new();
