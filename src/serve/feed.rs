@@ -150,17 +150,10 @@ impl Feed {
     /// Reads until it is asked to stop, or until nobody receives.
     pub(crate) fn run(self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
         let mut readings: Vec<Option<Reading>> = Vec::new();
-        let mut places = TopicPartitionList::new();
         for zone in 0..self.zones {
             let begun = self.begin(zone, stop);
             readings.push(match begun {
-                Ok((reading, offset, begun)) => {
-                    let added = places.add_partition_offset(
-                        &self.options.output_topic,
-                        zone.into(),
-                        Offset::Offset(offset),
-                    );
-                    added.expect("an offset of the log is a valid one");
+                Ok((reading, begun)) => {
                     if let Some(begun) = begun {
                         sender.send(FeedMessage::Begun(begun));
                     }
@@ -172,7 +165,7 @@ impl Feed {
                 }
             });
         }
-        self.consumer.assign(&places).expect("a valid list of partitions is assigned");
+        self.assign(&readings);
         while !stop.load(Ordering::Acquire) && !sender.messages.is_closed() {
             let polled = self.consumer.poll(POLL_WAIT);
             // Before the record: it may change to them.
@@ -191,9 +184,21 @@ impl Feed {
                         reading.meet_end(zone, sender);
                     }
                 }
-                Some(Err(error)) => self.report(&error, sender),
+                Some(Err(error)) => self.report(&error, &mut readings, sender),
             }
         }
+    }
+
+    /// Reads every zone from its next record on.
+    fn assign(&self, readings: &[Option<Reading>]) {
+        let mut places = TopicPartitionList::new();
+        for (zone, reading) in (0..).zip(readings) {
+            let Some(Reading { next_record, .. }) = reading else { continue };
+            let topic = &self.options.output_topic;
+            let added = places.add_partition_offset(topic, zone, Offset::Offset(*next_record));
+            added.expect("an offset of the log is a valid one");
+        }
+        self.consumer.assign(&places).expect("a valid list of partitions is assigned");
     }
 
     /// Lets rules that were read again be known.
@@ -205,28 +210,42 @@ impl Feed {
     }
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
-    fn report(&self, error: &KafkaError, sender: &FeedSender) {
+    fn report(&self, error: &KafkaError, readings: &mut [Option<Reading>], sender: &FeedSender) {
         // librdkafka asks for its coordinator, and nobody here asks the group for anything.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
             return;
         }
         tracing::warn!("reading `{}`: {error}", self.options.output_topic);
         if is_out_of_range(error) {
-            for zone in 0..self.zones {
-                let sentence = "the log was cut before it was read: raise its retention, and \
-                                restart huntd serve"
-                    .to_owned();
+            self.halt_lost(readings, sender);
+            // librdkafka has given up a partition without naming it.
+            self.assign(readings);
+        }
+    }
+
+    /// Halts the zones whose next record is not in the log any more. The others go on.
+    fn halt_lost(&self, readings: &mut [Option<Reading>], sender: &FeedSender) {
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let topic = &self.options.output_topic;
+        for (zone, reading) in (0..).zip(readings) {
+            let Some(Reading { next_record, .. }) = reading else { continue };
+            // Where the brokers do not say it, the next error asks again.
+            let Ok(log) = self.consumer.fetch_watermarks(topic, zone.into(), wait) else {
+                continue;
+            };
+            if let Some(sentence) = lost(*next_record, log) {
                 sender.send(FeedMessage::Halted(zone, sentence));
+                *reading = None;
             }
         }
     }
 
-    /// Where a zone begins: its reading, the first record to read, and what is known before it.
+    /// Where a zone begins: its reading, and what is known before it.
     fn begin(
         &self,
         zone: u16,
         stop: &Arc<AtomicBool>,
-    ) -> Result<(Reading, i64, Option<Box<ZoneView>>), String> {
+    ) -> Result<(Reading, Option<Box<ZoneView>>), String> {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let topic = &self.options.output_topic;
         let (log_start, log_end) = self
@@ -239,7 +258,7 @@ impl Feed {
             let (follower, begun, from) =
                 Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
             tracing::info!(zone, next_update, next_offset, "began with a snapshot");
-            return Ok((Reading::new(follower, log_end), from, Some(begun)));
+            return Ok((Reading::new(follower, from, log_end), Some(begun)));
         }
         if log_start > 0 {
             return Err(format!(
@@ -248,7 +267,7 @@ impl Feed {
             ));
         }
         let follower = Follower::from_start(zone, &self.rulebook);
-        Ok((Reading::new(follower, log_end), log_start, None))
+        Ok((Reading::new(follower, log_start, log_end), None))
     }
 
     fn newest(
@@ -314,18 +333,21 @@ impl Feed {
 /// The reading of one zone's partition.
 struct Reading {
     follower: Follower,
+    /// Offset of the record that is read next.
+    next_record: i64,
     /// Where its log ended when the reading began.
     end_at_start: i64,
     is_live: bool,
 }
 
 impl Reading {
-    fn new(follower: Follower, end_at_start: i64) -> Reading {
-        Reading { follower, end_at_start, is_live: false }
+    fn new(follower: Follower, next_record: i64, end_at_start: i64) -> Reading {
+        Reading { follower, next_record, end_at_start, is_live: false }
     }
 
     /// Takes a record of the log.
     fn take(&mut self, zone: u16, message: &impl Message, sender: &FeedSender) {
+        self.next_record = message.offset() + 1;
         let payload = message.payload().unwrap_or_default();
         let published_ms = message.timestamp().to_millis().unwrap_or(0);
         let mut given = Vec::new();
@@ -363,6 +385,23 @@ impl Reading {
     }
 }
 
+/// Why a log from start to end (exclusive) cannot be read from the next record on, and what to do.
+/// `None`: it can.
+fn lost(next_record: i64, (log_start, log_end): (i64, i64)) -> Option<String> {
+    if next_record < log_start {
+        return Some(format!(
+            "its log was cut before it was read: it begins at offset {log_start}, and the next \
+             one to read is {next_record}; raise its retention, and restart huntd serve"
+        ));
+    }
+    (next_record > log_end).then(|| {
+        format!(
+            "its log has lost its end: it ends at offset {log_end}, and the next one to read is \
+             {next_record}; restore the output topic, and restart huntd serve"
+        )
+    })
+}
+
 fn message_of(
     zone: u16,
     followed: Followed,
@@ -376,5 +415,21 @@ fn message_of(
             FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms }
         }
         Followed::Halted(sentence) => FeedMessage::Halted(zone, sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_lost_if_its_next_record_lies_before_its_log_or_behind_it() {
+        for next_record in [5, 7, 9] {
+            assert_eq!(lost(next_record, (5, 9)), None);
+        }
+        let before = lost(4, (5, 9)).unwrap();
+        assert!(before.contains("begins at offset 5") && before.contains("is 4;"), "{before}");
+        let behind = lost(10, (5, 9)).unwrap();
+        assert!(behind.contains("ends at offset 9") && behind.contains("is 10;"), "{behind}");
     }
 }

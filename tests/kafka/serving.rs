@@ -102,6 +102,43 @@ fn a_zone_is_live_while_its_game_goes_on_and_its_log_never_ends() {
 }
 
 #[test]
+fn a_zone_whose_log_is_cut_is_halted_and_the_others_go_on() {
+    let topics = Topics::create(kafka::shared(), "cut_log", ZONES);
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_for_address();
+    let client = kafka::shared().client();
+    let play = |numbers| {
+        let before = client.ends(&topics.output, ZONES)[0];
+        produce(kafka::shared(), &topics, &events(ZONES, PLAYERS, numbers));
+        let until = Instant::now() + PATIENCE;
+        while client.ends(&topics.output, ZONES)[0] == before {
+            assert!(Instant::now() < until, "nothing is published");
+        }
+    };
+    play(1..=50);
+    let serving = Serving::start(&huntd);
+    serving.body_at(&client.ends(&topics.input, ZONES), "/v1/zones");
+    // The first frame answers the fetch that is under way, those after it are not asked for.
+    serving.freeze();
+    play(51..=60);
+    play(61..=100);
+    client.delete_records(&topics.output, 0, client.ends(&topics.output, ZONES)[0]);
+    serving.thaw();
+    serving.wait_for("its log was cut before it was read");
+    play(101..=150);
+    let later = Serving::start(&huntd);
+    later.wait_for("and there is no snapshot to begin with");
+    let end = client.ends(&topics.input, ZONES)[1];
+    for serving in [&serving, &later] {
+        let until = Instant::now() + PATIENCE;
+        while get(serving.address(), &format!("/v1/zones/1/hunts?at=1:{end}")).0 != 200 {
+            assert!(Instant::now() < until, "zone 1 does not go on:\n{}", serving.log());
+        }
+        assert_eq!(get(serving.address(), "/v1/zones/0/hunts").0, 503);
+    }
+}
+
+#[test]
 fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes_effect_once() {
     let topics = Topics::create(kafka::shared(), "commands", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");

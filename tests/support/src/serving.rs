@@ -3,6 +3,7 @@
 use crate::daemon::{Huntd, PATIENCE, program};
 use crate::process::before_others;
 use crate::scrape::get;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -111,9 +112,22 @@ impl Serving {
 
     /// Asks it to read its files again.
     pub fn reload(&self) {
-        let process = rustix::process::Pid::from_raw(self.pid().cast_signed());
-        let process = process.expect("a process has a number");
-        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
+        self.signal(Signal::HUP);
+    }
+
+    /// It does nothing until it is thawed.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// It goes on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.pid().cast_signed());
+        kill_process(process.expect("a process has a number"), signal).expect("it runs");
     }
 
     /// Waits until the log has this.
