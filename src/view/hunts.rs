@@ -185,7 +185,7 @@ mod tests {
             let ranks = past.first.iter().map(|finished| finished.rank);
             assert!(ranks.eq(1..=100), "hunt {}", past.hunt);
         }
-        // The hunts before are forgotten, with whoever finishes late.
+        // The hunts before are forgotten, with those who finish late.
         let before = hunts.clone();
         hunts.finish(4, finished(1));
         assert_eq!(hunts, before);
