@@ -3,10 +3,10 @@
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::Cursors;
-use crate::fetch::dialling::{FromDialler, ToDialler};
+use crate::fetch::dialling::DialEnds;
 use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::queue::bell::Bell;
-use crate::queue::{self, Received, Receiver, Sender};
+use crate::queue::{self, Received, Receiver};
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::operations::Handle;
@@ -29,13 +29,9 @@ pub struct HotEnds {
     pub messages: Receiver<ToHot>,
     /// What the operator chose for the fetch path.
     pub fetch: FetchOptions,
-    /// To the dialler.
-    pub dialler: Sender<ToDialler>,
-    /// Wakes the dialler.
-    pub dialler_bell: Arc<Bell>,
-    /// From the dialler.
-    pub dialled: Receiver<FromDialler>,
-    /// Blocks that may wait between decoder and engine.
+    /// To the dialler, and back.
+    pub dial_ends: DialEnds,
+    /// Blocks that may wait between decoder and engine; a simulation has room for fewer.
     pub queue_blocks: usize,
     /// What the operator chose for the shards.
     pub shards: ShardOptions,
@@ -58,8 +54,8 @@ pub(crate) fn run(ring_loop: &RingLoop, ends: HotEnds) -> Result<(), RingError> 
         let publisher = ends.shard_ends.publisher.clone();
         move || !publisher.is_empty()
     })?];
-    calls.push(Call::new(&ends.dialler_bell, {
-        let dialler = ends.dialler.clone();
+    calls.push(Call::new(&ends.dial_ends.dialler_bell, {
+        let dialler = ends.dial_ends.dialler.clone();
         move || !dialler.is_empty()
     })?);
     if let Some(checkpoints) = &ends.shard_ends.checkpoints {
@@ -124,8 +120,7 @@ impl Stages {
         let pool = Rc::new(BlockPool::default());
         let fetch_ends = FetchEnds {
             control: shard_ends.control.clone(),
-            dialler: ends.dialler,
-            dialled: ends.dialled,
+            dial_ends: ends.dial_ends,
             blocks: block_sender,
         };
         let shared = (cursors.clone(), pool.clone());

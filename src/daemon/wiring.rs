@@ -71,9 +71,7 @@ impl Wiring {
         let hot = hot::HotEnds {
             messages: hot_messages,
             fetch: config.fetch.clone(),
-            dialler: hot_dial.dialler,
-            dialler_bell: hot_dial.dialler_bell,
-            dialled: hot_dial.dialled,
+            dial_ends: hot_dial,
             queue_blocks: QUEUE_BLOCKS,
             shards: ShardOptions {
                 linger: Duration::from_micros(config.publisher.linger_us_max.into()),

@@ -83,6 +83,7 @@ pub struct DialEnds {
 /// What the asking thread makes of its ends, with the answers that nobody has taken yet.
 pub(crate) struct Dialling {
     questions: Sender<ToDialler>,
+    bell: Arc<Bell>,
     answers: RefCell<Receiver<FromDialler>>,
     /// By the task that waits for it.
     dialled: RefCell<Vec<Option<Result<Dialled, DialError>>>>,
@@ -91,13 +92,19 @@ pub(crate) struct Dialling {
 
 impl Dialling {
     /// Nothing was asked yet.
-    pub(crate) fn new(questions: Sender<ToDialler>, answers: Receiver<FromDialler>) -> Dialling {
+    pub(crate) fn new(ends: DialEnds) -> Dialling {
         Dialling {
-            questions,
-            answers: RefCell::new(answers),
+            questions: ends.dialler,
+            bell: ends.dialler_bell,
+            answers: RefCell::new(ends.dialled),
             dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
             metadata: RefCell::new(None),
         }
+    }
+
+    /// Wakes the dialler by a system call. The hot thread makes none: it rings through its ring.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
     }
 
     /// Puts what the dialler has answered where it is waited for.

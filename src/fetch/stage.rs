@@ -4,7 +4,7 @@
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
-use crate::fetch::dialling::{Dialling, Endpoint, FromDialler, ToDialler};
+use crate::fetch::dialling::{DialEnds, Dialling, Endpoint};
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
@@ -13,7 +13,7 @@ use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::ToControl;
-use crate::queue::{Receiver, Sender};
+use crate::queue::Sender;
 use crate::runtime::turns::HotContext;
 use crate::telemetry::metrics::Gauge;
 use std::cell::RefCell;
@@ -51,10 +51,8 @@ pub(crate) struct Shared {
 pub(crate) struct FetchEnds {
     /// To the control thread.
     pub control: Sender<ToControl>,
-    /// To the dialler.
-    pub dialler: Sender<ToDialler>,
-    /// From the dialler.
-    pub dialled: Receiver<FromDialler>,
+    /// To the dialler, and back.
+    pub dial_ends: DialEnds,
     /// To the engine.
     pub blocks: Sender<Box<Block>>,
 }
@@ -149,7 +147,7 @@ impl Fetching {
         (cursors, pool): (Rc<Cursors>, Rc<BlockPool>),
         ends: FetchEnds,
     ) -> Fetching {
-        let FetchEnds { control, dialler, dialled, blocks } = ends;
+        let FetchEnds { control, dial_ends, blocks } = ends;
         let shared = Rc::new(Shared {
             context,
             options,
@@ -157,7 +155,7 @@ impl Fetching {
             pool,
             table: RefCell::new(LeaderTable::new()),
             control,
-            dialling: Dialling::new(dialler, dialled),
+            dialling: Dialling::new(dial_ends),
         });
         let metadata = Box::pin(follow_metadata(shared.clone()));
         let (tasks, ends_due_at) = (Vec::new(), shared.context.turns.now());

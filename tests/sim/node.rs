@@ -18,7 +18,7 @@ use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::fetch::FetchOptions;
-use huntd::fetch::dialling::{FromDialler, ToDialler};
+use huntd::fetch::dialling::{DialEnds, FromDialler, ToDialler};
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::security::Security;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
@@ -379,9 +379,7 @@ fn hot_ends(
     HotEnds {
         messages,
         fetch: fetch_options(chance),
-        dialler,
-        dialler_bell: common.bell.clone(),
-        dialled,
+        dial_ends: DialEnds { dialler, dialler_bell: common.bell.clone(), dialled },
         queue_blocks: limits.queue_blocks,
         shards: ShardOptions {
             linger: Duration::from_micros(chance.pick(&[0, 500, 5_000])),

@@ -66,7 +66,7 @@ impl<T> Leader<T> {
         let Shared { turns, lanes, .. } = &*self.shared;
         let known = turns.until(|| lanes.borrow().broker(self.node_id).map(Endpoint::of)).await;
         self.shared.dialling.ask_for_connection(self.task, known);
-        self.shared.dialler_bell.ring();
+        self.shared.dialling.ring();
         turns.until(|| self.shared.dialling.take_dialled(self.task)).await
     }
 

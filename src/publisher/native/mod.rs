@@ -17,7 +17,6 @@ use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use crate::publisher::producer::{Delivery, Produce, ProducerError, SendError};
 use crate::publisher::publishing::Time;
-use crate::queue::bell::Bell;
 use crate::runtime::turns::Turns;
 use crate::telemetry::repeated::Repeated;
 use lanes::{LaneOptions, Lanes};
@@ -27,7 +26,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -51,7 +49,6 @@ struct Shared<T> {
     turns: Rc<Turns>,
     lanes: RefCell<Lanes<T>>,
     dialling: Dialling,
-    dialler_bell: Arc<Bell>,
     /// Milliseconds since the Unix epoch.
     now_ms: Cell<i64>,
     trouble: RefCell<Repeated>,
@@ -73,7 +70,6 @@ impl<T: 'static, O> NativeProducer<T, O> {
         ends: DialEnds,
         others: O,
     ) -> NativeProducer<T, O> {
-        let DialEnds { dialler, dialler_bell, dialled } = ends;
         let output_topic = options.output_topic.clone();
         let lanes = Lanes::new(LaneOptions {
             client_id: options.client.client_id.clone(),
@@ -84,8 +80,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
         let shared = Rc::new(Shared {
             turns: turns.clone(),
             lanes: RefCell::new(lanes),
-            dialling: Dialling::new(dialler, dialled),
-            dialler_bell,
+            dialling: Dialling::new(ends),
             now_ms: Cell::new(0),
             trouble: RefCell::new(Repeated::new()),
         });
@@ -190,12 +185,12 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
 
 /// Asks who leads whenever something waits for that.
 async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
-    let Shared { turns, lanes, dialling, dialler_bell, .. } = &*shared;
+    let Shared { turns, lanes, dialling, .. } = &*shared;
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
         turns.until(|| lanes.borrow().needs_metadata().then_some(())).await;
         dialling.ask_metadata();
-        dialler_bell.ring();
+        dialling.ring();
         match turns.until(|| dialling.take_metadata()).await {
             Ok(metadata) => {
                 lanes.borrow_mut().learn(&metadata, turns.now());
