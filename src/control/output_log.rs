@@ -92,9 +92,9 @@ impl OutputLog {
         self.partitions
     }
 
-    /// Where the logs of these partitions begin and end now, by a few requests for all of them.
-    /// Those are missing that have no leader now. The requests have one time for all: who asks can
-    /// do nothing else meanwhile.
+    /// Where the logs of these partitions begin and end now. A few requests ask for all of them; a
+    /// partition without a leader is missing in the answer. All requests share one deadline, as the
+    /// calling thread does nothing else meanwhile.
     pub fn bounds(&self, partitions: &[i32]) -> Result<BTreeMap<i32, Bounds>, TopicError> {
         let OutputLogOptions { input_topic, output_topic, .. } = &self.options;
         let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
@@ -153,7 +153,7 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Nothing is heard of a partition any more, neither its records nor what became of an append.
+    /// Drops a partition: neither its records nor the outcome of an append is reported any more.
     pub fn forget(&mut self, partition: i32) {
         self.stop_reading(partition);
         self.waiting.remove(&partition);

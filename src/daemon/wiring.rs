@@ -139,7 +139,7 @@ fn diallers(
     Ok(([(of_input, hot), (of_output, publisher)], dial_ends))
 }
 
-/// Starts both. They end with who asks them, and leave nothing undone that somebody could wait for.
+/// Starts both. Each ends with the thread that it dials for.
 pub(crate) fn start_diallers(
     diallers: [(DialOptions, DiallerEnds); 2],
     stop: &Arc<AtomicBool>,

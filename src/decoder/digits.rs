@@ -64,7 +64,7 @@ pub(super) fn unsigned(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// A whole number of which the first eight digits are known.
+/// A whole number whose first eight digits are known.
 #[inline]
 fn unsigned_after(first: u64, mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = first;

@@ -4,7 +4,7 @@
 //! layout is what such records have in common, the bytes between their values; it is learnt from
 //! a record that the last tier has accepted. A record that has these very bytes, with a plain
 //! value of the right kind in each gap, differs from the accepted one in nothing but those values,
-//! so it is valid too. Whatever surprises is left to the last tier: nothing is rejected here.
+//! so it is valid too. Any other record is left to the last tier: nothing is rejected here.
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};

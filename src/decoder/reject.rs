@@ -49,7 +49,7 @@ pub enum Reject {
     /// A field that every event, or this type of event, must have.
     #[error("a field that this type of event requires is missing")]
     MissingField,
-    /// Whatever it is, it took the engine down again and again: every replay passes over it.
+    /// It panicked the engine again and again: every replay passes over it.
     #[error("the record took the engine down, so every replay passes over it")]
     Poison,
     /// It stands in a batch that nobody can read, and an operator has had that passed over.

@@ -4,7 +4,7 @@
 //! A shape is a record without the digits of its numbers. It is learnt from a record that another
 //! tier has accepted. A record that has these very texts, with a number in the right range between
 //! each two of them, differs from the accepted one in nothing but those numbers, so it is valid
-//! too. Whatever surprises is left to the other tiers: nothing is rejected here.
+//! too. Any other record is left to the other tiers: nothing is rejected here.
 
 use super::RecordPosition;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
@@ -51,7 +51,7 @@ const NO_ZEROS: u64 = 0x7fff_7fff_7fff_7fff;
 const NO_LONGER: u64 = 0x0001_0001_0001_0001;
 pub(super) const LAST_LANE: u64 = 0xffff << 48;
 
-/// Texts that are compared wherever a record has so many runs, and pieces of longer ones.
+/// Texts that are compared wherever a record has this many runs, and pieces of longer ones.
 const TEXTS: usize = RUNS_MAX + 1;
 const PIECES_MAX: usize = SHAPE_BYTES_MAX / TEXT_BYTES;
 
@@ -300,7 +300,7 @@ pub(super) struct ShapeList {
 }
 
 impl ShapeList {
-    /// The first shape to compare with a record of so many bytes that are no digits and of this
+    /// The first shape to compare with a record of this many bytes that are no digits and of this
     /// first one that is.
     #[inline]
     pub(super) fn head(&self, text_bytes: usize, first: usize) -> u8 {

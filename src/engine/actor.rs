@@ -143,8 +143,8 @@ impl Body {
 
     /// Notes the path hint that it gets.
     pub(crate) fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
-        let told = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
-        self.marks = self.marks & 0xff | told;
+        let compass = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
+        self.marks = self.marks & 0xff | compass;
     }
 }
 

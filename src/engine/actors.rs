@@ -27,7 +27,7 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    /// Nobody, with room for so many.
+    /// Nobody, with room for this many.
     pub(crate) fn new(actors_max: usize) -> Actors {
         Actors {
             bodies: Table::new(actors_max, 1),

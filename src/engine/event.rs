@@ -165,7 +165,7 @@ impl<H> Event<H> {
         }
     }
 
-    /// The same with this action.
+    /// The event with this action instead of its own.
     pub(crate) fn with<T>(&self, action: Action<T>) -> Event<T> {
         let Event { offset, time_ms, player_id, seq, ts_us, .. } = *self;
         Event { offset, time_ms, player_id, seq, ts_us, action }

@@ -19,7 +19,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// An empty list with room for so many events, and so many arrivals among them.
+    /// An empty list with room for this many events, and this many arrivals among them.
     pub fn with_capacity(events: usize, arrivals: usize) -> Events {
         Events { list: Vec::with_capacity(events), handoffs: Vec::with_capacity(arrivals) }
     }

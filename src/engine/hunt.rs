@@ -89,13 +89,13 @@ impl Row<6> for Hunt {
         } = *self;
         let counts = [treasures, tried, laid, opened];
         let counts = counts.iter().rev().fold(0, |word, count| word << 16 | u64::from(*count));
-        let told = u64::from(swept) | u64::from(finishers) << 16 | u64::from(announced) << 32;
+        let progress = u64::from(swept) | u64::from(finishers) << 16 | u64::from(announced) << 32;
         let first = u64::from(hunt) | (phase as u64) << 32;
-        [first, counts, told, seed, started_ms, ends_ms]
+        [first, counts, progress, seed, started_ms, ends_ms]
     }
 
     fn from_words(words: [u64; 6]) -> Option<Hunt> {
-        let [first, counts, told, seed, started_ms, ends_ms] = words;
+        let [first, counts, progress, seed, started_ms, ends_ms] = words;
         let hunt = Hunt {
             hunt: first as u32,
             phase: match first >> 32 {
@@ -109,12 +109,12 @@ impl Row<6> for Hunt {
             tried: (counts >> 16) as u16,
             laid: (counts >> 32) as u16,
             opened: (counts >> 48) as u16,
-            swept: told as u16,
+            swept: progress as u16,
             seed,
             started_ms,
             ends_ms,
-            finishers: (told >> 16) as u16,
-            announced: (told >> 32) as u16,
+            finishers: (progress >> 16) as u16,
+            announced: (progress >> 32) as u16,
         };
         let counts =
             [hunt.tried, hunt.laid, hunt.opened, hunt.swept, hunt.finishers, hunt.announced];
@@ -228,7 +228,7 @@ pub(crate) struct Hunts {
 }
 
 impl Hunts {
-    /// None yet, on a map of so many tiles.
+    /// None yet, on a map of this many tiles.
     pub(crate) fn new(tiles: u32) -> Hunts {
         let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);

@@ -118,14 +118,14 @@ impl Node {
 }
 
 impl RankTree {
-    /// No rows, and at most so many later.
+    /// An empty tree for at most this many rows.
     pub(crate) fn new(rows_max: usize) -> RankTree {
         let mut nodes = Chunks::new(nodes_for(rows_max));
         nodes.reach(0);
         RankTree { nodes, free: NO_NODE, used: 1, root: 0, height: 0 }
     }
 
-    /// Makes the memory for so many rows, so that adding them later needs none.
+    /// Makes the memory for this many rows, so that adding them later needs none.
     pub(crate) fn reach(&mut self, rows: u32) {
         self.nodes.reach(nodes_for(rows as usize) as u32 - 1);
     }
@@ -343,7 +343,7 @@ impl RankTree {
     }
 }
 
-/// Nodes that an order of so many rows has at most.
+/// Nodes that an order of this many rows has at most.
 fn nodes_for(rows: usize) -> usize {
     let (mut level, mut all) = (rows, 0);
     while level > ENTRIES_MIN {

@@ -61,7 +61,7 @@ impl<'a> Words<'a> {
         Words { left: bytes }
     }
 
-    /// Several words; `None`: there are not so many.
+    /// The next `COUNT` words; `None` if there are fewer.
     pub(crate) fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
         let mut words = [0; COUNT];
         for word in &mut words {
@@ -70,13 +70,13 @@ impl<'a> Words<'a> {
         Some(words)
     }
 
-    /// Several words, so many words ahead; `None`: there are not so many.
+    /// `COUNT` words, `words` ahead of the next one; `None` if the bytes end before.
     fn ahead<const COUNT: usize>(&self, words: usize) -> Option<[u64; COUNT]> {
         let left = self.left.get(words * size_of::<u64>()..)?;
         Words { left }.take()
     }
 
-    /// The next word; `None`: there is none.
+    /// The next word; `None` at the end.
     pub(crate) fn word(&mut self) -> Option<u64> {
         let (word, left) = self.left.split_first_chunk()?;
         self.left = left;

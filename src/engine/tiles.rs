@@ -60,7 +60,7 @@ impl Bits {
         self.0[tile as usize / 64] >> (tile % 64) & 1 == 1
     }
 
-    /// The bits of so many tiles from one on, fewer than 64; those behind the last tile are 0.
+    /// The bits of this many tiles from one on, fewer than 64; those behind the last tile are 0.
     #[inline]
     fn window(&self, first: u32, tiles: u32) -> u64 {
         let (word, shift) = (first as usize / 64, first % 64);
@@ -167,7 +167,7 @@ impl Tiles {
         ]
     }
 
-    /// The tiles of a square around this one, with so many on a side, or all of them on a smaller
+    /// The tiles of a square around this one, with this many on a side, or all of them on a smaller
     /// map. At the map's edge it is moved inwards.
     pub(crate) fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
         let (column, row) = self.place(tile);
@@ -371,7 +371,7 @@ fn word(bits: &[u64], at: usize) -> u64 {
     bits.get(at).copied().unwrap_or(0)
 }
 
-/// A word of a long row of bits after it was moved up, and down, by so many, fewer than a word's.
+/// A word of a long row of bits after it was moved up, and down, by this many, fewer than a word's.
 #[inline]
 fn shifted(bits: &[u64], at: u32, by: u32) -> [u64; 2] {
     let at = at as usize;

@@ -16,7 +16,7 @@ pub const BLOCK_EVENTS_MAX: usize =
     (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX - BLOCK_ARRIVALS_MAX * size_of::<Handoff>())
         / size_of::<ListedEvent>();
 
-/// Arrivals in one block: players cross from zone to zone now and then.
+/// Arrivals in one block: players seldom cross from zone to zone.
 const BLOCK_ARRIVALS_MAX: usize = 8;
 
 /// Bytes that a block's own fields may take beside its events and what they carry.
@@ -84,7 +84,7 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// Makes the blocks that so many shards need when the publisher falls behind, so that none has
+    /// Makes the blocks that this many shards need if the publisher falls behind, so that none has
     /// to be made then; of many shards, only some fall behind.
     pub(crate) fn reserve(&self, shards: usize) {
         let blocks = (shards * SHARD_BLOCKS_MAX).min(POOL_BLOCKS_MIN);

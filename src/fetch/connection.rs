@@ -95,7 +95,7 @@ pub(crate) struct Connection {
     early: Cell<Vec<u8>>,
 }
 
-/// A response of which some has arrived.
+/// A response that has arrived in part.
 struct Incoming {
     /// Lent to the kernel while an operation is under way.
     buffer: Vec<u8>,

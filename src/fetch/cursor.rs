@@ -197,7 +197,7 @@ impl Cursor {
         self.fault.borrow().is_some()
     }
 
-    /// What [`Cursor::stop`] was told, once.
+    /// The reason given to [`Cursor::stop`], once.
     pub(crate) fn take_fault(&self) -> Option<CursorFault> {
         self.fault.borrow_mut().take()
     }

@@ -12,21 +12,20 @@ use std::time::{Duration, Instant};
 /// Milliseconds after which the end of a partition that is not fetched is asked for again.
 pub(super) const ENDS_EVERY_MS: u64 = 1_000;
 
-/// Milliseconds after which an end that nobody has told again is unknown, beyond the time for which
-/// a Fetch may wait: as long as some questions take, so that a slow answer changes nothing.
+/// Milliseconds for which an answer about a log's end is valid, beyond the time that a Fetch may
+/// wait: enough for several questions, so that one slow answer changes nothing.
 const END_AGE_MS_MAX: u64 = 5_000;
 
-/// Tells these questions from Fetches, whose ids count up.
+/// Correlation id of a question about ends: no Fetch has it, as theirs count up.
 const ENDS_ID: i32 = -2;
 
-/// Where a log ends of which no broker says so.
+/// A log's end while no broker has named it.
 const END_UNKNOWN: i64 = -1;
 
 type Offsets = Vec<(i32, Option<i64>)>;
 
 impl Shared {
-    /// Whatever the reason: where a log ends that nobody has told again for long is unknown, as it
-    /// may have grown since.
+    /// Marks an end as unknown if no broker has confirmed it for too long: the log may have grown.
     pub(super) fn forget_old_ends(&self) {
         let now = self.context.turns.now();
         let wait_ms = u64::from(self.options.fetch_wait_ms_max);

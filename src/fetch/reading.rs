@@ -1,7 +1,7 @@
 //! What a fetch task makes of a response: where each partition goes on, and what to do about
 //! errors.
 //!
-//! What would stop a shard for good is believed only after two connections have said it: bits may
+//! An answer that would halt a shard counts only after two connections have brought it: bits may
 //! flip on the way, and a broker that has just started may be wrong about its log.
 
 use crate::fetch::connection::Response;

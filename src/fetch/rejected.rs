@@ -56,7 +56,7 @@ impl Rejected {
         rejected.fit(value.map_or(0, <[u8]>::len) as u64, cut)
     }
 
-    /// A record of which perhaps only the first bytes are there.
+    /// A record, or only its first bytes.
     pub(super) fn of_streamed(
         reject: Reject,
         decoder: &mut Decoder,

@@ -128,9 +128,9 @@ pub(crate) struct Fetching {
     tasks: Vec<Task>,
     /// The edition of the table whose leaders have tasks.
     edition: u64,
-    /// Whether it was said that there can be no more tasks.
+    /// Whether the report that there can be no more tasks was sent.
     is_full: bool,
-    /// When it is to be looked again for ends of logs that are known for too long.
+    /// When the ends of logs are next checked for their age.
     ends_due_at: Instant,
 }
 
@@ -162,7 +162,7 @@ impl Fetching {
         Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false, ends_due_at }
     }
 
-    /// Forgets now and then what nobody has told again. The thread sleeps for less than that.
+    /// Forgets the ends that are out of date, once per [`ENDS_EVERY_MS`].
     fn forget_old_ends(&mut self) {
         let now = self.shared.context.turns.now();
         if self.ends_due_at <= now {
@@ -171,8 +171,8 @@ impl Fetching {
         }
     }
 
-    /// Sees to it that every broker that leads a partition has its tasks: of a large cluster, most
-    /// do not.
+    /// Adds the missing tasks of each broker that leads a partition: in a large cluster, most lead
+    /// none.
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();

@@ -24,10 +24,11 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The same while a partition is left out of it that may be asked for again within a moment.
-const FETCH_WAIT_MS_LEFT_OUT: u32 = 10;
+/// Milliseconds that a broker may wait for records if the Fetch leaves out a partition that cannot
+/// be fetched now: that may change within a moment, and only the next Fetch can ask for it.
+const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
 
-/// Tells the questions about the topic from Fetches, whose ids count up.
+/// Correlation id of a question about the topic: no Fetch has it, as theirs count up.
 const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
@@ -56,7 +57,7 @@ pub(crate) struct FetchTask {
     alone_left: usize,
     /// Tells the connection in use from those before.
     pub(super) connection: u64,
-    /// Why the connection in use is not believed: another one is asked.
+    /// Why the answers of the connection in use are doubted: another connection is asked.
     pub(super) doubt: Option<String>,
     /// Partitions whose position is not in the log, as two connections have said.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
@@ -160,7 +161,7 @@ impl FetchTask {
         let shared = self.shared.clone();
         let mut link = self.link(dialled);
         shared.count_connections(1);
-        // Whatever an earlier connection asked for is lost.
+        // What an earlier connection asked for is lost.
         shared.cursors.each(|cursor| {
             if self.serves(cursor) {
                 cursor.rewind();
@@ -322,9 +323,8 @@ impl FetchTask {
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
-        // What is left out may be asked for again within a moment, but not before the answer.
         let wait_ms_max = match leaves_out {
-            true => options.fetch_wait_ms_max.min(FETCH_WAIT_MS_LEFT_OUT),
+            true => options.fetch_wait_ms_max.min(LEFT_OUT_WAIT_MS_MAX),
             false => options.fetch_wait_ms_max,
         };
         let topic = self.shared.topic_key();
@@ -351,8 +351,8 @@ impl FetchTask {
         Ok(())
     }
 
-    /// Chooses what to ask for: whether something that is served here is left out, as it may not be
-    /// fetched now.
+    /// Chooses the partitions to ask for. True: one that this task serves is left out, as it cannot
+    /// be fetched now.
     fn choose_partitions(&mut self) -> bool {
         let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);

@@ -117,7 +117,7 @@ impl UnsealedBatch {
     }
 }
 
-/// The sequence number that follows so many records: they count up from 0 to 2^31 - 1 and begin
+/// The sequence number that follows this many records: they count up from 0 to 2^31 - 1 and begin
 /// again.
 pub(crate) fn sequence_after(sequence: i32, records: i32) -> i32 {
     sequence.wrapping_add(records) & i32::MAX

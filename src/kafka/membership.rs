@@ -17,7 +17,7 @@ pub enum MembershipEvent {
         /// Whether what it asked for is still ours.
         is_member: bool,
     },
-    /// The input topic has so many partitions, as `Membership::count` asked.
+    /// Partitions of the input topic, as `Membership::count` asked.
     Counted(i32),
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),

@@ -27,7 +27,7 @@ pub enum Step<'s> {
     End,
 }
 
-/// One record, of which only the first bytes are there if it is very long.
+/// One record, or only its first bytes if it is very long.
 #[derive(Debug)]
 pub struct StreamedRecord<'s> {
     /// Offset in the partition.
@@ -234,7 +234,7 @@ impl<'r> RecordStream<'r> {
         Ok(Some(length))
     }
 
-    /// Takes at most so many bytes of the record. Gives how many there were.
+    /// Takes at most this many bytes of the record, and returns how many there were.
     fn take(&mut self, place: Place, bytes_max: u64) -> Result<u64, BatchReason> {
         let bytes = self.bytes.fill_buf().map_err(|_| CodecError::Damaged)?;
         let taken = bytes.len().min(bytes_max as usize);

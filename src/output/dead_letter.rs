@@ -27,7 +27,7 @@ const HEADER_KEY: &str = "huntd.key";
 /// with two names of the input, and what Kafka puts around them.
 pub(crate) const LETTER_HEAD_BYTES_MAX: usize = 4 * 1024;
 
-/// A value of which a letter has the first bytes only.
+/// A value that a letter has in part: its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutValue {
     /// Bytes of the whole value.

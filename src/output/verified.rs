@@ -15,7 +15,7 @@ pub(crate) struct Verified {
     reader: Reader,
 }
 
-/// What an acknowledgement is worth.
+/// Whether an acknowledgement counts, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
     /// A reader has accepted the frame.
@@ -57,7 +57,7 @@ impl Verified {
         let mut reader = self.reader.clone();
         let accepted = match reader.fold_own(header) {
             Verdict::Accepted { .. } | Verdict::Fence => true,
-            // An empty frame is of use even when it comes late.
+            // An empty frame moves the reader's input offset even when it comes late.
             Verdict::Progress { .. } => header.first_update <= reader.position().next_update,
             _ => false,
         };

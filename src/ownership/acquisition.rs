@@ -19,7 +19,7 @@ use crate::ownership::start_error::StartError;
 use std::collections::BTreeSet;
 
 /// Fences written for one acquisition. Each loss means that another instance raised the owner epoch
-/// in between; so many losses in a row mean that two instances fight over the shard.
+/// in between; this many losses in a row mean that two instances fight over the shard.
 const FENCE_ATTEMPTS_MAX: usize = 8;
 
 /// A state that a shard may start from.

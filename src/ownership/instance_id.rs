@@ -37,7 +37,7 @@ pub enum IdLoss {
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceIdLosses {
-    /// Those that nothing explains.
+    /// Losses without an explanation.
     unexplained: Vec<Instant>,
     was_broker_away: bool,
     /// When the clock was checked last.
@@ -47,7 +47,7 @@ pub(crate) struct InstanceIdLosses {
 }
 
 impl InstanceIdLosses {
-    /// It is so late now: how long this process has stood still, if it has.
+    /// Takes the current time. If the process stood still since the last check, returns how long.
     pub(crate) fn check_clock(&mut self, now: Instant) -> Option<Duration> {
         let before = self.checked_at.replace(now).unwrap_or(now);
         let pause = now.saturating_duration_since(before);

@@ -36,7 +36,7 @@ struct Leaving {
     acked: Option<i64>,
     /// Whether something is on its way to the broker or to the disk, as far as is known.
     is_busy: bool,
-    /// Whether that is worth waiting for. What an earlier ownership has left behind is not.
+    /// Whether the release waits for it. It does not wait for what an earlier ownership left.
     is_waited_for: bool,
 }
 
@@ -79,12 +79,12 @@ impl Release {
         self.shards.is_empty()
     }
 
-    /// Those that are being let go.
+    /// Shards that are being released.
     pub(super) fn partitions(&self) -> Vec<i32> {
         self.shards.keys().copied().collect()
     }
 
-    /// The group says something. It is heard when the shards are let go.
+    /// Keeps an event of the group until the shards are released.
     pub(super) fn postpone(&mut self, event: MembershipEvent) {
         self.postponed.push_back(event);
     }

@@ -75,18 +75,19 @@ impl Session {
         };
     }
 
-    /// The input may have more partitions than are known.
+    /// Lets the partitions of the input be counted soon: there may be more than are known.
     pub(super) fn count_soon(&mut self) {
         self.counted_at = None;
     }
 
-    /// It is so late now: what there is to say about that.
+    /// Takes the current time. If the process stood still, returns the line to log.
     pub(super) fn check_clock(&mut self, now: Instant) -> Option<OwnershipAction> {
         let pause = self.losses.check_clock(now)?;
         Some(OwnershipAction::Log(Note::StoodStill(pause)))
     }
 
-    /// Our instance id was given away: why, if we join again. Then nothing is ours.
+    /// Handles the loss of our instance id. If we join again, nothing is ours, and the cause is
+    /// returned.
     pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
         let loss = self.losses.lose(now)?;
         self.state = State::Rejoining { since: now, retry_at: None };

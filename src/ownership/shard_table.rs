@@ -15,7 +15,7 @@ pub(super) struct ShardTable {
     shards: BTreeMap<i32, ShardState>,
     /// Which of their outputs are read now.
     pub(super) slots: ReadSlots,
-    /// Those that are being let go.
+    /// The release that is under way.
     pub(super) release: Option<Release>,
     /// What has to be done.
     pub(super) actions: VecDeque<OwnershipAction>,

@@ -207,8 +207,8 @@ impl Ledger {
         }
     }
 
-    /// A delivery failed, or is worth nothing: whether that is news, and not the consequence of an
-    /// earlier failure or of an ownership that is over.
+    /// Notes that a delivery failed, or does not count. True: that is news, and not the consequence
+    /// of an earlier failure or of an ownership that is over.
     pub(crate) fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
         let news = ownership_id == window.ownership_id && !window.failed;
@@ -288,7 +288,7 @@ mod tests {
         chain: Chain(0),
     };
 
-    /// Sends a frame of so many updates that covers the input up to this offset.
+    /// Sends a frame of this many updates that covers the input up to this offset.
     fn send(ledger: &mut Ledger, first_update: u64, count: u32, next_offset: i64) -> Receipt {
         let header = FrameHeader {
             owner_epoch: 3,

@@ -37,7 +37,7 @@ pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 /// The most that librdkafka takes for `message.max.bytes`.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
 
-/// Offset of a record that has none, or of which it is not known.
+/// Offset of a record that has none, or whose offset is not known.
 pub(super) const OFFSET_UNKNOWN: i64 = -1;
 
 /// Settings that the protocol stands on.

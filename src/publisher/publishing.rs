@@ -1,4 +1,5 @@
-//! The publisher at work: what comes in goes to a producer, and what is heard of it to the ledger.
+//! The publisher's loop body: it sends what arrives to a producer, and passes the producer's
+//! deliveries to the ledger.
 
 use super::ledger::{Ledger, Settled};
 use super::producer::{Delivery, Produce, SendError, SendFailure};

@@ -26,7 +26,7 @@ enum Pending {
 }
 
 impl Ticker {
-    /// A tick each so many milliseconds; 0: none at all.
+    /// A tick every `every_ms` milliseconds; 0: none at all.
     pub(crate) fn new(every_ms: u32) -> Ticker {
         let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
         Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX] }

@@ -26,7 +26,7 @@ pub enum RegularFileError {
     NotText,
 }
 
-/// The bytes of a regular file of at most so many.
+/// The bytes of a regular file that has at most this many.
 pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, RegularFileError> {
     // To open a pipe would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -41,7 +41,7 @@ pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Regular
     }
 }
 
-/// The text of a regular file of at most so many bytes.
+/// The text of a regular file that has at most this many bytes.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<String, RegularFileError> {
     let bytes = read_bytes(path, bytes_max)?;
     String::from_utf8(bytes).map_err(|_| RegularFileError::NotText)

@@ -211,10 +211,10 @@ fn user_data(operation: u64, slot: u32) -> u64 {
     operation << 32 | u64::from(slot)
 }
 
-/// Buffers of which the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
+/// Buffers: the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
 /// They are never freed: the kernel may fill them as long as it has the ring.
 struct SharedBuffers {
-    /// Those that the kernel may fill, as a ring of entries. Its tail lies in the first one.
+    /// The buffers that the kernel may fill, as a ring of entries. Its tail lies in the first one.
     queue: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
@@ -230,7 +230,7 @@ impl SharedBuffers {
         let queue = vec![Page([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
         let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
         let submitter = uring.submitter();
-        // SAFETY: the queue has so many entries, begins at a page and is never freed.
+        // SAFETY: the queue has this many entries, begins at a page and is never freed.
         let registered = unsafe {
             submitter.register_buf_ring_with_flags(queue as u64, SHARED_BUFFERS, SHARED_GROUP, 0)
         };
@@ -243,9 +243,9 @@ impl SharedBuffers {
     /// Lets the kernel fill a buffer that it does not have.
     fn give(&mut self, number: u16) {
         let at = usize::from(self.tail % SHARED_BUFFERS);
-        // SAFETY: there are so many entries, and the kernel reads none at the tail or behind it.
+        // SAFETY: there are this many entries, and the kernel reads none at the tail or behind it.
         let entry = unsafe { &mut *self.queue.add(at) };
-        // SAFETY: there are so many buffers.
+        // SAFETY: there are this many buffers.
         let bytes = unsafe { self.bytes.add(usize::from(number) * SHARED_BUFFER_BYTES) };
         entry.set_addr(bytes as u64);
         entry.set_len(SHARED_BUFFER_BYTES as u32);

@@ -79,7 +79,7 @@ pub(crate) enum SocketEvent {
     Ended(SocketNumber),
     /// Its connection is broken.
     Broken(SocketNumber),
-    /// The first so many bytes of this buffer were taken.
+    /// This many bytes of this buffer were taken, from its start.
     Sent(SocketNumber, Vec<u8>, usize),
 }
 
@@ -254,7 +254,7 @@ impl Sockets {
                 Some(SocketEvent::Received(number, filled))
             }
             Ok(None) => Some(SocketEvent::Ended(number)),
-            // No buffer was left, or it was told to end: what is wanted still is done again.
+            // No buffer was left, or it was cancelled: what is still wanted is started again.
             Err(error) if is_cancelled(&error) || is_without_buffer(&error) => {
                 if is_wanted {
                     self.receive(number);

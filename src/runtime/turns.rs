@@ -68,7 +68,7 @@ impl Turns {
         !self.is_unfinished.get() && !self.bell.is_called()
     }
 
-    /// Sees to it that a turn begins at `deadline` or soon after.
+    /// Makes a turn begin at `deadline` or soon after.
     pub(crate) fn turn_at(&self, deadline: Instant) {
         if self.deadline.get().is_none_or(|earliest| deadline < earliest) {
             self.deadline.set(Some(deadline));

@@ -68,9 +68,9 @@ pub(crate) struct BoardQuery {
 /// Where the places of a board begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BoardPlaces {
-    /// At a rank, so many.
+    /// This many places, from a rank on.
     From(u32, u32),
-    /// Around a player, so many on each side.
+    /// Around a player, this many places on each side.
     Around(u64, u32),
 }
 

@@ -97,7 +97,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
-    /// `last_event_id` is where the client's last stream ended; the world has so many zones.
+    /// `last_event_id` is where the client's last stream ended; the world has this many zones.
     pub(crate) fn open(
         query: &str,
         last_event_id: Option<&str>,

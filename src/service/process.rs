@@ -8,7 +8,7 @@ use std::{io, thread};
 /// the middle of a start are libraries, which panic or call it something else.
 const DESCRIPTORS_MIN: usize = 64;
 
-/// Whether so many file descriptors are left that a start makes sense.
+/// Whether enough file descriptors are left for a start.
 pub(crate) fn check_descriptors() -> io::Result<()> {
     let spare: io::Result<Vec<File>> =
         (0..DESCRIPTORS_MIN).map(|_| File::open("/dev/null")).collect();
@@ -18,8 +18,8 @@ pub(crate) fn check_descriptors() -> io::Result<()> {
 /// Threads that a daemon with one broker has, with those of librdkafka's clients, and some more.
 const THREADS_MIN: usize = 48;
 
-/// Whether so many threads are left that a start makes sense. Libraries that find none left panic,
-/// or wait for what the thread would have done.
+/// Whether enough threads are left for a start. Libraries that find none left panic, or wait for
+/// what the thread would have done.
 pub(crate) fn check_threads() -> io::Result<()> {
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, thread::park);

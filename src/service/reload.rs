@@ -1,7 +1,7 @@
 //! SIGHUP: the rules files and the log level are read again while the process runs, and by
 //! `huntd serve` its tokens, too, which `serve/reload.rs` does.
 //!
-//! Whatever is wrong with the files, or has changed in them and takes a restart, refuses all of it.
+//! A fault in the files, or a change that takes a restart, refuses the whole reload.
 //! An event that changes to rules that were added is in the log after the reload. A shard looks for
 //! the rules at that event and never before, so that no update depends on when they were read.
 

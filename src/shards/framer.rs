@@ -203,7 +203,7 @@ impl Framer {
     }
 
     /// Ends the frame: numbers and chains its updates, and holds back those that are published. A
-    /// frame of which nothing is left stays.
+    /// frame with nothing left stays.
     pub fn seal(&mut self, now: Instant) -> Sealed {
         match self.number_updates() {
             Err(at) => Sealed::Diverged { at },

@@ -120,7 +120,7 @@ impl Workspace {
         }
     }
 
-    /// Takes the memory of as many frames from the system as so many shards can fill, so that the
+    /// Takes the memory of as many frames from the system as this many shards can fill, so that the
     /// daemon does not grow when they first do.
     fn touch_frames(&mut self, shards: usize) {
         self.gather_frames();

@@ -100,7 +100,7 @@ impl OwnedShard {
             && self.handoffs.is_empty()
     }
 
-    /// Begins a checkpoint of the state, of which everything is handed over.
+    /// Begins a checkpoint of the state. Everything before it is handed over.
     pub(super) fn begin_checkpoint(&mut self, number: u64) -> CheckpointHeader {
         let Grant { partition, ownership_id, .. } = *self.framer.grant();
         let next_offset = self.framer.next_offset();
@@ -132,7 +132,7 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// Sees to it that there is a frame with room for an event's updates.
+    /// Makes sure that there is a frame with room for an event's updates.
     fn obtain_frame(&mut self, workspace: &mut Workspace) -> Result<bool, StartError> {
         if self.framer.updates().is_some() {
             return Ok(true);
@@ -372,7 +372,7 @@ impl OwnedShard {
     }
 
     /// Whether the collected updates should wait no longer: there is no more work, they have
-    /// lingered, or the shard has been silent for long.
+    /// lingered, or the shard has been silent for too long.
     fn is_flush_due(&self, workspace: &Workspace) -> bool {
         let now = workspace.context.turns.now();
         let lingered = |since: Instant| {

@@ -15,7 +15,7 @@ pub trait Disk {
     /// The names of all files.
     fn list(&mut self) -> io::Result<Vec<String>>;
 
-    /// Sees to it that a file is there and that its first bytes, so many, can be written without
+    /// Makes sure that a file is there and that this many of its first bytes can be written without
     /// more room on the disk.
     fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()>;
 

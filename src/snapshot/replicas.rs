@@ -180,7 +180,7 @@ impl Replicas {
         }
     }
 
-    /// Waits until so many records are acknowledged: the offset of the last one.
+    /// Waits until this many records are acknowledged, and returns the offset of the last one.
     fn wait(
         &self,
         count: usize,

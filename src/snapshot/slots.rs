@@ -50,7 +50,7 @@ pub(crate) struct Found {
 }
 
 impl<D: Disk> Store<D> {
-    /// The snapshots on a disk that are about these topics, of which so many are kept.
+    /// The snapshots on a disk that are about these topics; this many of them are kept.
     pub fn new(disk: D, origin: Origin, keep: usize) -> Store<D> {
         Store { disk, origin, keep, verified: BTreeSet::new() }
     }

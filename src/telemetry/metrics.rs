@@ -164,7 +164,7 @@ impl Metrics {
         self.counters[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts one frame whose newest event was emitted so many microseconds before its
+    /// Counts one frame whose newest event was emitted this many microseconds before its
     /// acknowledgement; a producer's clock that is ahead counts as no time. Publisher only.
     pub fn end_to_end_us(&self, us: i64) {
         self.end_to_end.record(us.max(0).cast_unsigned(), 1);

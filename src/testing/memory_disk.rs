@@ -45,7 +45,7 @@ impl Memory {
         state.fails_at = Some(state.operations + operations);
     }
 
-    /// Files may have so many bytes from now on.
+    /// Files may have this many bytes from now on.
     pub fn set_room(&self, bytes: Option<usize>) {
         self.0.borrow_mut().room = bytes;
     }

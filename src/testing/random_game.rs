@@ -27,7 +27,7 @@ pub struct Setting {
     pub rulesets: Vec<u32>,
     /// Weights of kinds that are to come more or less often than usual.
     pub weights: &'static [(ActionKind, u64)],
-    /// Of so many numbers one is at the edge of some integer type, whatever its range; 0: none is.
+    /// One of this many numbers is at the edge of some integer type, whatever its range; 0: none.
     pub edge_one_in: u64,
 }
 

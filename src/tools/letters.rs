@@ -82,7 +82,7 @@ struct Letter<'a> {
     reason: &'a str,
     sentence: &'a str,
     value: Option<&'a [u8]>,
-    /// Bytes of a value of which the letter has the first only.
+    /// Bytes of a value that the letter has in part.
     value_bytes: Option<u64>,
 }
 

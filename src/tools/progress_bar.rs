@@ -10,7 +10,7 @@ const EVENTS_BETWEEN: u64 = 4096;
 pub(crate) struct ProgressBar(indicatif::ProgressBar);
 
 impl ProgressBar {
-    /// A bar for so many events, or one without an end if nobody knows.
+    /// A bar for this many events; without a number, a bar that has no end.
     pub(crate) fn start(events: Option<u64>) -> ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);

@@ -83,7 +83,7 @@ struct Play<'a> {
     rejects: u64,
 }
 
-/// Where a record stands, to who looks for it.
+/// Where a record stands, as a message names it.
 #[derive(Clone, Copy)]
 enum RecordPlace {
     /// In a file of events: its line, from 1.

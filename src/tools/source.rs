@@ -22,7 +22,7 @@ pub struct SourceRecord<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A source of records, up to so many.
+/// A source of at most this many records.
 pub struct Source {
     kind: Kind,
     left: u64,

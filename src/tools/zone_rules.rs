@@ -39,7 +39,7 @@ struct Unread {
 }
 
 impl Published {
-    /// Nothing was read yet of so many partitions.
+    /// Nothing was read yet of this many partitions.
     fn new(partitions: u16) -> Published {
         let late = (0..partitions).collect();
         Published { rulesets: vec![None; partitions.into()], unread: None, late }

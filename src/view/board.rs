@@ -21,7 +21,7 @@ pub(crate) struct Place {
     pub zone: u16,
 }
 
-/// The ranks around a player's, so many on each side: the first, and how many.
+/// The ranks around a player's, this many on each side: the first, and how many.
 pub(crate) fn ranks_around(rank: u32, each_side: u32) -> (u32, u32) {
     let first = rank.saturating_sub(each_side).max(1);
     (first, (rank - first).saturating_add(each_side).saturating_add(1))

@@ -74,7 +74,7 @@ impl Card {
         items.into_iter().filter(|(_, held)| *held > 0)
     }
 
-    /// It holds so many of an item now.
+    /// The actor holds this many of an item now.
     pub(super) fn hold(&mut self, item: u8, held: u32) {
         let known = (0..INVENTORY_SLOTS).find(|at| self.held[*at] > 0 && self.items[*at] == item);
         let place = known.or_else(|| self.held.iter().position(|held| *held == 0));

@@ -54,7 +54,7 @@ impl Ahead {
 }
 
 impl View {
-    /// No zone yet, and at most so many later, with so many players in all.
+    /// No zone yet, with room for this many zones and this many players in all.
     pub(crate) fn new(zones: usize, players_max: usize) -> View {
         assert!(zones <= ZONES_MAX);
         View { zones: (0..zones).map(|_| None).collect(), board: RankTree::new(players_max) }
@@ -105,7 +105,7 @@ impl View {
         Some(self.places(first, count))
     }
 
-    /// All zones can change to these rules from now on. Those that they have are among them.
+    /// All zones can change to these rules from now on. Their present rules are among them.
     pub(crate) fn know(&mut self, rulebook: &Rulebook) {
         self.zones.iter_mut().flatten().for_each(|zone| zone.know(rulebook));
     }

@@ -106,7 +106,7 @@ impl ZoneView {
         }
     }
 
-    /// The zone can change to these rules from now on. Those that it has are among them.
+    /// The zone can change to these rules from now on. Its present rules are among them.
     pub(super) fn know(&mut self, rulebook: &Rulebook) {
         self.rulebook.clone_from(rulebook);
     }

@@ -22,8 +22,8 @@ pub(crate) enum Mutation {
     Unsuppressed,
     /// Readers take frames of any epoch.
     AnyEpoch,
-    /// A frame that was not delivered is sent again from memory, and every acknowledgement counts:
-    /// else the next frame's would be found to stand before a gap, and all be well.
+    /// A frame that was not delivered is sent again from memory, and every acknowledgement counts.
+    /// If only verified ones did, the ledger would notice the missing frame.
     Resent,
     /// Nobody minds that a frame was not delivered.
     FailureIgnored,
@@ -39,7 +39,7 @@ pub(crate) enum Mutation {
     LeaderEpochForgotten,
     /// Views fold frames of any epoch.
     ViewFoldsStale,
-    /// Views go on with their era where the zone starts over.
+    /// A view keeps its old state after a genesis.
     ViewSkipsGenesis,
     /// Views fold updates that the chain was not made of.
     ViewUnchained,

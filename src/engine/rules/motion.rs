@@ -74,7 +74,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Publishes the way that an actor's compass shows, if it has one and this hint is a new one.
+    /// Publishes the path hint of an actor with a compass, if it differs from the last one.
     #[inline]
     pub(crate) fn emit_hint(&self, body: &mut Body, tell: &mut Tell) {
         if body.has(Effect::Compass) {
@@ -82,14 +82,14 @@ impl Shard {
         }
     }
 
-    /// Publishes the way from where an actor stands to a treasure, unless it is this one.
+    /// Publishes the path hint for an actor's tile, unless it equals the last one.
     #[inline(never)]
-    pub(crate) fn emit_hint_unless(&self, told: Compass, body: &mut Body, tell: &mut Tell) {
+    pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, tell: &mut Tell) {
         let tile = self.tiles.under(body.x(), body.y());
         let Some((slot, hint, distance)) = self.hint(tile) else { return };
         let hunt = self.hunts.hunt(slot).hunt;
         let compass = Compass { hunt, hint: hint as u8, distance };
-        if compass != told {
+        if compass != last {
             body.set_compass(compass);
             let distance_tiles = distance.into();
             tell.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });

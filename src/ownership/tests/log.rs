@@ -135,7 +135,7 @@ pub(super) fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
     Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
 }
 
-/// A log with an owner of owner epoch 1 and so many of its frames.
+/// A log with an owner of owner epoch 1 and this many of its frames.
 pub(super) fn owned_log(frames: u32) -> (Log, FrameMaker) {
     let mut log = Log::new();
     let acquired = log.acquire(brief(Vec::new())).expect("an empty log is acquired");

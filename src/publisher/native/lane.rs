@@ -1,6 +1,6 @@
 //! The batches of one output partition, from their first frame to the broker's answer.
 //!
-//! Pure: what is sent, and what is heard of it, are values. A batch that has left does not change
+//! Pure: requests and answers are values. A batch that has left does not change
 //! any more; it leaves again, as the same bytes and behind those before it, until a broker has it.
 
 use crate::kafka::RECONNECT_MS_MAX;
@@ -221,7 +221,7 @@ impl<T> Lane<T> {
         }
     }
 
-    /// The same, and not before a while: longer each time in a row.
+    /// As [`Lane::came_back`], and the next attempt waits: longer each time in a row.
     pub(super) fn refused(&mut self, number: u64, now: Instant) {
         self.came_back(number);
         if self.retry_at.is_none_or(|at| at <= now) {

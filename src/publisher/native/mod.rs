@@ -98,7 +98,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
         self.others
     }
 
-    /// Sees to it that every broker that leads has its task.
+    /// Adds the missing task of each broker that leads.
     fn add_leaders(&mut self) {
         for node_id in self.shared.lanes.borrow().leaders() {
             let task = self.leaders.len();

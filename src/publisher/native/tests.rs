@@ -1,4 +1,4 @@
-//! Lanes against brokers that say what a test wants: which bytes leave, and what is told.
+//! Lanes against brokers that say what a test wants: which bytes leave, and what is delivered.
 
 use super::lanes::{LaneOptions, Lanes};
 use crate::kafka::error_code::ErrorCode;
@@ -13,7 +13,7 @@ const VERSIONS: Versions =
     Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// Lanes, the time, and what was told by receipt: an offset, or a failure.
+/// Lanes, and the time.
 struct Bench {
     lanes: Lanes<u32>,
     now: Instant,
@@ -55,7 +55,7 @@ impl Bench {
             bench.name(node_id, 0, id);
             let sent = bench.request(node_id).expect("a batch");
             bench.answer(node_id, sent.id, &[(0, 0, 0)]).unwrap();
-            assert_eq!(bench.told(), [(0, Ok(0))]);
+            assert_eq!(bench.deliveries(), [(0, Ok(0))]);
         }
         bench
     }
@@ -145,19 +145,21 @@ impl Bench {
         read.map_err(|error| error.to_string())
     }
 
-    fn told(&mut self) -> Vec<(u32, Result<i64, SendFailure>)> {
+    /// What the lanes report, by receipt: an offset, or a failure.
+    fn deliveries(&mut self) -> Vec<(u32, Result<i64, SendFailure>)> {
         let next = || self.lanes.next_delivery();
-        let told = std::iter::from_fn(next).map(|told| {
-            let result = told.failure.map_or(Ok(told.offset), Err);
-            (told.receipt, result)
+        let deliveries = std::iter::from_fn(next).map(|delivery| {
+            let result = delivery.failure.map_or(Ok(delivery.offset), Err);
+            (delivery.receipt, result)
         });
-        told.collect()
+        deliveries.collect()
     }
 
     /// Receipts of what has failed, and whether that is final.
     fn failed(&mut self) -> Vec<(u32, bool)> {
-        let told = self.told().into_iter();
-        told.map(|(receipt, result)| (receipt, result.expect_err("it failed").is_too_large))
+        let deliveries = self.deliveries().into_iter();
+        deliveries
+            .map(|(receipt, result)| (receipt, result.expect_err("it failed").is_too_large))
             .collect()
     }
 
@@ -181,7 +183,7 @@ fn one_request_takes_a_batch_of_every_partition_that_its_broker_leads() {
     bench.answer(1, first.id, &[(2, 0, 70), (0, 0, 5)]).unwrap();
     bench.answer(2, second.id, &[(1, 0, 9)]).unwrap();
     let offsets = [(3, 5), (6, 6), (2, 70), (5, 71), (1, 9), (4, 10)];
-    assert_eq!(bench.told(), offsets.map(|(receipt, offset)| (receipt, Ok(offset))));
+    assert_eq!(bench.deliveries(), offsets.map(|(receipt, offset)| (receipt, Ok(offset))));
     assert_eq!(bench.lanes.outstanding(), 0);
 }
 
@@ -227,7 +229,7 @@ fn what_a_lost_connection_leaves_in_doubt_goes_to_the_new_leader_as_the_same_byt
         assert_eq!(again.batches, before.batches, "batch {place}");
         sent_answer(&mut bench, again.id, place);
     }
-    assert_eq!(bench.told(), [(1, Ok(1)), (2, Ok(2)), (3, Ok(3))]);
+    assert_eq!(bench.deliveries(), [(1, Ok(1)), (2, Ok(2)), (3, Ok(3))]);
 }
 
 fn sent_answer(bench: &mut Bench, id: i32, place: usize) {
@@ -261,7 +263,7 @@ fn batches_behind_a_refused_one_come_back_and_leave_again_behind_it() {
             assert_eq!(again.batches, before.batches);
             bench.answer(1, again.id, &[(0, 0, place)]).unwrap();
         }
-        assert_eq!(bench.told(), [(1, Ok(1)), (2, Ok(2)), (3, Ok(3))]);
+        assert_eq!(bench.deliveries(), [(1, Ok(1)), (2, Ok(2)), (3, Ok(3))]);
     }
 }
 
@@ -279,7 +281,7 @@ fn a_later_batch_may_be_acknowledged_before_one_in_doubt() {
     let again = bench.request(1).unwrap();
     assert_eq!(again.batches, first.batches);
     bench.answer(1, again.id, &[(0, 0, 1)]).unwrap();
-    assert_eq!(bench.told(), [(2, Ok(2)), (1, Ok(1))]);
+    assert_eq!(bench.deliveries(), [(2, Ok(2)), (1, Ok(1))]);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, 3, 1)]);
 }
 
@@ -294,9 +296,9 @@ fn a_partition_that_fails_goes_on_under_a_higher_epoch_and_no_other_does() {
         let under_way = bench.request(1).unwrap();
         bench.push(0, 3);
         bench.answer(1, sent.id, &[(0, error, -1), (1, 0, 0)]).unwrap();
-        let told = bench.told();
-        assert_eq!(told.last(), Some(&(11, Ok(0))));
-        let failed: Vec<u32> = told[..3].iter().map(|(receipt, _)| *receipt).collect();
+        let deliveries = bench.deliveries();
+        assert_eq!(deliveries.last(), Some(&(11, Ok(0))));
+        let failed: Vec<u32> = deliveries[..3].iter().map(|(receipt, _)| *receipt).collect();
         assert_eq!(failed, [1, 2, 3], "{error}");
         bench.push(0, 4);
         bench.push(1, 12);
@@ -307,7 +309,7 @@ fn a_partition_that_fails_goes_on_under_a_higher_epoch_and_no_other_does() {
         bench.push(0, 5);
         assert!(bench.request(1).is_none(), "the broker does not know the epoch yet");
         bench.answer(1, next.id, &[(0, 0, 7), (1, 0, 1)]).unwrap();
-        assert_eq!(bench.told(), [(4, Ok(7)), (12, Ok(1))]);
+        assert_eq!(bench.deliveries(), [(4, Ok(7)), (12, Ok(1))]);
     }
 }
 
@@ -321,7 +323,7 @@ fn a_producer_that_the_broker_does_not_know_gets_another_id() {
         bench.push(0, 1);
         let sent = bench.request(1).unwrap();
         bench.answer(1, sent.id, &[(0, error, -1)]).unwrap();
-        assert_eq!(bench.told()[1].0, 1);
+        assert_eq!(bench.deliveries()[1].0, 1);
         bench.push(0, 2);
         bench.push(1, 10);
         bench.name(1, 0, 4712);
@@ -336,7 +338,7 @@ fn a_refused_producer_id_fails_what_waits_and_a_passing_error_is_waited_for() {
     bench.push(0, 1);
     bench.push(1, 2);
     bench.name(1, 14, -1);
-    assert!(bench.told().is_empty());
+    assert!(bench.deliveries().is_empty());
     assert!(bench.write(1).is_none(), "not at once");
     bench.wait(100);
     bench.name(1, 31, -1);
@@ -392,7 +394,7 @@ fn an_answer_to_another_request_or_without_a_partition_brings_everything_back() 
     bench.lanes.closed(1);
     bench.lead(&[1, 1]);
     assert_eq!(bench.request(1).unwrap().batches, sent.batches[1..]);
-    assert_eq!(bench.told(), [(1, Ok(1))]);
+    assert_eq!(bench.deliveries(), [(1, Ok(1))]);
 }
 
 #[test]
@@ -403,7 +405,7 @@ fn a_partition_that_is_missing_for_long_fails() {
     bench.lead(&[1]);
     bench.wait(4_900);
     bench.lead(&[1]);
-    assert!(bench.told().is_empty());
+    assert!(bench.deliveries().is_empty());
     bench.wait(200);
     bench.lead(&[1]);
     assert_eq!(bench.failed(), [(2, false)]);
