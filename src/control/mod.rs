@@ -235,7 +235,7 @@ impl Control {
                 ToControl::DeliveryFailed(failure) => {
                     self.on(OwnershipEvent::DeliveryFailed(failure))
                 }
-                ToControl::Gap(gap) => self.on(OwnershipEvent::Gap(gap)),
+                ToControl::ForeignSpan(span) => self.on(OwnershipEvent::ForeignSpan(span)),
                 ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
                 ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
                 ToControl::InputTrouble { partition, trouble } => {
@@ -313,8 +313,8 @@ impl Control {
             OwnershipAction::SetGoal { partition, offset } => {
                 self.ends.progress.shard(partition).goal.set(offset);
             }
-            OwnershipAction::PassGap { partition, ownership_id, mark } => {
-                self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
+            OwnershipAction::PassSpan { partition, ownership_id, mark } => {
+                self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
             OwnershipAction::KeepPanicCounts(counts) => {
                 let stored = self.panic_file.as_ref().map_or(Ok(()), |file| file.store(&counts));

@@ -2,7 +2,7 @@
 //!
 //! That the broker has a frame says little: another owner's fence may stand before it. So an
 //! acknowledgement counts only if its record stands right after the last one that counted, from
-//! our fence on. At a gap the records between have to be read.
+//! our fence on. The records of a foreign span have to be read first.
 
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
@@ -21,7 +21,7 @@ pub(crate) enum Ack {
     /// A reader has accepted the frame.
     Counts,
     /// Records that are not ours stand before it. They have to be folded first.
-    Gap,
+    AfterForeign,
     /// The frame stands before one that counted already: our own frames changed places, or nobody
     /// knows where it stands.
     Misplaced,
@@ -41,8 +41,8 @@ impl Verified {
     }
 
     /// Somebody has folded the records before the next frame of ours.
-    pub(crate) fn pass_gap(&mut self, mark: Mark) {
-        assert!(self.next < mark.output_offset, "a gap check leads forward");
+    pub(crate) fn pass_foreign(&mut self, mark: Mark) {
+        assert!(self.next < mark.output_offset, "the check of a foreign span leads forward");
         *self = Verified::new(mark);
     }
 
@@ -52,7 +52,7 @@ impl Verified {
             return Ack::Misplaced;
         }
         if output_offset > self.next {
-            return Ack::Gap;
+            return Ack::AfterForeign;
         }
         let mut reader = self.reader.clone();
         let accepted = match reader.fold_own(header) {

@@ -85,7 +85,7 @@ pub enum OwnershipAction {
         offset: i64,
     },
     /// Let the publisher go on: the records before its next frame are nobody's fence.
-    PassGap {
+    PassSpan {
         /// The shard's partition.
         partition: i32,
         /// The ownership.

@@ -6,7 +6,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Bounds, Candidate};
-use crate::ownership::gap_check::Gap;
+use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::start_error::StartError;
 
@@ -28,7 +28,7 @@ pub enum OwnershipEvent<'a> {
     /// The publisher could not deliver.
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.
-    Gap(Gap),
+    ForeignSpan(ForeignSpan),
     /// What came of `OwnershipAction::Survey`.
     Surveyed {
         /// The shard's partition.
@@ -254,5 +254,5 @@ pub enum ToControl {
     /// The publisher could not deliver.
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.
-    Gap(Gap),
+    ForeignSpan(ForeignSpan),
 }

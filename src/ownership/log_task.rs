@@ -1,9 +1,10 @@
-//! One output partition that is read: to acquire its shard, or to check a gap between its frames.
+//! One output partition that is read: to acquire its shard, or to check a foreign span between its
+//! frames.
 
 use crate::ownership::acquisition::{Acquisition, Candidate, Need};
 use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::OutputEvent;
-use crate::ownership::gap_check::GapCheck;
+use crate::ownership::foreign_span::SpanCheck;
 
 /// What a task is for.
 #[derive(Debug)]
@@ -11,7 +12,7 @@ pub(super) enum Purpose {
     /// Acquire the shard.
     Acquire(Box<Acquisition>),
     /// Check what stands between two frames of the shard.
-    CheckGap(Box<GapCheck>),
+    CheckSpan(Box<SpanCheck>),
 }
 
 /// What is done with one output partition, and what was asked for so far.
@@ -36,7 +37,7 @@ impl LogTask {
     pub(super) fn need(&self) -> Need {
         match &self.purpose {
             Purpose::Acquire(acquisition) => acquisition.need(),
-            Purpose::CheckGap(check) => match check.result() {
+            Purpose::CheckSpan(check) => match check.result() {
                 None => Need::Read { from: check.next() },
                 Some(_) => Need::End,
             },
@@ -83,7 +84,7 @@ impl LogTask {
     pub(super) fn owner_epoch(&self) -> Option<u64> {
         match &self.purpose {
             Purpose::Acquire(acquisition) => Some(acquisition.position()?.owner_epoch),
-            Purpose::CheckGap(_) => None,
+            Purpose::CheckSpan(_) => None,
         }
     }
 
@@ -134,7 +135,7 @@ impl LogTask {
             (Purpose::Acquire(acquisition), OutputEvent::Appended { offset, .. }) => {
                 acquisition.appended(*offset);
             }
-            (Purpose::CheckGap(check), OutputEvent::Record { offset, payload, .. }) => {
+            (Purpose::CheckSpan(check), OutputEvent::Record { offset, payload, .. }) => {
                 check.take(*offset, payload);
             }
             _ => {}

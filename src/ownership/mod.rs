@@ -18,7 +18,7 @@ mod acquirer;
 pub mod acquisition;
 pub mod action;
 pub mod event;
-pub mod gap_check;
+pub mod foreign_span;
 pub(crate) mod instance_id;
 mod log_task;
 pub mod panic_counts;
@@ -40,7 +40,7 @@ use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
 use action::{Note, OwnershipAction};
 use event::{DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice};
-use gap_check::{Gap, GapCheck, GapResult};
+use foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
@@ -137,7 +137,7 @@ impl Ownership {
             OwnershipEvent::TopicChecked(_) => {}
             OwnershipEvent::Shard(notice) => self.notice(notice, now),
             OwnershipEvent::DeliveryFailed(failure) => self.delivery_failed(failure, now),
-            OwnershipEvent::Gap(gap) => self.check_gap(gap),
+            OwnershipEvent::ForeignSpan(span) => self.check_span(span),
             OwnershipEvent::Surveyed { partition, survey } => {
                 acquirer.surveyed(table, partition, survey, now);
             }
@@ -174,7 +174,7 @@ impl Ownership {
     /// Whether something is read or asked for, so that the next event may come at any moment.
     pub fn is_busy(&self) -> bool {
         let is_active = |(_, shard): (i32, &ShardState)| match shard {
-            ShardState::Open(open) => open.gap.is_some(),
+            ShardState::Open(open) => open.span.is_some(),
             shard => shard.is_being_acquired(),
         };
         self.table.release.is_some() || self.table.iter().any(is_active)
@@ -368,13 +368,13 @@ impl Ownership {
     }
 
     /// Somebody has to read what stands between two frames of a shard.
-    fn check_gap(&mut self, gap: Gap) {
-        let partition = gap.partition;
-        if self.table.is_current(partition, gap.ownership_id) {
+    fn check_span(&mut self, span: ForeignSpan) {
+        let partition = span.partition;
+        if self.table.is_current(partition, span.ownership_id) {
             self.table.stop_reading(partition);
-            let check = Purpose::CheckGap(Box::new(GapCheck::new(gap)));
+            let check = Purpose::CheckSpan(Box::new(SpanCheck::new(span)));
             let open = self.table.open_mut(partition).expect("it is current");
-            open.gap = Some(Box::new(LogTask::new(check)));
+            open.span = Some(Box::new(LogTask::new(check)));
         }
     }
 
@@ -412,7 +412,7 @@ impl Ownership {
                     table.slots.moved(*partition, now);
                 }
                 match table.get(*partition) {
-                    Some(ShardState::Open(_)) if has_ended => self.gap_checked(*partition, now),
+                    Some(ShardState::Open(_)) if has_ended => self.span_checked(*partition, now),
                     _ if has_ended => acquirer.acquired(table, *partition, now),
                     _ => {}
                 }
@@ -421,26 +421,28 @@ impl Ownership {
     }
 
     /// What stands between two frames of a shard is known.
-    fn gap_checked(&mut self, partition: i32, now: Instant) {
+    fn span_checked(&mut self, partition: i32, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         table.stop_reading(partition);
-        let open = table.open_mut(partition).expect("a gap is checked on the hot thread only");
+        let open = table.open_mut(partition).expect("only an open shard's spans are checked");
         let ownership_id = open.ownership_id;
-        let Some(Purpose::CheckGap(check)) = open.gap.take().map(|task| task.into_purpose()) else {
+        let purpose = open.span.take().map(|task| task.into_purpose());
+        let Some(Purpose::CheckSpan(check)) = purpose else {
             unreachable!("it has just ended");
         };
         match check.result().expect("it has ended") {
-            GapResult::Passed(mark) => {
-                table.actions.push_back(OwnershipAction::PassGap { partition, ownership_id, mark });
+            SpanResult::Passed(mark) => {
+                let pass = OwnershipAction::PassSpan { partition, ownership_id, mark };
+                table.actions.push_back(pass);
             }
-            GapResult::Fenced { owner_epoch } => {
+            SpanResult::Fenced { owner_epoch } => {
                 table.log(Note::Fenced { partition, owner_epoch });
                 table.drop_shard(partition);
                 // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
                 let at = now + Duration::from_millis(YIELD_MS);
                 table.make_due(partition, at, History::default());
             }
-            GapResult::Torn => {
+            SpanResult::Torn => {
                 let why = "the output is not what was written".to_owned();
                 acquirer.acquire_again(table, partition, why, now);
             }

@@ -43,7 +43,7 @@ impl Acquirer {
                 table.make_due(partition, now + REACQUIRE, history);
             }
             Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
-            // What failed was the check of a gap: without it nothing more can be verified.
+            // What failed was the check of a foreign span: without it nothing more can be verified.
             Some(ShardState::Open(_)) => {
                 self.acquire_again(table, partition, error.to_string(), now);
             }

@@ -61,9 +61,9 @@ pub(super) struct OpenShard {
     pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
     pub(super) acked: i64,
-    /// The check of a gap between its frames. It goes on while the shard closes: without it nobody
-    /// knows what was acknowledged.
-    pub(super) gap: Option<Box<LogTask>>,
+    /// The check of a foreign span between its frames. It goes on while the shard closes: without
+    /// it nobody knows what was acknowledged.
+    pub(super) span: Option<Box<LogTask>>,
 }
 
 /// How far a shard on the hot thread is.
@@ -75,8 +75,8 @@ pub(super) enum OpenPhase {
     Live,
     /// About to end on the hot thread.
     Closing,
-    /// It has ended on the hot thread. What it has sent may be on its way, and the check of a gap
-    /// may have to say what became of it.
+    /// It has ended on the hot thread. What it has sent may be on its way, and the check of a
+    /// foreign span may have to say what became of it.
     Closed,
 }
 
@@ -85,7 +85,7 @@ impl ShardState {
     pub(super) fn task(&mut self) -> Option<&mut LogTask> {
         match self {
             ShardState::Acquiring { task, .. } => Some(task),
-            ShardState::Open(open) => open.gap.as_deref_mut(),
+            ShardState::Open(open) => open.span.as_deref_mut(),
             _ => None,
         }
     }

@@ -110,7 +110,7 @@ impl ShardTable {
         let acked = opening.acquired.acked();
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
-        let open = OpenShard { ownership_id, phase, acked, gap: None };
+        let open = OpenShard { ownership_id, phase, acked, span: None };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }

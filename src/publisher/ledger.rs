@@ -8,7 +8,7 @@
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
 use crate::output::verified::{Ack, Verified};
-use crate::ownership::gap_check::Gap;
+use crate::ownership::foreign_span::ForeignSpan;
 use crate::snapshot::checkpoint::{CheckpointId, GatedCheckpoint};
 use crate::telemetry::progress::SHARDS_MAX;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(crate) struct Ledger {
     /// Checkpoints that came to the front of their window.
     gates: VecDeque<GatedCheckpoint>,
     /// Records between frames of ours that have to be read.
-    gaps: VecDeque<Gap>,
+    spans: VecDeque<ForeignSpan>,
 }
 
 impl Default for Ledger {
@@ -65,7 +65,7 @@ struct Window {
     /// Where a reader stands after all that has left the window.
     mark: Mark,
     /// Somebody is reading what lies before our next frame.
-    is_at_gap: bool,
+    is_at_span: bool,
 }
 
 /// What stands in a window.
@@ -88,7 +88,7 @@ impl Ledger {
         Ledger {
             shards: (0..SHARDS_MAX).map(|_| Window::default()).collect(),
             gates: VecDeque::new(),
-            gaps: VecDeque::new(),
+            spans: VecDeque::new(),
         }
     }
 
@@ -155,13 +155,18 @@ impl Ledger {
     }
 
     /// Somebody has read what lies before our next frame, and it is nobody else's fence.
-    pub(crate) fn gap_checked(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Settled {
+    pub(crate) fn span_checked(
+        &mut self,
+        partition: i32,
+        ownership_id: u32,
+        mark: Mark,
+    ) -> Settled {
         let window = self.window(partition);
-        if ownership_id != window.ownership_id || window.failed || !window.is_at_gap {
+        if ownership_id != window.ownership_id || window.failed || !window.is_at_span {
             return Settled::Nothing;
         }
-        window.is_at_gap = false;
-        window.verified.as_mut().expect("it has begun").pass_gap(mark);
+        window.is_at_span = false;
+        window.verified.as_mut().expect("it has begun").pass_foreign(mark);
         self.settle(partition)
     }
 
@@ -171,17 +176,19 @@ impl Ledger {
     }
 
     /// Records between our frames, which ownership has to check.
-    pub(crate) fn next_gap(&mut self) -> Option<Gap> {
-        self.gaps.pop_front()
+    pub(crate) fn next_span(&mut self) -> Option<ForeignSpan> {
+        self.spans.pop_front()
     }
 
     fn settle(&mut self, partition: i32) -> Settled {
-        let Ledger { shards, gates, gaps } = self;
+        let Ledger { shards, gates, spans } = self;
         let window = &mut shards[usize::try_from(partition).expect("not negative")];
         let ownership_id = window.ownership_id;
         match window.verify() {
             Ok(None) => {}
-            Ok(Some((from, to))) => gaps.push_back(Gap { partition, ownership_id, from, to }),
+            Ok(Some((from, to))) => {
+                spans.push_back(ForeignSpan { partition, ownership_id, from, to })
+            }
             Err(sentence) => return Settled::Unverified(sentence),
         }
         let mut moved = false;
@@ -236,22 +243,22 @@ impl Window {
         self.first += self.entries.len() as u64;
         self.entries.clear();
         self.verified_entries = 0;
-        self.is_at_gap = false;
+        self.is_at_span = false;
     }
 
     /// Verifies the acknowledged frames, in their order, up to the first that is not acknowledged.
-    /// At a gap it stops: from where, and to which output offset, the log has to be read.
+    /// At a foreign span it stops: from where, and to which output offset, the log has to be read.
     fn verify(&mut self) -> Result<Option<(Mark, i64)>, &'static str> {
         let Some(verified) = &mut self.verified else { return Ok(None) };
-        while !self.is_at_gap
+        while !self.is_at_span
             && let Some(entry) = self.entries.get_mut(self.verified_entries)
         {
             match entry {
                 Entry::Frame(_) => break,
                 Entry::Acked(header, output_offset) => match verified.ack(*output_offset, header) {
                     Ack::Counts => *entry = Entry::Verified(verified.mark()),
-                    Ack::Gap => {
-                        self.is_at_gap = true;
+                    Ack::AfterForeign => {
+                        self.is_at_span = true;
                         return Ok(Some((verified.mark(), *output_offset)));
                     }
                     Ack::Misplaced => return Err("frames stand in another order than sent"),
@@ -365,20 +372,20 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_nothing_counts_until_it_is_checked() {
+    fn after_a_foreign_span_nothing_counts_until_it_is_checked() {
         let mut ledger = begun();
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
         ledger.checkpoint(checkpoint(7));
         assert_eq!(ledger.acked(first, 103), Settled::Nothing);
         let (partition, ownership_id) = (PARTITION, 1);
-        let gap = Gap { partition, ownership_id, from: FENCE, to: 103 };
-        assert_eq!(ledger.next_gap(), Some(gap));
+        let span = ForeignSpan { partition, ownership_id, from: FENCE, to: 103 };
+        assert_eq!(ledger.next_span(), Some(span));
         assert_eq!(ledger.acked(second, 104), Settled::Nothing);
-        assert_eq!((ledger.next_gap(), ledger.next_gate()), (None, None));
+        assert_eq!((ledger.next_span(), ledger.next_gate()), (None, None));
         let mark = Mark { output_offset: 103, ..FENCE };
-        assert_eq!(ledger.gap_checked(PARTITION, 7, mark), Settled::Nothing);
-        assert_eq!(ledger.gap_checked(PARTITION, 1, mark), Settled::UpTo(20));
+        assert_eq!(ledger.span_checked(PARTITION, 7, mark), Settled::Nothing);
+        assert_eq!(ledger.span_checked(PARTITION, 1, mark), Settled::UpTo(20));
         assert_eq!(ledger.next_gate().map(|gate| gate.mark.output_offset), Some(105));
     }
 
@@ -389,9 +396,9 @@ mod tests {
         let second = send(&mut ledger, 1, 1, 20);
         assert!(matches!(ledger.acked(second, 100), Settled::Nothing));
         assert!(matches!(ledger.acked(first, 101), Settled::Nothing));
-        assert!(ledger.next_gap().is_some());
+        assert!(ledger.next_span().is_some());
         let mark = Mark { output_offset: 101, ..FENCE };
-        assert!(matches!(ledger.gap_checked(PARTITION, 1, mark), Settled::Unverified(_)));
+        assert!(matches!(ledger.span_checked(PARTITION, 1, mark), Settled::Unverified(_)));
 
         let mut ledger = begun();
         let beyond = send(&mut ledger, 4, 1, 10);

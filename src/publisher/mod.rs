@@ -105,9 +105,9 @@ pub enum ToPublisher {
         /// Zones there are: partitions of the input.
         zones: i32,
     },
-    /// The records before the frame that a [`Gap`](crate::ownership::gap_check::Gap) named were
-    /// read, and are nobody's fence.
-    GapChecked {
+    /// The records of a [`ForeignSpan`](crate::ownership::foreign_span::ForeignSpan) were read, and
+    /// are nobody's fence.
+    SpanChecked {
         /// The shard's partition.
         partition: i32,
         /// The ownership.

@@ -149,8 +149,8 @@ impl<P: Produce<Sent>> Publisher<P> {
                 self.ticker.begin(partition, self.time.now);
                 self.zones = zones;
             }
-            ToPublisher::GapChecked { partition, ownership_id, mark } => {
-                let settled = self.ledger.gap_checked(partition, ownership_id, mark);
+            ToPublisher::SpanChecked { partition, ownership_id, mark } => {
+                let settled = self.ledger.span_checked(partition, ownership_id, mark);
                 self.move_on(partition, ownership_id, settled);
             }
             ToPublisher::Checkpoint(id) => self.checkpoint(id),
@@ -334,9 +334,9 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         self.pass_gates();
-        // The queue has room for a gap of every shard.
-        while let Some(gap) = self.ledger.next_gap() {
-            let _nobody = self.ends.control.try_send(ToControl::Gap(gap));
+        // The queue has room for a foreign span of every shard.
+        while let Some(span) = self.ledger.next_span() {
+            let _nobody = self.ends.control.try_send(ToControl::ForeignSpan(span));
         }
     }
 

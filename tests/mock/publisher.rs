@@ -155,7 +155,7 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
         assert!(!running.acked(&shard));
         cluster.broker_up(1).expect("the broker starts");
         wait_for("acknowledgements after the outage", || {
-            running.check_gaps(&cluster);
+            running.check_spans(&cluster);
             running.acked(&shard)
         });
     }
@@ -190,7 +190,7 @@ fn fate_under(client: ProduceClient, error: RDKafkaRespErr) -> Fate {
         running.send(Outgoing::Frame(shard.frame(3)));
         let mut failure = None;
         wait_for("an acknowledgement, or that there will be none", || {
-            running.check_gaps(&cluster);
+            running.check_spans(&cluster);
             failure = failure.take().or_else(|| running.heard.failures.pop_front());
             failure.is_some() || running.acked(&shard)
         });
@@ -208,7 +208,7 @@ fn fate_under(client: ProduceClient, error: RDKafkaRespErr) -> Fate {
     }
     running.send_frames(&mut shard, 30);
     wait_for("further acknowledgements", || {
-        running.check_gaps(&cluster);
+        running.check_spans(&cluster);
         running.acked(&shard)
     });
     let failed = running.metrics.get(Counter::DeliveriesFailed);
@@ -260,7 +260,7 @@ fn a_full_buffer_holds_frames_back_and_loses_none() {
     cluster.broker_up(1).expect("the broker starts");
     running.send_frames(&mut shard, 200);
     wait_for("acknowledgements after the outage", || {
-        running.check_gaps(&cluster);
+        running.check_spans(&cluster);
         running.acked(&shard)
     });
     running.stop().expect("everything is acknowledged");

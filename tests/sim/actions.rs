@@ -45,7 +45,7 @@ impl Control {
             OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
             OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
             OwnershipAction::Read { partition, from } => {
-                let is_forgotten = self.mutation == Mutation::GapCheckForgotten
+                let is_forgotten = self.mutation == Mutation::SpanCheckForgotten
                     && self.closing.contains(&partition);
                 if !is_forgotten {
                     self.output.read(partition, from);
@@ -58,7 +58,7 @@ impl Control {
             OwnershipAction::Open(opening) => self.open(around, *opening),
             OwnershipAction::Close { partition } => {
                 self.closing.insert(partition);
-                if self.mutation == Mutation::GapCheckForgotten {
+                if self.mutation == Mutation::SpanCheckForgotten {
                     self.output.forget(partition);
                 }
                 self.tell_hot(ToHot::Close { partition });
@@ -73,9 +73,9 @@ impl Control {
             OwnershipAction::SetGoal { partition, offset } => {
                 self.ends.progress.shard(partition).goal.set(offset);
             }
-            OwnershipAction::PassGap { partition, ownership_id, mark } => {
+            OwnershipAction::PassSpan { partition, ownership_id, mark } => {
                 around.chance.see(Sight::GapPassed);
-                self.tell_publisher(ToPublisher::GapChecked { partition, ownership_id, mark });
+                self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
             OwnershipAction::KeepPanicCounts(counts) => {
                 if self.mutation != Mutation::PanicsForgotten {

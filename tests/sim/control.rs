@@ -272,7 +272,7 @@ impl Control {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
                 ToControl::Trouble(_) | ToControl::NoOps(_) | ToControl::InputTrouble { .. } => {}
-                ToControl::Gap(gap) => self.on(around, OwnershipEvent::Gap(gap)),
+                ToControl::ForeignSpan(span) => self.on(around, OwnershipEvent::ForeignSpan(span)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);
                     if self.mutation != Mutation::FailureIgnored {

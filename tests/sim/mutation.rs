@@ -27,8 +27,8 @@ pub(crate) enum Mutation {
     Resent,
     /// Nobody minds that a frame was not delivered.
     FailureIgnored,
-    /// A revocation forgets the check of a gap that is under way.
-    GapCheckForgotten,
+    /// A revocation forgets the check of a foreign span that is under way.
+    SpanCheckForgotten,
     /// Shards are fenced and opened before the group has answered.
     OpenedUnanswered,
     /// A shard whose output is read no more keeps its slot.
@@ -59,7 +59,7 @@ impl Mutation {
         Mutation::AnyEpoch,
         Mutation::Resent,
         Mutation::FailureIgnored,
-        Mutation::GapCheckForgotten,
+        Mutation::SpanCheckForgotten,
         Mutation::OpenedUnanswered,
         Mutation::SlotKept,
         Mutation::PanicsForgotten,

@@ -68,7 +68,7 @@ impl Output {
         self.appends.remove(&partition);
     }
 
-    /// A shard was opened: what is read of it now is a gap.
+    /// A shard was opened: what is read of it now is a foreign span.
     pub(crate) fn opened(&mut self, partition: i32) {
         self.fences.remove(&partition);
         self.own.remove(&partition);

@@ -5,7 +5,7 @@ use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::verified::{Ack, Verified};
 use crate::ownership::acquisition::*;
-use crate::ownership::gap_check::{Gap, GapCheck, GapResult};
+use crate::ownership::foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::log::{Log, RULESET, brief, owned_log, snapshot};
 use crate::testing::frame_maker::FrameMaker;
@@ -321,17 +321,17 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     log.publish(&mut zombie, 2);
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
-    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
+    assert_eq!(verified.ack(to, &frame.header), Ack::AfterForeign);
     let cross = |log: &Log, from: Mark, to: i64| {
-        let mut check = GapCheck::new(Gap { partition: 0, ownership_id: 1, from, to });
+        let mut check = SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to });
         for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
             assert!(check.result().is_none() || *offset >= to);
             check.take(*offset, bytes);
         }
         check.result().expect("everything was read")
     };
-    let GapResult::Passed(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
-    verified.pass_gap(mark);
+    let SpanResult::Passed(mark) = cross(&log, verified.mark(), to) else { panic!("no fence") };
+    verified.pass_foreign(mark);
     assert_eq!(verified.ack(to, &frame.header), Ack::Counts);
     assert_eq!(verified.mark(), log.mark());
     assert_eq!(verified.ack(to, &frame.header), Ack::Misplaced);
@@ -340,8 +340,8 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     log.append_empty(&rival.fence(5));
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
-    assert_eq!(verified.ack(to, &frame.header), Ack::Gap);
-    let fenced = GapResult::Fenced { owner_epoch: shard.owner_epoch + 1 };
+    assert_eq!(verified.ack(to, &frame.header), Ack::AfterForeign);
+    let fenced = SpanResult::Fenced { owner_epoch: shard.owner_epoch + 1 };
     assert_eq!(cross(&log, verified.mark(), to), fenced);
 }
 

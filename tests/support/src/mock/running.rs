@@ -6,7 +6,7 @@ use huntd::fetch::dialling::Endpoint;
 use huntd::output::frame::{Compression, Format, Frame};
 use huntd::output::mark::Mark;
 use huntd::ownership::event::{DeliveryFailure, ToControl};
-use huntd::ownership::gap_check::{Gap, GapCheck, GapResult};
+use huntd::ownership::foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use huntd::publisher::{
     self, Outgoing, ProduceClient, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
 };
@@ -36,7 +36,7 @@ pub struct Running {
 /// What the publisher has told the control thread.
 #[derive(Default)]
 pub struct Heard {
-    pub gaps: VecDeque<Gap>,
+    pub spans: VecDeque<ForeignSpan>,
     pub failures: VecDeque<DeliveryFailure>,
 }
 
@@ -113,25 +113,25 @@ impl Running {
     }
 
     /// Reads what lies between frames, as the control thread does.
-    pub fn check_gaps(&mut self, cluster: &Cluster) {
+    pub fn check_spans(&mut self, cluster: &Cluster) {
         self.hear();
-        while let Some(gap) = self.heard.gaps.pop_front() {
-            let mut check = GapCheck::new(gap);
-            for record in read_partition(cluster, "updates", gap.partition) {
+        while let Some(span) = self.heard.spans.pop_front() {
+            let mut check = SpanCheck::new(span);
+            for record in read_partition(cluster, "updates", span.partition) {
                 check.take(record.offset(), record.payload().expect("a value"));
             }
-            let Some(GapResult::Passed(mark)) = check.result() else {
+            let Some(SpanResult::Passed(mark)) = check.result() else {
                 panic!("{:?}", check.result());
             };
-            let Gap { partition, ownership_id, .. } = gap;
-            self.tell(ToPublisher::GapChecked { partition, ownership_id, mark });
+            let ForeignSpan { partition, ownership_id, .. } = span;
+            self.tell(ToPublisher::SpanChecked { partition, ownership_id, mark });
         }
     }
 
     pub fn hear(&mut self) {
         while let Some(message) = self.control.try_receive() {
             match message {
-                ToControl::Gap(gap) => self.heard.gaps.push_back(gap),
+                ToControl::ForeignSpan(span) => self.heard.spans.push_back(span),
                 ToControl::DeliveryFailed(failure) => self.heard.failures.push_back(failure),
                 other => panic!("{other:?}"),
             }

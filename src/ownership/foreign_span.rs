@@ -4,12 +4,12 @@
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;
 
-/// A gap between our frames that has to be read.
+/// Records between two of our frames that have to be read: they are not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct ForeignSpan {
     /// The shard's partition.
     pub partition: i32,
-    /// The ownership whose frames have a gap between them.
+    /// The ownership whose frames stand around them.
     pub ownership_id: u32,
     /// Where our last frame that counted ends.
     pub from: Mark,
@@ -19,7 +19,7 @@ pub struct Gap {
 
 /// What lies between two frames of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GapResult {
+pub enum SpanResult {
     /// No fence: the frame at the mark is the next one to count.
     Passed(Mark),
     /// Another owner's fence: the shard is not ours.
@@ -31,21 +31,21 @@ pub enum GapResult {
     Torn,
 }
 
-/// Folds the records of a gap.
+/// Folds the records of a foreign span.
 #[derive(Debug)]
-pub struct GapCheck {
-    /// Where the gap is.
-    pub gap: Gap,
+pub struct SpanCheck {
+    /// The records to read.
+    pub span: ForeignSpan,
     fold: Fold,
     torn: bool,
 }
 
-impl GapCheck {
+impl SpanCheck {
     /// Nothing is read yet.
-    pub fn new(gap: Gap) -> GapCheck {
+    pub fn new(span: ForeignSpan) -> SpanCheck {
         // Our own last frame counted a moment ago: the log start is of no interest.
-        let fold = Fold::from_mark(gap.from, gap.from.output_offset);
-        GapCheck { gap, fold, torn: false }
+        let fold = Fold::from_mark(span.from, span.from.output_offset);
+        SpanCheck { span, fold, torn: false }
     }
 
     /// Output offset of the next record to take.
@@ -58,22 +58,22 @@ impl GapCheck {
         if offset < self.fold.next() {
             return;
         }
-        if offset < self.gap.to {
+        if offset < self.span.to {
             self.torn |= self.fold.take(offset, payload).is_err();
         } else {
-            self.fold.pass_to(self.gap.to);
+            self.fold.pass_to(self.span.to);
         }
     }
 
     /// What lies between; `None` while something is left to be read.
-    pub fn result(&self) -> Option<GapResult> {
+    pub fn result(&self) -> Option<SpanResult> {
         if self.torn {
-            return Some(GapResult::Torn);
+            return Some(SpanResult::Torn);
         }
         let mark = self.fold.mark().expect("a mark has a reader");
-        if mark.owner_epoch > self.gap.from.owner_epoch {
-            return Some(GapResult::Fenced { owner_epoch: mark.owner_epoch });
+        if mark.owner_epoch > self.span.from.owner_epoch {
+            return Some(SpanResult::Fenced { owner_epoch: mark.owner_epoch });
         }
-        (mark.output_offset >= self.gap.to).then_some(GapResult::Passed(mark))
+        (mark.output_offset >= self.span.to).then_some(SpanResult::Passed(mark))
     }
 }
