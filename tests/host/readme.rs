@@ -26,20 +26,47 @@ fn the_table_of_the_demo_in_the_readme_is_what_the_demo_prints() {
     }
 }
 
+/// The texts of the plot, with their places: x and y.
+fn plotted(plot: &str) -> Vec<(u32, u32, &str)> {
+    let read = |part| -> Option<(u32, u32, &str)> {
+        let (x, part): (&str, &str) = str::split_once(part, "\" y=\"")?;
+        let (y, part) = part.split_once('"')?;
+        let (words, _) = part.split_once('>')?.1.split_once("</text>")?;
+        Some((x.parse().ok()?, y.parse().ok()?, words))
+    };
+    plot.split("<text x=\"").skip(1).map(|part| read(part).expect("a text has a place")).collect()
+}
+
+/// A cell of the first table with this title: the name of its first column.
+fn cell<'a>(document: &'a str, title: &str, row: &str, column: &str) -> Option<&'a str> {
+    let cells = |line: &'a str| line.split('|').skip(1).map(str::trim);
+    let mut lines = document.lines().filter(|line| line.starts_with('|'));
+    let header = lines.find(|line| cells(line).next() == Some(title))?;
+    let at = cells(header).position(|cell| cell == column)?;
+    lines.find(|line| cells(line).next() == Some(row)).and_then(|line| cells(line).nth(at))
+}
+
 #[test]
-fn each_figure_of_the_plot_stands_in_the_benchmarks() {
+fn each_figure_of_the_plot_stands_in_its_row_of_the_benchmarks() {
     let (plot, benchmarks) =
         (text("docs/figures/drain-and-latency.svg"), text("docs/BENCHMARKS.md"));
-    let labels = plot.split("</text>").filter_map(|part| part.rsplit_once('>'));
-    let figures: Vec<&str> =
-        labels.map(|(_, label)| label).filter(|label| label.parse::<f64>().is_ok()).collect();
-    assert_eq!(figures.len(), 14);
-    for figure in figures {
-        let found = benchmarks
-            .lines()
-            .any(|line| line.starts_with('|') && line.split('|').any(|cell| cell.trim() == figure));
-        assert!(found, "docs/BENCHMARKS.md has no {figure}");
+    let texts = plotted(&plot);
+    let left_of = |words: &str| {
+        let title = texts.iter().find(|text| text.2.starts_with(words));
+        title.unwrap_or_else(|| panic!("the plot has no {words}")).0
+    };
+    let (drain, latency) = (left_of("drain, M events/s:"), left_of("p99 at 250 k/s, ms:"));
+    let mut figures = 0;
+    for (x, y, figure) in texts.iter().filter(|text| text.2.parse::<f64>().is_ok()) {
+        let name = texts.iter().find(|text| text.0 < drain && text.1 == *y).expect("a name").2;
+        let (title, column) = match *x < latency {
+            true => ("drain", "M events/s"),
+            false => ("open loop, ms", "p99"),
+        };
+        assert_eq!(cell(&benchmarks, title, name, column), Some(*figure), "{title}, {name}");
+        figures += 1;
     }
+    assert_eq!(figures, 14);
 }
 
 #[test]
