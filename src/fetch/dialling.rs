@@ -191,8 +191,8 @@ pub enum DialError {
     TlsListener(Endpoint),
     /// The listener asks for an authentication.
     #[error(
-        "broker {}: the listener closes the connection to who does not authenticate: set \
-         [kafka.sasl], or connect to the port of a listener without SASL", shown(.0)
+        "broker {}: the listener closes the connection of a client that does not authenticate: \
+         set [kafka.sasl], or connect to the port of a listener without SASL", shown(.0)
     )]
     SaslListener(Endpoint),
     /// The listener closes the connection without an answer.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Milliseconds without any progress after which a partition stands still that has records to take,
-/// or of which nobody says that it has none.
+/// or that may have some.
 const STILL_MS: u64 = 10_000;
 
 /// Milliseconds between two samples after which this process has stood still itself, and says

@@ -159,7 +159,7 @@ fn a_change_to_rules_that_nobody_has_can_be_skipped_for_good() {
     let mut follower = Follower::new(kafka::shared(), &topics);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
     stop(daemon);
-    // From then on every owner passes it over, also one that nobody has told.
+    // From then on every owner passes it over, also one that was not asked to.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     produce(kafka::shared(), &topics, &events(1, 20, 33..=34));
     let mut daemon = start(&topics, &settings(elsewhere.path()), &[]);

@@ -333,7 +333,7 @@ impl Socket {
         }
     }
 
-    /// Gives what has arrived to who waits for it.
+    /// Gives what has arrived to the task that waits for it.
     fn fill(&mut self, operations: &Operations, chance: &mut Chance, now: u64) -> bool {
         let Some(receive) = &mut self.receive else { return false };
         let end = receive.until.unwrap_or(receive.buffer.len());

@@ -98,7 +98,7 @@ fn no_record_has_player_0_or_a_heading_of_a_full_turn() {
 }
 
 #[test]
-fn a_zone_and_a_tile_have_room_for_so_many() {
+fn a_zone_and_a_tile_hold_no_more_than_the_rules_allow() {
     let mut rules = rules();
     rules.actors.count_max = 3;
     rules.actors.per_tile_max = 2;

@@ -288,6 +288,19 @@ pub(super) fn engine_lints(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// ARCHITECTURE.md lists the layers as they are.
+pub(super) fn listed_layers(tree: &Tree) -> Vec<Finding> {
+    let path = "docs/ARCHITECTURE.md";
+    let Some(source) = tree.get(path) else { return Vec::new() };
+    let listed = source.text.split_once("here lowest first: *");
+    let listed = listed.and_then(|(_, rest)| rest.split_once('*')).map(|(list, _)| list);
+    let listed = listed.unwrap_or_default().split(',').map(str::trim);
+    match listed.eq(LAYERS.iter().copied()) {
+        true => Vec::new(),
+        false => vec![Finding::at(source, 1, format!("must list the layers: {LAYERS:?}"))],
+    }
+}
+
 /// Callers write the path of the thing itself. A private inner module may gather names.
 pub(super) fn re_exports(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

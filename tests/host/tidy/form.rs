@@ -396,6 +396,15 @@ const PHRASES: &[(&str, &str)] = &[
     ("bridged", "passed over"),
     ("captured", "checkpointed"),
     ("a capture", "a checkpoint"),
+    ("so late now", "the current time"),
+    ("sees to it that", "makes sure that"),
+    ("at most so many", "at most this many"),
+    ("room for so many", "room for this many"),
+    ("is heard of", "what is meant"),
+    ("to who", "the one to whom, or what it is for"),
+    ("nobody has told", "what is unknown, or too old"),
+    ("whatever surprises", "any other record"),
+    ("of which nobody says", "what is unknown"),
 ];
 
 /// What else than Rust and documents has prose: comments, descriptions, names of vectors.

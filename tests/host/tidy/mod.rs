@@ -379,6 +379,9 @@ fn prose_has_no_phrase_that_is_read_twice() {
             &[("src/a.rs", "fn luggage_comes_later() {}\n")],
             &[("README.md", "all but for one\n")],
             &[("src/a.rs", "// A ownership begins.\n")],
+            &[("src/a.rs", "/// It is so late now: what there is to say.\n")],
+            &[("src/a.rs", "/// Sees to it that it is there.\n")],
+            &[("src/a.rs", "/// No rows, and at most so many later.\n")],
             &[("src/a.rs", "enum Note { BeginsAnew }\n")],
             &[("systemd/a.service", "# Begins anew.\n")],
             &[("docs/a.json", "\"but for one\"\n")],
@@ -426,6 +429,18 @@ fn no_file_names_people() {
         form::people,
         &[&[("docs/a.md", &format!("ask someone{}example.org", "@"))]],
         &[&[("docs/a.md", "huntd@.service huntd@1.service 1@127.0.0.1:9092 group@3")]],
+    );
+}
+
+#[test]
+fn the_architecture_lists_the_layers() {
+    check(
+        architecture::listed_layers,
+        &[
+            &[("docs/ARCHITECTURE.md", "Imports point down the layers.\n")],
+            &[("docs/ARCHITECTURE.md", "down, here lowest first: *telemetry, queue*.\n")],
+        ],
+        &[&[("docs/STYLE.md", "here lowest first: *telemetry, queue*.\n")]],
     );
 }
 

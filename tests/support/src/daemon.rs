@@ -134,7 +134,7 @@ impl Huntd {
         Huntd::spawn(&brokers.join(","), topics, settings, &[], &[])
     }
 
-    /// The same, with at most so many file descriptors.
+    /// A daemon with at most this many file descriptors.
     pub fn start_with_descriptors(cluster: &Cluster, topics: &Topics, descriptors: u32) -> Huntd {
         // Those that the tests' process has not kept to itself would count, too.
         let close = "for open in /proc/self/fd/*; do open=${open##*/}; \
@@ -154,7 +154,7 @@ impl Huntd {
         Huntd::spawn_by(unshare, &brokers.join(","), topics, &[], &[], &[])
     }
 
-    /// The same, as a user without rights who may have at most so many threads.
+    /// A daemon of a user without rights who may have at most this many threads.
     pub fn start_with_threads(cluster: &Cluster, topics: &Topics, threads: u32) -> Huntd {
         // Nobody else has this number, so all its threads are this daemon's.
         let user = 200_000 + std::process::id();
