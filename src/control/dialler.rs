@@ -6,7 +6,8 @@
 
 use crate::control::link::Link;
 use crate::fetch::dialling::{
-    Candidates, DialEnds, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+    Candidates, DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX,
+    ToDialler,
 };
 use crate::kafka::message::Metadata;
 use crate::kafka::security::{Secret, Security, SecurityFileError};
@@ -67,8 +68,8 @@ pub fn run(options: DialOptions, ends: DiallerEnds) {
             Received::Item(ToDialler::Connect { task, endpoint }) => {
                 connect(options.clone(), answers.clone(), task, endpoint);
             }
-            Received::Item(ToDialler::AskMetadata) => {
-                if to_asker.try_send(()).is_err() {
+            Received::Item(ToDialler::AskMetadata(link)) => {
+                if to_asker.try_send(link).is_err() {
                     let error = io::Error::other("the thread for questions has not started");
                     answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
                 }
@@ -106,10 +107,17 @@ fn answer(answers: &Sender<FromDialler>, answer: FromDialler) {
 }
 
 /// Asks a broker about the cluster whenever the hot thread wants to know. The connection is kept.
-fn ask_for_ever(options: &DialOptions, asked: &mpsc::Receiver<()>, answers: &Sender<FromDialler>) {
+fn ask_for_ever(
+    options: &DialOptions,
+    asked: &mpsc::Receiver<MetadataLink>,
+    answers: &Sender<FromDialler>,
+) {
     let mut candidates = Candidates::new(options.bootstrap.clone());
     let mut kept = None;
-    while asked.recv().is_ok() {
+    while let Ok(link) = asked.recv() {
+        if link == MetadataLink::New {
+            kept = None;
+        }
         let metadata = ask(options, &mut candidates, &mut kept);
         if let Ok(metadata) = &metadata {
             candidates.learn(&metadata.brokers);

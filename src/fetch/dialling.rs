@@ -54,7 +54,16 @@ pub enum ToDialler {
         endpoint: Endpoint,
     },
     /// Ask a broker about the cluster and the topic.
-    AskMetadata,
+    AskMetadata(MetadataLink),
+}
+
+/// The connection for a question about the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataLink {
+    /// The one that the last answer came on, if it is still open.
+    Kept,
+    /// A new one, because that answer is doubted.
+    New,
 }
 
 /// What comes of a [`ToDialler`].
@@ -131,8 +140,8 @@ impl Dialling {
     }
 
     /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later.
-    pub(crate) fn ask_metadata(&self) {
-        let asked = self.questions.try_send(ToDialler::AskMetadata);
+    pub(crate) fn ask_metadata(&self, link: MetadataLink) {
+        let asked = self.questions.try_send(ToDialler::AskMetadata(link));
         assert!(asked.is_ok(), "there is room for one question about the cluster");
     }
 

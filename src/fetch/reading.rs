@@ -108,6 +108,8 @@ impl FetchTask {
             }
             // A part without one whole batch: the next one that begins with this partition has it.
             Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
+            // The log ends here: whatever was said about this position was wrong.
+            Ok(_) if part.high_watermark == offset => cursor.trust(),
             Ok(_) => {}
             // The batches before a damaged one are good and are decoded.
             Err(_) => self.answers.push(PartitionAnswer { cursor, part }),
@@ -150,18 +152,19 @@ impl FetchTask {
         match remedy {
             FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
             FetchRemedy::RefreshMetadata => self.hints.push((cursor.clone(), leader)),
-            FetchRemedy::OffsetOutOfRange => match cursor.is_confirmed(self.connection) {
-                true => self.out_of_range.push(cursor.clone()),
-                false => {
-                    let sentence = format!(
-                        "offset {position} of input partition {partition} is not in its log"
-                    );
-                    self.doubt = Some(sentence);
+            FetchRemedy::OffsetOutOfRange => {
+                let sentence =
+                    format!("offset {position} of input partition {partition} is not in its log");
+                if self.believes(cursor, sentence) {
+                    self.out_of_range.push(cursor.clone());
                 }
-            },
-            FetchRemedy::Fatal => cursor.fail(format!(
-                "input partition {partition} cannot be fetched at offset {position}: {error}"
-            )),
+            }
+            FetchRemedy::Fatal => {
+                let sentence = format!(
+                    "input partition {partition} cannot be fetched at offset {position}: {error}"
+                );
+                self.stop(cursor, CursorFault::Unreadable(sentence));
+            }
         }
     }
 
@@ -177,7 +180,7 @@ impl FetchTask {
     }
 
     /// Stops the shard, if another connection has said the same.
-    fn stop(&mut self, cursor: &Cursor, fault: CursorFault) {
+    pub(super) fn stop(&mut self, cursor: &Cursor, fault: CursorFault) {
         let sentence = match &fault {
             CursorFault::Unreadable(sentence) => sentence.clone(),
             CursorFault::Diverged(error) => {

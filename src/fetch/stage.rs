@@ -4,7 +4,7 @@
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
-use crate::fetch::dialling::{DialEnds, Dialling, Endpoint};
+use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink};
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
@@ -16,7 +16,7 @@ use crate::ownership::event::ToControl;
 use crate::queue::Sender;
 use crate::runtime::turns::HotContext;
 use crate::telemetry::metrics::Gauge;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -41,6 +41,9 @@ pub(crate) struct Shared {
     pub pool: Rc<BlockPool>,
     /// Who leads.
     pub table: RefCell<LeaderTable>,
+    /// What the last answer about the topic said, if it would halt all shards: another connection
+    /// has to say it, too.
+    metadata_doubt: Cell<Option<MetadataError>>,
     /// To the control thread.
     pub control: Sender<ToControl>,
     /// To the dialler, and its answers.
@@ -95,18 +98,36 @@ impl Shared {
         self.context.turns.now() + Duration::from_millis(wait_ms)
     }
 
-    /// Takes over what a broker says about the cluster and the topic.
-    pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+    /// Takes over what a broker says about the cluster and the topic, on a connection that is not
+    /// asked again if this fails. The error is a sentence.
+    pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), String> {
         let folded = self.table.borrow_mut().fold(metadata);
-        if let Err(error) = &folded {
+        let doubt = folded.err().filter(MetadataError::is_final);
+        let before = self.metadata_doubt.replace(doubt);
+        match (folded, doubt) {
+            (Ok(()), _) => {
+                let topic_id = &self.context.progress.input_topic_id;
+                topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
+                return Ok(());
+            }
             // No retry helps a topic that was recreated or grew: each shard halts with the reason.
-            if error.is_final() {
+            (_, Some(error)) if before == doubt => {
                 self.cursors.each(|cursor: &Rc<Cursor>| cursor.fail(error.to_string()));
             }
-            return folded;
+            (_, Some(error)) => {
+                return Err(format!("{error}: another connection is asked before that counts"));
+            }
+            (Err(_), None) => {}
         }
-        self.context.progress.input_topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
-        Ok(())
+        folded.map_err(|error| error.to_string())
+    }
+
+    /// Asks who leads. An answer that is doubted, another connection is asked for.
+    fn ask_metadata(&self) {
+        self.dialling.ask_metadata(match self.metadata_doubt.get() {
+            None => MetadataLink::Kept,
+            Some(_) => MetadataLink::New,
+        });
     }
 
     /// The input topic, as a Fetch names it.
@@ -154,6 +175,7 @@ impl Fetching {
             cursors,
             pool,
             table: RefCell::new(LeaderTable::new()),
+            metadata_doubt: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
         });
@@ -238,10 +260,10 @@ async fn follow_metadata(shared: Rc<Shared>) {
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
         turns.until(|| needs_metadata(&shared).then_some(())).await;
-        shared.dialling.ask_metadata();
+        shared.ask_metadata();
         let answer = turns.until(|| shared.dialling.take_metadata()).await;
         let taken = match &answer {
-            Ok(metadata) => shared.take_metadata(metadata).map_err(|error| error.to_string()),
+            Ok(metadata) => shared.take_metadata(metadata),
             Err(error) => Err(error.to_string()),
         };
         match taken {

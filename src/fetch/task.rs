@@ -5,7 +5,7 @@
 
 use crate::fetch::block::Block;
 use crate::fetch::connection::{Connection, ConnectionError};
-use crate::fetch::cursor::Cursor;
+use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::Decoding;
 use crate::fetch::dialling::{DialError, Dialled};
 use crate::fetch::stage::Shared;
@@ -172,7 +172,10 @@ impl FetchTask {
         if let ConnectionError::TooLarge { .. } = error {
             self.isolate(&error);
         }
-        error.to_string()
+        match self.doubt.take() {
+            Some(sentence) => link.connection.doubtful(sentence).to_string(),
+            None => error.to_string(),
+        }
     }
 
     fn link(&mut self, dialled: Dialled) -> BrokerLink {
@@ -263,18 +266,20 @@ impl FetchTask {
         let answer = message::parse_metadata(response.bytes(), version, CHECK_ID, topic);
         connection.give_back(response);
         let metadata = answer.map_err(|error| connection.protocol(error))?;
-        shared.take_metadata(&metadata).map_err(|error| connection.protocol(error))?;
+        shared.take_metadata(&metadata).map_err(|sentence| connection.protocol(sentence))?;
         topic_check.passed(now);
         Ok(())
     }
 
     /// A response is too large for the buffer: it holds one batch that is larger than allowed. The
-    /// partitions are asked for one by one until it is known whose batch it is; that shard halts.
+    /// partitions are asked for one by one until it is known whose batch it is; that shard halts if
+    /// another connection announces the same.
     fn isolate(&mut self, error: &ConnectionError) {
         match self.asked.as_slice() {
             [Asked { cursor, offset }] => {
-                let partition = cursor.partition;
-                cursor.fail(format!("input partition {partition} at offset {offset}: {error}"));
+                let (cursor, partition) = (cursor.clone(), cursor.partition);
+                let sentence = format!("input partition {partition} at offset {offset}: {error}");
+                self.stop(&cursor, CursorFault::Unreadable(sentence));
             }
             asked => self.alone_left = asked.len(),
         }

@@ -452,7 +452,8 @@ pub enum FetchRemedy {
     /// The log has no such offset: ask for its bounds, then halt or, from a follower, ask the
     /// leader.
     OffsetOutOfRange,
-    /// No retry helps: the shard stops with the error's sentence.
+    /// No retry helps: the shard stops with the error's sentence once another connection has given
+    /// the same answer.
     Fatal,
 }
 

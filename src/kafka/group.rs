@@ -376,6 +376,7 @@ fn trouble(
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             MembershipError::NotAuthenticated(error.to_string())
         }
+        Some(Code::SSL) => MembershipError::TlsFailed(error.to_string()),
         Some(Code::FencedInstanceId | Code::UnreleasedInstanceId) => {
             MembershipError::InstanceTaken(options.instance_id.clone().unwrap_or_default())
         }

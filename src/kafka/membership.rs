@@ -44,6 +44,12 @@ pub enum MembershipError {
          file, restart huntd: {0}"
     )]
     NotAuthenticated(String),
+    /// TLS fails. librdkafka's certificate and key are those of our start.
+    #[error(
+        "TLS to a broker fails; if the certificate or the key of [kafka.tls] has changed since \
+         huntd started, restart huntd: {0}"
+    )]
+    TlsFailed(String),
     /// librdkafka refuses its configuration, or the group refuses the member.
     #[error("the consumer group cannot be joined: {0}")]
     Refused(String),
@@ -56,7 +62,7 @@ impl MembershipError {
     /// Whether only the operator can help. As long as we are a member, everything but the group
     /// works with a secret that is refused.
     pub fn is_final(&self) -> bool {
-        use MembershipError::{NotAuthenticated, Passing, Unreachable};
-        !matches!(self, Unreachable(_) | NotAuthenticated(_) | Passing(_))
+        use MembershipError::{NotAuthenticated, Passing, TlsFailed, Unreachable};
+        !matches!(self, Unreachable(_) | NotAuthenticated(_) | TlsFailed(_) | Passing(_))
     }
 }

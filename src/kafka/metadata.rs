@@ -62,6 +62,10 @@ impl Row {
 /// not the brokers that lag: clusters that were restored or migrated do that.
 const LAGGING_MAX: u8 = 5;
 
+/// Brokers up to which those are added that Fetch responses name: more than any cluster has. A
+/// Metadata answer replaces them all.
+pub(crate) const BROKERS_MAX: usize = 1024;
+
 /// Leaders, leader epochs and the brokers' addresses, for one topic.
 #[derive(Debug)]
 pub struct LeaderTable {
@@ -131,11 +135,13 @@ impl LeaderTable {
         row.stale = row.leader.is_none();
     }
 
-    /// Takes over where a broker listens that a Fetch response names.
+    /// Takes over where a broker listens that a Fetch response names. If too many are known, the
+    /// next Metadata answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
-        match self.brokers.iter_mut().find(|known| known.node_id == broker.node_id) {
-            Some(known) => *known = broker,
-            None => self.brokers.push(broker),
+        match self.brokers.iter().position(|known| known.node_id == broker.node_id) {
+            Some(place) => self.brokers[place] = broker,
+            None if self.brokers.len() < BROKERS_MAX => self.brokers.push(broker),
+            None => return,
         }
         self.edition += 1;
     }

@@ -96,7 +96,7 @@ impl Dialler {
                     let dialled = self.connect(network, broker, chance, (task, &endpoint), now);
                     FromDialler::Connected { task, dialled }
                 }
-                ToDialler::AskMetadata => FromDialler::Metadata(self.ask(broker, chance)),
+                ToDialler::AskMetadata(_) => FromDialler::Metadata(self.ask(broker, chance)),
             };
             assert!(self.answers.try_send(answer).is_ok(), "there is room for every answer");
         }

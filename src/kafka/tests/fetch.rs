@@ -355,7 +355,7 @@ fn every_error_that_kafka_documents_for_fetch_has_its_answer() {
     answers(&[-1, 7, 29, 70, 71, 78, 106], FetchRemedy::RetryLater);
     answers(&[3, 5, 6, 9, 56, 74, 75, 100, 103, 108], FetchRemedy::RefreshMetadata);
     answers(&[1], FetchRemedy::OffsetOutOfRange);
-    answers(&[2, 35, 76], FetchRemedy::Fatal);
+    answers(&[2, 17, 35, 42, 76], FetchRemedy::Fatal);
     assert_eq!(fetch::trouble(ErrorCode(999)), Some(FetchRemedy::Fatal));
 }
 

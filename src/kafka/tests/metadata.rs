@@ -3,7 +3,7 @@
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
-use crate::kafka::metadata::{LeaderTable, MetadataError};
+use crate::kafka::metadata::{BROKERS_MAX, LeaderTable, MetadataError};
 use std::time::{Duration, Instant};
 
 /// Partition `n` has the `n`th leader and leader epoch.
@@ -77,6 +77,19 @@ fn a_leader_named_by_a_fetch_response_is_believed_if_newer_and_reachable() {
     assert_eq!(stale(&table), [0]);
     assert!(table.learn(0, named(2, 6)));
     assert_eq!((table.leader(0), stale(&table)), (leads(2, 6), vec![]));
+}
+
+#[test]
+fn more_brokers_than_a_cluster_has_are_not_remembered() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5)])).unwrap();
+    for node_id in 0..2 * BROKERS_MAX as i32 {
+        table.learn_broker(Broker { node_id, host: "b".to_owned(), port: 9092 });
+    }
+    assert_eq!(table.brokers().len(), BROKERS_MAX);
+    assert_eq!(table.broker(3).unwrap().host, "b", "what is known is still corrected");
+    table.fold(&metadata(&[(1, 6)])).unwrap();
+    assert_eq!(table.brokers().len(), 3, "a Metadata answer replaces them");
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod leader;
 #[cfg(test)]
 mod tests;
 
-use crate::fetch::dialling::{DialEnds, Dialling};
+use crate::fetch::dialling::{DialEnds, Dialling, MetadataLink};
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
@@ -189,7 +189,7 @@ async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
         turns.until(|| lanes.borrow().needs_metadata().then_some(())).await;
-        dialling.ask_metadata();
+        dialling.ask_metadata(MetadataLink::Kept);
         dialling.ring();
         match turns.until(|| dialling.take_metadata()).await {
             Ok(metadata) => {

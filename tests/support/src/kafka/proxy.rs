@@ -39,12 +39,17 @@ pub enum Pace {
     Dribbled,
 }
 
+/// Kafka's number of the Fetch request.
+const FETCH: i16 = 1;
+
 /// What is done to the bytes of one way. Counts go down as it is done.
 #[derive(Debug)]
 struct Orders {
     pace: Pace,
     /// Pieces with records in which a bit is flipped.
     flips: usize,
+    /// Answers to Fetches in whose length a bit is flipped.
+    length_flips: usize,
     /// The next piece in which these bytes stand has others in their place.
     replace: Option<(Vec<u8>, Vec<u8>)>,
     /// Each piece in which these bytes stand has others in their place.
@@ -84,8 +89,17 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
         let orders = || {
             let (pace, replace, replace_each, zeroed_api) = (Pace::Whole, None, None, None);
-            let (flips, replaced, cuts) = (0, 0, 0);
-            Mutex::new(Orders { pace, flips, replace, replace_each, replaced, cuts, zeroed_api })
+            let (flips, length_flips, replaced, cuts) = (0, 0, 0, 0);
+            Mutex::new(Orders {
+                pace,
+                flips,
+                length_flips,
+                replace,
+                replace_each,
+                replaced,
+                cuts,
+                zeroed_api,
+            })
         };
         let shared = Arc::new(Shared {
             orders: [orders(), orders()],
@@ -117,6 +131,11 @@ impl Proxy {
     /// Flips a bit in so many of the next pieces with records.
     pub fn flip(&self, way: Way, count: usize) {
         self.shared.orders(way).flips = count;
+    }
+
+    /// Flips a bit in the lengths of so many of the next answers to Fetches.
+    pub fn flip_lengths(&self, count: usize) {
+        self.shared.orders(Way::FromBroker).length_flips = count;
     }
 
     /// Puts other bytes, as many, in the place of these, once.
@@ -167,7 +186,7 @@ impl Proxy {
     pub fn is_done(&self) -> bool {
         [Way::ToBroker, Way::FromBroker].into_iter().all(|way| {
             let orders = self.shared.orders(way);
-            orders.flips == 0 && orders.cuts == 0 && orders.replace.is_none()
+            orders.flips + orders.length_flips + orders.cuts == 0 && orders.replace.is_none()
         })
     }
 }
@@ -185,6 +204,11 @@ impl Orders {
         if self.flips > 0 && piece.len() >= RECORDS_BYTES_MIN {
             self.flips -= 1;
             piece[RECORDS_BYTES_MIN / 2] ^= 0x10;
+        }
+        // A short piece begins with a length.
+        if self.length_flips > 0 && last_api == FETCH && piece.len() < RECORDS_BYTES_MIN {
+            self.length_flips -= 1;
+            piece[0] ^= 0x10;
         }
         if self.replace.as_ref().is_some_and(|(these, others)| put(piece, these, others)) {
             self.replace = None;
