@@ -4,9 +4,6 @@
 use crate::damage::{LogCopy, assert_halts};
 use crate::players::{events, produce};
 use crate::recreated::assert_a_sleeper_halts;
-use huntd::kafka::message::{self, Envelope};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
@@ -151,63 +148,12 @@ fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_s
     proxied.finish(&topics, huntd, follower);
 }
 
-/// What an answer to a Fetch says of a partition whose log ends there.
-fn says(error: i16, end: i64) -> Vec<u8> {
-    [&error.to_be_bytes()[..], &end.to_be_bytes()].concat()
-}
-
-#[test]
-fn a_length_an_error_or_a_topic_id_that_flips_is_asked_for_again_before_a_shard_halts() {
-    const CORRUPT_MESSAGE: i16 = 2;
-    let proxied = Proxied::start();
-    proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_12);
-    let (topics, mut huntd, mut follower) = proxied.daemon("asked-again");
-    let end = follower.next_offset(0);
-    let id = topic_id(&proxied.address, &topics.input);
-    let mut other_id = id;
-    other_id[15] ^= 1;
-    let orders: [&dyn Fn(&Proxy); 3] = [
-        &|proxy| proxy.flip_lengths(1),
-        &|proxy| proxy.replace(Way::FromBroker, &says(0, end), &says(CORRUPT_MESSAGE, end)),
-        &|proxy| proxy.replace(Way::FromBroker, &id, &other_id),
-    ];
-    for (number, order) in orders.iter().enumerate() {
-        let before = huntd.metric("huntd_connections_opened_total");
-        order(&proxied.proxy);
-        huntd.wait_until(&format!("another connection after order {number}"), |huntd| {
-            huntd.metric("huntd_connections_opened_total") > before
-        });
-    }
-    assert!(huntd.log().contains("another connection is asked before that counts"));
-    proxied.assert_published(&topics, &mut huntd, &mut follower, 6..=10);
-    // Said by each connection, it counts.
-    let end = follower.next_offset(0);
-    proxied.proxy.replace_each(Way::FromBroker, &says(0, end), &says(CORRUPT_MESSAGE, end));
-    assert_halts(huntd, &format!("cannot be fetched at offset {end}"));
-}
-
 #[test]
 fn lengths_that_no_connection_states_right_halt_the_shard() {
     let proxied = Proxied::start();
     let (_, huntd, _) = proxied.daemon("lengths");
     proxied.proxy.flip_lengths(usize::MAX);
     assert_halts(huntd, "announces a response of");
-}
-
-/// The id of a topic, as a broker tells it.
-fn topic_id(address: &str, topic: &str) -> [u8; 16] {
-    const VERSION: i16 = 12;
-    let mut stream = TcpStream::connect(address).expect("the broker listens");
-    let mut request = Vec::new();
-    let envelope = Envelope { version: VERSION, correlation_id: 1, client_id: "huntd-test" };
-    message::metadata_request(envelope, topic, &mut request);
-    stream.write_all(&request).expect("the broker reads");
-    let mut length = [0; 4];
-    stream.read_exact(&mut length).expect("the broker answers");
-    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut answer).expect("the broker answers");
-    let metadata = message::parse_metadata(&answer, VERSION, 1, topic).expect("it makes sense");
-    metadata.topic_id.to_be_bytes()
 }
 
 #[test]
