@@ -218,6 +218,20 @@ fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
     });
 }
 
+#[test]
+fn ticks_that_are_refused_are_in_the_log() {
+    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let topics = Topics::create(&secure.cluster, "ticks", 1);
+    for (operation, resource, name) in documented("run") {
+        if (operation, &*name) != (Operation::Write, "hunt-events") {
+            let name = name_here(&topics, &name);
+            acl::allow(&secure.cluster.bootstrap(), USER, operation, resource, &name);
+        }
+    }
+    let Attempt { said, .. } = run(&secure, &topics, None);
+    assert!(said.contains("a tick was not appended"), "{said}");
+}
+
 /// The same topics, and the one for copies of snapshots.
 fn with_copies(secure: &SecureCluster, topics: Topics) -> Topics {
     let compacted = [("cleanup.policy", "compact")];
