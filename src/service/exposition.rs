@@ -166,20 +166,24 @@ pub fn render(observed: &Observed) -> String {
 fn values(page: &mut String, name: &str, observed: &Observed) {
     let Observed { metrics, progress, status } = observed;
     match name {
-        "huntd_events_applied_total" => counted(page, name, "type", &metrics.applied),
-        "huntd_events_refused_total" => counted(page, name, "reason", &metrics.refusals),
+        "huntd_events_applied_total" => {
+            counted(page, name, shown(&metrics.applied, progress), "type");
+        }
+        "huntd_events_refused_total" => counted(page, name, above_0(&metrics.refusals), "reason"),
         "huntd_events_no_op_total" => {
-            for (partition, _, count) in metrics.no_ops.counted() {
+            for (partition, _, count) in shown(&metrics.no_ops, progress) {
                 line(page, name, &format!("{{partition=\"{partition}\"}}"), count);
             }
         }
-        "huntd_records_rejected_total" => counted(page, name, "reason", &metrics.rejects),
+        "huntd_records_rejected_total" => {
+            counted(page, name, shown(&metrics.rejects, progress), "reason");
+        }
         "huntd_players" => by_partition(page, name, progress, |shard| Some(shard.players.get())),
         "huntd_hunts" => by_partition(page, name, progress, |shard| Some(shard.hunts.get())),
         "huntd_treasures" => {
             by_partition(page, name, progress, |shard| Some(shard.treasures.get()));
         }
-        "huntd_fetch_errors_total" => counted(page, name, "error", &metrics.fetch_errors),
+        "huntd_fetch_errors_total" => counted(page, name, above_0(&metrics.fetch_errors), "error"),
         "huntd_queue_blocks" => line(page, name, "", metrics.gauge(Gauge::QueueBlocks)),
         "huntd_queue_blocks_max" => line(page, name, "", metrics.gauge(Gauge::QueueBlocksMax)),
         "huntd_connections" => line(page, name, "", metrics.gauge(Gauge::Connections)),
@@ -239,9 +243,28 @@ fn line(page: &mut String, name: &str, labels: &str, value: u64) {
 }
 
 /// Counts since the process began, also of partitions that are not owned any more: a counter that
-/// came and went would lose what it counted.
-fn counted(page: &mut String, name: &str, label: &str, tally: &Tally) {
-    for (partition, of, count) in tally.counted() {
+/// came and went would lose what it counted. Those of owned partitions begin at 0, because
+/// `rate` and `increase` do not see the value with which a series begins, and alerts ask for them.
+fn shown<'a>(
+    tally: &'a Tally,
+    progress: &'a Progress,
+) -> impl Iterator<Item = (i32, &'static str, u64)> + 'a {
+    let is_shown = |partition: i32, count| count > 0 || progress.shard(partition).is_owned();
+    tally.counts().filter(move |(partition, _, count)| is_shown(*partition, *count))
+}
+
+/// The same without zeros, for long lists of names that no alert asks for.
+fn above_0(tally: &Tally) -> impl Iterator<Item = (i32, &'static str, u64)> {
+    tally.counts().filter(|(.., count)| *count > 0)
+}
+
+fn counted(
+    page: &mut String,
+    name: &str,
+    counts: impl Iterator<Item = (i32, &'static str, u64)>,
+    label: &str,
+) {
+    for (partition, of, count) in counts {
         line(page, name, &format!("{{partition=\"{partition}\",{label}=\"{of}\"}}"), count);
     }
 }

@@ -69,7 +69,7 @@ impl Progress {
 
     /// All shards that are owned now, with their partitions.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
-        (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.ownership_id.get() != 0)
+        (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.is_owned())
     }
 }
 
@@ -140,6 +140,11 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
+    /// Whether this process owns the shard now.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.ownership_id.get() != 0
+    }
+
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
     /// the log is unknown.
     pub(crate) fn lag(&self) -> Option<i64> {
