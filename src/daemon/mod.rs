@@ -109,10 +109,9 @@ impl Daemon {
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
         self.snapshots.into_iter().for_each(RunningSnapshotThreads::wait);
-        self.service.finish();
-        hot?;
-        publisher?;
-        Ok(control?)
+        let ended = hot.and(publisher.map_err(Failure::from)).and(control.map_err(Failure::from));
+        self.service.finish(ended.is_ok());
+        ended
     }
 }
 

@@ -110,8 +110,8 @@ pub enum Error {
 /// The running service thread.
 pub struct Service {
     thread: JoinHandle<()>,
-    /// Dropping it ends the thread.
-    alive: channel::Sender<()>,
+    /// Dropping it ends the thread; a message says that the daemon has drained.
+    drained: channel::Sender<()>,
     address: SocketAddr,
 }
 
@@ -135,13 +135,13 @@ impl Service {
             .map(|reloader| Ok((reloader, shutdown::Reloads::listen()?)))
             .transpose()
             .map_err(Error::Resources)?;
-        let (alive, ended) = channel::bounded::<()>(1);
+        let (drained, ended) = channel::bounded::<()>(1);
         let thread = std::thread::Builder::new()
             .name("service".to_owned())
             .spawn(move || serve(exporter, signals, reloader, observed, stop, &ended))
             .map_err(Error::Resources)?;
         tracing::info!(%address, version = cli::VERSION, "serving /metrics, /livez and /readyz");
-        Ok(Service { thread, alive, address })
+        Ok(Service { thread, drained, address })
     }
 
     /// Where HTTP is served, with the port that a configured port 0 became.
@@ -149,9 +149,12 @@ impl Service {
         self.address
     }
 
-    /// Ends the thread and waits for it.
-    pub fn finish(self) {
-        drop(self.alive);
+    /// Ends the thread, which says whether the daemon has drained, and waits for it.
+    pub fn finish(self, has_drained: bool) {
+        if has_drained {
+            self.drained.try_send(()).expect("the thread waits for one message");
+        }
+        drop(self.drained);
         self.thread.join().expect("a panic in any thread ends the process");
     }
 }
@@ -178,9 +181,8 @@ fn serve(
             .detach();
     }
     executor.spawn(Reporter::run(observed, live, is_announced)).detach();
-    // Nothing is ever sent: the wait ends when the other end is dropped.
-    smol::block_on(executor.run(ended.recv())).expect_err("the channel carries no message");
-    notify::stopped();
+    let has_drained = smol::block_on(executor.run(ended.recv())).is_ok();
+    notify::stopped(has_drained);
 }
 
 pub mod rules;

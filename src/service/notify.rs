@@ -272,10 +272,15 @@ pub(crate) fn reloaded() {
     notify(&[NotifyState::Ready]);
 }
 
-/// The last line, when the service thread ends.
-pub(crate) fn stopped() {
-    tracing::info!("drained: the shards are let go and the queues are empty");
-    notify(&[NotifyState::Stopping, NotifyState::Status("huntd has drained")]);
+/// The last line, when the service thread ends. Who ends the process says why it has failed.
+pub(crate) fn stopped(has_drained: bool) {
+    let status = if has_drained {
+        tracing::info!("drained: the shards are let go and the queues are empty");
+        "huntd has drained"
+    } else {
+        "huntd has FAILED, read the log"
+    };
+    notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
 /// Without systemd nothing is sent. A lost message is not worth a log line a second: the journal

@@ -19,7 +19,10 @@ fn a_producer_whose_seq_begins_again_is_counted_by_zone_and_named_in_the_log() {
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
     let page = huntd.get("/metrics");
     assert!(page.contains("\nhuntd_events_no_op_total{partition=\"1\"} 1\n"), "{page}");
-    assert!(!page.contains("huntd_events_no_op_total{partition=\"0\"}"), "{page}");
+    // A series that began above 0 would hide its beginning from the alerts.
+    assert!(page.contains("\nhuntd_events_no_op_total{partition=\"0\"} 0\n"), "{page}");
+    let rejects = "\nhuntd_records_rejected_total{partition=\"0\",reason=\"missing_field\"} 0\n";
+    assert!(page.contains(rejects), "{page}");
     huntd.wait_until("a line about it", |huntd| {
         huntd.log().contains(
             "partition 1: 1 events changed nothing, the last of player 3 with seq 1, of which 9 \
@@ -47,6 +50,9 @@ fn a_start_whose_shards_have_all_halted_is_ready_nowhere() {
     assert_eq!(huntd.metric("huntd_ready"), 0);
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    assert!(!ended.log.contains("drained"), "{}", ended.log);
+    let heard = systemd.hear_until("STATUS=huntd has FAILED, read the log");
+    assert!(!heard.iter().flatten().any(|line| line == "STATUS=huntd has drained"), "{heard:?}");
 }
 
 #[test]
