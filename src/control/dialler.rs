@@ -155,6 +155,12 @@ pub enum WrongFile {
     Secret(#[from] SecurityFileError),
 }
 
+/// Asks a broker which requests it knows: the first answer that there is to be had, after TLS. Each
+/// of its steps has a bound of its own; who has less time asks from another thread.
+pub(crate) fn ask_versions(endpoint: &Endpoint, options: &DialOptions) -> Result<(), DialError> {
+    Link::open(endpoint, options).map(drop)
+}
+
 /// Reads the files that dialling needs, to say before anything is dialled what is wrong with them.
 pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
     if let Some(tls) = &security.tls {

@@ -1,28 +1,42 @@
-//! Whether brokers can be reached, and which of them cannot: librdkafka names none.
+//! Which brokers answer, and what is wrong with the others: librdkafka names none.
 
 use super::failure::ToolError;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use crate::control::dialler::{self, DialOptions};
+use crate::fetch::dialling::{DialError, Endpoint};
+use crate::kafka::client::ClientOptions;
+use crate::kafka::security::Security;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that a name and a connection may take together.
+/// Milliseconds that a name, a connection, TLS and the first answer may take together.
 const REACH_MS_MAX: u64 = 3_000;
 
-/// Connects to all of these brokers at once. One that can be reached is enough, as for the daemon;
-/// the others are named on standard error.
-pub(super) fn reach(brokers: &[String]) -> Result<(), ToolError> {
-    unreached(brokers)?.map_or(Ok(()), |sentence| super::warn(&sentence))
+/// What has come of asking all brokers.
+pub(super) struct Reached {
+    /// Those that answer, in the order of the configuration; at least one.
+    pub answering: Vec<String>,
+    /// A sentence that names the others, if there are any.
+    pub warning: Option<String>,
 }
 
-/// The same, with a sentence that names the others, if there are any.
-pub(super) fn unreached(brokers: &[String]) -> Result<Option<String>, ToolError> {
+/// Asks all brokers of this client at once, and gives those that answer. One is enough, as for the
+/// daemon; the others are named on standard error.
+pub(super) fn reach(client: &ClientOptions) -> Result<Vec<String>, ToolError> {
+    let Reached { answering, warning } = reached(client)?;
+    warning.map_or(Ok(()), |sentence| super::warn(&sentence))?;
+    Ok(answering)
+}
+
+/// The same without saying anything.
+pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
+    let brokers = &client.brokers;
     let until = Instant::now() + Duration::from_millis(REACH_MS_MAX);
     let (sender, results) = mpsc::channel();
     for (number, broker) in brokers.iter().cloned().enumerate() {
-        let sender = sender.clone();
-        // Not joined: a resolver whose servers do not answer is left alone.
-        thread::spawn(move || drop(sender.send((number, connect(&broker, until)))));
+        let (sender, options) = (sender.clone(), without_authentication(client));
+        // Not joined: a resolver or a broker that does not answer is left alone.
+        thread::spawn(move || drop(sender.send((number, ask(&broker, &options)))));
     }
     drop(sender);
     let late = format!("does not answer within {} s", REACH_MS_MAX / 1000);
@@ -32,52 +46,94 @@ pub(super) fn unreached(brokers: &[String]) -> Result<Option<String>, ToolError>
     {
         found[number] = result;
         if found.iter().all(Result::is_ok) {
-            return Ok(None);
+            break;
         }
     }
-    let trouble = brokers.iter().zip(&found).filter_map(|(broker, result)| {
-        result.as_ref().err().map(|trouble| format!("{broker} {trouble}"))
-    });
-    let trouble = trouble.collect::<Vec<_>>().join(", ");
-    match found.iter().any(Result::is_ok) {
-        true => Ok(Some(format!("another broker answers, but {trouble}"))),
-        false => Err(ToolError::Unreachable(trouble)),
+    let (mut answering, mut trouble) = (Vec::new(), Vec::new());
+    for (broker, result) in brokers.iter().zip(found) {
+        match result {
+            Ok(()) => answering.push(broker.clone()),
+            Err(sentence) => trouble.push(format!("{broker} {sentence}")),
+        }
+    }
+    let trouble = trouble.join(", ");
+    if answering.is_empty() {
+        return Err(ToolError::Unreachable(trouble));
+    }
+    let warning = (!trouble.is_empty()).then(|| format!("another broker answers, but {trouble}"));
+    Ok(Reached { answering, warning })
+}
+
+/// Who has a wrong password is not to fail once for each broker.
+fn without_authentication(client: &ClientOptions) -> DialOptions {
+    DialOptions {
+        bootstrap: Vec::new(),
+        client_id: client.client_id.clone(),
+        topic: String::new(),
+        security: Security { sasl: None, ..client.security.clone() },
     }
 }
 
-/// Connects to one broker: what went wrong, to follow its name.
-fn connect(broker: &str, until: Instant) -> Result<(), String> {
-    let addresses: Vec<SocketAddr> = match broker.to_socket_addrs() {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => return Err(format!("cannot be resolved ({error})")),
-    };
-    let mut trouble = "has no address".to_owned();
-    for address in addresses {
-        let left = until.saturating_duration_since(Instant::now());
-        match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
-            Ok(_) => return Ok(()),
-            Err(error) => trouble = format!("cannot be reached ({error})"),
-        }
+/// Asks one broker: what went wrong, to follow its name. An answer that makes no sense, or a
+/// refusal, is one, too: who works with the broker next says what to do about it.
+fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
+    let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
+    match dialler::ask_versions(&endpoint, options) {
+        Err(DialError::Unknown { error, .. }) => Err(format!("cannot be resolved ({error})")),
+        Err(DialError::Io { error, .. }) => Err(format!("cannot be reached ({error})")),
+        Ok(()) | Err(_) => Ok(()),
     }
-    Err(trouble)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::TcpListener;
+
+    fn client(brokers: &[&str]) -> ClientOptions {
+        let brokers = brokers.iter().map(|broker| (*broker).to_owned()).collect();
+        let name = "huntd-test".to_owned();
+        let security = Security::default();
+        ClientOptions { brokers, client_id: name.clone(), security, group: name }
+    }
+
+    /// A listener that answers, whatever it is asked, and then is gone.
+    fn answering_once() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(b"HTTP/1.1 400 Bad Request").expect("the client reads");
+            // Until the client is gone.
+            std::io::copy(&mut stream, &mut std::io::sink())
+        });
+        address
+    }
 
     #[test]
     fn brokers_that_cannot_be_reached_are_named_with_the_reason() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let alive = listener.local_addr().expect("bound").to_string();
-        let refused = "127.0.0.1:1".to_owned();
-        let unknown = "no-such-host.invalid:9092".to_owned();
-        assert!(reach(std::slice::from_ref(&alive)).is_ok());
-        let others = unreached(&[refused.clone(), alive]).expect("one is enough");
-        assert!(others.expect("one is away").contains("but 127.0.0.1:1 cannot be reached ("));
-        let sentence = reach(&[refused, unknown]).expect_err("none answers").to_string();
+        let (refused, alive) = ("127.0.0.1:1", answering_once());
+        let found = reached(&client(&[refused, &alive])).expect("one is enough");
+        assert_eq!(found.answering, [alive]);
+        assert!(
+            found.warning.expect("one is away").contains("but 127.0.0.1:1 cannot be reached (")
+        );
+        let error = reach(&client(&[refused, "no-such-host.invalid:9092"]));
+        let sentence = error.expect_err("none answers").to_string();
         assert!(sentence.contains("127.0.0.1:1 cannot be reached ("), "{sentence}");
         assert!(sentence.contains("no-such-host.invalid:9092 "), "{sentence}");
+    }
+
+    #[test]
+    fn a_listener_that_accepts_and_stays_silent_is_no_broker_that_answers() {
+        // The kernel accepts for it.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let silent = listener.local_addr().expect("bound").to_string();
+        let alive = answering_once();
+        let found = reached(&client(&[&silent, &alive])).expect("one is enough");
+        assert_eq!(found.answering, [alive]);
+        let late = format!("another broker answers, but {silent} does not answer within 3 s");
+        assert_eq!(found.warning, Some(late));
     }
 }

@@ -1,7 +1,8 @@
 //! `huntd check`: all that would keep `huntd run` from starting, or its shards from going on.
 
+use super::brokers::{self, Reached};
 use super::failure::ToolError;
-use super::{brokers, rulebook, topics, zone_rules};
+use super::{rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::runtime::operations::Operations;
@@ -56,10 +57,15 @@ fn online(
     config: &Config,
     rulesets: &BTreeSet<u32>,
 ) -> (Vec<ToolError>, Vec<String>) {
-    let mut warnings = match brokers::unreached(&config.group.client.brokers) {
-        Ok(unreached) => Vec::from_iter(unreached),
+    let Reached { answering, warning } = match brokers::reached(&config.group.client) {
+        Ok(reached) => reached,
         Err(error) => return (vec![error], Vec::new()),
     };
+    let mut warnings = Vec::from_iter(warning);
+    // Nobody waits again for those that do not answer.
+    let mut config = config.clone();
+    config.group.client.brokers = answering;
+    let config = &config;
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
     let mut errors = Vec::from_iter(topics::prepare(&only_check, config).err());

@@ -72,7 +72,7 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
 /// How many partitions a topic has, of brokers of which nobody knows yet whether they can be
 /// reached. It is never created by asking.
 pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
-    super::brokers::reach(&client.brokers)?;
+    super::brokers::reach(client)?;
     partitions_of(client, topic)
 }
 

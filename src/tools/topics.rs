@@ -30,8 +30,8 @@ struct PreparedTopic {
 /// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
 /// sentence.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
-    let config = args.config.load()?;
-    brokers::reach(&config.group.client.brokers)?;
+    let mut config = args.config.load()?;
+    config.group.client.brokers = brokers::reach(&config.group.client)?;
     prepare(args, &config)
 }
 
