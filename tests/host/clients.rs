@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::{kafka, needs};
+use support::{go_client, kafka, needs};
 
 /// Which form of the frames a client is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,26 +209,19 @@ fn the_python_and_javascript_clients_name_every_field_of_an_update_as_huntd_does
 
 #[test]
 fn the_go_client_agrees_with_the_vectors() {
-    if !needs::has_program("go", "version") {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("client");
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir("docs/clients/go")
-        .output()
-        .expect("go is there");
-    let is_built = built.status.success();
-    let trouble = String::from_utf8_lossy(&built.stderr);
-    // Its Kafka client comes from the network once.
-    if !needs::has("the Go module proxy", is_built || !trouble.contains("dial tcp")) {
-        return;
-    }
-    assert!(is_built, "{trouble}");
+    let Some(program) = go_client::build(folder.path()) else { return };
     assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+}
+
+#[test]
+fn the_documents_name_the_version_of_go_that_the_client_wants() {
+    let wanted = go_client::wanted_version();
+    let (version, _patch) = wanted.rsplit_once('.').expect("a version has three numbers");
+    for document in ["docs/clients/README.md", "docs/HACKING.md"] {
+        let text = std::fs::read_to_string(document).expect("the repository has it");
+        assert!(text.contains(&format!("Go {version}")), "{document}: Go {version}");
+    }
 }
 
 #[test]

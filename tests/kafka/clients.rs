@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use support::accounts::{self, Follower, Story};
 use support::daemon::{Huntd, PATIENCE, Topics};
-use support::{kafka, needs};
+use support::{go_client, kafka, needs};
 
 /// What a client prints for each update.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,13 +241,7 @@ fn the_cpp_client_writes_events_and_reads_each_update_once_over_restarts() {
 #[test]
 fn the_go_client_writes_events_and_reads_each_update_once_over_restarts() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("client");
-    let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(&program).arg(".").current_dir("docs/clients/go");
-    // Debian's own Go is older than the Kafka client wants.
-    if !needs::has("Go as in its go.mod, and its Kafka client", succeeds(&mut build)) {
-        return;
-    }
+    let Some(program) = go_client::build(folder.path()) else { return };
     let words = [program.to_str().expect("the path is text")];
     let client = Client { is_endless: true, ..Client::new(&words, Printed::Line, BINARY) };
     client.assert_writes_and_reads("go-client");
