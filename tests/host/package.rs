@@ -145,6 +145,13 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
         assert_starts_by_its_unit(&root, folder.path());
     }
 
+    if needs::has_program("systemctl", "--version") {
+        let units = ["huntd.service", "huntd@2.service", "huntd-serve@1.service"];
+        let in_root = format!("--root={}", root.display());
+        run(Command::new("systemctl").args([&in_root, "enable"]).args(units));
+        let links = files(&root.join("etc/systemd")).len();
+        assert_eq!(links, units.len(), "an enabled unit is a link");
+    }
     dpkg(&["--purge", "huntd"]);
     let left: Vec<PathBuf> =
         files(&root).into_iter().filter(|path| !path.starts_with(root.join("var"))).collect();
