@@ -15,7 +15,8 @@ pub fn wanted_version() -> String {
 }
 
 /// Builds the client into a folder. `None`: this machine has no Go, an older one that cannot fetch
-/// the wanted one, or no way to the client's modules. A client that does not compile fails the test.
+/// the wanted one, or no way to the client's modules. A client that does not compile fails the
+/// test.
 pub fn build(folder: &Path) -> Option<PathBuf> {
     let go = |arguments: &[&str]| {
         let output = Command::new("go").args(arguments).current_dir(SOURCE).output();
