@@ -157,6 +157,20 @@ fn lengths_that_no_connection_states_right_halt_the_shard() {
 }
 
 #[test]
+fn a_length_that_one_connection_states_wrong_is_asked_for_again_and_all_goes_on() {
+    let proxied = Proxied::start();
+    let (topics, mut huntd, mut follower) = proxied.daemon("length");
+    for round in 1..4 {
+        let before = huntd.metric("huntd_connections_opened_total");
+        proxied.proxy.flip_lengths(1);
+        let rounds = 5 * round + 1..=5 * round + 5;
+        proxied.assert_published(&topics, &mut huntd, &mut follower, rounds);
+        assert!(huntd.metric("huntd_connections_opened_total") > before, "it was not noticed");
+    }
+    proxied.finish(&topics, huntd, follower);
+}
+
+#[test]
 fn bytes_that_are_late_in_pieces_or_cut_off_lose_nothing() {
     let proxied = Proxied::start();
     let (topics, mut huntd, mut follower) = proxied.daemon("late");
