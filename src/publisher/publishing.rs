@@ -13,10 +13,11 @@ use crate::output::{encode, event_json};
 use crate::ownership::event::{DeliveryFailure, ToControl};
 use crate::publisher::producer::{PUBLISHER_BUSY_MS_MAX, PUBLISHER_FLUSH_MS_MAX};
 use crate::queue::Received;
+use crate::runtime::wall_clock::unix_us;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::{Counter, Gauge};
 use crate::telemetry::repeated::Repeated;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Frames and dead letters that the publisher takes from its inbox between two polls of what the
 /// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
@@ -36,9 +37,7 @@ pub struct Time {
 
 impl Time {
     pub(super) fn read() -> Time {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_us = since_epoch.map_or(0, |elapsed| elapsed.as_micros() as i64);
-        Time { now: Instant::now(), now_us }
+        Time { now: Instant::now(), now_us: unix_us() }
     }
 }
 

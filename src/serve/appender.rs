@@ -3,7 +3,7 @@
 use crate::kafka::client::{ClientOptions, TokenSource, topic_error, writer_config};
 use crate::kafka::topic_error::TopicError;
 use crate::queue;
-use crate::serve::command::{Appended, Command};
+use crate::serve::command::Appended;
 use crate::telemetry::repeated::Repeated;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
@@ -137,8 +137,8 @@ impl Appender {
         Ok(Appender { topic, producer, lanes: Vec::new(), ready: Vec::new() })
     }
 
-    /// Takes a command, whose one report comes later.
-    pub(crate) fn append(&mut self, command: &Command, ticket: Ticket) {
+    /// Takes a command's record, whose one report comes later.
+    pub(crate) fn append(&mut self, record: Vec<u8>, ticket: Ticket) {
         let at = usize::from(ticket.zone);
         if self.lanes.len() <= at {
             self.lanes.resize_with(at + 1, Lane::default);
@@ -147,7 +147,7 @@ impl Appender {
         if lane.in_flight == 0 && lane.waiting.is_empty() {
             self.ready.push(ticket.zone);
         }
-        lane.waiting.push((command.record.clone(), ticket));
+        lane.waiting.push((record, ticket));
     }
 
     /// Sends what waits for no earlier batch of its zone.

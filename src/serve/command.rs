@@ -30,7 +30,7 @@ pub(crate) struct Command {
     pub action: ActionKind,
     /// The event's time, which its updates repeat.
     pub ts_us: i64,
-    /// The record.
+    /// The record, until it is appended.
     pub record: Vec<u8>,
 }
 

@@ -14,8 +14,8 @@ use crate::kafka::client::{
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
+use crate::runtime::wall_clock::unix_ms;
 use crate::serve::follower::{Followed, Follower};
-use crate::serve::postings::unix_us;
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -335,14 +335,13 @@ struct Reading {
     follower: Follower,
     /// Offset of the record that is read next.
     next_record: i64,
-    /// Where its log ended when the reading began.
-    end_at_start: i64,
-    is_live: bool,
+    /// Where its log ended when the reading began; `None` once the zone is live.
+    awaited_end: Option<i64>,
 }
 
 impl Reading {
-    fn new(follower: Follower, next_record: i64, end_at_start: i64) -> Reading {
-        Reading { follower, next_record, end_at_start, is_live: false }
+    fn new(follower: Follower, next_record: i64, log_end: i64) -> Reading {
+        Reading { follower, next_record, awaited_end: Some(log_end) }
     }
 
     /// Takes a record of the log.
@@ -364,8 +363,8 @@ impl Reading {
         for followed in given {
             sender.send(message_of(zone, followed, &self.follower, published_ms));
         }
-        let is_of_now = unix_us() / 1_000 - published_ms <= LIVE_AGE_MS_MAX;
-        if !self.is_live && message.offset() + 1 >= self.end_at_start && is_of_now {
+        let is_of_now = || unix_ms().saturating_sub(published_ms) <= LIVE_AGE_MS_MAX;
+        if self.awaited_end.is_some_and(|end| self.next_record >= end) && is_of_now() {
             self.become_live(zone, sender);
         }
     }
@@ -379,7 +378,7 @@ impl Reading {
     }
 
     fn become_live(&mut self, zone: u16, sender: &FeedSender) {
-        self.is_live = true;
+        self.awaited_end = None;
         let owner_epoch = self.follower.owner_epoch();
         sender.send(FeedMessage::Live { zone, owner_epoch });
     }

@@ -62,6 +62,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{self, Receiver};
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::Sockets;
+use crate::runtime::wall_clock::unix_ms;
 use crate::service::ServeOptions;
 use crate::service::cli::VERSION;
 use crate::service::config::Config;
@@ -84,7 +85,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -146,8 +146,7 @@ impl Server {
         rulebook: Rulebook,
     ) -> Result<Server, ServeError> {
         let tokens = options.tokens.as_deref().map(Tokens::load).transpose()?;
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let gate = Gate::new(tokens, since.as_millis() as u64);
+        let gate = Gate::new(tokens, unix_ms().cast_unsigned());
         let players_max = rulebook.first().rules.actors.count_max as usize;
         let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
         let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);

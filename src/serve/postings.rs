@@ -2,12 +2,12 @@
 
 use crate::decoder::Decoder;
 use crate::queue::{Received, Receiver};
+use crate::runtime::wall_clock::unix_us;
 use crate::serve::answers::Served;
 use crate::serve::appender::{Appender, COMMANDS_WAITING_MAX, Report, Ticket};
 use crate::serve::command::{Appended, Command, Stamps, commands};
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::problem::Problem;
-use std::time::SystemTime;
 
 /// Turns what clients post into records, and appends them.
 pub(crate) struct Postings {
@@ -66,12 +66,12 @@ impl Postings {
             posted_at: commands.iter().map(come_to).collect(),
             commands: Vec::with_capacity(commands.len()),
         };
-        for (at, command) in commands.into_iter().enumerate() {
+        for (at, mut command) in commands.into_iter().enumerate() {
             let has_room = self.commands_waiting < COMMANDS_WAITING_MAX;
             if has_room {
                 let zone = command.zone;
                 let ticket = Ticket { zone, session, posting: posting.number, command: at };
-                appender.append(&command, ticket);
+                appender.append(std::mem::take(&mut command.record), ticket);
                 self.commands_waiting += 1;
             }
             posting.commands.push((command, (!has_room).then_some(Appended::Full)));
@@ -120,12 +120,6 @@ impl Posting {
         let commands = std::mem::take(&mut self.commands).into_iter();
         commands.map(|(command, appended)| Some((command, appended?))).collect()
     }
-}
-
-/// Microseconds since the Unix epoch.
-pub(crate) fn unix_us() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use crate::queue::bell::Bell;
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::ring_error::RingError;
+use crate::runtime::wall_clock::unix_ms;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::feed::FeedMessage;
-use crate::serve::postings::unix_us;
 use crate::serve::sessions::Sessions;
 use futures_lite::future;
 use smol::LocalExecutor;
@@ -143,7 +143,7 @@ impl Folding {
 
 impl Frame {
     fn seal(&self, served: &mut Served) {
-        let lag_ms = (unix_us() / 1000).saturating_sub(self.published_ms).max(0).cast_unsigned();
+        let lag_ms = unix_ms().saturating_sub(self.published_ms).max(0).cast_unsigned();
         served.seal(self.zone, self.next_offset, self.owner_epoch, lag_ms);
     }
 }

@@ -171,15 +171,19 @@ impl Stream {
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         let (mut is_waiting, mut is_flowing) = (false, false);
         for at in 0..self.topics.len() {
-            let others = other_positions(&self.topics, at);
-            match &mut self.topics[at] {
+            let (before, rest) = self.topics.split_at_mut(at);
+            let (topic, after) = rest.split_first_mut().expect("it is one of the topics");
+            match topic {
                 Topic::Updates { zone, from, ahead_since_ms } => {
                     let written = match served.zone(*zone) {
                         Ok(known) if known.is_within_frame() => UpdatesWritten::None,
                         Ok(known) if is_ahead(known, *from, ahead_since_ms, now_ms) => {
                             UpdatesWritten::None
                         }
-                        Ok(known) => write_updates(known, from, &others, out),
+                        Ok(known) => {
+                            let others = || other_positions(*zone, before.iter().chain(&*after));
+                            write_updates(known, from, others, out)
+                        }
                         Err(_) => UpdatesWritten::None,
                     };
                     is_waiting = true;
@@ -235,10 +239,10 @@ fn resumed(last_event_id: Option<&str>) -> Vec<(u16, u64)> {
     last_event_id.unwrap_or_default().split(',').take(TOPICS_MAX).filter_map(position).collect()
 }
 
-/// What follows a topic's own position in its ids: how far the stream's other zones were written.
-fn other_positions(topics: &[Topic], at: usize) -> String {
+/// What follows a zone's own position in its ids: how far the zones of the other topics were
+/// written.
+fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a Topic>) -> String {
     let mut others = String::new();
-    let Topic::Updates { zone: own, .. } = topics[at] else { return others };
     for topic in topics {
         if let Topic::Updates { zone, from: UpdatesFrom::Next(next), .. } = *topic
             && zone != own
@@ -267,7 +271,7 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
 fn write_updates(
     zone: &ZoneView,
     place: &mut UpdatesFrom,
-    others: &str,
+    others: impl FnOnce() -> String,
     out: &mut Vec<u8>,
 ) -> UpdatesWritten {
     let recent = zone.recent();
@@ -283,6 +287,7 @@ fn write_updates(
         }
     };
     let to = recent.next().min(from + UPDATES_PER_PIECE as u64);
+    let others = if to > from { others() } else { String::new() };
     for number in from..to {
         let update: &Update = recent.get(number).expect("a recent update");
         let mut digits = itoa::Buffer::new();

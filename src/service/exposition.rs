@@ -4,11 +4,11 @@
 
 use super::Observed;
 use super::process::Process;
+use crate::runtime::wall_clock::unix_ms;
 use crate::telemetry::metrics::{Counter, Gauge, Histogram};
 use crate::telemetry::progress::{Progress, ShardProgress};
 use crate::telemetry::tally::Tally;
 use std::fmt::Write;
-use std::time::SystemTime;
 
 /// One metric family beside the plain counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,10 +372,4 @@ impl Schedule {
         let mut numbers = line.split_whitespace().map_while(|number| number.parse().ok());
         Some(Schedule([numbers.next()?, numbers.next()?, numbers.next()?]))
     }
-}
-
-/// Milliseconds since the Unix epoch.
-fn unix_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64)
 }

@@ -6,6 +6,7 @@
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender};
+use crate::runtime::wall_clock::unix_ms;
 use crate::snapshot::checkpoint::{
     Buffer, CHECKPOINT_BUFFERS, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
 };
@@ -18,7 +19,7 @@ use crate::telemetry::repeated::Repeated;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
 /// shard, twice.
@@ -192,7 +193,7 @@ pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) 
     let mut failures = Repeated::new();
     loop {
         let inbox = take_messages(&mut writer, &mut ends);
-        writer.settle(now_ms());
+        writer.settle(unix_ms());
         while let Some(outcome) = writer.next_outcome() {
             report(&outcome, &ends, &mut failures);
         }
@@ -260,10 +261,4 @@ fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) 
     };
     let settled = &ends.progress.shard(partition).checkpoints_settled;
     settled.set(settled.get() + 1);
-}
-
-/// Milliseconds since the Unix epoch.
-fn now_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64)
 }
