@@ -2,6 +2,7 @@
 //! chromium-driver.
 
 use crate::needs;
+use crate::process::wait_for_line;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -45,14 +46,11 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .expect("the driver is started");
-        let mut lines = BufReader::new(driver.stdout.take().expect("it was piped")).lines();
-        let port = loop {
-            let line = lines.next().expect("the driver says its port").expect("it is text");
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
+        let port = wait_for_line(driver.stdout.take().expect("it was piped"), |line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
+        });
+        let port = port.expect("the driver says its port");
         let address = format!("127.0.0.1:{port}");
         let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
         let folder = browser._profile.path().to_str().expect("the path is text");

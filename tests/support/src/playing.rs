@@ -1,8 +1,9 @@
 //! A demo with its page, as a child process.
 
 use crate::daemon::{PATIENCE, program};
+use crate::process::{resident_bytes, wait_for_line};
 use crate::scrape::get;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,15 +26,11 @@ impl Playing {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the demo is started");
-        let mut lines = BufReader::new(child.stderr.take().expect("it was piped")).lines();
-        let address = loop {
-            let line = lines.next().expect("the page has an address").expect("it is text");
-            if let Some(rest) = line.strip_prefix("page: http://") {
-                break rest.trim_end_matches('/').to_owned();
-            }
-        };
-        // What it says later is of no matter, but it must not wait for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
+        let address = wait_for_line(child.stderr.take().expect("it was piped"), |line| {
+            let rest = line.strip_prefix("page: http://")?;
+            Some(rest.trim_end_matches('/').to_owned())
+        });
+        let address = address.expect("the page has an address");
         let playing = Playing { child, address };
         playing.wait_until("all zones are served", |playing| playing.status("/readyz") == 200);
         playing
@@ -71,11 +68,7 @@ impl Playing {
 
     /// Bytes of memory that it has.
     pub fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.expect("the process is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        1024 * kib.expect("a process has memory")
+        resident_bytes(self.child.id())
     }
 
     /// Descriptors that it has open.

@@ -1,5 +1,6 @@
-//! What the kernel counts of a process.
+//! What the kernel counts of a process, and what one says.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -28,6 +29,18 @@ pub fn before_others(options: &[&str]) -> Command {
         true => command,
         false => Command::new("env"),
     }
+}
+
+/// Waits for the line of a program's output that says something, and gives that. What comes later
+/// is of no matter, but the program must not wait for a reader.
+pub fn wait_for_line<T>(
+    output: impl Read + Send + 'static,
+    says: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    let said = lines.find_map(|line| says(&line));
+    std::thread::spawn(move || lines.for_each(drop));
+    said
 }
 
 /// Bytes of memory that a process has.
