@@ -66,7 +66,8 @@ fn all_addresses_of_a_brokers_name_are_tried_and_another_one_is_found_after_it_w
     produce(&cluster, &topics, &events(2, 20, 11..=60));
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     huntd.wait_until("readiness", |huntd| huntd.metric("huntd_ready") == 1);
-    assert_eq!(huntd.metric("huntd_lag_records"), 0);
+    // A reader may see a frame before its acknowledgement has reached the daemon.
+    huntd.wait_until("no lag", |huntd| huntd.metric("huntd_lag_records") == 0);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(&cluster, &topics, follower);
