@@ -300,7 +300,7 @@ impl Channel {
             match opened {
                 // What TLS says to itself is passed over.
                 Opened::Record { bytes, plaintext: opened } => {
-                    plaintext.extend_from_slice(opened);
+                    plaintext.extend_from_slice(&tls.received[opened]);
                     tls.received.drain(..bytes);
                     return Ok(bytes);
                 }

@@ -3,15 +3,13 @@
 //! The dialler has opened it. Nothing is received behind a response before that is asked for, so
 //! the buffer holds one response from the buffer's start, contiguous, and the same memory is used
 //! for every response: it stays in the cache. One may send while another receives. Of an encrypted
-//! connection each record is opened in place, in a buffer that stays in the cache too, and copied
-//! behind what has come before.
+//! connection each record is opened where it has arrived, and moved down behind what was opened
+//! before it.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
 use crate::kafka::message::{self, MessageError};
-use crate::kafka::tls::records::{
-    Opened, RECORD_OVERHEAD_BYTES_MIN, TLS_RECORD_BYTES_MAX, TlsSession,
-};
-use crate::kafka::tls::{PLAINTEXT_BYTES_MAX, TlsError};
+use crate::kafka::tls::TlsError;
+use crate::kafka::tls::records::{Opened, TLS_RECORD_BYTES_MAX, TlsSession};
 use crate::kafka::wire::FRAME_PREFIX_BYTES;
 use crate::runtime::operations::{Completed, Handle, Operation};
 use crate::runtime::turns::Turns;
@@ -19,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -26,9 +25,6 @@ use std::time::Instant;
 
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
-
-/// Bytes of ciphertext that are received at once: about what an L2 cache holds.
-const CIPHERTEXT_BYTES: usize = 32 * TLS_RECORD_BYTES_MAX;
 
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
@@ -101,26 +97,46 @@ struct Incoming {
     buffer: Vec<u8>,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
+    /// Where behind them ciphertext stands that is not opened yet.
+    sealed: Range<usize>,
 }
 
-/// The ciphertext of a connection.
+impl Incoming {
+    /// Opens the next record and moves what it holds behind what was opened before. Whether it has
+    /// arrived.
+    fn open_record(&mut self, session: &mut TlsSession) -> Result<bool, TlsError> {
+        match session.open(&mut self.buffer[self.sealed.clone()])? {
+            Opened::Incomplete => Ok(false),
+            Opened::Record { bytes, plaintext } => {
+                let start = self.sealed.start + plaintext.start;
+                self.buffer.copy_within(start..start + plaintext.len(), self.filled);
+                self.filled += plaintext.len();
+                self.sealed.start += bytes;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Moves what is not opened yet behind what is, so that there is room for a whole record.
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.sealed.clone(), self.filled);
+        self.sealed = self.filled..self.filled + self.sealed.len();
+    }
+}
+
+/// The encryption of a connection.
 struct TlsStream {
     session: TlsSession,
-    /// Lent to the kernel while an operation is under way.
-    received: Vec<u8>,
-    /// What of it has arrived and is not opened yet.
-    start: usize,
-    end: usize,
+    /// Ciphertext that has come behind the last response.
+    early: Vec<u8>,
     /// Reused for every request.
     sealed: Vec<u8>,
 }
 
 impl TlsStream {
     fn new(channel: TlsChannel) -> TlsStream {
-        let TlsChannel { session, mut received } = channel;
-        let end = received.len();
-        received.resize(CIPHERTEXT_BYTES.max(end), 0);
-        TlsStream { session, received, start: 0, end, sealed: Vec::new() }
+        let TlsChannel { session, received } = channel;
+        TlsStream { session, early: received, sealed: Vec::new() }
     }
 
     /// Seals a request. The memory comes back after it was sent.
@@ -130,36 +146,6 @@ impl TlsStream {
         self.session.seal(request, &mut sealed)?;
         Ok(sealed)
     }
-
-    /// Opens the next record and copies it: how many bytes it has, which may be more than there is
-    /// room for. `None`: it has not arrived.
-    fn open(&mut self, room: &mut [u8]) -> Result<Option<usize>, TlsError> {
-        match self.session.open(&mut self.received[self.start..self.end])? {
-            Opened::Incomplete => Ok(None),
-            Opened::Record { bytes, plaintext } => {
-                if let Some(room) = room.get_mut(..plaintext.len()) {
-                    room.copy_from_slice(plaintext);
-                }
-                self.start += bytes;
-                Ok(Some(plaintext.len()))
-            }
-        }
-    }
-
-    /// Moves what is not opened yet to the start, so that there is room for a whole record. The
-    /// buffer, to receive more into it from there on.
-    fn make_room(&mut self) -> (Vec<u8>, usize) {
-        self.received.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        (std::mem::take(&mut self.received), self.end)
-    }
-}
-
-/// Bytes of ciphertext, at least, that hold so much plaintext, as far as there is room for them.
-fn ciphertext_bytes_min(plaintext_bytes: usize) -> usize {
-    let records_min = plaintext_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
-    (plaintext_bytes + records_min * RECORD_OVERHEAD_BYTES_MIN).min(CIPHERTEXT_BYTES)
 }
 
 /// One response of a broker.
@@ -259,8 +245,8 @@ impl Connection {
             if incoming.filled >= needed {
                 break needed;
             }
-            if needed > incoming.buffer.len() {
-                incoming.buffer.resize(self.bytes_max, 0);
+            if self.buffer_bytes(needed) > incoming.buffer.len() {
+                incoming.buffer.resize(self.buffer_bytes(self.bytes_max), 0);
             }
             incoming = match &self.tls {
                 None => self.receive_some(incoming, needed, deadline).await?,
@@ -268,9 +254,14 @@ impl Connection {
             };
             received_at.get_or_insert(self.turns.now());
         };
-        let Incoming { buffer, filled } = incoming;
+        let Incoming { buffer, filled, sealed } = incoming;
         if filled > needed {
             self.early.set(buffer[needed..filled].to_vec());
+        }
+        if let Some(tls) = &self.tls {
+            let mut tls = tls.borrow_mut();
+            tls.early.clear();
+            tls.early.extend_from_slice(&buffer[sealed]);
         }
         let received_at = received_at.expect("a response has a length");
         Ok(Response { buffer, end: needed, received_at })
@@ -279,13 +270,25 @@ impl Connection {
     /// What has come early, and room behind it.
     fn begin_response(&self) -> Incoming {
         let (mut buffer, early) = (self.buffer.take(), self.early.take());
+        let tls = self.tls.as_ref().map(|tls| tls.borrow());
+        let sealed = tls.as_ref().map_or(&[][..], |tls| &tls.early);
+        let (filled, end) = (early.len(), early.len() + sealed.len());
         // Empty: the last response is still being used.
-        let bytes_min = self.bytes_max.min(BUFFER_BYTES_MIN).max(early.len());
+        let bytes_min = self.buffer_bytes(self.bytes_max.min(BUFFER_BYTES_MIN).max(end));
         if buffer.len() < bytes_min {
             buffer.resize(bytes_min, 0);
         }
-        buffer[..early.len()].copy_from_slice(&early);
-        Incoming { buffer, filled: early.len() }
+        buffer[..filled].copy_from_slice(&early);
+        buffer[filled..end].copy_from_slice(sealed);
+        Incoming { buffer, filled, sealed: filled..end }
+    }
+
+    /// Bytes of a buffer in which a response of so many can arrive: of an encrypted one all
+    /// records, if they are full, and in any case one more.
+    fn buffer_bytes(&self, response_bytes: usize) -> usize {
+        self.tls.as_ref().map_or(response_bytes, |tls| {
+            tls.borrow().session.record_bytes_min(response_bytes) + TLS_RECORD_BYTES_MAX
+        })
     }
 
     /// Takes a response's buffer for the next one.
@@ -310,20 +313,15 @@ impl Connection {
         needed: usize,
         deadline: Instant,
     ) -> Result<Incoming, ConnectionError> {
-        let Incoming { buffer, filled } = incoming;
-        let operations = self.turns.operations();
-        let receive = if needed > FRAME_PREFIX_BYTES {
-            operations.receive_all(&self.socket, buffer, filled..needed)
-        } else {
-            operations.receive(&self.socket, buffer, filled)
-        };
-        let done = finish(&self.turns, receive, deadline).await.map_err(|e| self.broken(e))?;
-        let filled = filled + self.received(done.result)?;
-        Ok(Incoming { buffer: done.buffer, filled })
+        let Incoming { buffer, filled, .. } = incoming;
+        let all_end = if needed > FRAME_PREFIX_BYTES { needed } else { filled };
+        let (buffer, count) = self.receive_into(buffer, filled, all_end, deadline).await?;
+        let filled = filled + count;
+        Ok(Incoming { buffer, filled, sealed: filled..filled })
     }
 
-    /// Opens the next record behind what was opened before, receiving as much as it takes; once the
-    /// length is known, as much of what is missing as there is room for, in one operation.
+    /// Opens the next record, receiving what it takes; once the length is known, all that is surely
+    /// missing in one operation.
     async fn receive_record(
         &self,
         tls: &RefCell<TlsStream>,
@@ -332,34 +330,37 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Incoming, ConnectionError> {
         loop {
-            let room = &mut incoming.buffer[incoming.filled..];
-            let opened = tls.borrow_mut().open(room).map_err(|error| self.tls_error(error))?;
-            match opened {
-                Some(bytes) if bytes > incoming.buffer.len() - incoming.filled => {
-                    return Err(self.protocol("bytes follow it"));
-                }
-                Some(bytes) => {
-                    incoming.filled += bytes;
-                    return Ok(incoming);
-                }
-                None => {
-                    let (received, end) = tls.borrow_mut().make_room();
-                    let sure_end = ciphertext_bytes_min(needed - incoming.filled);
-                    let operations = self.turns.operations();
-                    let receive = if needed > FRAME_PREFIX_BYTES && sure_end > end {
-                        operations.receive_all(&self.socket, received, end..sure_end)
-                    } else {
-                        operations.receive(&self.socket, received, end)
-                    };
-                    let done = finish(&self.turns, receive, deadline).await;
-                    let done = done.map_err(|error| self.broken(error))?;
-                    let count = self.received(done.result)?;
-                    let mut tls = tls.borrow_mut();
-                    tls.received = done.buffer;
-                    tls.end += count;
-                }
+            let opened = incoming.open_record(&mut tls.borrow_mut().session);
+            if opened.map_err(|error| self.tls_error(error))? {
+                return Ok(incoming);
             }
+            incoming.make_room();
+            let Incoming { buffer, filled, sealed } = incoming;
+            let all_end = match needed > FRAME_PREFIX_BYTES {
+                true => filled + tls.borrow().session.record_bytes_min(needed - filled),
+                false => filled,
+            };
+            let (buffer, count) = self.receive_into(buffer, sealed.end, all_end, deadline).await?;
+            incoming = Incoming { buffer, filled, sealed: filled..sealed.end + count };
         }
+    }
+
+    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there.
+    async fn receive_into(
+        &self,
+        buffer: Vec<u8>,
+        start: usize,
+        all_end: usize,
+        deadline: Instant,
+    ) -> Result<(Vec<u8>, usize), ConnectionError> {
+        let operations = self.turns.operations();
+        let receive = if all_end > start {
+            operations.receive_all(&self.socket, buffer, start..all_end)
+        } else {
+            operations.receive(&self.socket, buffer, start)
+        };
+        let done = finish(&self.turns, receive, deadline).await.map_err(|e| self.broken(e))?;
+        Ok((done.buffer, self.received(done.result)?))
     }
 
     /// What was received; nothing is the end of the stream.
@@ -373,7 +374,7 @@ impl Connection {
 
     /// Bytes of the whole response, its length included; of that alone while it is not known.
     fn bytes_needed(&self, incoming: &Incoming) -> Result<usize, ConnectionError> {
-        let Incoming { buffer, filled } = incoming;
+        let Incoming { buffer, filled, .. } = incoming;
         let length_max = self.bytes_max - FRAME_PREFIX_BYTES;
         match message::frame_length(&buffer[..*filled], length_max) {
             Ok(length) => Ok(FRAME_PREFIX_BYTES + length.unwrap_or(0)),

@@ -79,7 +79,7 @@ fn open(session: &mut TlsSession, mut records: &mut [u8]) -> Result<Vec<u8>, Tls
         match session.open(records)? {
             Opened::Incomplete => return Ok(all),
             Opened::Record { bytes, plaintext } => {
-                all.extend_from_slice(plaintext);
+                all.extend_from_slice(&records[plaintext]);
                 records = &mut records[bytes..];
             }
         }

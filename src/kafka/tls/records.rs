@@ -9,15 +9,13 @@ use rustls::{
     AlertDescription, ConnectionTrafficSecrets, ContentType, ExtractedSecrets, HandshakeType,
     ProtocolVersion, SupportedCipherSuite,
 };
+use std::ops::Range;
 
 /// Bytes of a record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 
 /// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
 pub(crate) const TLS_RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
-
-/// Bytes of a record beside its plaintext, at least: the tag, and in most suites more.
-pub(crate) const RECORD_OVERHEAD_BYTES_MIN: usize = RECORD_HEADER_BYTES + 16;
 
 /// Records under one key, after which a connection is worn: far below the 2^24.5 of RFC 8446, 5.5.
 const RECORDS_MAX: u64 = 1 << 23;
@@ -38,15 +36,15 @@ pub struct TlsSession {
 
 /// What stands at the start of received bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Opened<'a> {
+pub enum Opened {
     /// Not a whole record.
     Incomplete,
     /// A record.
     Record {
         /// Its bytes, which are done with.
         bytes: usize,
-        /// What it holds for us: nothing if the record is TLS' own.
-        plaintext: &'a [u8],
+        /// Where in them its plaintext stands: nowhere if the record is TLS' own.
+        plaintext: Range<usize>,
     },
 }
 
@@ -92,8 +90,14 @@ impl TlsSession {
         self.sealed.max(self.opened) >= RECORDS_MAX
     }
 
+    /// Bytes of the records, at least, that hold so much plaintext.
+    pub(crate) fn record_bytes_min(&self, plaintext_bytes: usize) -> usize {
+        let records_min = plaintext_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
+        plaintext_bytes + records_min * self.sealer.overhead_bytes()
+    }
+
     /// Opens the record at the start of `bytes`, in place.
-    pub fn open<'a>(&mut self, bytes: &'a mut [u8]) -> Result<Opened<'a>, TlsError> {
+    pub fn open(&mut self, bytes: &mut [u8]) -> Result<Opened, TlsError> {
         let Some([content, major, minor, high, low]) = bytes.first_chunk() else {
             return Ok(Opened::Incomplete);
         };
@@ -111,14 +115,19 @@ impl TlsSession {
         let Some(record) = bytes.get_mut(RECORD_HEADER_BYTES..end) else {
             return Ok(Opened::Incomplete);
         };
+        let record_start = record.as_ptr().addr();
         let message = InboundOpaqueMessage::new(content, version, record);
         let opened = self.opener.decrypt(message, self.opened).map_err(protocol)?;
         self.opened += 1;
         let plaintext = match opened.typ {
-            ContentType::ApplicationData => opened.payload,
+            ContentType::ApplicationData => {
+                // In place: behind the header and, in TLS 1.2, a part of the nonce.
+                let start = RECORD_HEADER_BYTES + opened.payload.as_ptr().addr() - record_start;
+                start..start + opened.payload.len()
+            }
             ContentType::Handshake => {
                 self.heed(opened.payload)?;
-                &[]
+                end..end
             }
             ContentType::Alert => return Err(alert(opened.payload)),
             other => return Err(TlsError::Protocol(format!("a record of type {other:?}"))),

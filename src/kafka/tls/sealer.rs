@@ -26,6 +26,17 @@ enum RecordForm {
     Tls12Chacha,
 }
 
+impl RecordForm {
+    /// Bytes that stand before the plaintext and behind it, beside header and tag.
+    fn extra_bytes(self) -> (usize, usize) {
+        match self {
+            RecordForm::Tls13 => (0, 1),
+            RecordForm::Tls12Gcm => (EXPLICIT_NONCE_BYTES, 0),
+            RecordForm::Tls12Chacha => (0, 0),
+        }
+    }
+}
+
 impl Sealer {
     pub(super) fn new(
         version: ProtocolVersion,
@@ -49,6 +60,12 @@ impl Sealer {
         Ok(Sealer { key: aead::LessSafeKey::new(key), iv, form })
     }
 
+    /// Bytes of a record beside its plaintext.
+    pub(super) fn overhead_bytes(&self) -> usize {
+        let (explicit, inner) = self.form.extra_bytes();
+        RECORD_HEADER_BYTES + explicit + inner + self.key.algorithm().tag_len()
+    }
+
     /// Appends one record. `number` counts the records under this key.
     pub(super) fn seal(
         &self,
@@ -59,10 +76,10 @@ impl Sealer {
     ) {
         assert!(plaintext.len() <= PLAINTEXT_BYTES_MAX);
         let start = out.len();
-        let (outer, explicit, inner) = match self.form {
-            RecordForm::Tls13 => (ContentType::ApplicationData, 0, 1),
-            RecordForm::Tls12Gcm => (content, EXPLICIT_NONCE_BYTES, 0),
-            RecordForm::Tls12Chacha => (content, 0, 0),
+        let (explicit, inner) = self.form.extra_bytes();
+        let outer = match self.form {
+            RecordForm::Tls13 => ContentType::ApplicationData,
+            RecordForm::Tls12Gcm | RecordForm::Tls12Chacha => content,
         };
         let tag_bytes = self.key.algorithm().tag_len();
         let length = (explicit + plaintext.len() + inner + tag_bytes) as u16;
