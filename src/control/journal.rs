@@ -2,10 +2,11 @@
 //! each kind by itself.
 
 use super::control_error::ControlError;
+use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
-use crate::ownership::event::{InputTrouble, NoOps};
+use crate::ownership::event::{Claim, InputTrouble, NoOps};
 use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
@@ -34,7 +35,9 @@ enum Kind {
     /// The fetch path.
     Fetch,
     /// A broker's error in answer to a Fetch.
-    FetchRefused(i16),
+    FetchRefused(ErrorCode),
+    /// What one connection claims, and another one is asked about.
+    Doubted(Claim),
     /// Events that changed nothing.
     NoOps,
     /// What shards wait for.
@@ -106,8 +109,9 @@ impl Journal {
             InputTrouble::FetchRefused(error) => {
                 let sentence =
                     format!("input partition {partition} cannot be fetched now: {error}");
-                self.warn(Kind::FetchRefused(error.0), &sentence);
+                self.warn(Kind::FetchRefused(*error), &sentence);
             }
+            InputTrouble::Doubted(claim, sentence) => self.warn(Kind::Doubted(*claim), sentence),
             InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
         }
     }
@@ -238,8 +242,11 @@ mod tests {
         let kinds = [
             Kind::Brokers,
             Kind::Fetch,
-            Kind::FetchRefused(3),
-            Kind::FetchRefused(6),
+            Kind::FetchRefused(ErrorCode(3)),
+            Kind::FetchRefused(ErrorCode(6)),
+            Kind::Doubted(Claim::Truncated),
+            Kind::Doubted(Claim::Refused(ErrorCode(2))),
+            Kind::Doubted(Claim::Refused(ErrorCode(42))),
             Kind::NoOps,
             Kind::Starting(0),
             Kind::Starting(1),

@@ -45,14 +45,9 @@ pub(crate) enum ConnectionError {
         /// What is wrong.
         error: TlsError,
     },
-    /// What the broker says would stop a shard, and is asked once more.
-    #[error("broker {address}: {sentence}: another connection is asked before that counts")]
-    Doubtful {
-        /// The broker.
-        address: SocketAddr,
-        /// What it says.
-        sentence: String,
-    },
+    /// What the broker says would stop a shard, so another connection is asked.
+    #[error("what the broker says is doubted")]
+    Doubted,
     /// The response states a length that cannot be.
     #[error(
         "broker {address} announces a response of {bytes} bytes, fetch.receive_buffer_bytes holds \
@@ -187,6 +182,11 @@ impl Connection {
         }
     }
 
+    /// The broker's address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Whether its encryption should not go on for much longer.
     pub(crate) fn is_worn(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().session.is_worn())
@@ -299,11 +299,6 @@ impl Connection {
     /// The broker's answer makes no sense.
     pub(crate) fn protocol(&self, detail: impl ToString) -> ConnectionError {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
-    }
-
-    /// What the broker says is asked once more, on another connection.
-    pub(crate) fn doubtful(&self, sentence: String) -> ConnectionError {
-        ConnectionError::Doubtful { address: self.address, sentence }
     }
 
     /// Receives what is there; once the length is known, all that is missing in one operation.

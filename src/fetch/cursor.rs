@@ -5,6 +5,7 @@
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
 use crate::kafka::record_batch::HeaderScan;
+use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
 use std::cell::{Cell, RefCell};
@@ -77,6 +78,7 @@ pub(crate) enum CursorFault {
 /// Something that a connection has said about a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt {
+    claim: Claim,
     position: i64,
     connection: u64,
 }
@@ -162,14 +164,14 @@ impl Cursor {
         self.fetch_leader_epoch.set(self.leader_epoch.get());
     }
 
-    /// Whether what a connection says about the position, and would stop the shard, was said by
-    /// another connection before. If not, this is noted: bits may flip on the way, and a broker
-    /// that has just started may be wrong about its log.
-    pub(crate) fn is_confirmed(&self, connection: u64) -> bool {
-        let doubt = Doubt { position: self.position.get(), connection };
+    /// Whether another connection has said the same about the position before. If not, this is
+    /// noted: bits may flip on the way, and a broker that has just started may be wrong about its
+    /// log.
+    pub(crate) fn is_confirmed(&self, claim: Claim, connection: u64) -> bool {
+        let doubt = Doubt { claim, position: self.position.get(), connection };
         let before = self.doubt.replace(Some(doubt));
         before.is_some_and(|before| {
-            before.position == doubt.position && before.connection != connection
+            before.connection != connection && Doubt { connection, ..before } == doubt
         })
     }
 
@@ -304,17 +306,22 @@ fn share_blocks(open: &[Rc<Cursor>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::error_code::ErrorCode;
 
     #[test]
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
+        use Claim::{OutOfRange, Refused, Unreadable};
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(1));
-        assert!(!cursor.is_confirmed(1), "the same connection proves nothing");
+        assert!(!cursor.is_confirmed(OutOfRange, 1));
+        assert!(!cursor.is_confirmed(OutOfRange, 1), "the same connection proves nothing");
         cursor.position.set(200);
-        assert!(!cursor.is_confirmed(2), "another position");
-        assert!(cursor.is_confirmed(3));
+        assert!(!cursor.is_confirmed(OutOfRange, 2), "another position");
+        assert!(!cursor.is_confirmed(Unreadable, 3), "something else");
+        assert!(cursor.is_confirmed(Unreadable, 4));
         cursor.trust();
-        assert!(!cursor.is_confirmed(4));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), 5));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), 6), "another refusal");
+        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), 7));
     }
 
     #[test]

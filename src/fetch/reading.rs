@@ -7,14 +7,14 @@
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
-use crate::fetch::task::{Asked, FetchTask, PartitionAnswer};
+use crate::fetch::task::{Asked, DoubtedClaim, FetchTask, PartitionAnswer};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
 };
 use crate::kafka::message::Broker;
 use crate::kafka::record_batch;
-use crate::ownership::event::{InputTrouble, ToControl};
+use crate::ownership::event::{Claim, InputTrouble, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::telemetry::metrics::Counter;
 use std::iter;
@@ -155,7 +155,7 @@ impl FetchTask {
             FetchRemedy::OffsetOutOfRange => {
                 let sentence =
                     format!("offset {position} of input partition {partition} is not in its log");
-                if self.believes(cursor, sentence) {
+                if self.believes(cursor, Claim::OutOfRange, sentence) {
                     self.out_of_range.push(cursor.clone());
                 }
             }
@@ -163,7 +163,7 @@ impl FetchTask {
                 let sentence = format!(
                     "input partition {partition} cannot be fetched at offset {position}: {error}"
                 );
-                self.stop(cursor, CursorFault::Unreadable(sentence));
+                self.stop(cursor, Claim::Refused(error), CursorFault::Unreadable(sentence));
             }
         }
     }
@@ -176,28 +176,29 @@ impl FetchTask {
             return;
         }
         let applied = cursor.position.get();
-        self.stop(cursor, CursorFault::Diverged(StartError::InputDiverged { applied, input_end }));
+        let error = StartError::InputDiverged { applied, input_end };
+        self.stop(cursor, Claim::Truncated, CursorFault::Diverged(error));
     }
 
     /// Stops the shard, if another connection has said the same.
-    pub(super) fn stop(&mut self, cursor: &Cursor, fault: CursorFault) {
+    pub(super) fn stop(&mut self, cursor: &Cursor, claim: Claim, fault: CursorFault) {
         let sentence = match &fault {
             CursorFault::Unreadable(sentence) => sentence.clone(),
             CursorFault::Diverged(error) => {
                 format!("input partition {}: {error}", cursor.partition)
             }
         };
-        if self.believes(cursor, sentence) {
+        if self.believes(cursor, claim, sentence) {
             cursor.stop(fault);
         }
     }
 
     /// Whether another connection has said the same of the position. If not, another one is asked.
-    fn believes(&mut self, cursor: &Cursor, sentence: String) -> bool {
-        let is_confirmed = cursor.is_confirmed(self.connection);
+    fn believes(&mut self, cursor: &Cursor, claim: Claim, sentence: String) -> bool {
+        let is_confirmed = cursor.is_confirmed(claim, self.connection);
         if !is_confirmed {
             cursor.rewind();
-            self.doubt = Some(sentence);
+            self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
         }
         is_confirmed
     }
@@ -212,7 +213,7 @@ impl FetchTask {
              nothing was skipped"
         );
         let Some(offsets) = offsets else {
-            return self.stop(cursor, CursorFault::Unreadable(sentence));
+            return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));
         };
         let (first, last) = (offsets.start(), offsets.end());
         if !cursor.skips_any_of(&offsets) {
@@ -220,9 +221,9 @@ impl FetchTask {
                 "{sentence}; if nobody can restore it, `huntd run --skip {partition}:{first}` \
                  passes over the offsets {first} to {last}"
             );
-            return self.stop(cursor, CursorFault::Unreadable(sentence));
+            return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));
         }
-        if !self.believes(cursor, sentence) {
+        if !self.believes(cursor, Claim::Unreadable, sentence) {
             return;
         }
         let sentence = format!("the offsets {first} to {last} are passed over: {error}");

@@ -16,7 +16,7 @@ use crate::kafka::fetch::{
 };
 use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
-use crate::ownership::event::ToControl;
+use crate::ownership::event::{Claim, InputTrouble, ToControl};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -58,7 +58,7 @@ pub(crate) struct FetchTask {
     /// Tells the connection in use from those before.
     pub(super) connection: u64,
     /// Why the answers of the connection in use are doubted: another connection is asked.
-    pub(super) doubt: Option<String>,
+    pub(super) doubt: Option<DoubtedClaim>,
     /// Partitions whose position is not in the log, as two connections have said.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// The dialler was asked for a connection and has not answered yet.
@@ -72,6 +72,13 @@ pub(super) struct BrokerLink {
     topic_check: TopicCheck,
     /// When it must have been replaced by another one.
     replace_at: Option<Instant>,
+}
+
+/// What the connection in use has said, and another one is asked about.
+pub(super) struct DoubtedClaim {
+    pub(super) partition: i32,
+    pub(super) claim: Claim,
+    pub(super) sentence: String,
 }
 
 /// One partition of a Fetch under way.
@@ -125,9 +132,9 @@ impl FetchTask {
         loop {
             turns.until(|| self.has_partitions().then_some(())).await;
             let before = self.decoding.blocks_sent();
-            let sentence = match self.dial().await {
+            let trouble = match self.dial().await {
                 Ok(dialled) => self.serve(dialled).await,
-                Err(error) => error.to_string(),
+                Err(error) => ToControl::Trouble(error.to_string()),
             };
             self.forget_ends();
             self.asked.clear();
@@ -135,7 +142,7 @@ impl FetchTask {
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            shared.report(ToControl::Trouble(sentence));
+            shared.report(trouble);
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
             turns.turn_again();
             turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
@@ -156,8 +163,8 @@ impl FetchTask {
         dialled
     }
 
-    /// Serves the broker until the connection fails: the sentence that says why.
-    async fn serve(&mut self, dialled: Dialled) -> String {
+    /// Serves the broker until the connection fails, or is doubted: the report that says why.
+    async fn serve(&mut self, dialled: Dialled) -> ToControl {
         let shared = self.shared.clone();
         let mut link = self.link(dialled);
         shared.count_connections(1);
@@ -173,8 +180,15 @@ impl FetchTask {
             self.isolate(&error);
         }
         match self.doubt.take() {
-            Some(sentence) => link.connection.doubtful(sentence).to_string(),
-            None => error.to_string(),
+            Some(DoubtedClaim { partition, claim, sentence }) => {
+                let sentence = format!(
+                    "broker {}: {sentence}: another connection is asked before that counts",
+                    link.connection.address()
+                );
+                let trouble = InputTrouble::Doubted(claim, sentence);
+                ToControl::InputTrouble { partition, trouble }
+            }
+            None => ToControl::Trouble(error.to_string()),
         }
     }
 
@@ -214,8 +228,8 @@ impl FetchTask {
                 self.decode(&mut response).await;
                 self.release_claims();
                 link.connection.give_back(response);
-                if let Some(sentence) = self.doubt.take() {
-                    return Err(link.connection.doubtful(sentence));
+                if self.doubt.is_some() {
+                    return Err(ConnectionError::Doubted);
                 }
                 let quiet_until = turns.now() + Duration::from_millis(throttle_ms.into());
                 turns.sleep_until(quiet_until).await;
@@ -279,7 +293,7 @@ impl FetchTask {
             [Asked { cursor, offset }] => {
                 let (cursor, partition) = (cursor.clone(), cursor.partition);
                 let sentence = format!("input partition {partition} at offset {offset}: {error}");
-                self.stop(&cursor, CursorFault::Unreadable(sentence));
+                self.stop(&cursor, Claim::TooLarge, CursorFault::Unreadable(sentence));
             }
             asked => self.alone_left = asked.len(),
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// An error code as a broker sent it, known here or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorCode(pub i16);
 
 impl ErrorCode {

@@ -226,11 +226,29 @@ impl ShardFacts {
     }
 }
 
+/// What one connection says about a position and would stop the shard, if another one says the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// The broker does not serve it, and no retry helps.
+    Refused(ErrorCode),
+    /// Its offset is not in the log.
+    OutOfRange,
+    /// The log is not the one that was read before.
+    Truncated,
+    /// The batch there cannot be read.
+    Unreadable,
+    /// The response is larger than the buffer.
+    TooLarge,
+}
+
 /// Something that an input partition goes on after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputTrouble {
     /// A broker does not serve it now.
     FetchRefused(ErrorCode),
+    /// One connection claims what would stop the shard, and another one is asked: a sentence.
+    Doubted(Claim, String),
     /// A batch that cannot be read was passed over: which offsets, and why.
     BatchPassedOver(String),
 }
