@@ -7,6 +7,7 @@ use super::control_error::ControlError;
 use super::dialler::DialOptions;
 use super::topic_client::TopicClient;
 use super::topic_rules::TopicNames;
+use crate::kafka::RECONNECT_MS_MIN;
 use crate::service::status::Status;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,6 @@ impl TopicWatch {
         let recreated = is_output_recreated.clone();
         let watch = move || {
             let (mut client, mut sightings) = (None, Sightings::default());
-            let pause = Duration::from_millis(POLL_EVERY_MS);
             loop {
                 // What brokers do not answer is no news.
                 if let Ok(found) = poll(&mut client, &dial, &names) {
@@ -46,6 +46,11 @@ impl TopicWatch {
                     }
                     recreated.store(sightings.is_recreated(&names.output), Ordering::Release);
                 }
+                let mut pause_ms = POLL_EVERY_MS;
+                if sightings.are_doubted() {
+                    (client, pause_ms) = (None, RECONNECT_MS_MIN);
+                }
+                let pause = Duration::from_millis(pause_ms);
                 if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -90,9 +95,20 @@ struct Sightings {
 struct Sighting {
     /// How many polls in a row have not found it.
     polls_without: u32,
-    /// Its id when it was first seen; 0: not known.
+    /// Its id, as two connections have told; 0: not known.
     id: u128,
+    /// Another id, which a second connection has to tell before it counts; 0: none.
+    doubted_id: u128,
     is_recreated: bool,
+}
+
+/// What the id of a topic says.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    Same,
+    /// It may be another topic.
+    Doubted,
+    Another,
 }
 
 impl Sightings {
@@ -114,8 +130,17 @@ impl Sightings {
                 _ => {}
             }
             is_news |= was_missing != sighting.is_missing();
-            if sighting.is_another(id.unwrap_or(0)) {
-                tracing::warn!("the topic `{name}` was deleted and created again");
+            match sighting.identify(id.unwrap_or(0)) {
+                Identity::Same => {}
+                // Its first id is told by two connections as well.
+                Identity::Doubted if sighting.id == 0 => {}
+                Identity::Doubted => tracing::warn!(
+                    "a broker says that the topic `{name}` is another one: another connection is \
+                     asked before that counts"
+                ),
+                Identity::Another => {
+                    tracing::warn!("the topic `{name}` was deleted and created again");
+                }
             }
         }
         is_news
@@ -124,6 +149,11 @@ impl Sightings {
     fn missing(&self) -> Vec<String> {
         let missing = self.topics.iter().filter(|(_, sighting)| sighting.is_missing());
         missing.map(|(name, _)| format!("`{name}`")).collect()
+    }
+
+    /// Whether another connection has to be asked.
+    fn are_doubted(&self) -> bool {
+        self.topics.values().any(|sighting| sighting.doubted_id != 0)
     }
 
     fn is_recreated(&self, name: &str) -> bool {
@@ -136,14 +166,19 @@ impl Sighting {
         self.polls_without >= POLLS_WITHOUT
     }
 
-    /// Whether this id, if it is one, is another one than before.
-    fn is_another(&mut self, id: u128) -> bool {
+    /// Takes the id that a connection tells, if it is one.
+    fn identify(&mut self, id: u128) -> Identity {
+        let doubted = std::mem::replace(&mut self.doubted_id, 0);
         if id == 0 || id == self.id {
-            return false;
+            return Identity::Same;
         }
-        let before = std::mem::replace(&mut self.id, id);
-        self.is_recreated |= before != 0;
-        before != 0
+        if id != doubted {
+            self.doubted_id = id;
+            return Identity::Doubted;
+        }
+        let is_another = std::mem::replace(&mut self.id, id) != 0;
+        self.is_recreated |= is_another;
+        if is_another { Identity::Another } else { Identity::Same }
     }
 }
 
@@ -171,18 +206,25 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_comes_back_with_another_id_was_created_again() {
+    fn a_topic_that_comes_back_with_another_id_was_created_again_once_two_connections_say_so() {
         let mut sightings = Sightings::default();
-        let mut is_recreated = |id| {
+        let mut take = |id| {
             sightings.take(&[("updates", id)]);
-            sightings.is_recreated("updates")
+            (sightings.are_doubted(), sightings.is_recreated("updates"))
         };
-        assert!(!is_recreated(Some(0)), "an old broker tells no id");
+        assert_eq!(take(Some(0)), (false, false), "an old broker tells no id");
+        assert_eq!(take(Some(6)), (true, false), "the first id has to be told twice, too");
+        assert_eq!(take(ID), (true, false));
         for id in [ID, None, None, ID, Some(0)] {
-            assert!(!is_recreated(id));
+            assert_eq!(take(id), (false, false));
         }
-        for id in [Some(8), None, Some(8), ID] {
-            assert!(is_recreated(id));
+        assert_eq!(take(Some(8)), (true, false), "only one connection says so");
+        assert_eq!(take(ID), (false, false));
+        assert_eq!(take(Some(8)), (true, false), "the one before was refuted");
+        assert_eq!(take(Some(9)), (true, false), "they do not agree");
+        assert_eq!(take(Some(9)), (false, true));
+        for id in [None, Some(9), ID] {
+            assert!(take(id).1, "it is for good");
         }
     }
 }

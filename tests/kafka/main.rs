@@ -16,6 +16,7 @@ mod failover;
 mod group;
 mod handoffs;
 mod hot_thread;
+mod lies;
 mod matches;
 mod monitoring;
 mod moves;

@@ -13,8 +13,8 @@ use support::kafka::proxy::{Pace, Proxy, Way};
 use support::kafka::{Cluster, Listener, Options};
 
 /// Kafka's numbers of requests.
-const FETCH: i16 = 1;
-const METADATA: i16 = 3;
+pub(crate) const FETCH: i16 = 1;
+pub(crate) const METADATA: i16 = 3;
 
 /// How long a silent broker may hold up a shard. It is left after ten seconds without an answer; a
 /// busy machine gets as much again.
@@ -23,12 +23,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// A broker, and a listener of it that clients reach through a proxy alone.
 pub(crate) struct Proxied {
     pub(crate) cluster: Cluster,
-    proxy: Proxy,
+    pub(crate) proxy: Proxy,
     address: String,
 }
 
 impl Proxied {
-    fn start() -> Proxied {
+    pub(crate) fn start() -> Proxied {
         Proxied::start_as(Options::for_tests())
     }
 
@@ -43,7 +43,7 @@ impl Proxied {
     }
 
     /// A daemon behind the proxy that has published what is in its input so far.
-    fn daemon(&self, what: &str) -> (Topics, Huntd, Follower) {
+    pub(crate) fn daemon(&self, what: &str) -> (Topics, Huntd, Follower) {
         let topics = Topics::create(&self.cluster, what, 1);
         produce(&self.cluster, &topics, &events(1, 200, 1..=5));
         let mut huntd = Huntd::start_with(&[&self.address], &topics, &[]);
@@ -53,7 +53,7 @@ impl Proxied {
     }
 
     /// Rounds of events are published whatever is done meanwhile.
-    fn assert_published(
+    pub(crate) fn assert_published(
         &self,
         topics: &Topics,
         huntd: &mut Huntd,
@@ -65,7 +65,7 @@ impl Proxied {
         accounts::wait_until_covered(&self.cluster, topics, follower, huntd);
     }
 
-    fn finish(&self, topics: &Topics, huntd: Huntd, follower: Follower) {
+    pub(crate) fn finish(&self, topics: &Topics, huntd: Huntd, follower: Follower) {
         let ended = huntd.stop();
         assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
         assert!(!ended.log.contains("the shard has halted"), "{}", ended.log);

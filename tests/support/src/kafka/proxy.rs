@@ -68,6 +68,21 @@ struct Shared {
     connections: AtomicU64,
     /// Connections below this number whose last request was of this API pass nothing any more.
     frozen: Mutex<(u64, i16)>,
+    lie: Mutex<Option<Lie>>,
+}
+
+/// What some connections say to clients, and is not so.
+struct Lie {
+    /// Connections below this number say it.
+    below: u64,
+    /// In answers to this request.
+    api: i16,
+    /// Where these bytes stand.
+    truth: Vec<u8>,
+    /// What stands there instead, be it longer.
+    lie: Vec<u8>,
+    /// How often it was said.
+    told: usize,
 }
 
 /// A connection through the proxy.
@@ -105,6 +120,7 @@ impl Proxy {
             orders: [orders(), orders()],
             connections: AtomicU64::new(0),
             frozen: Mutex::new((0, -1)),
+            lie: Mutex::new(None),
         });
         let proxy = Proxy { shared: shared.clone() };
         thread::spawn(move || {
@@ -182,6 +198,20 @@ impl Proxy {
         *self.shared.frozen.lock().expect("no holder panics") = (there, api_key);
     }
 
+    /// Connections that are there now say something else from now on, in answers to requests of
+    /// this API in which these bytes stand. New ones tell the truth.
+    pub fn lie(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
+        let below = self.shared.connections.load(Ordering::SeqCst);
+        let lie = Lie { below, api, truth, lie, told: 0 };
+        *self.shared.lie.lock().expect("no holder panics") = Some(lie);
+    }
+
+    /// How often the last lie was told.
+    pub fn lies_told(&self) -> usize {
+        let lie = self.shared.lie.lock().expect("no holder panics");
+        lie.as_ref().map_or(0, |lie| lie.told)
+    }
+
     /// Whether all that was ordered once has been done.
     pub fn is_done(&self) -> bool {
         [Way::ToBroker, Way::FromBroker].into_iter().all(|way| {
@@ -230,9 +260,28 @@ impl Orders {
     }
 }
 
+impl Lie {
+    /// What is said instead of this piece, which begins with the length of the answer.
+    fn instead_of(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
+        let at = find(piece, &self.truth)?;
+        let (head, rest) = (&piece[..at], &piece[at + self.truth.len()..]);
+        let mut said = [head, &self.lie, rest].concat();
+        let length = i32::from_be_bytes(*said.first_chunk().expect("it has a length"));
+        let longer = self.lie.len() as i32 - self.truth.len() as i32;
+        said[..4].copy_from_slice(&(length + longer).to_be_bytes());
+        self.told += 1;
+        Some(said)
+    }
+}
+
+/// Where bytes stand in a piece.
+fn find(piece: &[u8], these: &[u8]) -> Option<usize> {
+    piece.windows(these.len()).position(|window| window == these)
+}
+
 /// Puts bytes in the place of others, if these are there.
 fn put(piece: &mut [u8], these: &[u8], others: &[u8]) -> bool {
-    let at = piece.windows(these.len()).position(|window| window == these);
+    let at = find(piece, these);
     if let Some(at) = at {
         piece[at..at + others.len()].copy_from_slice(others);
     }
@@ -250,6 +299,14 @@ impl Passage {
                 self.api.store(i16::from_be_bytes([api[0], api[1]]), Ordering::SeqCst);
             }
             self.wait_while_frozen(&to);
+            if way == Way::FromBroker
+                && let Some(said) = self.lie_instead_of(piece)
+            {
+                if to.write_all(&said).is_err() {
+                    break;
+                }
+                continue;
+            }
             let (passing, pace) = {
                 let mut orders = self.shared.orders(way);
                 let passing = orders.carry_out(piece, self.api.load(Ordering::SeqCst));
@@ -262,6 +319,13 @@ impl Passage {
         // Either end may be gone already.
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
+    }
+
+    fn lie_instead_of(&self, piece: &[u8]) -> Option<Vec<u8>> {
+        let mut lie = self.shared.lie.lock().expect("no holder panics");
+        let lie = lie.as_mut()?;
+        let lies = self.number < lie.below && self.api.load(Ordering::SeqCst) == lie.api;
+        if lies { lie.instead_of(piece) } else { None }
     }
 
     /// A frozen connection never goes on: its thread ends when the other end is closed.

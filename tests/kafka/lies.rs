@@ -1,0 +1,152 @@
+//! What one connection says and would halt a shard is asked again on another one, which tells the
+//! truth: nothing halts, whatever it was.
+
+use crate::wire_faults::{FETCH, METADATA, Proxied};
+use std::ops::RangeInclusive;
+use support::accounts::Follower;
+use support::daemon::{Huntd, Topics};
+use support::kafka::proxy::Way;
+use support::wire::Connection;
+
+/// How a line ends about what is asked again.
+const ASKED_AGAIN: &str = "another connection is asked before that counts";
+
+/// A daemon that some connections lie to.
+struct Victim<'a> {
+    proxied: &'a Proxied,
+    topics: Topics,
+    huntd: Huntd,
+    follower: Follower,
+    rounds: RangeInclusive<u64>,
+}
+
+impl Victim<'_> {
+    fn of<'a>(proxied: &'a Proxied, what: &str) -> Victim<'a> {
+        let (topics, huntd, follower) = proxied.daemon(what);
+        Victim { proxied, topics, huntd, follower, rounds: 1..=5 }
+    }
+
+    fn id(&self, topic: &str) -> [u8; 16] {
+        let mut connection = Connection::open(&self.proxied.cluster[0].address());
+        connection.topic_id(topic).to_be_bytes()
+    }
+
+    fn input_id(&self) -> [u8; 16] {
+        self.id(&self.topics.input)
+    }
+
+    /// Where the shard's log ends.
+    fn end(&self) -> i64 {
+        self.follower.next_offset(0)
+    }
+
+    /// The lie is told, doubted with these words, and costs nothing.
+    fn outlives(&mut self, api: i16, truth: Vec<u8>, lie: Vec<u8>, words: &str) {
+        let proxy = &self.proxied.proxy;
+        proxy.lie(api, truth, lie);
+        self.is_asked_again(words);
+        assert!(proxy.lies_told() > 0);
+        self.goes_on();
+    }
+
+    /// One more line says that what these words tell is asked again.
+    fn is_asked_again(&mut self, words: &str) {
+        let count = |huntd: &Huntd| {
+            let log = huntd.log();
+            log.lines().filter(|line| line.contains(words) && line.contains(ASKED_AGAIN)).count()
+        };
+        let before = count(&self.huntd);
+        self.huntd.wait_until(&format!("a line about {words}"), |huntd| count(huntd) > before);
+    }
+
+    fn goes_on(&mut self) {
+        let Victim { proxied, topics, huntd, follower, rounds } = self;
+        *rounds = rounds.end() + 1..=rounds.end() + 5;
+        proxied.assert_published(topics, huntd, follower, rounds.clone());
+    }
+
+    fn finish(self) {
+        self.proxied.finish(&self.topics, self.huntd, self.follower);
+    }
+}
+
+/// The start of a Fetch response, behind its correlation id, up to its topic's id.
+fn head(throttle_ms: i32, error: i16, topic_id: [u8; 16]) -> Vec<u8> {
+    let (throttle, error) = (throttle_ms.to_be_bytes(), error.to_be_bytes());
+    // No tagged fields, no session, one topic.
+    [&[0], &throttle[..], &error, &[0; 4], &[2], &topic_id].concat()
+}
+
+/// The only partition of a Fetch response, from the topic's id to an error.
+fn partition(topic_id: [u8; 16], error: i16) -> Vec<u8> {
+    [&topic_id[..], &[2], &0_i32.to_be_bytes(), &error.to_be_bytes()].concat()
+}
+
+/// What follows the error in a Fetch response whose log ends at this offset: with no records, and
+/// with these tagged fields.
+fn no_records(end: i64, tagged: &[u8]) -> Vec<u8> {
+    let (end, start) = (end.to_be_bytes(), 0_i64.to_be_bytes());
+    // No aborted transactions, no preferred replica, no bytes of records.
+    [&end[..], &end, &start, &[1], &(-1_i32).to_be_bytes(), &[1], tagged].concat()
+}
+
+#[test]
+fn an_error_that_one_fetch_is_answered_with_is_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "errors");
+    let id = victim.input_id();
+    for (code, words) in [
+        (2, "CORRUPT_MESSAGE (2)"),
+        (42, "INVALID_REQUEST (42)"),
+        (76, "UNSUPPORTED_COMPRESSION_TYPE (76)"),
+        (1234, "UNLISTED (1234)"),
+        (1, "is not in its log"),
+    ] {
+        victim.outlives(FETCH, partition(id, 0), partition(id, code), words);
+    }
+    victim.outlives(FETCH, head(0, 0, id), head(0, 87, id), "INVALID_RECORD (87)");
+    victim.finish();
+}
+
+#[test]
+fn a_truncation_that_one_fetch_is_answered_with_is_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "diverging");
+    let (found, end) = (partition(victim.input_id(), 0), victim.end());
+    // Epoch 0 ends at offset 7.
+    let epoch_end = [&0_i32.to_be_bytes()[..], &7_i64.to_be_bytes(), &[0]].concat();
+    let diverging = [&[1, 0, epoch_end.len() as u8], &epoch_end[..]].concat();
+    let truth = [found.clone(), no_records(end, &[0])].concat();
+    let lie = [found, no_records(end, &diverging)].concat();
+    victim.outlives(FETCH, truth, lie, "was truncated to offset 7");
+    victim.finish();
+}
+
+/// Which a Fetch that is answered so makes huntd ask.
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+
+#[test]
+fn another_input_topic_that_one_answer_tells_of_is_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "input");
+    let id = victim.input_id();
+    let another = id.map(|byte| byte ^ 1);
+    let words = "the input topic was deleted and created again";
+    proxied.proxy.lie(METADATA, id.to_vec(), another.to_vec());
+    let refused = partition(id, NOT_LEADER_OR_FOLLOWER);
+    proxied.proxy.replace(Way::FromBroker, &partition(id, 0), &refused);
+    victim.is_asked_again(words);
+    victim.goes_on();
+    victim.finish();
+}
+
+#[test]
+fn another_output_topic_that_one_answer_tells_of_is_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "output");
+    let id = victim.id(&victim.topics.output);
+    let another = id.map(|byte| byte ^ 1);
+    let words = format!("a broker says that the topic `{}` is another one", victim.topics.output);
+    victim.outlives(METADATA, id.to_vec(), another.to_vec(), &words);
+    victim.finish();
+}
