@@ -3,6 +3,7 @@
 //!
 //! Everything here may block; nothing here is on the path of an event.
 
+mod certificates;
 mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
@@ -37,6 +38,7 @@ use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
 use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
+use certificates::Certificates;
 use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
@@ -130,6 +132,7 @@ struct Control {
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
     group_lag: GroupLag,
+    certificates: Certificates,
     topic_watch: TopicWatch,
     is_stopping: bool,
 }
@@ -154,6 +157,7 @@ impl Control {
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let group_lag = GroupLag::start(&options.group, ends.progress.clone());
+        let certificates = Certificates::read(options.dial.security.tls.as_ref());
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -176,6 +180,7 @@ impl Control {
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
+            certificates,
             topic_watch,
             is_stopping: false,
         }
@@ -224,6 +229,7 @@ impl Control {
             self.heard.extend(self.membership.poll(wait));
         }
         while let Some(event) = self.heard.pop_front() {
+            let event = self.certificates.judge(event);
             self.on(OwnershipEvent::Group(event));
         }
     }

@@ -68,7 +68,9 @@ impl Failure {
                 MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
                 MembershipError::NotAuthorised(_) => ExitCode::NotAuthorised,
                 MembershipError::NotAuthenticated(_) => ExitCode::NotAuthenticated,
-                MembershipError::TlsFailed(_) => ExitCode::TlsRefused,
+                MembershipError::TlsFailed(_) | MembershipError::TlsOutdated(_) => {
+                    ExitCode::TlsRefused
+                }
                 MembershipError::InstanceTaken(_) | MembershipError::Refused(_) => ExitCode::Config,
                 MembershipError::Unreachable(_) | MembershipError::Passing(_) => {
                     ExitCode::KafkaUnreachable

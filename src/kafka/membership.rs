@@ -44,12 +44,15 @@ pub enum MembershipError {
          file, restart huntd: {0}"
     )]
     NotAuthenticated(String),
-    /// TLS fails. librdkafka's certificate and key are those of our start.
-    #[error(
-        "TLS to a broker fails; if the certificate or the key of [kafka.tls] has changed since \
-         huntd started, restart huntd: {0}"
-    )]
+    /// TLS fails.
+    #[error("TLS to a broker fails: check the files of [kafka.tls] and the broker's: {0}")]
     TlsFailed(String),
+    /// librdkafka reaches no broker with the files of our start, and a start would read others.
+    #[error(
+        "no broker is reached with the files of [kafka.tls] that librdkafka's clients read when \
+         huntd started, and they have changed since: restart huntd: {0}"
+    )]
+    TlsOutdated(String),
     /// librdkafka refuses its configuration, or the group refuses the member.
     #[error("the consumer group cannot be joined: {0}")]
     Refused(String),
@@ -59,10 +62,16 @@ pub enum MembershipError {
 }
 
 impl MembershipError {
-    /// Whether only the operator can help. As long as we are a member, everything but the group
-    /// works with a secret that is refused.
+    /// Whether only the operator can help.
     pub fn is_final(&self) -> bool {
-        use MembershipError::{NotAuthenticated, Passing, TlsFailed, Unreachable};
-        !matches!(self, Unreachable(_) | NotAuthenticated(_) | TlsFailed(_) | Passing(_))
+        use MembershipError::{Passing, TlsFailed, Unreachable};
+        let may_pass = matches!(self, Unreachable(_) | TlsFailed(_) | Passing(_));
+        !may_pass && !self.is_cured_by_a_start()
+    }
+
+    /// Whether a start would use another secret or certificate. As long as we are a member,
+    /// everything but the group works without one.
+    pub(crate) fn is_cured_by_a_start(&self) -> bool {
+        matches!(self, MembershipError::NotAuthenticated(_) | MembershipError::TlsOutdated(_))
     }
 }

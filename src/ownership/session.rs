@@ -101,8 +101,8 @@ impl Session {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
             }
-            // A start reads the secret that is there now, and finds all that we could still lose.
-            MembershipError::NotAuthenticated(_) if !self.is_member() => {
+            // A start reads what is in the files now, and finds all that we could still lose.
+            error if error.is_cured_by_a_start() && !self.is_member() => {
                 OwnershipAction::Fail(error)
             }
             error if error.is_final() => OwnershipAction::Fail(error),
@@ -134,7 +134,7 @@ impl Session {
 
     /// Trouble that passes.
     fn bear(&mut self, error: &MembershipError) -> OwnershipAction {
-        if let MembershipError::Unreachable(_) = error {
+        if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
             self.losses.broker_is_away();
         }
         waiting(error)
@@ -217,14 +217,21 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_refused_ends_the_daemon_once_the_group_has_given_it_up() {
+    fn what_a_start_cures_ends_the_daemon_once_the_group_has_given_it_up() {
         let now = Instant::now();
-        let mut session = Session::new(now);
-        session.hears(&MembershipEvent::Assigned(vec![0]));
-        let refused = MembershipError::NotAuthenticated("wrong password".to_owned());
-        assert!(matches!(session.fails(refused.clone(), now), OwnershipAction::Log(_)));
-        session.hears(&MembershipEvent::Lost(vec![0]));
-        assert_eq!(session.fails(refused.clone(), now), OwnershipAction::Fail(refused));
+        for error in [
+            MembershipError::NotAuthenticated("wrong password".to_owned()),
+            MembershipError::TlsOutdated("certificate expired".to_owned()),
+        ] {
+            let mut session = Session::new(now);
+            session.hears(&MembershipEvent::Assigned(vec![0]));
+            assert!(matches!(session.fails(error.clone(), now), OwnershipAction::Log(_)));
+            session.hears(&MembershipEvent::Lost(vec![0]));
+            assert_eq!(session.fails(error.clone(), now), OwnershipAction::Fail(error));
+            // A start has nothing that this one has not.
+            let failed = MembershipError::TlsFailed("certificate expired".to_owned());
+            assert!(matches!(session.fails(failed, now), OwnershipAction::Log(_)));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod bad_input;
 mod brokers;
 mod campaign;
+mod certificates;
 mod clients;
 mod container;
 mod damage;

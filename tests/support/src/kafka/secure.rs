@@ -98,8 +98,9 @@ impl SecureCluster {
         self.ports[place]
     }
 
-    /// A file of the folder: `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`, `password`,
-    /// `wrong-password`, `token`.
+    /// A file of the folder: `ca.pem`, `other-ca.pem`, `password`, `wrong-password`, `token`, and
+    /// `client`, `expired-client` and `other-client`, which the other authority has signed, as
+    /// `.pem` and `.key`. The listener that asks for one trusts `trusted-by-mutual.pem`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -122,23 +123,37 @@ pub fn write_files(folder: &Path) {
     };
     let (ca, ca_pem) = authority("huntd's tests");
     write("ca.pem", &ca_pem);
-    write("other-ca.pem", &authority("somebody else").1);
+    let (other, other_pem) = authority("somebody else");
+    write("other-ca.pem", &other_pem);
+    write("trusted-by-mutual.pem", &ca_pem);
     let localhost = || CertificateParams::new([HOST.to_owned()]).expect("a valid name");
     let (chain, key) = certificate(localhost(), &ca);
     write("broker.pem", &format!("{key}{chain}"));
-    let mut expired = localhost();
-    expired.not_before = date_time_ymd(2020, 1, 1);
-    expired.not_after = date_time_ymd(2021, 1, 1);
-    let (chain, key) = certificate(expired, &ca);
+    let (chain, key) = certificate(expired(localhost()), &ca);
     write("expired.pem", &format!("{key}{chain}"));
-    let mut client = CertificateParams::new([]).expect("no names");
-    client.distinguished_name.push(DnType::CommonName, USER);
-    let (chain, key) = certificate(client, &ca);
-    write("client.pem", &chain);
-    write("client.key", &key);
+    let client = || {
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.distinguished_name.push(DnType::CommonName, USER);
+        params
+    };
+    for (name, (chain, key)) in [
+        ("client", certificate(client(), &ca)),
+        ("expired-client", certificate(expired(client()), &ca)),
+        ("other-client", certificate(client(), &other)),
+    ] {
+        write(&format!("{name}.pem"), &chain);
+        write(&format!("{name}.key"), &key);
+    }
     write("password", &format!("{PASSWORD}\n"));
     write("wrong-password", "something else");
     write("token", &token(3_600));
+}
+
+/// The same certificate, of long ago.
+fn expired(mut params: CertificateParams) -> CertificateParams {
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2021, 1, 1);
+    params
 }
 
 /// A certificate authority, and its certificate.
@@ -173,6 +188,8 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
         ("listener.name.expired.ssl.keystore.type", "PEM".to_owned()),
         ("listener.name.expired.ssl.keystore.location", file("expired.pem")),
         ("listener.name.mutual.ssl.client.auth", "required".to_owned()),
+        ("listener.name.mutual.ssl.truststore.type", "PEM".to_owned()),
+        ("listener.name.mutual.ssl.truststore.location", file("trusted-by-mutual.pem")),
         ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
         ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
