@@ -28,6 +28,10 @@ use std::time::{Duration, Instant};
 /// be fetched now: that may change within a moment, and only the next Fetch can ask for it.
 const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
 
+/// Milliseconds for which a broker is left alone at its word. One that means more delays its next
+/// answers by itself (KIP-219), and a wrong word must not stop a shard for days.
+const THROTTLE_MS_MAX: u32 = 10_000;
+
 /// Correlation id of a question about the topic: no Fetch has it, as theirs count up.
 const CHECK_ID: i32 = -1;
 
@@ -231,10 +235,24 @@ impl FetchTask {
                 if self.doubt.is_some() {
                     return Err(ConnectionError::Doubted);
                 }
-                let quiet_until = turns.now() + Duration::from_millis(throttle_ms.into());
-                turns.sleep_until(quiet_until).await;
+                self.heed_throttle(link, throttle_ms).await;
             }
         }
+    }
+
+    /// Leaves the broker alone for as long as it wants, within reason.
+    async fn heed_throttle(&self, link: &BrokerLink, throttle_ms: u32) {
+        if throttle_ms == 0 {
+            return;
+        }
+        let turns = &self.shared.context.turns;
+        self.shared.report(ToControl::Trouble(format!(
+            "broker {} wants to be left alone for {throttle_ms} ms: raise this client's quotas, \
+             such as consumer_byte_rate",
+            link.connection.address()
+        )));
+        let quiet = Duration::from_millis(throttle_ms.min(THROTTLE_MS_MAX).into());
+        turns.sleep_until(turns.now() + quiet).await;
     }
 
     /// Between two Fetches: goes on with a new connection before the broker closes this one

@@ -108,6 +108,23 @@ fn an_error_that_one_fetch_is_answered_with_is_asked_for_again() {
     victim.finish();
 }
 
+/// Twelve days.
+const THROTTLE_MS: i32 = 1 << 30;
+
+#[test]
+fn a_broker_that_wants_to_be_left_alone_for_days_is_asked_again_within_seconds() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "throttled");
+    let id = victim.input_id();
+    let [truth, lie] = [0, THROTTLE_MS].map(|throttle_ms| head(throttle_ms, 0, id));
+    proxied.proxy.replace(Way::FromBroker, &truth, &lie);
+    let words = format!("wants to be left alone for {THROTTLE_MS} ms");
+    victim.huntd.wait_until("the lie", |_| proxied.proxy.is_done());
+    victim.goes_on();
+    assert!(victim.huntd.log().contains(&words), "{}", victim.huntd.log());
+    victim.finish();
+}
+
 #[test]
 fn a_truncation_that_one_fetch_is_answered_with_is_asked_for_again() {
     let proxied = Proxied::start();
