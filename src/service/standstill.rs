@@ -12,6 +12,15 @@ const STILL_MS: u64 = 10_000;
 /// nothing about others: samples are taken every second or two.
 const SAMPLE_MS_MAX: u64 = 5_000;
 
+/// A shard that stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StillShard {
+    /// Its partition.
+    pub partition: i32,
+    /// What it waits for now.
+    pub waits_for: &'static str,
+}
+
 /// How far a shard was when it last moved.
 #[derive(Debug)]
 struct Seen {
@@ -29,14 +38,14 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Samples all owned shards: how many stand still. Their progress says which, and the log what
-    /// each waits for.
-    pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> u32 {
+    /// Samples all owned shards: which stand still. The log has a line for each that begins to.
+    pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> Vec<StillShard> {
         let mut before = std::mem::take(&mut self.shards);
         let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
         if pause >= Duration::from_millis(SAMPLE_MS_MAX) {
             before.values_mut().for_each(|seen| seen.at += pause);
         }
+        let mut still = Vec::new();
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
             let (offsets, lag) = (offsets(shard), shard.lag());
@@ -54,10 +63,13 @@ impl Standstill {
                 let waits_for = waits_for(shard);
                 tracing::error!(partition, lag, "the partition stands still: {waits_for}");
             }
+            if seen.is_still {
+                still.push(StillShard { partition, waits_for: waits_for(shard) });
+            }
             shard.still.set(u64::from(seen.is_still));
             self.shards.insert(partition, seen);
         }
-        self.shards.values().filter(|seen| seen.is_still).count() as u32
+        still
     }
 }
 
@@ -103,13 +115,13 @@ mod tests {
     }
 
     /// Samples once a second, up to this time.
-    fn sampled(standstill: &mut Standstill, progress: &Progress, now: Instant) -> u32 {
+    fn sampled(standstill: &mut Standstill, progress: &Progress, now: Instant) -> usize {
         while let Some(at) = standstill.sampled_at.map(|at| at + Duration::from_secs(1))
             && at < now
         {
             standstill.sample(progress, at);
         }
-        standstill.sample(progress, now)
+        standstill.sample(progress, now).len()
     }
 
     #[test]
@@ -118,8 +130,8 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         shard(&progress, [90, 90, 90, 90, 80]);
-        assert_eq!(standstill.sample(&progress, at(0)), 0);
-        assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), 0);
+        assert_eq!(standstill.sample(&progress, at(0)), []);
+        assert_eq!(standstill.sample(&progress, at(9 * STILL_MS)), []);
         assert_eq!(sampled(&mut standstill, &progress, at(10 * STILL_MS - 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(10 * STILL_MS)), 1);
     }
@@ -154,7 +166,9 @@ mod tests {
         progress.shard(3).high_watermark.set(-1);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS - 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 1);
-        assert!(waits_for(progress.shard(3)).contains("no broker says"));
+        let still = standstill.sample(&progress, at(2 * STILL_MS));
+        assert!(matches!(still[..], [StillShard { partition: 3, .. }]), "{still:?}");
+        assert!(still[0].waits_for.contains("no broker says"), "{still:?}");
         progress.shard(3).high_watermark.set(100);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
     }

@@ -1,6 +1,8 @@
 //! What the daemon is doing, for systemd and for `/readyz`.
 
+use super::standstill::StillShard;
 use atomic_waker::AtomicWaker;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -67,12 +69,36 @@ pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }
 
+/// Why a lock is not poisoned.
+const UNPOISONED: &str = "nobody panics while it is held";
+
+/// Partitions that are named of those that wait for the same.
+const NAMED_MAX: usize = 10;
+
+/// A line for each thing that shards wait for, with their partitions.
+fn still_lines(still: &[StillShard]) -> String {
+    let mut waiting: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for StillShard { partition, waits_for } in still {
+        waiting.entry(waits_for).or_default().push(*partition);
+    }
+    let line = |(waits_for, partitions): (&str, Vec<i32>)| {
+        let named = partitions.iter().take(NAMED_MAX).map(i32::to_string);
+        let named = named.collect::<Vec<_>>().join(", ");
+        let plural = if partitions.len() == 1 { "" } else { "s" };
+        match partitions.len().saturating_sub(NAMED_MAX) {
+            0 => format!("\npartition{plural} {named}: {waits_for}"),
+            more => format!("\npartition{plural} {named} and {more} more: {waits_for}"),
+        }
+    };
+    waiting.into_iter().map(line).collect()
+}
+
 /// The phase, written by the pipeline and read by the service thread.
 #[derive(Default)]
 pub struct Status {
     phase: AtomicU8,
     halted_shards: AtomicU32,
-    still_shards: AtomicU32,
+    still_shards: Mutex<Vec<StillShard>>,
     missing_topics: Mutex<Vec<String>>,
     changed: AtomicWaker,
 }
@@ -101,7 +127,7 @@ impl Status {
     pub(crate) fn trouble(&self) -> Trouble {
         Trouble {
             halted: self.halted_shards.load(Ordering::Acquire),
-            still: self.still_shards.load(Ordering::Acquire),
+            still: self.still_shards.lock().expect(UNPOISONED).len() as u32,
             missing_topics: self.missing_topics().len() as u32,
         }
     }
@@ -112,19 +138,19 @@ impl Status {
         self.changed.wake();
     }
 
-    /// A new number of shards that stand still. The service thread counts them itself.
-    pub(crate) fn set_still_shards(&self, count: u32) {
-        self.still_shards.store(count, Ordering::Release);
+    /// The shards that stand still now. The service thread finds them itself.
+    pub(crate) fn set_still_shards(&self, still: Vec<StillShard>) {
+        *self.still_shards.lock().expect(UNPOISONED) = still;
     }
 
     /// The names of topics that are needed and do not exist.
     pub(crate) fn set_missing_topics(&self, names: Vec<String>) {
-        *self.missing_topics.lock().expect("nobody panics while it is held") = names;
+        *self.missing_topics.lock().expect(UNPOISONED) = names;
         self.changed.wake();
     }
 
     fn missing_topics(&self) -> Vec<String> {
-        self.missing_topics.lock().expect("nobody panics while it is held").clone()
+        self.missing_topics.lock().expect(UNPOISONED).clone()
     }
 
     /// Why the daemon should get no work, or nothing if it should.
@@ -139,7 +165,9 @@ impl Status {
                 Some(format!("halted shards: {halted}; read the log"))
             }
             (Phase::Ready, Trouble { halted, still, .. }) => {
-                Some(format!("shards that stand still: {still}, halted: {halted}; read the log"))
+                let waiting = still_lines(&self.still_shards.lock().expect(UNPOISONED));
+                let counts = format!("shards that stand still: {still}, halted: {halted}");
+                Some(format!("{counts}; read the log{waiting}"))
             }
             (phase, _) => Some(format!("huntd {}", phase.words())),
         }
@@ -155,5 +183,36 @@ impl Status {
             }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_readiness_is_told_which_shards_stand_still_and_what_for() {
+        let status = Status::new();
+        status.enter(Phase::Ready);
+        let waiting = |waits_for| move |partition| StillShard { partition, waits_for };
+        status.set_still_shards(
+            [3, 9]
+                .map(waiting("nobody fetches"))
+                .into_iter()
+                .chain([4].map(waiting("no ack")))
+                .collect(),
+        );
+        let said = "shards that stand still: 3, halted: 0; read the log\n\
+                    partition 4: no ack\n\
+                    partitions 3, 9: nobody fetches";
+        assert_eq!(status.unready().as_deref(), Some(said));
+        status.set_still_shards((0..12).map(waiting("no ack")).collect());
+        let said = status.unready().expect("it is not ready");
+        assert!(
+            said.ends_with("partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: no ack"),
+            "{said}"
+        );
+        status.set_still_shards(Vec::new());
+        assert_eq!(status.unready(), None);
     }
 }

@@ -123,6 +123,8 @@ fn assert_says_that_it_stands_still(huntd: &Huntd, partition: i32) {
     let answer = huntd.get("/readyz");
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("shards that stand still: 1"), "{answer}");
+    let why = format!("\npartition {partition}: no broker says where its log ends");
+    assert!(answer.contains(&why), "{answer}");
 }
 
 #[test]
