@@ -122,20 +122,21 @@ fn sasl(secure: &SecureCluster) -> String {
     format!("mechanism = \"SCRAM-SHA-256\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
 }
 
-/// A daemon that plays, refuses a record, ticks, commits, and copies snapshots if these settings
-/// say so.
-fn run(secure: &SecureCluster, topics: &Topics, snapshots: Option<&str>) -> Attempt {
+/// A daemon that plays, refuses a record, ticks, commits, and copies snapshots if these further
+/// settings say so.
+fn run(secure: &SecureCluster, topics: &Topics, further: &[(&str, &str)]) -> Attempt {
     let mut events = events(1, 5, 1..=10);
     events.push((0, "no event".to_owned()));
     produce(&secure.cluster, topics, &events);
     let sasl = sasl(secure);
     let mut settings = vec![("kafka.sasl", sasl.as_str()), ("input", "tick_every_ms = 200")];
-    settings.extend(snapshots.map(|lines| ("snapshot", lines)));
+    settings.extend(further);
+    let copies = further.iter().any(|(section, _)| *section == "snapshot");
     let mut huntd = Huntd::start_with(&[&secure.address(Kind::PlainSasl)], topics, &settings);
     // Beyond what was produced, there are ticks.
     let is_done = |page: &Page| {
         let is_copied = || page.value("huntd_snapshots_copied_total") > 0;
-        page.progress("acked") > events.len() as u64 && (snapshots.is_none() || is_copied())
+        page.progress("acked") > events.len() as u64 && (!copies || is_copied())
     };
     let ended = Instant::now() + PATIENCE;
     loop {
@@ -208,13 +209,18 @@ fn with_a_letter(secure: &SecureCluster) -> Topics {
 fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
     let secure = SecureCluster::start(&acl::strict_properties(), &[]);
     let topics = || Topics::create(&secure.cluster, "rights", 1);
-    assert_exact(&secure, "run", topics, |topics| run(&secure, topics, None));
+    for protocol in ["classic", "consumer"] {
+        let protocol = format!("group_protocol = {protocol:?}");
+        assert_exact(&secure, "run", topics, |topics| {
+            run(&secure, topics, &[("kafka", &protocol)])
+        });
+    }
     let topics = || with_copies(&secure, topics());
     assert_exact_beside(&secure, &["run"], "run with snapshot.topic", topics, |topics| {
         // A copy that is there already has to be read.
         let [folder, other] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
         stop(copying(&secure, topics, &snapshots(topics, other.path())));
-        run(&secure, topics, Some(&snapshots(topics, folder.path())))
+        run(&secure, topics, &[("snapshot", &snapshots(topics, folder.path()))])
     });
 }
 
@@ -228,7 +234,7 @@ fn ticks_that_are_refused_are_in_the_log() {
             acl::allow(&secure.cluster.bootstrap(), USER, operation, resource, &name);
         }
     }
-    let Attempt { said, .. } = run(&secure, &topics, None);
+    let Attempt { said, .. } = run(&secure, &topics, &[]);
     assert!(said.contains("a tick was not appended"), "{said}");
 }
 
