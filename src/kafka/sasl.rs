@@ -8,6 +8,7 @@ use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslHandshakeReq
 use rsasl::callback::{Context, Request, SessionCallback, SessionData};
 use rsasl::prelude::{Mechname, MessageSent, SASLClient, SASLConfig, Session, SessionError, State};
 use rsasl::property::{AuthId, OAuthBearerToken, Password};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Versions that are spoken; all brokers since Kafka 2.2 do.
@@ -27,6 +28,10 @@ const ILLEGAL_SASL_STATE: ErrorCode = ErrorCode(34);
 
 /// The broker refuses the user, or its secret.
 const SASL_AUTHENTICATION_FAILED: ErrorCode = ErrorCode(58);
+
+/// Rounds of the hash that SCRAM may take: RFC 7677 wants that many at least, and brokers ask for
+/// some thousands. librdkafka has the same upper bound.
+const SCRAM_ITERATIONS: RangeInclusive<u32> = 4_096..=1_000_000;
 
 /// Why a broker does not take this client for who it says it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +144,9 @@ impl SaslExchange {
         let mut out = Vec::new();
         let mechanism = self.mechanism.name();
         let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
+        if self.mechanism.is_scram() {
+            check_iterations(from_broker).map_err(wrong)?;
+        }
         let state = self.session.step(from_broker, &mut out);
         let state = state.map_err(|error| wrong(error.to_string()))?;
         self.is_over = matches!(state, State::Finished(_));
@@ -158,6 +166,20 @@ impl SaslExchange {
         };
         SaslError::Refused { who, mechanism: self.mechanism.name(), sentence }
     }
+}
+
+/// A broker's first part of SCRAM says how often the password is to be hashed. With few rounds it
+/// can be guessed from the proof, and with very many the proof takes hours.
+fn check_iterations(from_broker: Option<&[u8]>) -> Result<(), String> {
+    let attributes = from_broker.unwrap_or_default().split(|byte| *byte == b',');
+    for iterations in attributes.filter_map(|attribute| attribute.strip_prefix(b"i=")) {
+        let asked = String::from_utf8_lossy(iterations);
+        if !asked.parse().is_ok_and(|asked: u32| SCRAM_ITERATIONS.contains(&asked)) {
+            let (min, max) = (SCRAM_ITERATIONS.start(), SCRAM_ITERATIONS.end());
+            return Err(format!("it asks for {asked} iterations, not for {min} to {max}"));
+        }
+    }
+    Ok(())
 }
 
 /// Appends a SaslHandshake request: which mechanism is wanted.
@@ -221,5 +243,35 @@ pub(crate) fn parse_authenticate(
         ErrorCode::NONE => Ok(answer),
         SASL_AUTHENTICATION_FAILED => Err(exchange.refused(sentence)),
         error => Err(MessageError::Refused { api: AUTHENTICATE.name, error }.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a broker that asks for so many rounds of the hash.
+    fn asked_for(iterations: &str) -> Result<(), SaslError> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), "secret").expect("it can be written");
+        let (user, secret_file) = ("hunt".to_owned(), file.path().to_owned());
+        let options = SaslOptions { mechanism: Mechanism::ScramSha256, user, secret_file };
+        let mut exchange = SaslExchange::begin(&options)?;
+        let first = exchange.step(None)?.expect("the client begins");
+        let first = String::from_utf8(first).expect("it is text");
+        let (_, nonce) = first.split_once("r=").expect("it has a nonce");
+        let answer = format!("r={nonce}of-the-broker,s=c2FsdA==,i={iterations}");
+        exchange.step(Some(answer.as_bytes())).map(drop)
+    }
+
+    #[test]
+    fn a_password_is_proved_with_neither_too_few_rounds_of_the_hash_nor_endless_ones() {
+        for iterations in ["4096", "16384"] {
+            assert_eq!(asked_for(iterations), Ok(()));
+        }
+        for iterations in ["1", "4095", "1000001", "4294967295", "99999999999", "many"] {
+            let error = asked_for(iterations).expect_err(iterations).to_string();
+            assert!(error.contains(&format!("asks for {iterations} iterations")), "{error}");
+        }
     }
 }

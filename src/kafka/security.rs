@@ -68,6 +68,11 @@ impl Mechanism {
     pub const ALL: [Mechanism; 4] =
         [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512, Mechanism::OauthBearer];
 
+    /// Whether it proves the password without showing it.
+    pub(crate) fn is_scram(self) -> bool {
+        matches!(self, Mechanism::ScramSha256 | Mechanism::ScramSha512)
+    }
+
     /// Its registered name.
     pub fn name(self) -> &'static str {
         match self {
