@@ -122,6 +122,19 @@ fn what_one_side_seals_the_other_opens_in_every_suite_and_through_new_keys() {
     }
 }
 
+/// Each of them costs a key, and none brings an answer nearer.
+#[test]
+fn a_broker_that_sends_one_record_without_data_after_the_other_is_given_up() {
+    let (mut server, mut session, mut received) = connect(cipher_suite::TLS13_AES_128_GCM_SHA256);
+    open(&mut session, &mut received).expect("tickets");
+    let renewed = (0..1_000).find_map(|_| {
+        server.refresh_traffic_keys().expect("TLS 1.3 renews keys");
+        open(&mut session, &mut take(&mut server)).err()
+    });
+    let sentence = renewed.expect("it is refused some time").to_string();
+    assert!(sentence.contains("in a row hold no data"), "{sentence}");
+}
+
 #[test]
 fn a_record_that_is_damaged_anywhere_is_refused() {
     for suite in SUITES {

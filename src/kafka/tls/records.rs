@@ -20,6 +20,10 @@ pub(crate) const TLS_RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 +
 /// Records under one key, after which a connection is worn: far below the 2^24.5 of RFC 8446, 5.5.
 const RECORDS_MAX: u64 = 1 << 23;
 
+/// Records in a row that may hold nothing but what TLS says to itself: a few tickets and new keys.
+/// Who sends more keeps this thread from its other connections. rustls has the same bound.
+const IDLE_RECORDS_MAX: u32 = 32;
+
 /// The records of one connection after its handshake.
 pub struct TlsSession {
     opener: Box<dyn MessageDecrypter>,
@@ -30,6 +34,8 @@ pub struct TlsSession {
     sealed: u64,
     suite: SupportedCipherSuite,
     kernel: KernelConnection<ClientConnectionData>,
+    /// Records in a row that held nothing for us.
+    idle_records: u32,
     /// The broker has renewed its key and asks for the same (RFC 8446, 4.6.3).
     must_update: bool,
 }
@@ -63,6 +69,7 @@ impl TlsSession {
             sealed,
             suite,
             kernel,
+            idle_records: 0,
             must_update: false,
         })
     }
@@ -132,6 +139,11 @@ impl TlsSession {
             ContentType::Alert => return Err(alert(opened.payload)),
             other => return Err(TlsError::Protocol(format!("a record of type {other:?}"))),
         };
+        self.idle_records = if plaintext.is_empty() { self.idle_records + 1 } else { 0 };
+        if self.idle_records > IDLE_RECORDS_MAX {
+            let sentence = format!("more than {IDLE_RECORDS_MAX} records in a row hold no data");
+            return Err(TlsError::Protocol(sentence));
+        }
         Ok(Opened::Record { bytes: end, plaintext })
     }
 
