@@ -3,6 +3,7 @@
 use huntd::queue::bell::Bell;
 use huntd::runtime::confinement::{Confinement, confine_this_thread};
 use huntd::runtime::ring_loop::RingLoop;
+use seccompiler::BpfProgram;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -65,31 +66,65 @@ fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     assert_eq!(written, "signal");
 }
 
-/// Runs a program under the profile of `package/seccomp.json`, as a container would, which refuses
-/// these calls in addition.
-fn run_in_container(
-    command: &mut Command,
-    refused: &[&str],
-) -> std::io::Result<std::process::Output> {
+/// The calls of one group of the profile, with its conditions on their arguments.
+fn rules(group: &Value) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let conditions = list(&group["args"]).into_iter().map(|condition| {
+        assert_eq!(condition["op"], "SCMP_CMP_MASKED_EQ");
+        let (mask, value) = (&condition["value"], &condition["valueTwo"]);
+        let op = json!({ "masked_eq": mask });
+        json!({ "index": condition["index"], "type": "qword", "op": op, "val": value })
+    });
+    let conditions: Vec<_> = conditions.collect();
+    let rule = |name: Value| match conditions.is_empty() {
+        true => json!({ "syscall": name }),
+        false => json!({ "syscall": name, "args": conditions }),
+    };
+    list(&group["names"]).into_iter().map(rule).collect()
+}
+
+/// The filters that do what `package/seccomp.json` says, and refuse these calls in addition: one
+/// for all that is allowed, and one for each group that is refused with an error of its own.
+fn filters(refused: &[&str]) -> Vec<BpfProgram> {
     let profile: Value = serde_json::from_str(include_str!("../../package/seccomp.json"))
         .expect("the profile is JSON");
     assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
     let groups = profile["syscalls"].as_array().expect("a list");
-    let names = groups.iter().flat_map(|group| group["names"].as_array().expect("a list"));
-    let names = names.filter(|name| !refused.iter().any(|refused| *name == refused));
-    let calls: Vec<_> = names.map(|name| json!({ "syscall": name })).collect();
-    let filter = json!({"container": {
-        "mismatch_action": {"errno": profile["defaultErrnoRet"]},
-        "match_action": "allow",
-        "filter": calls,
+    let mut passed: Vec<_> = groups.iter().flat_map(rules).collect();
+    passed.retain(|rule| !refused.iter().any(|refused| rule["syscall"] == *refused));
+    let refusal = json!({ "errno": profile["defaultErrnoRet"] });
+    let mut filters = vec![filter(&refusal, &json!("allow"), &passed)];
+    let refusals = groups.iter().filter(|group| group["action"] == "SCMP_ACT_ERRNO");
+    filters.extend(refusals.map(|group| {
+        let refusal = json!({ "errno": group["errnoRet"] });
+        filter(&json!("allow"), &refusal, &rules(group))
+    }));
+    filters
+}
+
+fn filter(otherwise: &Value, action: &Value, rules: &[Value]) -> BpfProgram {
+    let filter = json!({ "container": {
+        "mismatch_action": otherwise,
+        "match_action": action,
+        "filter": rules,
     }});
     let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this processor");
     let programs = seccompiler::compile_from_json(filter.to_string().as_bytes(), arch);
-    let programs = programs.expect("all names are calls of this kernel");
-    // What is started inherits the filter of the thread that starts it.
+    programs.expect("all names are calls of this kernel").remove("container").expect("it is there")
+}
+
+/// Runs a program under the profile, as a container would, which refuses these calls in addition.
+fn run_in_container(
+    command: &mut Command,
+    refused: &[&str],
+) -> std::io::Result<std::process::Output> {
+    let filters = filters(refused);
+    // What is started inherits the filters of the thread that starts it.
     thread::scope(|scope| {
         let started = scope.spawn(|| {
-            seccompiler::apply_filter(&programs["container"]).expect("the kernel has seccomp");
+            for filter in &filters {
+                seccompiler::apply_filter(filter).expect("the kernel has seccomp");
+            }
             command.output()
         });
         started.join().expect("it only starts a program")
@@ -104,6 +139,20 @@ fn the_profile_for_containers_lets_huntd_run_and_little_else() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
     let unshared = run_in_container(Command::new("unshare").args(["--mount", "true"]), &[]);
     assert!(!unshared.expect("it starts").status.success(), "a namespace of its own");
+    let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
+    assert_eq!(clone_in_container(libc::SIGCHLD), "cloned");
+    assert_eq!(clone_in_container(flags), libc::EPERM.to_string(), "a namespace of its own");
+}
+
+/// What comes of a process that is cloned with these flags: the number of an error, if one does.
+fn clone_in_container(flags: i32) -> String {
+    let clone = libc::SYS_clone;
+    let script = format!(
+        "my $pid = syscall({clone}, {flags}, 0, 0, 0, 0); exit if $pid == 0; \
+         print $pid < 0 ? int($!) : 'cloned'"
+    );
+    let ran = run_in_container(Command::new("perl").args(["-e", &script]), &[]);
+    String::from_utf8(ran.expect("it starts").stdout).expect("a word or a number")
 }
 
 #[test]
