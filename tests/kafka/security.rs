@@ -180,16 +180,25 @@ fn files_that_cannot_be_used_end_the_daemon_with_code_3() {
 
 #[test]
 fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
-    // JSSE sends a KeyUpdate, and asks for one, after so many bytes.
+    // JSSE sends a KeyUpdate, and asks for one, after so many bytes. It is told by a security
+    // property: a system property of this name does nothing.
     let limits = "AES/GCM/NoPadding KeyUpdate 2^20, ChaCha20-Poly1305 KeyUpdate 2^20";
-    let java = format!("-Djdk.tls.keyLimits={limits}");
+    let properties = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(properties.path(), format!("jdk.tls.keyLimits={limits}\n"))
+        .expect("it can be written");
+    let java = format!("-Djava.security.properties={}", properties.path().display());
     let secure = SecureCluster::start(&[], &[&java]);
     let topics = Topics::create(&secure.cluster, "renewed", 2);
     produce(&secure.cluster, &topics, &events(2, 200, 1..=300));
     let ca = tls(&secure.file("ca.pem"));
-    let mut huntd = start(&secure, &topics, Kind::Tls, &ca, "");
+    let proxy = secure.proxy();
+    let mut huntd = start(&secure, &topics, Kind::Proxied, &ca, "");
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    // huntd answers with its next request, and one answer is for all that came before.
+    let (received, answered) = (huntd.metric("huntd_received_bytes_total"), proxy.key_updates());
+    println!("{answered} answers to new keys of the broker for {received} bytes");
+    assert!(answered >= 3, "{answered} answers for {received} bytes");
     // No connection was lost for it.
     assert_eq!(huntd.metric("huntd_connections_opened_total"), 1);
     let ended = huntd.stop();

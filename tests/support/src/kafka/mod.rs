@@ -10,6 +10,8 @@ mod jars;
 
 mod storage;
 
+mod tls_records;
+
 pub mod acl;
 
 pub mod broker;

@@ -1,5 +1,6 @@
 //! A proxy in front of a broker's listener, which damages what passes, either way.
 
+use super::tls_records::RecordWalk;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI16, AtomicU64, Ordering};
@@ -69,6 +70,8 @@ struct Shared {
     /// Connections below this number whose last request was of this API pass nothing any more.
     frozen: Mutex<(u64, i16)>,
     lie: Mutex<Option<Lie>>,
+    /// KeyUpdates of clients that have passed, on connections with TLS 1.3.
+    key_updates: AtomicU64,
 }
 
 /// What some connections say to clients, and is not so.
@@ -121,6 +124,7 @@ impl Proxy {
             connections: AtomicU64::new(0),
             frozen: Mutex::new((0, -1)),
             lie: Mutex::new(None),
+            key_updates: AtomicU64::new(0),
         });
         let proxy = Proxy { shared: shared.clone() };
         thread::spawn(move || {
@@ -212,6 +216,11 @@ impl Proxy {
         lie.as_ref().map_or(0, |lie| lie.told)
     }
 
+    /// How many KeyUpdates clients have sent. They do when a broker has sent one and asks for it.
+    pub fn key_updates(&self) -> u64 {
+        self.shared.key_updates.load(Ordering::SeqCst)
+    }
+
     /// Whether all that was ordered once has been done.
     pub fn is_done(&self) -> bool {
         [Way::ToBroker, Way::FromBroker].into_iter().all(|way| {
@@ -290,9 +299,12 @@ fn put(piece: &mut [u8], these: &[u8], others: &[u8]) -> bool {
 
 impl Passage {
     fn copy(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
-        let mut buffer = vec![0; PIECE_BYTES];
+        let (mut buffer, mut records) = (vec![0; PIECE_BYTES], RecordWalk::default());
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             let piece = &mut buffer[..count];
+            if way == Way::ToBroker {
+                self.shared.key_updates.fetch_add(records.key_updates(piece), Ordering::SeqCst);
+            }
             if way == Way::ToBroker
                 && let Some(api) = piece.get(API_KEY_AT..API_KEY_AT + 2)
             {

@@ -2,6 +2,7 @@
 //! secrets, as files of a temporary folder.
 
 use super::broker::free_ports;
+use super::proxy::Proxy;
 use super::{Cluster, Listener, Options};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,18 +34,21 @@ pub enum Kind {
     PlainSasl,
     /// TLS with SASL by a token.
     Token,
+    /// TLS behind a proxy, which [`SecureCluster::proxy`] starts.
+    Proxied,
 }
 
 /// The host name that the broker's certificate has.
 pub const HOST: &str = "localhost";
 
-const KINDS: [(Kind, &str, &str); 6] = [
+const KINDS: [(Kind, &str, &str); 7] = [
     (Kind::Tls, "TLS", "SSL"),
     (Kind::Mutual, "MUTUAL", "SSL"),
     (Kind::Sasl, "LOGIN", "SASL_SSL"),
     (Kind::Expired, "EXPIRED", "SSL"),
     (Kind::PlainSasl, "OPENLOGIN", "SASL_PLAINTEXT"),
     (Kind::Token, "TOKEN", "SASL_SSL"),
+    (Kind::Proxied, "PROXIED", "SSL"),
 ];
 
 /// The broker, and the folder with the files.
@@ -52,6 +56,8 @@ pub struct SecureCluster {
     pub cluster: Cluster,
     folder: TempDir,
     ports: Vec<u16>,
+    /// Where the broker listens behind the proxy.
+    proxied_port: u16,
 }
 
 impl SecureCluster {
@@ -69,9 +75,13 @@ impl SecureCluster {
     ) -> SecureCluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write_files(folder.path());
-        let ports = free_ports(KINDS.len());
-        for ((_, name, protocol), port) in KINDS.iter().zip(&ports) {
-            options.listeners.push(Listener::local(name, protocol, *port));
+        let mut ports = free_ports(KINDS.len() + 1);
+        let proxied_port = ports.pop().expect("one more than there are kinds");
+        for ((kind, name, protocol), port) in KINDS.iter().zip(&ports) {
+            options.listeners.push(match kind {
+                Kind::Proxied => Listener::local(name, protocol, proxied_port).told_at(*port),
+                _ => Listener::local(name, protocol, *port),
+            });
         }
         options.java = java.iter().map(|option| (*option).to_owned()).collect();
         for hash in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
@@ -80,7 +90,12 @@ impl SecureCluster {
         options.properties = broker_properties(folder.path());
         options.properties.extend(properties.iter().cloned());
         let cluster = Cluster::start(1, &options);
-        SecureCluster { cluster, folder, ports }
+        SecureCluster { cluster, folder, ports, proxied_port }
+    }
+
+    /// Starts the proxy of [`Kind::Proxied`].
+    pub fn proxy(&self) -> Proxy {
+        Proxy::start(self.port(Kind::Proxied), self.proxied_port)
     }
 
     /// Where a listener of this kind is reached, under a name that its certificate has.
