@@ -52,6 +52,8 @@ pub(super) struct Link {
     address: SocketAddr,
     versions: Versions,
     replace_at: Option<Instant>,
+    /// Whether it was let ask for more than the versions.
+    is_admitted: bool,
 }
 
 /// Questions and answers.
@@ -89,7 +91,12 @@ impl Link {
         let mut channel = Channel { stream, endpoint: endpoint.clone(), tls: None };
         if let Some(tls) = &options.security.tls {
             let config = tls::client_config(tls).map_err(|error| channel.tls_error(error))?;
-            channel.tls = Some(channel.shake_hands(&config)?);
+            channel.tls = Some(channel.shake_hands(&config).map_err(|error| match error {
+                DialError::Silent { .. } if speaks_plaintext(endpoint, address, options) => {
+                    channel.tls_error(TlsError::NotTls)
+                }
+                other => other,
+            })?);
         }
         let versions = channel.ask_versions(options).map_err(|error| match error {
             DialError::Silent { endpoint, .. } if channel.tls.is_none() && speaks_tls(address) => {
@@ -101,12 +108,12 @@ impl Link {
             Some(sasl) => channel.authenticate(sasl, options)?,
             None => None,
         };
-        Ok(Link { channel, address, versions, replace_at })
+        Ok(Link { channel, address, versions, replace_at, is_admitted: false })
     }
 
     /// The connection, for who asked for it.
     pub(super) fn into_dialled(self) -> Dialled {
-        let Link { channel, address, versions, replace_at } = self;
+        let Link { channel, address, versions, replace_at, .. } = self;
         let Channel { stream, tls, .. } = channel;
         Dialled { socket: Arc::new(OwnedFd::from(stream)), address, versions, tls, replace_at }
     }
@@ -117,17 +124,29 @@ impl Link {
         options: &DialOptions,
         topic: &str,
     ) -> Result<Metadata, DialError> {
+        let asked = self.ask_metadata_once(options, topic);
+        match asked {
+            Err(DialError::Silent { endpoint, .. })
+                if !self.is_admitted
+                    && options.security.sasl.is_none()
+                    && closes_again(&endpoint, self.address, options, topic) =>
+            {
+                Err(DialError::SaslListener(endpoint))
+            }
+            asked => asked,
+        }
+    }
+
+    fn ask_metadata_once(
+        &mut self,
+        options: &DialOptions,
+        topic: &str,
+    ) -> Result<Metadata, DialError> {
         let version = self.versions.metadata;
         let answer = self.channel.ask("Metadata", |out| {
             message::metadata_request(envelope(options, version), topic, out);
-        });
-        // A listener with SASL tells everybody its versions, and then nothing more.
-        let answer = answer.map_err(|error| match error {
-            DialError::Silent { endpoint, .. } if options.security.sasl.is_none() => {
-                DialError::SaslListener(endpoint)
-            }
-            other => other,
         })?;
+        self.is_admitted = true;
         message::parse_metadata(&answer, version, CORRELATION_ID, topic)
             .map_err(|error| self.channel.answer_error(error))
     }
@@ -222,12 +241,13 @@ impl Channel {
             // An error may come with an alert for the broker, which is not waited for.
             match step.map_err(|error| self.tls_error(error))? {
                 HandshakeStep::Send => {
-                    self.write(&outgoing, "TLS")?;
+                    self.write(&outgoing, HANDSHAKE)?;
                     outgoing.clear();
                 }
                 HandshakeStep::Receive => {
                     if self.read(&mut received, deadline)? == 0 {
-                        return Err(self.tls_error(TlsError::NotTls));
+                        let endpoint = self.endpoint.clone();
+                        return Err(DialError::Silent { endpoint, asked: HANDSHAKE });
                     }
                 }
                 HandshakeStep::Done => break,
@@ -317,7 +337,9 @@ impl Channel {
         let mut piece = [0; RECEIVE_BYTES];
         let read = loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let left = left.max(Duration::from_millis(1));
+            if left.is_zero() {
+                return Err(self.io_error(io::ErrorKind::TimedOut.into()));
+            }
             let timed = self.stream.set_read_timeout(Some(left));
             match timed.and_then(|()| (&self.stream).read(&mut piece)) {
                 // A signal, or work of a ring: with a timeout the kernel begins no read again
@@ -366,6 +388,28 @@ impl Channel {
     }
 }
 
+/// Whether a listener closes another connection as well when it is asked for more than its
+/// versions. One with SASL does that to a client that does not authenticate.
+fn closes_again(
+    endpoint: &Endpoint,
+    address: SocketAddr,
+    options: &DialOptions,
+    topic: &str,
+) -> bool {
+    let asked = Link::open_at(endpoint, address, options)
+        .and_then(|mut link| link.ask_metadata_once(options, topic));
+    matches!(asked, Err(DialError::Silent { .. }))
+}
+
+/// Whether a listener that breaks off a handshake tells its versions to a client without TLS.
+fn speaks_plaintext(endpoint: &Endpoint, address: SocketAddr, options: &DialOptions) -> bool {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_millis(CONNECT_MS_MAX));
+    let asked = stream.and_then(|stream| set_up(&stream).map(|()| stream)).map(|stream| {
+        Channel { stream, endpoint: endpoint.clone(), tls: None }.ask_versions(options)
+    });
+    asked.is_ok_and(|versions| versions.is_ok())
+}
+
 /// Whether a listener that closes the connection without an answer speaks TLS: then it answers a
 /// greeting in TLS.
 fn speaks_tls(address: SocketAddr) -> bool {
@@ -387,6 +431,9 @@ fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [0x15 | 0x16, 3, ..])
 }
 
+/// What a broker is asked with the first bytes of a connection with TLS.
+const HANDSHAKE: &str = "a TLS handshake";
+
 /// One request is under way at a time.
 const CORRELATION_ID: i32 = 0;
 
@@ -405,4 +452,28 @@ fn set_up(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(between_s))?;
     Ok(sockopt::set_tcp_keepcnt(stream, count)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// It may send a byte now and then, for ever.
+    #[test]
+    fn a_broker_that_goes_on_sending_has_no_longer_than_one_that_is_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).expect("it listens");
+        let (mut broker, _) = listener.accept().expect("it was connected to");
+        broker.write_all(b"a few bytes").expect("it is connected");
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
+        let channel = Channel { stream, endpoint, tls: None };
+        let mut received = Vec::new();
+        let later = Instant::now() + Duration::from_secs(60);
+        assert!(channel.read(&mut received, later).is_ok_and(|count| count > 0));
+        broker.write_all(b"and a few more").expect("it is connected");
+        let error = channel.read(&mut received, Instant::now()).expect_err("its time is over");
+        assert!(error.to_string().contains("timed out"), "{error}");
+    }
 }

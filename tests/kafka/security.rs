@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use support::accounts::{self, Follower, logged_digest};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::Cluster;
+use support::kafka::proxy::Way;
 use support::kafka::secure::{self, Kind, PASSWORD, SecureCluster, USER};
 use support::scrape::Page;
 
@@ -204,6 +205,24 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
+/// A listener without TLS does that to every handshake, and a broker that ends to one.
+#[test]
+fn a_start_whose_first_handshake_is_broken_off_shakes_hands_again() {
+    let secure = shared();
+    let topics = Topics::create(&secure.cluster, "broken-off", 1);
+    produce(&secure.cluster, &topics, &events(1, 20, 1..=5));
+    let proxy = secure.proxy();
+    proxy.cut(Way::FromBroker, 1);
+    let ca = tls(&secure.file("ca.pem"));
+    let mut huntd = start(secure, &topics, Kind::Proxied, &ca, "");
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    let words = "it closes the connection instead of answering";
+    assert!(ended.log.contains(words), "{}", ended.log);
 }
 
 /// A daemon with topics of its own publishes all of its input: the digest of each shard.

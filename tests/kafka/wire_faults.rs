@@ -205,6 +205,17 @@ fn a_broker_that_falls_silent_is_asked_on_another_connection() {
     proxied.finish(&topics, huntd, follower);
 }
 
+/// A listener with SASL does that to all clients that do not authenticate, and a broker that ends
+/// to one.
+#[test]
+fn a_start_whose_first_question_is_not_answered_asks_again() {
+    let proxied = Proxied::start();
+    proxied.proxy.withhold(METADATA, 1);
+    let (topics, huntd, follower) = proxied.daemon("unanswered");
+    assert!(proxied.proxy.is_done());
+    proxied.finish(&topics, huntd, follower);
+}
+
 /// librdkafka 2.12.1 reads what is not there, and its process ends with it: see decision 031.
 /// Nothing is lost by that.
 #[test]

@@ -61,6 +61,8 @@ struct Orders {
     cuts: usize,
     /// Answers to these requests are zeros behind their correlation id.
     zeroed_api: Option<i16>,
+    /// So many of the next answers to this request do not pass, and their connections are closed.
+    withheld: (i16, usize),
 }
 
 /// What all connections share.
@@ -107,7 +109,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
         let orders = || {
             let (pace, replace, replace_each, zeroed_api) = (Pace::Whole, None, None, None);
-            let (flips, length_flips, replaced, cuts) = (0, 0, 0, 0);
+            let (flips, length_flips, replaced, cuts, withheld) = (0, 0, 0, 0, (-1, 0));
             Mutex::new(Orders {
                 pace,
                 flips,
@@ -117,6 +119,7 @@ impl Proxy {
                 replaced,
                 cuts,
                 zeroed_api,
+                withheld,
             })
         };
         let shared = Arc::new(Shared {
@@ -195,6 +198,11 @@ impl Proxy {
         self.shared.orders(Way::FromBroker).zeroed_api = api_key;
     }
 
+    /// Closes the connections of so many of the next requests of this API instead of answering.
+    pub fn withhold(&self, api_key: i16, count: usize) {
+        self.shared.orders(Way::FromBroker).withheld = (api_key, count);
+    }
+
     /// Connections that are there now, and whose last request was of this API, pass nothing any
     /// more, and stay open. New ones are not touched.
     pub fn freeze(&self, api_key: i16) {
@@ -225,7 +233,8 @@ impl Proxy {
     pub fn is_done(&self) -> bool {
         [Way::ToBroker, Way::FromBroker].into_iter().all(|way| {
             let orders = self.shared.orders(way);
-            orders.flips + orders.length_flips + orders.cuts == 0 && orders.replace.is_none()
+            let left = orders.flips + orders.length_flips + orders.cuts + orders.withheld.1;
+            left == 0 && orders.replace.is_none()
         })
     }
 }
@@ -258,6 +267,12 @@ impl Orders {
         }
         if self.zeroed_api == Some(last_api) && piece.len() > 8 {
             piece[8..].fill(0);
+        }
+        if let (api, count @ 1..) = self.withheld
+            && api == last_api
+        {
+            self.withheld = (api, count - 1);
+            return 0;
         }
         match self.cuts {
             0 => piece.len(),
