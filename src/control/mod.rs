@@ -271,6 +271,9 @@ impl Control {
         if self.topic_watch.is_output_recreated() {
             self.on(OwnershipEvent::OutputRecreated);
         }
+        if let Some(partitions) = self.topic_watch.input_partitions() {
+            self.on(OwnershipEvent::InputCounted(partitions));
+        }
     }
 
     fn hear_output(&mut self) {
@@ -333,7 +336,6 @@ impl Control {
                 self.commit_and_wait(&offsets);
                 self.membership.release();
             }
-            OwnershipAction::CountPartitions => self.membership.count(),
             OwnershipAction::CheckTopic => {
                 let checked = self.membership.check_topic();
                 self.on(OwnershipEvent::TopicChecked(checked));

@@ -1,16 +1,16 @@
-//! Whether the topics that the daemon needs are still there, and still the same ones. A broker that
+//! Whether the topics that the daemon needs are still there, and as they were. A broker that
 //! is told to produce to a topic that was deleted answers as one does that has only just started,
 //! so a producer waits; this says what it waits for.
 
 use super::ControlOptions;
 use super::control_error::ControlError;
 use super::dialler::DialOptions;
-use super::topic_client::TopicClient;
+use super::topic_client::{FoundTopic, TopicClient};
 use super::topic_rules::TopicNames;
 use crate::kafka::RECONNECT_MS_MIN;
 use crate::service::status::Status;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -24,18 +24,26 @@ const POLLS_WITHOUT: u32 = 2;
 
 /// A thread that asks the brokers. Dropped, it ends with its next poll; nobody waits for it.
 pub(super) struct TopicWatch {
-    is_output_recreated: Arc<AtomicBool>,
+    seen: Arc<Seen>,
     /// Nothing is ever sent: dropping it ends the thread.
     _alive: Option<mpsc::Sender<()>>,
+}
+
+/// What the thread has seen.
+#[derive(Default)]
+struct Seen {
+    is_output_recreated: AtomicBool,
+    /// 0: nothing yet.
+    input_partitions: AtomicU32,
 }
 
 impl TopicWatch {
     /// Begins to poll. Without a thread for it nothing is ever called missing.
     pub(super) fn start(options: &ControlOptions, status: Arc<Status>) -> TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
-        let is_output_recreated = Arc::new(AtomicBool::new(false));
+        let seen = Arc::new(Seen::default());
         let (dial, names) = (options.dial.clone(), options.topics.clone());
-        let recreated = is_output_recreated.clone();
+        let by_thread = seen.clone();
         let watch = move || {
             let (mut client, mut sightings) = (None, Sightings::default());
             loop {
@@ -44,7 +52,7 @@ impl TopicWatch {
                     if sightings.take(&found) {
                         status.set_missing_topics(sightings.missing());
                     }
-                    recreated.store(sightings.is_recreated(&names.output), Ordering::Release);
+                    by_thread.take(&sightings, &names);
                 }
                 let mut pause_ms = POLL_EVERY_MS;
                 if sightings.are_doubted() {
@@ -57,28 +65,43 @@ impl TopicWatch {
             }
         };
         let thread = thread::Builder::new().name("topics".to_owned()).spawn(watch);
-        TopicWatch { is_output_recreated, _alive: thread.is_ok().then_some(alive) }
+        TopicWatch { seen, _alive: thread.is_ok().then_some(alive) }
     }
 
     /// Whether the output topic is another one than at the start.
     pub(super) fn is_output_recreated(&self) -> bool {
-        self.is_output_recreated.load(Ordering::Acquire)
+        self.seen.is_output_recreated.load(Ordering::Acquire)
+    }
+
+    /// How many partitions the input has, once that is known.
+    pub(super) fn input_partitions(&self) -> Option<i32> {
+        let partitions = self.seen.input_partitions.load(Ordering::Acquire);
+        (partitions > 0).then_some(partitions as i32)
     }
 }
 
-/// Each topic, and its id if it is there.
+impl Seen {
+    fn take(&self, sightings: &Sightings, names: &TopicNames) {
+        let is_recreated = sightings.is_recreated(&names.output);
+        self.is_output_recreated.store(is_recreated, Ordering::Release);
+        let partitions = sightings.partitions(&names.input) as u32;
+        self.input_partitions.store(partitions, Ordering::Release);
+    }
+}
+
+/// Each topic, as it is if it is there.
 fn poll<'a>(
     kept: &mut Option<TopicClient>,
     dial: &DialOptions,
     names: &'a TopicNames,
-) -> Result<Vec<(&'a str, Option<u128>)>, ControlError> {
+) -> Result<Vec<(&'a str, Option<Shape>)>, ControlError> {
     let mut client = match kept.take() {
         Some(client) => client,
         None => TopicClient::connect(dial)?,
     };
     let mut found = Vec::new();
     for name in names.all() {
-        found.push((name.as_str(), client.find(name)?.map(|topic| topic.id)));
+        found.push((name.as_str(), client.find(name)?.map(Shape::of)));
     }
     *kept = Some(client);
     Ok(found)
@@ -95,32 +118,45 @@ struct Sightings {
 struct Sighting {
     /// How many polls in a row have not found it.
     polls_without: u32,
-    /// Its id, as two connections have told; 0: not known.
-    id: u128,
-    /// Another id, which a second connection has to tell before it counts; 0: none.
-    doubted_id: u128,
+    /// As two connections have told.
+    shape: Option<Shape>,
+    /// Another one, which a second connection has to tell before it counts.
+    doubted: Option<Shape>,
     is_recreated: bool,
 }
 
-/// What the id of a topic says.
-#[derive(Debug, PartialEq, Eq)]
-enum Identity {
-    Same,
-    /// It may be another topic.
-    Doubted,
-    Another,
+/// What a topic is, as opposed to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    /// 0: the brokers tell none.
+    id: u128,
+    partitions: usize,
+}
+
+impl Shape {
+    fn of(topic: FoundTopic) -> Shape {
+        Shape { id: topic.id, partitions: topic.partitions }
+    }
+
+    /// What another shape says of the topic.
+    fn contradiction(self, other: Shape) -> String {
+        match self.id == other.id {
+            true => format!("has {} partitions instead of {}", other.partitions, self.partitions),
+            false => "is another one".to_owned(),
+        }
+    }
 }
 
 impl Sightings {
     /// Takes what one poll has found, and says in the log what is new. Whether other topics are
     /// missing now.
-    fn take(&mut self, found: &[(&str, Option<u128>)]) -> bool {
+    fn take(&mut self, found: &[(&str, Option<Shape>)]) -> bool {
         let mut is_news = false;
-        for (name, id) in found {
+        for (name, shape) in found {
             let sighting = self.topics.entry((*name).to_owned()).or_default();
             let was_missing = sighting.is_missing();
             sighting.polls_without =
-                if id.is_some() { 0 } else { sighting.polls_without.saturating_add(1) };
+                if shape.is_some() { 0 } else { sighting.polls_without.saturating_add(1) };
             match (was_missing, sighting.is_missing()) {
                 (false, true) => tracing::error!(
                     "the topic `{name}` does not exist any more: nothing that has to be written \
@@ -130,17 +166,8 @@ impl Sightings {
                 _ => {}
             }
             is_news |= was_missing != sighting.is_missing();
-            match sighting.identify(id.unwrap_or(0)) {
-                Identity::Same => {}
-                // Its first id is told by two connections as well.
-                Identity::Doubted if sighting.id == 0 => {}
-                Identity::Doubted => tracing::warn!(
-                    "a broker says that the topic `{name}` is another one: another connection is \
-                     asked before that counts"
-                ),
-                Identity::Another => {
-                    tracing::warn!("the topic `{name}` was deleted and created again");
-                }
+            if let Some(shape) = shape {
+                sighting.meet(name, *shape);
             }
         }
         is_news
@@ -153,7 +180,12 @@ impl Sightings {
 
     /// Whether another connection has to be asked.
     fn are_doubted(&self) -> bool {
-        self.topics.values().any(|sighting| sighting.doubted_id != 0)
+        self.topics.values().any(|sighting| sighting.doubted.is_some())
+    }
+
+    fn partitions(&self, name: &str) -> usize {
+        let shape = self.topics.get(name).and_then(|sighting| sighting.shape);
+        shape.map_or(0, |shape| shape.partitions)
     }
 
     fn is_recreated(&self, name: &str) -> bool {
@@ -166,19 +198,31 @@ impl Sighting {
         self.polls_without >= POLLS_WITHOUT
     }
 
-    /// Takes the id that a connection tells, if it is one.
-    fn identify(&mut self, id: u128) -> Identity {
-        let doubted = std::mem::replace(&mut self.doubted_id, 0);
-        if id == 0 || id == self.id {
-            return Identity::Same;
+    /// Takes what a connection tells, and says in the log if it is something else than before.
+    fn meet(&mut self, name: &str, shape: Shape) {
+        let (doubted, known) = (self.doubted.take(), self.shape.unwrap_or(shape));
+        let shape = Shape { id: if shape.id == 0 { known.id } else { shape.id }, ..shape };
+        if Some(shape) == self.shape {
+            return;
         }
-        if id != doubted {
-            self.doubted_id = id;
-            return Identity::Doubted;
+        if Some(shape) != doubted {
+            self.doubted = Some(shape);
+            if let Some(before) = self.shape {
+                tracing::warn!(
+                    "a broker says that the topic `{name}` {}: another connection is asked before \
+                     that counts",
+                    before.contradiction(shape)
+                );
+            }
+            return;
         }
-        let is_another = std::mem::replace(&mut self.id, id) != 0;
-        self.is_recreated |= is_another;
-        if is_another { Identity::Another } else { Identity::Same }
+        if let Some(before) = self.shape.replace(shape)
+            && before.id != 0
+            && before.id != shape.id
+        {
+            self.is_recreated = true;
+            tracing::warn!("the topic `{name}` was deleted and created again");
+        }
     }
 }
 
@@ -186,45 +230,67 @@ impl Sighting {
 mod tests {
     use super::*;
 
-    const ID: Option<u128> = Some(7);
+    /// A topic with this id and two partitions.
+    const fn with_id(id: u128) -> Option<Shape> {
+        Some(Shape { id, partitions: 2 })
+    }
+
+    const SEEN: Option<Shape> = with_id(7);
 
     #[test]
     fn a_topic_is_missing_once_two_polls_in_a_row_have_not_found_it() {
         let mut sightings = Sightings::default();
         let mut take = |letters| {
-            let is_news = sightings.take(&[("letters", letters), ("updates", ID)]);
+            let is_news = sightings.take(&[("letters", letters), ("updates", SEEN)]);
             (is_news, sightings.missing())
         };
         let missing = vec!["`letters`".to_owned()];
-        assert_eq!(take(ID), (false, vec![]));
+        assert_eq!(take(SEEN), (false, vec![]));
         assert_eq!(take(None), (false, vec![]));
-        assert_eq!(take(ID), (false, vec![]), "a broker had only just started");
+        assert_eq!(take(SEEN), (false, vec![]), "a broker had only just started");
         assert_eq!(take(None), (false, vec![]));
         assert_eq!(take(None), (true, missing.clone()));
         assert_eq!(take(None), (false, missing));
-        assert_eq!(take(ID), (true, vec![]));
+        assert_eq!(take(SEEN), (true, vec![]));
     }
 
     #[test]
     fn a_topic_that_comes_back_with_another_id_was_created_again_once_two_connections_say_so() {
         let mut sightings = Sightings::default();
-        let mut take = |id| {
-            sightings.take(&[("updates", id)]);
+        let mut take = |shape| {
+            sightings.take(&[("updates", shape)]);
             (sightings.are_doubted(), sightings.is_recreated("updates"))
         };
-        assert_eq!(take(Some(0)), (false, false), "an old broker tells no id");
-        assert_eq!(take(Some(6)), (true, false), "the first id has to be told twice, too");
-        assert_eq!(take(ID), (true, false));
-        for id in [ID, None, None, ID, Some(0)] {
-            assert_eq!(take(id), (false, false));
+        assert_eq!(take(with_id(0)), (true, false));
+        assert_eq!(take(with_id(0)), (false, false), "old brokers tell no id");
+        assert_eq!(take(with_id(6)), (true, false), "the first id has to be told twice, too");
+        assert_eq!(take(SEEN), (true, false));
+        for shape in [SEEN, None, None, SEEN, with_id(0)] {
+            assert_eq!(take(shape), (false, false));
         }
-        assert_eq!(take(Some(8)), (true, false), "only one connection says so");
-        assert_eq!(take(ID), (false, false));
-        assert_eq!(take(Some(8)), (true, false), "the one before was refuted");
-        assert_eq!(take(Some(9)), (true, false), "they do not agree");
-        assert_eq!(take(Some(9)), (false, true));
-        for id in [None, Some(9), ID] {
-            assert!(take(id).1, "it is for good");
+        assert_eq!(take(with_id(8)), (true, false), "only one connection says so");
+        assert_eq!(take(SEEN), (false, false));
+        assert_eq!(take(with_id(8)), (true, false), "the one before was refuted");
+        assert_eq!(take(with_id(9)), (true, false), "they do not agree");
+        assert_eq!(take(with_id(9)), (false, true));
+        for shape in [None, with_id(9), SEEN] {
+            assert!(take(shape).1, "it is for good");
         }
+    }
+
+    #[test]
+    fn partitions_count_once_two_connections_have_told_of_them() {
+        let mut sightings = Sightings::default();
+        let mut take = |partitions| {
+            sightings.take(&[("events", Some(Shape { id: 7, partitions }))]);
+            (sightings.are_doubted(), sightings.partitions("events"))
+        };
+        assert_eq!(take(2), (true, 0));
+        assert_eq!(take(2), (false, 2));
+        assert_eq!(take(3), (true, 2));
+        assert_eq!(take(2), (false, 2));
+        assert_eq!(take(3), (true, 2));
+        assert_eq!(take(3), (false, 3));
+        assert!(!sightings.is_recreated("events"), "it has only grown");
     }
 }

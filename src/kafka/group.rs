@@ -66,8 +66,6 @@ pub struct Membership {
     consumer: Arc<BaseConsumer<Callbacks>>,
     rebalances: mpsc::Receiver<Rebalance>,
     asker: Option<Asker>,
-    /// Whether the number of partitions was asked for and not answered.
-    is_counting: bool,
     /// Partitions of the revocation that was not answered yet.
     releasing: Option<Vec<i32>>,
     partitions: i32,
@@ -78,7 +76,6 @@ enum Rebalance {
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
     Answered { question: u64, is_member: bool },
-    Counted(Option<i32>),
     Trouble(MembershipError),
 }
 
@@ -108,7 +105,6 @@ impl Membership {
             consumer,
             rebalances,
             asker: Some(asker),
-            is_counting: false,
             releasing: None,
             partitions,
         })
@@ -149,10 +145,6 @@ impl Membership {
             Rebalance::Answered { question, is_member } => {
                 Some(MembershipEvent::Answered { question, is_member })
             }
-            Rebalance::Counted(partitions) => {
-                self.is_counting = false;
-                partitions.map(MembershipEvent::Counted)
-            }
             Rebalance::Trouble(trouble) => Some(MembershipEvent::Error(trouble)),
             Rebalance::Revoked(partitions) => {
                 self.releasing = Some(partitions.clone());
@@ -186,19 +178,7 @@ impl Membership {
     /// does not know that others have taken its place, but a broker refuses the commits of such a
     /// member.
     pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
-        let list = self.offset_list(offsets);
-        self.put(Question::Member(question, list));
-    }
-
-    /// Asks how many partitions the input topic has now, unless that was asked already: for a
-    /// [`MembershipEvent::Counted`] to come, if brokers say.
-    pub(crate) fn count(&mut self) {
-        if !std::mem::replace(&mut self.is_counting, true) {
-            self.put(Question::Partitions);
-        }
-    }
-
-    fn put(&self, question: Question) {
+        let question = Question { number: question, offsets: self.offset_list(offsets) };
         let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
         asker.questions.send(question).expect("the asker listens until it is dropped");
     }
@@ -273,11 +253,10 @@ struct Asker {
     thread: JoinHandle<()>,
 }
 
-enum Question {
-    /// Whether the group takes these offsets from us.
-    Member(u64, TopicPartitionList),
-    /// How many partitions the input has.
-    Partitions,
+/// Whether the group takes offsets from us.
+struct Question {
+    number: u64,
+    offsets: TopicPartitionList,
 }
 
 impl Asker {
@@ -288,21 +267,14 @@ impl Asker {
     ) -> Result<Asker, MembershipError> {
         let (questions, asked) = mpsc::channel();
         let ask = move || {
-            for question in asked {
-                let answer = match question {
-                    Question::Member(question, list) => {
-                        let committed = consumer.commit(&list, CommitMode::Sync);
-                        if let Some(trouble) = missing_right(&options, &consumer, &committed) {
-                            answers.send(Rebalance::Trouble(trouble)).ok();
-                        }
-                        Rebalance::Answered { question, is_member: committed.is_ok() }
-                    }
-                    Question::Partitions => {
-                        Rebalance::Counted(partitions(&consumer, &options).ok())
-                    }
-                };
+            for Question { number: question, offsets } in asked {
+                let committed = consumer.commit(&offsets, CommitMode::Sync);
                 // The other end is gone only while the membership is being dropped.
-                answers.send(answer).ok();
+                if let Some(trouble) = missing_right(&options, &consumer, &committed) {
+                    answers.send(Rebalance::Trouble(trouble)).ok();
+                }
+                let is_member = committed.is_ok();
+                answers.send(Rebalance::Answered { question, is_member }).ok();
             }
         };
         let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);

@@ -17,8 +17,6 @@ pub enum MembershipEvent {
         /// Whether what it asked for is still ours.
         is_member: bool,
     },
-    /// Partitions of the input topic, as `Membership::count` asked.
-    Counted(i32),
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),
 }

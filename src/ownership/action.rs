@@ -99,9 +99,6 @@ pub enum OwnershipAction {
     Commit(Vec<(i32, i64)>),
     /// Answer the group's last revocation, after these input offsets are committed.
     Release(Vec<(i32, i64)>),
-    /// Ask how many partitions the input has:
-    /// [`MembershipEvent::Counted`](crate::kafka::membership::MembershipEvent::Counted).
-    CountPartitions,
     /// Ask whether the input topic exists:
     /// `OwnershipEvent::TopicChecked`.
     CheckTopic,

@@ -67,6 +67,8 @@ pub enum OwnershipEvent<'a> {
     Output(OutputEvent<'a>),
     /// The output was deleted and created again since the daemon began.
     OutputRecreated,
+    /// The input has so many partitions.
+    InputCounted(i32),
     /// Time has passed; this is where the shards of [`Ownership::watched`] are.
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched

@@ -153,6 +153,9 @@ impl Ownership {
             }
             OwnershipEvent::Output(event) => self.output(&event, now),
             OwnershipEvent::OutputRecreated => acquirer.output_recreated(table),
+            // It is said again once the shards are let go.
+            OwnershipEvent::InputCounted(_) if table.release.is_some() => {}
+            OwnershipEvent::InputCounted(partitions) => acquirer.counted(table, partitions),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
             OwnershipEvent::Stop => {
                 let owned = self.table.partitions();
@@ -217,16 +220,10 @@ impl Ownership {
             (MembershipEvent::Answered { question, is_member }, None) => {
                 self.acquirer.answered(&mut self.table, question, is_member, now);
             }
-            (MembershipEvent::Counted(partitions), None) => {
-                self.acquirer.counted(&mut self.table, partitions);
-            }
         }
     }
 
     fn assign(&mut self, partitions: Vec<i32>, now: Instant) {
-        if partitions.iter().any(|partition| *partition >= self.acquirer.partitions()) {
-            self.session.count_soon();
-        }
         for partition in &partitions {
             self.acquirer.rivals.forget(*partition);
             self.table.drop_shard(*partition);

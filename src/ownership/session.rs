@@ -13,9 +13,6 @@ pub(crate) const TOPIC_MISSING_MS_MAX: u64 = 5_000;
 /// Milliseconds between two attempts to join again.
 const REJOIN_MS: u64 = 1_000;
 
-/// Milliseconds between two questions how many partitions the input has.
-const COUNT_EVERY_MS: u64 = 30_000;
-
 /// Milliseconds between two commits of input offsets: lag tools look every few seconds.
 const COMMIT_EVERY_MS: u64 = 1_000;
 
@@ -26,8 +23,6 @@ pub(super) struct Session {
     losses: InstanceIdLosses,
     /// Since when the input topic is said to be missing.
     topic_missing_since: Option<Instant>,
-    /// When the input's partitions were last counted; `None`: they have to be, now.
-    counted_at: Option<Instant>,
     committed_at: Instant,
 }
 
@@ -51,7 +46,6 @@ impl Session {
             state: State::Joining,
             losses: InstanceIdLosses::default(),
             topic_missing_since: None,
-            counted_at: Some(now),
             committed_at: now,
         }
     }
@@ -73,11 +67,6 @@ impl Session {
             (MembershipEvent::Lost(_), State::Member) => State::Joining,
             (_, state) => state,
         };
-    }
-
-    /// Lets the partitions of the input be counted soon: there may be more than are known.
-    pub(super) fn count_soon(&mut self) {
-        self.counted_at = None;
     }
 
     /// Takes the current time. If the process stood still, returns the line to log.
@@ -155,10 +144,6 @@ impl Session {
         if self.topic_missing_since.is_some_and(|since| has_passed(since, TOPIC_MISSING_MS_MAX)) {
             self.topic_missing_since = None;
             return Some(OwnershipAction::CheckTopic);
-        }
-        if self.counted_at.is_none_or(|at| has_passed(at, COUNT_EVERY_MS)) {
-            self.counted_at = Some(now);
-            return Some(OwnershipAction::CountPartitions);
         }
         None
     }
@@ -250,18 +235,6 @@ mod tests {
         assert_eq!(failed, Some(OwnershipAction::Fail(missing())));
         assert_eq!(session.rejoined(Ok(()), late), None);
         assert!(!session.is_rejoining() && !session.is_member(), "the group has to let us in");
-    }
-
-    #[test]
-    fn partitions_are_counted_now_and_then_and_at_once_where_one_is_unknown() {
-        let now = Instant::now();
-        let mut session = Session::new(now);
-        assert_eq!(session.next_action(after_ms(now, COUNT_EVERY_MS - 1)), None);
-        let later = after_ms(now, COUNT_EVERY_MS);
-        assert_eq!(session.next_action(later), Some(OwnershipAction::CountPartitions));
-        assert_eq!(session.next_action(later), None);
-        session.count_soon();
-        assert_eq!(session.next_action(later), Some(OwnershipAction::CountPartitions));
     }
 
     #[test]

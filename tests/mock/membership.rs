@@ -72,7 +72,6 @@ impl Member {
             MembershipEvent::Answered { question, is_member } => {
                 self.answers.push((question, is_member));
             }
-            MembershipEvent::Counted(partitions) => panic!("nobody asked: {partitions}"),
             MembershipEvent::Error(error) => panic!("{error}"),
         }
     }

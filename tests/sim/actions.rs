@@ -41,7 +41,6 @@ impl Control {
                 self.blocked_until = at;
                 self.load(around, partition, candidate, begun_by);
             }
-            OwnershipAction::CountPartitions => self.coming.push((at, Coming::Counted)),
             OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
             OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
             OwnershipAction::Read { partition, from } => {

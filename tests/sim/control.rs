@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Microseconds between two counts of the input's partitions.
+const COUNTED_EVERY_US: u64 = 2_500_000;
+
 /// The control thread's ends.
 pub(crate) struct Ends {
     pub(crate) messages: Receiver<ToControl>,
@@ -50,6 +53,8 @@ pub(crate) struct Control {
     /// The daemon has seen that the output is another topic by now. An operator brings the right
     /// one back before the daemon is restarted.
     pub(crate) is_output_recreated: bool,
+    /// When the partitions of the input are counted again.
+    counted_at: u64,
     /// What will happen, each at its time.
     pub(crate) coming: Vec<(u64, Coming)>,
     pub(crate) output: Output,
@@ -103,7 +108,6 @@ pub(crate) enum Coming {
         partitions: Vec<i32>,
         is_lost: bool,
     },
-    Counted,
     Rejoined,
 }
 
@@ -150,6 +154,7 @@ impl Control {
             turned_at: now,
             blocked_until: now,
             is_output_recreated: false,
+            counted_at: 0,
             is_stopping: false,
             has_left: false,
             acquired: Vec::new(),
@@ -332,10 +337,6 @@ impl Control {
                 Coming::Answered { question, partitions, is_lost } => {
                     self.answered(around, question, &partitions, is_lost);
                 }
-                Coming::Counted => {
-                    let partitions = around.broker.inputs.len() as i32;
-                    self.on(around, OwnershipEvent::Group(MembershipEvent::Counted(partitions)));
-                }
                 Coming::Rejoined => self.rejoined(around),
                 Coming::RulesAdded => self.rules_added(around),
             }
@@ -352,6 +353,11 @@ impl Control {
     }
 
     fn hear_topics(&mut self, around: &mut Surroundings<'_>) {
+        if self.counted_at <= around.now {
+            self.counted_at = around.now + COUNTED_EVERY_US;
+            let partitions = around.broker.inputs.len() as i32;
+            self.on(around, OwnershipEvent::InputCounted(partitions));
+        }
         if self.is_output_recreated {
             self.on(around, OwnershipEvent::OutputRecreated);
             if self.ownership.summary().open > 0 {

@@ -371,8 +371,8 @@ fn a_member_that_has_lost_its_partitions_is_none_until_the_group_lets_it_in_agai
 #[test]
 fn an_input_that_has_grown_halts_every_shard() {
     let mut daemon = Daemon::owning(&[0, 1]);
-    daemon.group(MembershipEvent::Counted(PARTITIONS));
+    daemon.hear(OwnershipEvent::InputCounted(PARTITIONS));
     assert_eq!(daemon.ownership.summary().halted, 0);
-    daemon.group(MembershipEvent::Counted(PARTITIONS + 1));
+    daemon.hear(OwnershipEvent::InputCounted(PARTITIONS + 1));
     assert_eq!(daemon.ownership.summary().halted, 2);
 }
