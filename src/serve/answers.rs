@@ -208,14 +208,24 @@ impl Served {
         Ok(Answer::Json(Some((partition, zone.position()))))
     }
 
+    /// The zones that can answer, unless they are within a frame.
+    fn known(&self) -> impl Iterator<Item = &ZoneView> {
+        (0..self.zones.len() as u16).filter_map(|zone| self.zone(zone).ok())
+    }
+
+    /// The zone because of which nothing can be said of all zones now.
+    fn within_frame(&self) -> Option<Answer> {
+        let zone = self.known().find(|zone| zone.is_within_frame())?;
+        Some(Answer::NotYet(zone.partition()))
+    }
+
     /// One prefix of each zone's log, so it names all their positions.
     fn world_board(&self, places: BoardPlaces, out: &mut Vec<u8>) -> Result<Answer, Problem> {
-        let known = || (0..self.zones.len() as u16).filter_map(|zone| self.zone(zone).ok());
-        if let Some(zone) = known().find(|zone| zone.is_within_frame()) {
-            return Ok(Answer::NotYet(zone.partition()));
+        if let Some(not_yet) = self.within_frame() {
+            return Ok(not_yet);
         }
         let positions = |json: &mut Json| {
-            json.objects("zones", known(), |json, zone| {
+            json.objects("zones", self.known(), |json, zone| {
                 json.number("zone", zone.partition().into());
                 at(json, zone);
             });
@@ -234,6 +244,9 @@ impl Served {
     }
 
     fn all_zones(&self, out: &mut Vec<u8>) -> Answer {
+        if let Some(not_yet) = self.within_frame() {
+            return not_yet;
+        }
         Json::object(out, |json| {
             json.objects("zones", (0..).zip(&self.zones), |json, (zone, state)| {
                 json.number("zone", u64::from(zone as u16));
@@ -264,7 +277,8 @@ impl Served {
     }
 }
 
-fn at(json: &mut Json, zone: &ZoneView) {
+/// Where a zone stands, for a part of an answer.
+pub(super) fn at(json: &mut Json, zone: &ZoneView) {
     let ZonePosition { update, next_offset } = zone.position();
     json.object_at("at", |json| {
         json.number("update", update).signed("offset", next_offset);

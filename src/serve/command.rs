@@ -10,7 +10,7 @@ use crate::engine::change::Change;
 use crate::engine::event::{ActionKind, Event};
 use crate::engine::update::Update;
 use crate::output::update_json;
-use crate::serve::answers::Served;
+use crate::serve::answers::{Served, at};
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::waiting::AwaitedOffset;
@@ -197,7 +197,11 @@ fn outcome<'a>(
 /// Writes what became of a command that is in the log.
 pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command, offset: i64) {
     json.number("zone", command.zone.into()).signed("offset", offset);
-    let zone = served.view.zone(command.zone).filter(|_| is_decided(served, command, offset));
+    let zone = served.view.zone(command.zone);
+    if let Some(zone) = zone {
+        at(json, zone);
+    }
+    let zone = zone.filter(|_| is_decided(served, command, offset));
     let Some(zone) = zone else {
         json.text("outcome", "appended");
         return;

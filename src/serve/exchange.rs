@@ -6,6 +6,7 @@
 use crate::serve::answers::{Answer, Served};
 use crate::serve::command::{Appended, Command, awaited, write_outcome};
 use crate::serve::gate::{Gate, Pass};
+use crate::serve::head::AnswerHead;
 use crate::serve::health;
 use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
@@ -47,14 +48,6 @@ pub enum ExchangeNeed {
     Turn(StreamTurn),
     /// Nothing: what was answered is the last.
     Close,
-}
-
-/// What an answer's head says beside its length.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    is_head_only: bool,
-    closes: bool,
-    at: Option<(u16, ZonePosition)>,
 }
 
 /// Events that a client has posted.
@@ -188,7 +181,8 @@ impl Exchange {
                     break ExchangeNeed::Bytes;
                 }
                 Parsed::Refused(problem) => {
-                    self.refuse(Head { closes: true, ..Head::default() }, &problem);
+                    AnswerHead { closes: true, ..AnswerHead::default() }
+                        .refuse(&mut self.unsent, &problem);
                     self.is_closing = true;
                 }
                 Parsed::Request(request, bytes) => {
@@ -223,7 +217,7 @@ impl Exchange {
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         let is_head_only = request.method == RequestMethod::Head;
-        let head = Head { is_head_only, closes: !request.keep_alive, at: None };
+        let head = AnswerHead { is_head_only, closes: !request.keep_alive, at: None };
         self.body.clear();
         let is_get = request.method != RequestMethod::Post;
         if let Some(asset) = page::asset(request.path).filter(|_| is_get) {
@@ -232,7 +226,7 @@ impl Exchange {
             return None;
         }
         if let Some((status, text)) = health::probe(request.path, served).filter(|_| is_get) {
-            self.write(head, status, health::CONTENT_TYPE, text.as_bytes(), "");
+            head.write(&mut self.unsent, status, health::CONTENT_TYPE, text.as_bytes(), "");
             self.is_closing |= head.closes;
             return None;
         }
@@ -243,7 +237,7 @@ impl Exchange {
         let pass = match admitted {
             Ok(pass) => *self.pass.insert(pass),
             Err(problem) => {
-                self.refuse(head, &problem);
+                head.refuse(&mut self.unsent, &problem);
                 self.is_closing |= head.closes;
                 return None;
             }
@@ -254,17 +248,23 @@ impl Exchange {
                 match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
                 {
                     Ok(stream) if stream.is_for(&pass) => self.open(stream, pass),
-                    Ok(_) => self.refuse(head, &Problem::OutOfScope),
-                    Err(problem) => self.refuse(head, &problem),
+                    Ok(_) => head.refuse(&mut self.unsent, &Problem::OutOfScope),
+                    Err(problem) => head.refuse(&mut self.unsent, &problem),
                 }
                 None
             }
             (RequestMethod::Get | RequestMethod::Head, health::METRICS) => {
                 match pass.may_read_all().then(|| health::metrics(served)) {
                     Some(text) => {
-                        self.write(head, "200 OK", health::CONTENT_TYPE, text.as_bytes(), "");
+                        head.write(
+                            &mut self.unsent,
+                            "200 OK",
+                            health::CONTENT_TYPE,
+                            text.as_bytes(),
+                            "",
+                        );
                     }
-                    None => self.refuse(head, &Problem::OutOfScope),
+                    None => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                 }
                 self.is_closing |= head.closes;
                 None
@@ -278,23 +278,21 @@ impl Exchange {
         &mut self,
         served: &Served,
         request: &ClientRequest,
-        mut head: Head,
+        mut head: AnswerHead,
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         match self.answer_of(served, request, now_ms) {
             Ok(Ok(Answer::Json(at))) => {
                 head.at = at;
-                let body = std::mem::take(&mut self.body);
-                self.write(head, "200 OK", "application/json", &body, "");
-                self.body = body;
+                head.write(&mut self.unsent, "200 OK", "application/json", &self.body, "");
             }
             Ok(Ok(Answer::Unchanged(zone, position))) => {
                 head.at = Some((zone, position));
-                self.write_unchanged(head);
+                head.write_unchanged(&mut self.unsent);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
             Ok(Err(need)) => return Some(need),
-            Err(problem) => self.refuse(head, &problem),
+            Err(problem) => head.refuse(&mut self.unsent, &problem),
         }
         self.until_ms = None;
         self.is_closing |= head.closes;
@@ -305,7 +303,7 @@ impl Exchange {
         &mut self,
         served: &Served,
         request: &ClientRequest,
-        head: Head,
+        head: AnswerHead,
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         let refused = match self.post.take() {
@@ -339,7 +337,7 @@ impl Exchange {
                 }
             }
         };
-        self.refuse(head, &refused);
+        head.refuse(&mut self.unsent, &refused);
         self.is_closing |= head.closes;
         None
     }
@@ -349,9 +347,10 @@ impl Exchange {
         served: &Served,
         commands: &[(Command, Appended)],
         is_list: bool,
-        head: Head,
+        mut head: AnswerHead,
         status: &str,
     ) {
+        head.at = only_zone(served, commands);
         let mut body = Vec::new();
         let write = |json: &mut Json, (command, appended): &(Command, Appended)| {
             if let Appended::At(offset) = appended {
@@ -364,7 +363,7 @@ impl Exchange {
                 json.objects("results", commands.iter(), write);
             }
         });
-        self.write(head, status, "application/json", &body, "");
+        head.write(&mut self.unsent, status, "application/json", &body, "");
         self.is_closing |= head.closes;
     }
 
@@ -376,8 +375,8 @@ impl Exchange {
         self.stream = Some((stream, pass));
     }
 
-    fn write_asset(&mut self, head: Head, asset: &Asset) {
-        self.write(head, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
+    fn write_asset(&mut self, head: AnswerHead, asset: &Asset) {
+        head.write(&mut self.unsent, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
     }
 
     /// The answer, or what it waits for.
@@ -405,42 +404,14 @@ impl Exchange {
             answer => Ok(Ok(answer)),
         }
     }
+}
 
-    fn refuse(&mut self, head: Head, problem: &Problem) {
-        let mut body = Vec::new();
-        let status = problem.status();
-        Json::object(&mut body, |json| {
-            json.text("title", &status[4..]).text("detail", &problem.sentence());
-            json.number("status", status[..3].parse().unwrap_or_default());
-        });
-        let more = match problem {
-            Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
-            Problem::Unauthorized => "WWW-Authenticate: Bearer\r\n".to_owned(),
-            _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
-            _ => String::new(),
-        };
-        self.write(head, status, "application/problem+json", &body, &more);
-    }
-
-    fn write(&mut self, head: Head, status: &str, content_type: &str, body: &[u8], more: &str) {
-        let out = &mut self.unsent;
-        let mut digits = itoa::Buffer::new();
-        let parts = ["HTTP/1.1 ", status, "\r\nContent-Type: ", content_type];
-        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
-        out.extend_from_slice(b"\r\nContent-Length: ");
-        out.extend_from_slice(digits.format(body.len()).as_bytes());
-        out.extend_from_slice(b"\r\nCache-Control: no-store\r\n");
-        out.extend_from_slice(more.as_bytes());
-        finish_head(out, head);
-        if !head.is_head_only {
-            out.extend_from_slice(body);
-        }
-    }
-
-    fn write_unchanged(&mut self, head: Head) {
-        self.unsent.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
-        finish_head(&mut self.unsent, head);
-    }
+/// The zone that all events of a request are for, and where it stands; `None`: there are several.
+fn only_zone(served: &Served, commands: &[(Command, Appended)]) -> Option<(u16, ZonePosition)> {
+    let (Command { zone, .. }, _) = commands.first()?;
+    let is_only = commands.iter().all(|(command, _)| command.zone == *zone);
+    let known = served.view.zone(*zone).filter(|_| is_only)?;
+    Some((*zone, known.position()))
 }
 
 /// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
@@ -472,21 +443,4 @@ fn not_there(
     }
     let position = served.zone(at.zone)?.position();
     Err(Problem::NotThereYet { zone: at.zone, at: position })
-}
-
-fn finish_head(out: &mut Vec<u8>, head: Head) {
-    if let Some((zone, ZonePosition { update, next_offset })) = head.at {
-        out.extend_from_slice(b"Huntd-At: ");
-        let mut digits = itoa::Buffer::new();
-        out.extend_from_slice(digits.format(zone).as_bytes());
-        out.push(b':');
-        out.extend_from_slice(digits.format(update).as_bytes());
-        out.push(b':');
-        out.extend_from_slice(digits.format(next_offset).as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
-    if head.closes {
-        out.extend_from_slice(b"Connection: close\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
 }

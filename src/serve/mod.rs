@@ -31,6 +31,8 @@ pub(crate) mod page;
 
 pub(crate) mod health;
 
+mod head;
+
 pub mod exchange;
 
 pub mod follower;

@@ -44,6 +44,11 @@ impl Recent {
         self.next
     }
 
+    /// The number after the last update of a whole frame.
+    pub(crate) fn sealed(&self) -> u64 {
+        self.sealed
+    }
+
     /// Number of the oldest update that is kept.
     pub(crate) fn first(&self) -> u64 {
         self.next - self.updates.len() as u64

@@ -151,9 +151,9 @@ impl ZoneView {
         self.ruleset
     }
 
-    /// Where it stands.
+    /// Where it stands with its last whole frame.
     pub(crate) fn position(&self) -> ZonePosition {
-        ZonePosition { update: self.recent.next(), next_offset: self.next_offset }
+        ZonePosition { update: self.recent.sealed(), next_offset: self.next_offset }
     }
 
     /// Whether it is between two states, and no answer may be made of it.

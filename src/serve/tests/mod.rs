@@ -189,14 +189,25 @@ fn an_answer_names_its_position_and_is_never_made_within_a_frame() {
     let mut world = World::new();
     assert!(world.get("/v1/players/1").contains("Huntd-At: 0:4:4\r\n"));
     world.within_frame(1, Action::Move { x: 2020, y: 70 });
-    let mut exchange = Exchange::default();
-    exchange.receive(b"GET /v1/players/1/poll HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(matches!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Frame { .. }));
-    assert_eq!(exchange.unsent(), b"");
+    let ask = |world: &World, target: &str| {
+        let mut exchange = Exchange::default();
+        exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        let need = exchange.advance(&world.served, &world.gate, 0);
+        assert!(matches!(need, ExchangeNeed::Frame { .. }), "{target}: {need:?}");
+        assert_eq!(exchange.unsent(), b"");
+        exchange
+    };
+    let targets = ["/v1/players/1/poll", "/v1/boards/0", "/v1/boards/world", "/v1/zones"];
+    let mut asked = targets.map(|target| ask(&world, target));
+    assert!(world.get("/v1/players/1?at=0:9&wait_ms=0").contains("\r\nHuntd-At: 0:4:4\r\n"));
     world.served.view.seal(0, world.events);
-    assert_eq!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Bytes);
-    let answer = String::from_utf8(exchange.unsent().to_vec()).unwrap();
-    assert!(answer.contains("Huntd-At: 0:5:5\r\n") && answer.contains("\"x\":2020"), "{answer}");
+    for exchange in &mut asked {
+        assert_eq!(exchange.advance(&world.served, &world.gate, 1), ExchangeNeed::Bytes);
+        let answer = text_of(exchange);
+        let names_it = ["\r\nHuntd-At: 0:5:5\r\n", "\"at\":{\"update\":5,\"offset\":5}"];
+        assert!(names_it.iter().any(|at| answer.contains(at)), "{answer}");
+    }
+    assert!(text_of(&asked[0]).contains("\"x\":2020"));
 }
 
 /// Point 2 of the contract.

@@ -2,12 +2,14 @@
 
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::event::Action;
+use crate::engine::Shard;
+use crate::engine::event::{Action, Event};
 use crate::engine::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::problem::Problem;
 use crate::serve::waiting::AwaitedOffset;
+use simd_json::prelude::*;
 
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
 fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
@@ -79,7 +81,44 @@ fn a_command_is_answered_when_its_frame_is_there_with_its_own_updates() {
         let answer = text_of(&exchange);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains(outcome) && answer.contains(detail), "{answer}");
+        let (update, offset) = (world.next_update(), world.events);
+        assert!(answer.contains(&format!("\r\nHuntd-At: 0:{update}:{offset}\r\n")), "{answer}");
+        let at = format!("\"at\":{{\"update\":{update},\"offset\":{offset}}}");
+        assert!(answer.contains(&at), "{answer}");
     }
+}
+
+/// Point 1 of the contract: zone, update and offset are those of what the answer says.
+#[test]
+fn an_answer_about_events_names_the_position_of_every_zone_that_they_are_for() {
+    let mut world = World::new();
+    let (mut other, mut updates) = (Shard::new(1, &world.rulebook), Updates::new());
+    let action = Action::Join { x: 70, y: 70 };
+    let joins = Event { offset: 0, time_ms: 0, player_id: 9, seq: 1, ts_us: 0, action };
+    other.apply(&joins, &mut updates);
+    world.served.view.fold(1, updates.as_slice()).unwrap();
+    world.served.view.seal(1, 1);
+    let body = r#"[{"type":"rotate","player_id":1,"heading":7},{"type":"loot","player_id":9}]"#;
+    let mut exchange = Exchange::default();
+    let head = "POST /v1/events?wait_ms=20 HTTP/1.1\r\nHost: h\r\nContent-Length";
+    exchange.receive(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes());
+    assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
+    exchange.append(appended(&world, &exchange, 0));
+    // The first zone is within a frame when the time is up: nothing of that is told.
+    world.within_frame(1, Action::Rotate { heading: 7 });
+    exchange.advance(&world.served, &world.gate, 20);
+    let answer = text_of(&exchange);
+    assert!(
+        answer.starts_with("HTTP/1.1 202 Accepted") && !answer.contains("Huntd-At"),
+        "{answer}"
+    );
+    let body = super::json(answer.split_once("\r\n\r\n").expect("a head").1);
+    let results = body["results"].as_array().expect("both");
+    let at = |result: &simd_json::OwnedValue| {
+        let number = |name: &str| result["at"][name].as_u64().expect("a number");
+        (result["zone"].as_u64().expect("a number"), number("update"), number("offset"))
+    };
+    assert_eq!(results.iter().map(at).collect::<Vec<_>>(), [(0, 4, 4), (1, 1, 1)]);
 }
 
 #[test]
