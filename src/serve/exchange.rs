@@ -174,17 +174,16 @@ impl Exchange {
             }
             match parse(&received[taken..]) {
                 Parsed::More => break ExchangeNeed::Bytes,
-                Parsed::Expects => {
-                    if !std::mem::replace(&mut self.was_asked_on, true) {
+                Parsed::Expects(_) if self.was_asked_on => break ExchangeNeed::Bytes,
+                Parsed::Expects(request) => match self.admit_body(gate, &request, now_ms) {
+                    Ok(()) => {
+                        self.was_asked_on = true;
                         self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                        break ExchangeNeed::Bytes;
                     }
-                    break ExchangeNeed::Bytes;
-                }
-                Parsed::Refused(problem) => {
-                    AnswerHead { closes: true, ..AnswerHead::default() }
-                        .refuse(&mut self.unsent, &problem);
-                    self.is_closing = true;
-                }
+                    Err(problem) => self.refuse_for_good(&problem),
+                },
+                Parsed::Refused(problem) => self.refuse_for_good(&problem),
                 Parsed::Request(request, bytes) => {
                     match self.answer(served, gate, &request, now_ms) {
                         Some(need) => break need,
@@ -206,6 +205,45 @@ impl Exchange {
             self.begun_ms.get_or_insert(now_ms);
         }
         need
+    }
+
+    /// Refuses what is no request, or whose body is not taken: nothing behind it can be read.
+    fn refuse_for_good(&mut self, problem: &Problem) {
+        AnswerHead { closes: true, ..AnswerHead::default() }.refuse(&mut self.unsent, problem);
+        self.is_closing = true;
+    }
+
+    /// What the request has shown at the gate, once for all that is asked of it.
+    fn admit(
+        &mut self,
+        gate: &Gate,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Result<Pass, Problem> {
+        let pass = match self.pass {
+            Some(pass) => pass,
+            None => gate.admit(request, now_ms)?,
+        };
+        Ok(*self.pass.insert(pass))
+    }
+
+    /// Whether a request without its body is one that is answered with it: if its head alone says
+    /// that it is not, its client keeps the body (RFC 9110, 10.1.1).
+    fn admit_body(
+        &mut self,
+        gate: &Gate,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Result<(), Problem> {
+        if request.method != RequestMethod::Post {
+            return Ok(());
+        }
+        let pass = self.admit(gate, request, now_ms)?;
+        if request.path != EVENTS {
+            return route(request).map(|_| ());
+        }
+        post_query(request.query)?;
+        if pass.may_post() { Ok(()) } else { Err(Problem::OutOfScope) }
     }
 
     /// Answers a request, or gives what it needs before.
@@ -230,12 +268,8 @@ impl Exchange {
             self.is_closing |= head.closes;
             return None;
         }
-        let admitted = match self.pass {
-            Some(pass) => Ok(pass),
-            None => gate.admit(request, now_ms),
-        };
-        let pass = match admitted {
-            Ok(pass) => *self.pass.insert(pass),
+        let pass = match self.admit(gate, request, now_ms) {
+            Ok(pass) => pass,
             Err(problem) => {
                 head.refuse(&mut self.unsent, &problem);
                 self.is_closing |= head.closes;

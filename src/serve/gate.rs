@@ -189,6 +189,11 @@ impl Pass {
         self.reads
     }
 
+    /// Whether it is good for any event at all.
+    pub(crate) fn may_post(&self) -> bool {
+        self.commands || matches!(self.client, Some(Client::Player { .. }))
+    }
+
     fn may_command(&self, command: &Command) -> bool {
         match self.client {
             _ if self.commands => true,

@@ -14,6 +14,8 @@ pub(crate) enum Problem {
     HeadTooLong,
     /// Its body is too long.
     BodyTooLong,
+    /// Its sender expects something else than to be asked for the body.
+    ExpectationUnknown,
     /// No route has this method.
     MethodUnknown,
     /// There is no such path.
@@ -83,6 +85,7 @@ impl Problem {
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet { .. } => "412 Precondition Failed",
             Problem::BodyTooLong => "413 Content Too Large",
+            Problem::ExpectationUnknown => "417 Expectation Failed",
             Problem::TooMany => "429 Too Many Requests",
             Problem::HeadTooLong => "431 Request Header Fields Too Large",
             Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
@@ -107,6 +110,7 @@ impl Problem {
             Problem::TransferCoding => "send the body with a Content-Length instead of a coding",
             Problem::HeadTooLong => "send a request line and headers of at most 4 KiB",
             Problem::BodyTooLong => "send a body of at most 16 KiB",
+            Problem::ExpectationUnknown => "expect nothing but 100-continue",
             Problem::MethodUnknown => "use GET, HEAD or POST",
             Problem::NoRoute => "ask for a path of /v1/openapi.json",
             Problem::MethodNotAllowed(_) => "use a method of the Allow header",

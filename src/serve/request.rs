@@ -51,8 +51,9 @@ pub(crate) struct ClientRequest<'a> {
 pub(crate) enum Parsed<'a> {
     /// Not yet a whole request.
     More,
-    /// A whole head, whose sender waits for `100 Continue` before it sends the body.
-    Expects,
+    /// A whole head, whose sender waits for `100 Continue` before it sends the body: the request
+    /// without it.
+    Expects(ClientRequest<'a>),
     /// A request, and how many bytes it took.
     Request(ClientRequest<'a>, usize),
     /// No request; after this answer the connection is closed.
@@ -115,23 +116,25 @@ fn read<'a>(
     if length > BODY_BYTES_MAX {
         return Err(Problem::BodyTooLong);
     }
-    let Some(body) = bytes[head..].get(..length) else {
-        let waits = headers.is_expecting && bytes.len() == head;
-        return Ok(if waits { Parsed::Expects } else { Parsed::More });
-    };
     let target = parsed.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let request = ClientRequest {
+    let mut request = ClientRequest {
         method,
         path,
         query,
         authorization: headers.authorization,
         last_event_id: headers.last_event_id,
         huntd_at: headers.huntd_at,
-        body,
+        body: &[],
         keep_alive: if is_newer { !headers.closes } else { headers.stays },
     };
-    Ok(Parsed::Request(request, head + length))
+    if let Some(body) = bytes[head..].get(..length) {
+        request.body = body;
+        return Ok(Parsed::Request(request, head + length));
+    }
+    // A client of HTTP/1.0 waits for nothing, and one that sends already does not either.
+    let waits = headers.is_expecting && is_newer && bytes.len() == head;
+    Ok(if waits { Parsed::Expects(request) } else { Parsed::More })
 }
 
 fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Problem> {
@@ -154,7 +157,12 @@ fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Pro
         } else if named("host") {
             once(&mut read.host, text()?)?;
         } else if named("expect") {
-            read.is_expecting = text()?.eq_ignore_ascii_case("100-continue");
+            for expected in text()?.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+                if !expected.eq_ignore_ascii_case("100-continue") {
+                    return Err(Problem::ExpectationUnknown);
+                }
+                read.is_expecting = true;
+            }
         } else if named("connection") {
             for token in text()?.split(',').map(str::trim) {
                 read.closes |= token.eq_ignore_ascii_case("close");
@@ -281,9 +289,19 @@ mod tests {
     fn a_sender_that_expects_to_be_asked_for_its_body_is_asked() {
         let head = "POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\
                     Expect: 100-continue\r\n\r\n";
-        assert_eq!(parse(head.as_bytes()), Parsed::Expects);
+        let Parsed::Expects(request) = parse(head.as_bytes()) else { panic!("it expects") };
+        assert_eq!((request.path, request.body), ("/v1/events", &b""[..]));
         assert_eq!(parse(format!("{head}a").as_bytes()), Parsed::More);
         assert!(matches!(parse(format!("{head}ab").as_bytes()), Parsed::Request(..)));
+        // A client of HTTP/1.0 does not wait, whatever it says.
+        let older = head.replace("HTTP/1.1", "HTTP/1.0");
+        assert_eq!(parse(older.as_bytes()), Parsed::More);
+        let listed = head.replace("100-continue", ", 100-Continue ,");
+        assert!(matches!(parse(listed.as_bytes()), Parsed::Expects(_)));
+        for other in ["200-ok", "100-continue, 200-ok", "100-continue=1"] {
+            let refused = Parsed::Refused(Problem::ExpectationUnknown);
+            assert_eq!(parse(head.replace("100-continue", other).as_bytes()), refused, "{other}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod access;
 mod contract;
+mod expecting;
 mod posting;
 mod statuses;
 mod streaming;
