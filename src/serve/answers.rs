@@ -15,6 +15,9 @@ use crate::view::zone::{ZonePosition, ZoneView};
 /// The document of all routes.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
+/// Bytes of a poll at least. Most have no more, so the next one is as long as the last.
+pub(super) const POLL_BYTES_MIN: usize = 50;
+
 /// What is known of all zones, and how each is doing.
 pub struct Served {
     /// What is known.
@@ -324,14 +327,26 @@ fn card(served: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
 fn poll(_: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
     let (card, _) = zone.card(player_id).expect("the caller has seen it");
     let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
-    let effects = effects.fold(0, |bits, effect| bits | 1 << *effect as u8);
-    Json::object(out, |json| {
-        json.number("u", zone.position().update).number("z", zone.partition().into());
-        json.number("s", card.score);
-        json.number("r", zone.place(player_id).map_or(0, |place| place.rank.into()));
-        json.signed("x", card.x.into()).signed("y", card.y.into());
-        json.number("h", card.health.into()).number("e", effects);
-    });
+    write_poll(
+        [
+            zone.position().update.cast_signed(),
+            zone.partition().into(),
+            card.score.cast_signed(),
+            zone.place(player_id).map_or(0, |place| place.rank.into()),
+            card.x.into(),
+            card.y.into(),
+            card.health.into(),
+            effects.fold(0, |bits, effect| bits | 1 << *effect as u8),
+        ],
+        out,
+    );
+}
+
+/// Writes a poll. The names of its numbers would take more bytes than they do.
+pub(super) fn write_poll(numbers: [i64; 8], out: &mut Vec<u8>) {
+    let begin = out.len();
+    Json::row(out, &numbers);
+    out.resize(out.len().max(begin + POLL_BYTES_MIN), b' ');
 }
 
 fn board(

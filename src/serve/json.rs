@@ -16,6 +16,18 @@ impl<'a> Json<'a> {
         nest(out, b'{', b'}', write);
     }
 
+    /// Writes one list of numbers.
+    pub(crate) fn row(out: &mut Vec<u8>, numbers: &[i64]) {
+        out.push(b'[');
+        for (at, number) in numbers.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes());
+        }
+        out.push(b']');
+    }
+
     /// Writes a number of up to 64 bits.
     pub(crate) fn number(&mut self, key: &str, number: u64) -> &mut Self {
         self.key(key);
@@ -65,16 +77,7 @@ impl<'a> Json<'a> {
         key: &str,
         rows: impl Iterator<Item = [i64; COUNT]>,
     ) -> &mut Self {
-        self.list(key, rows, |out, row| {
-            out.push(b'[');
-            for (at, number) in row.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            }
-            out.push(b']');
-        })
+        self.list(key, rows, |out, row| Json::row(out, &row))
     }
 
     /// Writes a list whose items are written as JSON already.

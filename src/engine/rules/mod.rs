@@ -44,7 +44,7 @@ pub(crate) const HEALTH_MAX: u16 = 10_000;
 
 /// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
 /// an i64 with room to spare.
-const ZONE_CM_MAX: u32 = 1 << 24;
+pub(crate) const ZONE_CM_MAX: u32 = 1 << 24;
 
 /// Updates of one event that have the zone's clock.
 const CLOCK_UPDATES_MAX: usize = 1;
