@@ -24,6 +24,17 @@ thread_local! {
     static COUNT: Cell<Option<&'static AtomicU64>> = const { Cell::new(None) };
 }
 
+#[cfg(test)]
+thread_local! {
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Bytes that this thread has allocated, less those that it has freed.
+#[cfg(test)]
+pub(crate) fn thread_bytes() -> i64 {
+    BYTES.get()
+}
+
 /// Counts the allocations of this thread from now on: the hot thread calls it once it is warm.
 pub fn count_this_thread() {
     COUNT.set(Some(&HOT_ALLOCATIONS));
@@ -62,6 +73,13 @@ impl CountingAllocator {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// Notes that so many bytes are in use now instead of so many.
+    #[inline]
+    fn resize(_from: usize, _to: usize) {
+        #[cfg(test)]
+        BYTES.set(BYTES.get() + _to as i64 - _from as i64);
+    }
 }
 
 // SAFETY: every method hands its arguments to mimalloc unchanged, and counting neither allocates
@@ -70,6 +88,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CountingAllocator::count();
+        CountingAllocator::resize(0, layout.size());
         // SAFETY: the caller vouches for `layout`, by this method's own contract.
         unsafe { MiMalloc.alloc(layout) }
     }
@@ -77,6 +96,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         CountingAllocator::count();
+        CountingAllocator::resize(0, layout.size());
         // SAFETY: the caller vouches for `layout`, by this method's own contract.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
@@ -84,12 +104,14 @@ unsafe impl GlobalAlloc for CountingAllocator {
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         CountingAllocator::count();
+        CountingAllocator::resize(layout.size(), bytes);
         // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
         unsafe { MiMalloc.realloc(block, layout, bytes) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        CountingAllocator::resize(layout.size(), 0);
         // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
         unsafe { MiMalloc.dealloc(block, layout) }
     }
@@ -102,7 +124,7 @@ mod tests {
 
     // One test, because the count is the whole process's.
     #[test]
-    fn only_allocations_of_counted_threads_are_counted() {
+    fn only_allocations_of_counted_threads_are_counted_and_bytes_of_each() {
         let uncounted = || {
             let before = hot_allocations();
             black_box(Box::new(1_u64));
@@ -117,6 +139,15 @@ mod tests {
             black_box(vec![0_u8; 64]);
             hot_allocations() - before
         };
+        let bytes = || {
+            let before = thread_bytes();
+            let mut block = black_box(Vec::<u8>::with_capacity(100));
+            block.reserve_exact(black_box(300));
+            let grown = thread_bytes() - before;
+            drop(block);
+            (grown, thread_bytes() - before)
+        };
+        assert_eq!(std::thread::spawn(bytes).join().expect("no panic"), (300, 0));
         assert_eq!(std::thread::spawn(uncounted).join().expect("no panic"), 0);
         assert_eq!(std::thread::spawn(counted).join().expect("no panic"), 3);
     }

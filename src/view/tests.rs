@@ -3,10 +3,16 @@
 #![allow(clippy::print_stdout, reason = "a failing game names its seed")]
 
 use crate::engine::change::Change;
+use crate::engine::refusal::ScoreCause;
+use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
+use crate::runtime::allocator::thread_bytes;
+use crate::service::rules::built_in;
 use crate::testing::random::Random;
 use crate::testing::viewed_world::{PLAYERS, ViewedWorld, answers, check_world};
 use crate::view::hunts::PastHunt;
+use crate::view::world::View;
+use crate::view::zone::ZoneView;
 
 /// A world, and the chance that plays in it.
 fn world(seed: u64) -> (ViewedWorld, Random) {
@@ -119,4 +125,44 @@ fn the_last_updates_are_kept_with_the_places_of_their_frames() {
         assert!(recent.frame_at(next_offset - 1).unwrap().any(|of_frame| of_frame == update));
     }
     assert_eq!(recent.get(published.len() as u64), None);
+}
+
+/// A view of one zone that is full with so many players, whose scores have changed.
+fn crowded(players: u32) -> View {
+    let mut rules = built_in();
+    rules.actors.count_max = players;
+    let mut view = View::new(1, players as usize);
+    view.put(ZoneView::new(0, &Rulebook::of(rules)));
+    let mut random = Random::new(11);
+    let joined = (1..=u64::from(players)).map(|player_id| {
+        let (x, y) = (8 * player_id as i32 % 1000, player_id as i32);
+        Update::new(player_id, 0, Change::Joined { health: 100, x, y })
+    });
+    let scored = (0..players).map(|_| {
+        let (player_id, score) = (1 + random.below(players.into()), random.below(1_000_000));
+        Update::new(player_id, 0, Change::Scored { cause: ScoreCause::Loot, points: 1, score })
+    });
+    let updates: Vec<Update> = joined.chain(scored).collect();
+    for frame in updates.chunks(1_000) {
+        view.fold(0, frame).unwrap();
+        view.seal(0, 0);
+    }
+    view
+}
+
+#[test]
+fn a_player_takes_at_most_320_bytes_of_a_view() {
+    let bytes = |players: u32| {
+        let before = thread_bytes();
+        let view = crowded(players);
+        assert_eq!(view.players(), players);
+        let bytes = thread_bytes() - before;
+        drop(view);
+        assert_eq!(thread_bytes(), before);
+        bytes
+    };
+    // A zone has its last updates and its tiles, however many play in it.
+    let (few, many) = (bytes(20_000), bytes(120_000));
+    let each = (many - few) / 100_000;
+    assert!(few < 20_000 * 320 + (4 << 20) && each <= 320, "{few} bytes, {each} for each player");
 }
