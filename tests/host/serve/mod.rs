@@ -1,5 +1,6 @@
 //! The serving part over real sockets: a demo's page, whose world plays on meanwhile.
 
+mod holder;
 mod hostile;
 mod page;
 mod steady;

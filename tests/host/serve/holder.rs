@@ -1,0 +1,65 @@
+//! A process of its own that holds sessions, as this one has too few descriptors for all: this test
+//! program with one test selected.
+
+use super::read_answer;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use support::daemon::PATIENCE;
+use support::process::wait_for_line;
+
+/// Set in the child only: the server's address, and how many sessions.
+const HOLDS: &str = "HUNTD_TEST_HOLDS_SESSIONS";
+
+const HOLDING: &str = "holding";
+
+/// Sessions that are idle. Dropped, they are closed.
+pub(crate) struct Holder {
+    child: Child,
+    /// The child ends when this does.
+    _lives: ChildStdin,
+}
+
+impl Holder {
+    /// Opens so many sessions, each of which has had an answer when this returns.
+    pub(crate) fn start(address: &str, sessions: usize) -> Holder {
+        let mut child = Command::new(std::env::current_exe().expect("a test has a program"))
+            .args(["--exact", "serve::holder::a_child_holds_its_sessions", "--nocapture"])
+            .env(HOLDS, format!("{address} {sessions}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test program runs");
+        let lives = child.stdin.take().expect("it was piped");
+        let output = child.stdout.take().expect("it was piped");
+        let holds = wait_for_line(output, |line| line.contains(HOLDING).then_some(()));
+        let holder = Holder { child, _lives: lives };
+        holds.expect("all sessions are answered");
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Also run beside all other tests, where it has nothing to hold.
+#[test]
+fn a_child_holds_its_sessions() {
+    let Ok(holds) = std::env::var(HOLDS) else { return };
+    let (address, sessions) = holds.split_once(' ').expect("an address and a number");
+    let open = |_| {
+        let mut session = TcpStream::connect(address).expect("it listens");
+        session.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        session.write_all(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
+        assert!(read_answer(&mut session).0.starts_with("HTTP/1.1 200 OK"));
+        session
+    };
+    let sessions: Vec<TcpStream> = (0..sessions.parse().expect("a number")).map(open).collect();
+    println!("{HOLDING} {}", sessions.len());
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("the parent writes nothing");
+}
