@@ -35,6 +35,7 @@ mod rivals;
 mod rules;
 mod security;
 mod serving;
+mod serving_clients;
 mod serving_failures;
 mod snapshots;
 mod stalls;
