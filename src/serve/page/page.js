@@ -8,7 +8,7 @@ const FEED_MAX = 100, SHOT_MS = 400, RETRY_MS = 1000;
 let zone = 0, map = null, walls = [], crowd = new Map();
 let players = new Map(), treasures = new Map(), shots = [], running = [];
 let clock = { zone: 0, here: 0 }, followed = "", followedZone = null;
-let counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
+let count = null;
 let zoneStream = null, cardStream = null;
 let colors = {}, shown = { x: 0, y: 0, side: 1 };
 
@@ -69,13 +69,57 @@ class Stream {
   }
 
   event(text) {
-    let name = "", data = "";
+    let name = "", data = "", id = "";
     for (const line of text.split("\n")) {
-      if (line.startsWith("id: ")) this.last = line.slice(4);
+      if (line.startsWith("id: ")) this.last = id = line.slice(4);
       else if (line.startsWith("event: ")) name = line.slice(7);
       else if (line.startsWith("data: ")) data = line.slice(6);
     }
-    if (name) this.take(name, JSON.parse(data));
+    if (name) this.take(name, JSON.parse(data), id);
+  }
+}
+
+// What became of a zone's events. They are counted between two positions that the zone has come to: how many records
+// there were the offsets say, and those without any update changed nothing or were no events.
+class Count {
+  // An event makes one of these updates at most. All of its updates have its time.
+  static OWN = new Set(["refused", "joined", "arrived", "left", "moved", "rotated", "shot", "looted", "item_used",
+    "hunt_started", "rules_changed"]);
+
+  constructor({ update, offset }) {
+    Object.assign(this, { from: { update, offset, when: performance.now() }, to: null, next: update, events: [] });
+    this.total = { applied: 0, refused: 0, noOp: 0 };
+  }
+
+  take(update, number) {
+    const isOwn = Count.OWN.has(update.kind);
+    let event = this.events.at(-1);
+    if (event?.time !== update.ts_us || (isOwn && event.isDecided)) {
+      event = { time: update.ts_us, number, isDecided: false, isRefused: false };
+      this.events.push(event);
+    }
+    event.isDecided ||= isOwn;
+    event.isRefused ||= update.kind === "refused";
+    this.next = number + 1;
+  }
+
+  // The zone has come to this position. Gives how many events per second there were up to the one before, once all
+  // updates up to there have come.
+  reach({ update, offset }) {
+    const { from, to } = this;
+    const here = { update, offset, when: performance.now() };
+    // Another process at this address may not have come so far.
+    if (offset < (to ?? from).offset) return null;
+    if (to === null) { this.to = here; return null; }
+    if (this.next < to.update) return null;
+    const end = this.events.findIndex((event) => event.number >= to.update);
+    const events = this.events.splice(0, end < 0 ? this.events.length : end);
+    const refused = events.filter((event) => event.isRefused).length, applied = events.length - refused;
+    const counted = { applied, refused, noOp: to.offset - from.offset - events.length };
+    for (const name in counted) this.total[name] += counted[name];
+    Object.assign(this, { from: to, to: here });
+    const perSecond = (number) => Math.round(number * 1000 / (to.when - from.when));
+    return { applied: perSecond(applied), refused: perSecond(refused), noOp: perSecond(counted.noOp) };
   }
 }
 
@@ -85,7 +129,7 @@ async function open(wanted) {
   zone = wanted;
   zoneStream?.close();
   players = new Map(); treasures = new Map(); shots = []; map = null;
-  counts = { applied: 0, refused: 0, lastEvent: null, offset: null, since: performance.now() };
+  count = null;
   try {
     await loadTiles();
     await loadHunts();
@@ -95,10 +139,11 @@ async function open(wanted) {
     return;
   }
   if (zone !== wanted) return;
-  zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data) => {
-    if (name === "update") take(data);
+  zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data, id) => {
+    if (name === "update") take(data, Number(id.split(":")[1]));
     else if (name === "board") showBoard(data);
-    else if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
+    else count = new Count(data);
+    if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
   }, say);
 }
 
@@ -125,12 +170,9 @@ async function loadHunts() {
 const setClock = (zoneMs) => { clock = { zone: Number(zoneMs), here: performance.now() }; };
 const now = () => clock.zone + performance.now() - clock.here;
 
-function take(update) {
+function take(update, number) {
   const id = update.player_id;
-  // The updates of one event have its time.
-  if (update.kind === "refused") counts.refused++;
-  else if (update.ts_us !== counts.lastEvent) counts.applied++;
-  counts.lastEvent = update.ts_us;
+  count.take(update, number);
   switch (update.kind) {
     case "clock": setClock(update.unix_ms); break;
     case "joined": case "arrived": case "moved": case "respawned": place(id, update.x, update.y); break;
@@ -204,14 +246,11 @@ async function showZones() {
   $("players").textContent = here.players;
   $("offset").textContent = here.at.offset;
   $("lag").textContent = here.lag_ms;
-  // An event without any update changed nothing.
-  const events = counts.offset === null ? 0 : here.at.offset - counts.offset;
-  const seconds = (performance.now() - counts.since) / 1000;
-  const show = (name, count) => { $(name).textContent = Math.round(Math.max(0, count) / seconds); };
-  show("applied", counts.applied);
-  show("refused", counts.refused);
-  show("no-op", events - counts.applied - counts.refused);
-  Object.assign(counts, { applied: 0, refused: 0, offset: here.at.offset, since: performance.now() });
+  const rates = count?.reach(here.at);
+  if (!rates) return;
+  $("applied").textContent = rates.applied;
+  $("refused").textContent = rates.refused;
+  $("no-op").textContent = rates.noOp;
 }
 
 // One player.
