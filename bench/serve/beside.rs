@@ -11,6 +11,9 @@ use support::kafka::Cluster;
 /// Between two pieces of what players do beside polls: how long a producer gathers.
 const PIECE: Duration = Duration::from_millis(5);
 
+/// The part of a second's events that a daemon lags behind at most if it keeps up.
+const LAG_PART: u64 = 4;
+
 /// By how much the players may be late before they leave something out.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
@@ -29,6 +32,15 @@ impl Beside<'_> {
     /// So many events per second from now on.
     pub(crate) fn set_rate(&self, per_s: u64) {
         self.per_s.store(per_s, Ordering::Relaxed);
+    }
+
+    /// Waits until the daemon has caught up with the events: until then it reads more of them at
+    /// once, and an event costs it less.
+    pub(crate) fn wait_until_abreast(&self) {
+        let lag_max = self.per_s.load(Ordering::Relaxed) / LAG_PART;
+        while self.huntd.metric("huntd_lag_records") > lag_max {
+            std::thread::sleep(PIECE);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! huntd's servers and the peers, asked for the same at the same rates.
 
 use crate::beside::Beside;
+use crate::busy::Busy;
 use crate::foreign::Client;
 use crate::generators::{Ask, Generators};
 use crate::inside::Inside;
@@ -8,7 +9,7 @@ use crate::open_loop::Measured;
 use crate::peers::{Peer, Redis};
 use crate::{SERVERS, Size, say, servers};
 use hdrhistogram::Histogram;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::daemon::Huntd;
 use support::process;
 use support::serving::Serving;
@@ -89,6 +90,7 @@ impl Servers<'_> {
             beside.set_rate(size.events_beside(ask));
             let (warm, per_s) = (size.time / 2, size.per_s(ask));
             std::thread::sleep(warm / 2);
+            beside.wait_until_abreast();
             let (cpu_before, alone) = (self.cpu(), EventCost::begin(beside.huntd));
             std::thread::sleep(warm);
             let idle = (self.cpu() - cpu_before).as_secs_f64() / warm.as_secs_f64();
@@ -96,25 +98,30 @@ impl Servers<'_> {
             // The broker's code, the daemon's and the servers' tables have to be warm.
             generators.run(ask, per_s, warm, players);
             let (before, events) = (self.cpu(), EventCost::begin(beside.huntd));
+            let sending = generators.cpu();
             // The servers time no posts.
             let is_timed = self.has_view && ask != Ask::Command;
             let began = is_timed.then(|| Inside::of(&self.addresses));
             let measured = generators.run(ask, per_s, size.time, players);
             let idle_cpu = size.time.mul_f64(idle);
-            row(self.name, per_s, ask, &measured, (self.cpu() - before, idle_cpu));
+            let events = events.end();
+            let (cpu, sending) = (self.cpu() - before, generators.cpu() - sending);
+            row(self.name, per_s, ask, &measured, (cpu, idle_cpu));
             if let Some(began) = began {
                 let inside = Inside::of(&self.addresses).since(&began, size.time);
                 said.push(format!("{}, {}: {inside}", self.name, ask.name()));
             }
             said.push(format!(
                 "{}, {}: {:.0} ms of CPU per second without a request; huntd run alone: {alone}; \
-                 beside the requests: {}",
+                 beside the requests: {events}",
                 self.name,
                 ask.name(),
                 idle * 1e3,
-                events.end()
             ));
             if ask == Ask::Poll {
+                let cores =
+                    ((cpu + sending).as_secs_f64() / size.time.as_secs_f64() - idle).max(0.0);
+                said.push(beside_busy(size, beside, cores));
                 self.measure_by_others(size.time, &players[0], idle);
             }
         }
@@ -163,10 +170,26 @@ pub(crate) fn row(
     ));
 }
 
+/// What events cost the daemon beside processes that take as much of the cores as requests do, and
+/// ask for nothing.
+fn beside_busy(size: &Size, beside: &Beside, cores: f64) -> String {
+    let busy = Busy::start(SERVERS, cores);
+    std::thread::sleep(size.time / 4);
+    let (taken, events) = (busy.cpu(), EventCost::begin(beside.huntd));
+    std::thread::sleep(size.time);
+    let taken = (busy.cpu() - taken).as_secs_f64() / size.time.as_secs_f64();
+    format!(
+        "huntd run beside {SERVERS} processes that take {taken:.2} of {cores:.2} cores and ask for \
+         nothing: {}",
+        events.end()
+    )
+}
+
 /// What events cost the daemon.
 #[derive(Clone, Copy)]
 struct EventCost<'h> {
     huntd: &'h Huntd,
+    begun: Instant,
     cpu: Duration,
     counts: [u64; COUNTED.len()],
 }
@@ -178,7 +201,7 @@ const COUNTED: [&str; 3] =
 impl EventCost<'_> {
     fn begin(huntd: &Huntd) -> EventCost<'_> {
         let counts = COUNTED.map(|name| huntd.metric(name));
-        EventCost { huntd, cpu: process::cpu(huntd.pid()), counts }
+        EventCost { huntd, begun: Instant::now(), cpu: process::cpu(huntd.pid()), counts }
     }
 
     /// What events have cost since the beginning.
@@ -189,8 +212,9 @@ impl EventCost<'_> {
         let us = cpu.as_secs_f64() * 1e6 / events.max(1) as f64;
         let calls = enters as f64 * 1e3 / events.max(1) as f64;
         format!(
-            "{us:.2} us of CPU per event, {calls:.1} calls per 1,000 events, {allocations} \
-                 allocations"
+            "{us:.2} us of CPU per event, {calls:.2} calls per 1,000 events, {allocations} \
+                 allocations at {:.0} events/s",
+            events as f64 / self.begun.elapsed().as_secs_f64()
         )
     }
 }

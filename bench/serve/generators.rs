@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
-use support::process::before_others;
+use support::process::{self, before_others};
 
 /// Their real-time priority: below the servers', above everything else.
 const PRIORITY: &str = "1";
@@ -100,6 +100,11 @@ impl Generators {
             assert_eq!(generator.line(), "ready");
         }
         generators
+    }
+
+    /// Processor time that they have taken.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.0.iter().map(|generator| process::cpu(generator.child.id())).sum()
     }
 
     /// Sends requests at this rate in all. Each process asks for players of its own, as a player's

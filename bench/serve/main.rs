@@ -20,6 +20,7 @@
 //! each server.
 
 mod beside;
+mod busy;
 mod compare;
 mod foreign;
 mod generators;
@@ -31,7 +32,9 @@ mod page;
 mod peers;
 mod search;
 mod streams;
+mod ticks;
 
+use busy::{BUSY, be_busy};
 use compare::compare;
 use generators::{Ask, GENERATE, generate};
 use peers::Peer;
@@ -133,6 +136,11 @@ fn main() {
         && verb == GENERATE
     {
         return generate(address, sessions.parse().expect("a number of sessions"));
+    }
+    if let [_, verb, each] = &arguments[..]
+        && verb == BUSY
+    {
+        be_busy(Duration::from_nanos(each.parse().expect("nanoseconds")));
     }
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     // `cargo test` runs it too, and asks for the small one by not asking for a bench.

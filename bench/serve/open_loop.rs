@@ -1,11 +1,8 @@
 //! Requests that are due at their own times, over sessions that stay open.
 
+use crate::ticks::Ticks;
 use hdrhistogram::Histogram;
 use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,10 +17,10 @@ const STREAMS_WARM: Duration = Duration::from_secs(2);
 
 /// How often what is due is sent. To wake up for each request would take more of the machine than
 /// the servers do; by how much requests are late counts, and is told.
-const SEND_EVERY: Duration = Duration::from_micros(250);
+pub(crate) const SEND_EVERY: Duration = Duration::from_micros(250);
 
-/// What the epoll says of the timer; sessions have their numbers.
-const TIMER: u64 = u64::MAX;
+/// What the epoll says of a tick; sessions have their numbers.
+const TICKS: u64 = u64::MAX;
 
 /// What every event of a stream begins with.
 const EVENT: &[u8] = b"event: card\n";
@@ -41,9 +38,8 @@ struct Session {
 pub(crate) struct OpenLoop {
     sessions: Vec<Session>,
     epoll: OwnedFd,
-    /// Wakes the loop for what is due. It is set once and not for each wait: on a virtual machine
-    /// that would take more of the core than the requests do.
-    timer: OwnedFd,
+    /// Wakes the loop for what is due.
+    ticks: Ticks,
     buffer: Vec<u8>,
 }
 
@@ -76,10 +72,9 @@ impl OpenLoop {
     /// Opens so many sessions, with one server after another.
     pub(crate) fn connect(addresses: &[&str], sessions: usize) -> OpenLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("a timer");
-        let data = epoll::EventData::new_u64(TIMER);
-        epoll::add(&epoll, &timer, data, epoll::EventFlags::IN).expect("it is added");
+        let ticks = Ticks::new();
+        let data = epoll::EventData::new_u64(TICKS);
+        epoll::add(&epoll, &ticks, data, epoll::EventFlags::IN).expect("it is added");
         let open = |number: usize| {
             let address = addresses[number % addresses.len()];
             let stream = TcpStream::connect(address).expect("it listens");
@@ -90,15 +85,7 @@ impl OpenLoop {
             Session { stream, asked: VecDeque::new(), received: Vec::new() }
         };
         let sessions = (0..sessions).map(open).collect();
-        OpenLoop { sessions, epoll, timer, buffer: vec![0; 16 * 1024] }
-    }
-
-    /// From now on the loop wakes so often.
-    fn wake_every(&self, every: Duration) {
-        let (tv_sec, tv_nsec) = (every.as_secs() as i64, every.subsec_nanos().into());
-        let every = Timespec { tv_sec, tv_nsec };
-        let times = Itimerspec { it_interval: every, it_value: every };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &times).expect("a valid time");
+        OpenLoop { sessions, epoll, ticks, buffer: vec![0; 16 * 1024] }
     }
 
     /// Sends requests at a rate, one session after another, and reads their answers.
@@ -112,7 +99,7 @@ impl OpenLoop {
         let (begun, count) = (Instant::now(), per_s * time.as_secs());
         let due = |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / per_s);
         let mut sent = 0;
-        self.wake_every(SEND_EVERY);
+        self.ticks.set(SEND_EVERY);
         while measured.latency_us.len() < count {
             while sent < count && due(sent) <= Instant::now() {
                 let at = sent as usize % self.sessions.len();
@@ -142,7 +129,7 @@ impl OpenLoop {
             std::thread::sleep(every / count);
         }
         let begun = Instant::now();
-        self.wake_every(Duration::from_millis(10));
+        self.ticks.set(Duration::from_millis(10));
         while begun.elapsed() < STREAMS_WARM + time {
             let is_warm = begun.elapsed() >= STREAMS_WARM;
             self.receive(|session| {
@@ -180,14 +167,14 @@ impl OpenLoop {
         });
     }
 
-    /// Waits for bytes or the timer, and lets each session that got some be looked at.
+    /// Waits for bytes or a tick, and lets each session that got some be looked at.
     fn receive(&mut self, mut look: impl FnMut(&mut Session)) {
         let mut events = Vec::with_capacity(256);
         let spare = rustix::buffer::spare_capacity(&mut events);
         epoll::wait(&self.epoll, spare, None).expect("it waits");
         for event in events {
-            if event.data.u64() == TIMER {
-                rustix::io::read(&self.timer, &mut self.buffer).expect("it has expired");
+            if event.data.u64() == TICKS {
+                self.ticks.wait();
                 continue;
             }
             let session = &mut self.sessions[event.data.u64() as usize];
