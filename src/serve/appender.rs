@@ -9,12 +9,10 @@ use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{
-    BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
-};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use std::error::Error;
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Commands on their way to the brokers at once.
 pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
@@ -22,12 +20,16 @@ pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
 /// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
 
+/// How long librdkafka is asked for reports at a time. In the last millisecond of it rust-rdkafka
+/// waits busily.
+const POLL_WAIT: Duration = Duration::from_secs(1);
+
 /// Appends events for clients, a batch of each zone at a time. What comes meanwhile is the next
 /// batch: under load one request carries many events, and librdkafka never holds one that it may
 /// not send yet, for which its thread would wait busily.
 pub(crate) struct Appender {
     topic: String,
-    producer: ThreadedProducer<Reports>,
+    producer: Arc<BaseProducer<Reports>>,
     /// By zone.
     lanes: Vec<Lane>,
     /// Zones with events that may be sent.
@@ -133,8 +135,19 @@ impl Appender {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let tokens = TokenSource::of(&client.security);
         let reports = Reports { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
-        let producer = config.create_with_context(reports).map_err(unusable)?;
-        Ok(Appender { topic, producer, lanes: Vec::new(), ready: Vec::new() })
+        let producer: BaseProducer<Reports> =
+            config.create_with_context(reports).map_err(unusable)?;
+        Ok(Appender { topic, producer: Arc::new(producer), lanes: Vec::new(), ready: Vec::new() })
+    }
+
+    /// What a thread of its own has to do: it hands on the reports, until the appender is gone.
+    pub(crate) fn reporter(&self) -> impl FnOnce() + Send + use<> {
+        let producer = Arc::downgrade(&self.producer);
+        move || {
+            while let Some(producer) = producer.upgrade() {
+                producer.poll(POLL_WAIT);
+            }
+        }
     }
 
     /// Takes a command's record, whose one report comes later.

@@ -190,6 +190,12 @@ impl Server {
             .name("feed".to_owned())
             .spawn(move || feed.run(&sender, &stopped))
             .map_err(ServeError::Resources)?;
+        if let Some(appender) = &appender {
+            std::thread::Builder::new()
+                .name("reports".to_owned())
+                .spawn(appender.reporter())
+                .map_err(ServeError::Resources)?;
+        }
         let gate = Rc::new(gate);
         let beside = beside(gate.clone());
         let sessions = Sessions::new(sockets, gate, Postings::new(appender, reports));
