@@ -6,15 +6,14 @@
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Update;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
 };
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
-use crate::queue::bell::Bell;
 use crate::runtime::wall_clock::unix_ms;
+use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
@@ -26,14 +25,11 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use smol::channel::{Receiver, Sender};
+use smol::channel::Receiver;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
-pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 
 /// KiB of records that are fetched ahead.
 const FETCHED_KBYTES_MAX: usize = 8 * 1024;
@@ -56,61 +52,6 @@ pub(crate) struct FeedOptions {
     pub output_topic: String,
     /// Where snapshots are.
     pub snapshots: SnapshotOptions,
-}
-
-/// A message about a zone to the serving thread.
-#[derive(Debug)]
-pub(crate) enum FeedMessage {
-    /// It begins, in place of what was known of it.
-    Begun(Box<ZoneView>),
-    /// A frame: its new updates, and up to which input offset the zone has come with them.
-    Frame {
-        /// The zone.
-        zone: u16,
-        /// New updates, possibly none.
-        updates: Vec<Update>,
-        /// The first input offset that it has not seen.
-        next_offset: i64,
-        /// The owner epoch in force.
-        owner_epoch: u64,
-        /// When it was published, in milliseconds since the Unix epoch.
-        published_ms: i64,
-    },
-    /// It has come to its log's end, or as near as one does while a game goes on: its answers are
-    /// of now.
-    Live {
-        /// The zone.
-        zone: u16,
-        /// The owner epoch in force.
-        owner_epoch: u64,
-    },
-    /// It cannot go on: why, and what to do.
-    Halted(u16, String),
-    /// The zones can change to these rules from now on.
-    Rules(Rulebook),
-}
-
-/// The feed's end of the way to the serving thread.
-pub(crate) struct FeedSender {
-    /// The messages.
-    pub messages: Sender<FeedMessage>,
-    /// Calls the serving thread.
-    pub bell: Arc<Bell>,
-}
-
-impl FeedSender {
-    /// Sends a message, once there is room. It is lost if nobody receives any more.
-    fn send(&self, message: FeedMessage) {
-        let _ended = self.messages.send_blocking(message);
-        self.bell.ring();
-    }
-}
-
-impl Drop for FeedSender {
-    fn drop(&mut self) {
-        self.messages.close();
-        self.bell.ring();
-    }
 }
 
 /// Reads the topic for the serving thread.
@@ -164,10 +105,14 @@ impl Feed {
                     None
                 }
             });
+            sender.call();
         }
         self.assign(&readings);
-        while !stop.load(Ordering::Acquire) && !sender.messages.is_closed() {
-            let polled = self.consumer.poll(POLL_WAIT);
+        while !stop.load(Ordering::Acquire) && !sender.is_closed() {
+            let polled = self.consumer.poll(Duration::ZERO).or_else(|| {
+                sender.call();
+                self.consumer.poll(POLL_WAIT)
+            });
             // Before the record: it may change to them.
             self.take_rules(&mut readings, sender);
             match polled {

@@ -37,6 +37,8 @@ pub mod exchange;
 
 pub mod follower;
 
+mod feed_messages;
+
 pub(crate) mod feed;
 
 pub(crate) mod appender;
@@ -73,7 +75,8 @@ use crate::service::shutdown::{Reloads, Signals};
 use access::{AccessError, Tokens};
 use answers::Served;
 use appender::{Appender, COMMANDS_WAITING_MAX, Report};
-use feed::{FEED_MESSAGES_MAX, Feed, FeedOptions, FeedSender};
+use feed::{Feed, FeedOptions};
+use feed_messages::{FEED_MESSAGES_MAX, FeedSender};
 use futures_lite::FutureExt;
 use gate::Gate;
 use postings::Postings;
@@ -184,7 +187,7 @@ impl Server {
         let Server { served, gate, listener, appender, reports, feed, bell, .. } = self;
         let sockets = Sockets::new(listener, bell.clone())?;
         let (messages, receiver) = channel::bounded(FEED_MESSAGES_MAX);
-        let sender = FeedSender { messages, bell: bell.clone() };
+        let sender = FeedSender::new(messages, bell.clone());
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("feed".to_owned())

@@ -10,7 +10,7 @@ use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::ring_error::RingError;
 use crate::runtime::wall_clock::unix_ms;
 use crate::serve::answers::{Served, ZoneState};
-use crate::serve::feed::FeedMessage;
+use crate::serve::feed_messages::FeedMessage;
 use crate::serve::sessions::Sessions;
 use futures_lite::future;
 use smol::LocalExecutor;

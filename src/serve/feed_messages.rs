@@ -1,0 +1,140 @@
+//! What the feed thread tells the serving thread, and how it calls it.
+
+use crate::engine::rules::rulebook::Rulebook;
+use crate::engine::update::Update;
+use crate::queue::bell::Bell;
+use crate::view::zone::ZoneView;
+use smol::channel::{Sender, TrySendError};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
+pub(crate) const FEED_MESSAGES_MAX: usize = 64;
+
+/// Messages after which the serving thread is called, although more have been fetched: to wake it
+/// for each would cost more than most of them do.
+const MESSAGES_PER_CALL: usize = 8;
+
+/// A message about a zone to the serving thread.
+#[derive(Debug)]
+pub(crate) enum FeedMessage {
+    /// It begins, in place of what was known of it.
+    Begun(Box<ZoneView>),
+    /// A frame: its new updates, and up to which input offset the zone has come with them.
+    Frame {
+        /// The zone.
+        zone: u16,
+        /// New updates, possibly none.
+        updates: Vec<Update>,
+        /// The first input offset that it has not seen.
+        next_offset: i64,
+        /// The owner epoch in force.
+        owner_epoch: u64,
+        /// When it was published, in milliseconds since the Unix epoch.
+        published_ms: i64,
+    },
+    /// It has come to its log's end, or as near as one does while a game goes on: its answers are
+    /// of now.
+    Live {
+        /// The zone.
+        zone: u16,
+        /// The owner epoch in force.
+        owner_epoch: u64,
+    },
+    /// It cannot go on: why, and what to do.
+    Halted(u16, String),
+    /// The zones can change to these rules from now on.
+    Rules(Rulebook),
+}
+
+/// The feed's end of the way to the serving thread.
+pub(crate) struct FeedSender {
+    messages: Sender<FeedMessage>,
+    /// Calls the serving thread.
+    bell: Arc<Bell>,
+    /// Messages that the serving thread was not called for.
+    uncalled: Cell<usize>,
+}
+
+impl FeedSender {
+    /// Nothing is sent yet.
+    pub(crate) fn new(messages: Sender<FeedMessage>, bell: Arc<Bell>) -> FeedSender {
+        FeedSender { messages, bell, uncalled: Cell::new(0) }
+    }
+
+    /// Whether nobody receives any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.messages.is_closed()
+    }
+
+    /// Sends a message, once there is room. It is lost if nobody receives any more.
+    pub(super) fn send(&self, message: FeedMessage) {
+        if let Err(TrySendError::Full(message)) = self.messages.try_send(message) {
+            self.call();
+            let _ended = self.messages.send_blocking(message);
+        }
+        self.uncalled.set(self.uncalled.get() + 1);
+        if self.uncalled.get() >= MESSAGES_PER_CALL {
+            self.call();
+        }
+    }
+
+    /// Calls the serving thread for what it was not called for yet.
+    pub(super) fn call(&self) {
+        if self.uncalled.take() > 0 {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Drop for FeedSender {
+    fn drop(&mut self) {
+        self.messages.close();
+        self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smol::channel;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_serving_thread_is_called_for_some_messages_at_a_time_and_before_the_feed_waits() {
+        let bell = Arc::new(Bell::new().unwrap());
+        let (messages, receiver) = channel::bounded(MESSAGES_PER_CALL + 2);
+        let sender = FeedSender::new(messages, bell.clone());
+        let send = |count: usize| {
+            (0..count).for_each(|_| sender.send(FeedMessage::Live { zone: 0, owner_epoch: 1 }));
+        };
+        let was_called = || {
+            let is_called = bell.is_called();
+            bell.wake_up();
+            is_called
+        };
+        send(MESSAGES_PER_CALL - 1);
+        assert!(!was_called());
+        send(1);
+        assert!(was_called());
+        sender.call();
+        assert!(!was_called(), "it was called for all of them");
+        send(1);
+        sender.call();
+        assert!(was_called());
+        send(1);
+        assert!(!was_called() && sender.messages.is_full());
+        let waiting =
+            std::thread::spawn(move || sender.send(FeedMessage::Halted(0, String::new())));
+        let until = Instant::now() + Duration::from_secs(60);
+        while !bell.is_called() {
+            assert!(Instant::now() < until, "nobody makes room");
+            std::thread::yield_now();
+        }
+        let received: Vec<FeedMessage> =
+            (0..MESSAGES_PER_CALL + 3).map(|_| receiver.recv_blocking().unwrap()).collect();
+        assert!(matches!(received.last(), Some(FeedMessage::Halted(..))));
+        assert!(receiver.recv_blocking().is_err());
+        waiting.join().unwrap();
+    }
+}
