@@ -14,12 +14,19 @@ use crate::kafka::topic_requests::NewTopic;
 use crate::service::cli::TopicsArgs;
 use crate::service::config::Config;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 /// Partitions of topics to create, if nobody says another number.
 const PARTITIONS: u16 = 4;
 
 /// Copies of each partition, if nobody says another number.
 const REPLICAS: u16 = 1;
+
+/// Milliseconds until a broker knows a topic that the controller has created.
+const KNOWN_AFTER_MS_MAX: u64 = 10_000;
+
+/// Milliseconds between two questions about such a topic.
+const ASK_AGAIN_MS: u64 = 10;
 
 /// What one topic turned out to be.
 struct PreparedTopic {
@@ -142,8 +149,24 @@ fn find_or_create(
         }
         created => created.map_err(of_control)?,
     }
-    let (partitions, replicas) = (usize::from(partitions), usize::from(replicas));
-    Ok(Some(PreparedTopic { topic: FoundTopic { id: 0, partitions, replicas }, is_new: true }))
+    Ok(Some(PreparedTopic { topic: known(client, name)?, is_new: true }))
+}
+
+/// A topic that was just created. Brokers hear of it after the controller, and what the user runs
+/// next must not find it missing.
+fn known(client: &mut TopicClient, name: &str) -> Result<FoundTopic, ToolError> {
+    let end = Instant::now() + Duration::from_millis(KNOWN_AFTER_MS_MAX);
+    loop {
+        if let Some(topic) = client.find(name).map_err(of_control)? {
+            return Ok(topic);
+        }
+        if Instant::now() >= end {
+            return Err(ToolError::TopicWrong(format!(
+                "`{name}` was created, but the broker does not know it yet: look at its log"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(ASK_AGAIN_MS));
+    }
 }
 
 /// Whether the broker does not know a setting, or does not take its value.

@@ -102,6 +102,18 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
 }
 
 #[test]
+fn created_topics_are_there_when_the_verb_has_ended() {
+    // Whether a broker has heard of a topic by then is chance: more often than not it has not.
+    for _ in 0..8 {
+        let setup = Setup::new("at-once");
+        let ended = setup.run(&["topics", "--partitions", "8"]);
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        let ended = setup.run(&["topics", "--check"]);
+        assert_eq!(ended.code, 0, "{}{}", ended.output, ended.errors);
+    }
+}
+
+#[test]
 fn check_warns_of_brokers_that_are_away_and_of_strange_records_or_fails_for_them() {
     let setup = Setup::new("warned");
     assert_eq!(setup.run(&["topics", "--partitions", "1"]).code, 0);
