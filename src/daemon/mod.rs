@@ -110,7 +110,7 @@ impl Daemon {
         let publisher = joined(self.publisher);
         self.snapshots.into_iter().for_each(RunningSnapshotThreads::wait);
         let ended = hot.and(publisher.map_err(Failure::from)).and(control.map_err(Failure::from));
-        self.service.finish(ended.is_ok());
+        self.service.finish(ended.as_ref().copied().map_err(Failure::to_string));
         ended
     }
 }

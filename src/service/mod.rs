@@ -110,8 +110,8 @@ pub enum Error {
 /// The running service thread.
 pub struct Service {
     thread: JoinHandle<()>,
-    /// Dropping it ends the thread; a message says that the daemon has drained.
-    drained: channel::Sender<()>,
+    /// Takes how the daemon has ended, which ends the thread.
+    ended: channel::Sender<Result<(), String>>,
     address: SocketAddr,
 }
 
@@ -135,13 +135,13 @@ impl Service {
             .map(|reloader| Ok((reloader, shutdown::Reloads::listen()?)))
             .transpose()
             .map_err(Error::Resources)?;
-        let (drained, ended) = channel::bounded::<()>(1);
+        let (ended, end) = channel::bounded(1);
         let thread = std::thread::Builder::new()
             .name("service".to_owned())
-            .spawn(move || serve(exporter, signals, reloader, observed, stop, &ended))
+            .spawn(move || serve(exporter, signals, reloader, observed, stop, &end))
             .map_err(Error::Resources)?;
         tracing::info!(%address, version = cli::VERSION, "serving /metrics, /livez and /readyz");
-        Ok(Service { thread, drained, address })
+        Ok(Service { thread, ended, address })
     }
 
     /// Where HTTP is served, with the port that a configured port 0 became.
@@ -149,12 +149,9 @@ impl Service {
         self.address
     }
 
-    /// Ends the thread, which says whether the daemon has drained, and waits for it.
-    pub fn finish(self, has_drained: bool) {
-        if has_drained {
-            self.drained.try_send(()).expect("the thread waits for one message");
-        }
-        drop(self.drained);
+    /// Ends the thread, which says that the daemon has drained or why not, and waits for it.
+    pub fn finish(self, ended: Result<(), String>) {
+        self.ended.try_send(ended).expect("the thread waits for one message");
         self.thread.join().expect("a panic in any thread ends the process");
     }
 }
@@ -166,7 +163,7 @@ fn serve(
     reloader: Option<(Reloader, shutdown::Reloads)>,
     observed: Observed,
     stop: impl FnOnce() + 'static,
-    ended: &channel::Receiver<()>,
+    end: &channel::Receiver<Result<(), String>>,
 ) {
     let live = Rc::new(Cell::new(true));
     let executor = Rc::new(smol::LocalExecutor::new());
@@ -181,8 +178,9 @@ fn serve(
             .detach();
     }
     executor.spawn(Reporter::run(observed, live, is_announced)).detach();
-    let has_drained = smol::block_on(executor.run(ended.recv())).is_ok();
-    notify::stopped(has_drained);
+    let ended = smol::block_on(executor.run(end.recv()));
+    // Nobody says how a daemon has ended that has not begun.
+    notify::stopped(ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned())));
 }
 
 pub mod rules;

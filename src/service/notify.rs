@@ -272,15 +272,16 @@ pub(crate) fn reloaded() {
     notify(&[NotifyState::Ready]);
 }
 
-/// The last line, when the service thread ends. Who ends the process says why it has failed.
-pub(crate) fn stopped(has_drained: bool) {
-    let status = if has_drained {
-        tracing::info!("drained: the shards are let go and the queues are empty");
-        "huntd has drained"
-    } else {
-        "huntd has FAILED, read the log"
+/// The last line, when the service thread ends. Who ends the process logs why it has failed.
+pub(crate) fn stopped(ended: Result<(), String>) {
+    let status = match ended {
+        Ok(()) => {
+            tracing::info!("drained: the shards are let go and the queues are empty");
+            "huntd has drained".to_owned()
+        }
+        Err(sentence) => format!("huntd has FAILED: {sentence}"),
     };
-    notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
+    notify(&[NotifyState::Stopping, NotifyState::Status(&status)]);
 }
 
 /// Without systemd nothing is sent. A lost message is not worth a log line a second: the journal

@@ -51,7 +51,7 @@ fn a_start_whose_shards_have_all_halted_is_ready_nowhere() {
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(!ended.log.contains("drained"), "{}", ended.log);
-    let heard = systemd.hear_until("STATUS=huntd has FAILED, read the log");
+    let heard = systemd.hear_until("STATUS=huntd has FAILED: halted on a fault: 1 of the shards");
     assert!(!heard.iter().flatten().any(|line| line == "STATUS=huntd has drained"), "{heard:?}");
 }
 

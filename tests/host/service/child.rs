@@ -122,7 +122,7 @@ fn the_child_obeys_its_commands() {
         println!("child: {command} done");
     }
     turning.store(false, Ordering::Release);
-    service.finish(true);
+    service.finish(Ok(()));
 }
 
 fn has(messages: &[Vec<String>], line: &str) -> bool {

@@ -78,7 +78,7 @@ fn readiness_follows_the_phase_and_gives_the_reason() {
     observed.status.enter(Phase::Ready);
     assert_eq!(get(&service, "/readyz"), reason("huntd is draining"), "draining is final");
     assert_eq!(get(&service, "/livez"), (200, "live\n".to_owned()));
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn what_is_no_page_gets_a_status_that_says_so() {
     assert_eq!(status(&format!("GET / HTTP/1.1\r\n{headers}\r\n")), "431");
     let head = answer(&service, b"HEAD /livez HTTP/1.1\r\n\r\n");
     assert!(head.contains("Content-Length: 5\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_request_may_come_in_pieces() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn idle_clients_give_way_to_those_that_come_later() {
     for stream in &mut idle {
         assert_eq!(stream.read(&mut [0]).expect("the service closes it"), 0);
     }
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 /// Seeds a random test, new for each run unless it is given. A failing test shows the line.
@@ -173,7 +173,7 @@ fn whatever_bytes_come_get_an_answer_or_a_close() {
         assert!(seen.contains(&format!("{must:?}")), "{must:?} never came up: seed={seed}");
     }
     assert_eq!(get(&service, "/livez").0, 200);
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 /// The samples of a page, checked against the format: each belongs to the family announced last,
@@ -258,7 +258,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
     for name in FAMILIES.iter().map(|family| family.name) {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
     }
-    service.finish(false);
+    service.finish(Ok(()));
 }
 
 #[test]

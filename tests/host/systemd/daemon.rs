@@ -173,7 +173,7 @@ fn systemd_starts_reloads_and_stops_huntd_serve() {
 }
 
 #[test]
-fn a_daemon_that_ends_with_a_halted_shard_is_not_restarted() {
+fn a_start_whose_shards_have_all_halted_fails_and_is_not_restarted() {
     if !is_possible() {
         return;
     }
@@ -201,8 +201,19 @@ fn a_daemon_that_ends_with_a_halted_shard_is_not_restarted() {
     let main = session.property("huntd", "MainPID");
     assert_eq!(session.run(&format!("kill -TERM {main}")).0, 0);
     session.property_until("huntd", "ActiveState", |state| state == "failed");
+
+    // Who waits for the start hears that it has failed, and is shown why.
+    let (code, printed) = session.run("systemctl --user start huntd");
+    assert_ne!(code, 0, "{printed}");
+    let (_, shown) = session.run("systemctl --user status huntd");
+    for wanted in ["Active: failed (Result: timeout)", "status=10", "FAILED: halted on a fault: 2"]
+    {
+        assert!(shown.contains(wanted), "no {wanted} in {shown}");
+    }
+    assert_eq!(session.property("huntd", "NRestarts"), "0");
     let ends = std::fs::read_to_string(ends_file(&config)).expect("the service has ended");
-    assert_eq!(ends.lines().collect::<Vec<_>>(), ["success exited 0", "exit-code exited 10"]);
+    let expected = ["success exited 0", "exit-code exited 10", "timeout exited 10"];
+    assert_eq!(ends.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
