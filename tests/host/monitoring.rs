@@ -64,6 +64,10 @@ fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().expect("an expression");
             assert!(unknown_names(expression).is_empty(), "{expression}");
+            // Grafana makes it long enough for the interval of the scrapes, whatever that is.
+            let ranges: Vec<&str> = expression.split('[').skip(1).collect();
+            let fits = |range: &&str| range.starts_with("$__rate_interval]");
+            assert!(ranges.iter().all(fits), "{expression}");
             expressions += 1;
         }
     }
@@ -90,13 +94,31 @@ fn every_alert_fires_when_it_should_and_not_before() {
 }
 
 #[test]
+fn the_documented_configuration_of_prometheus_is_valid() {
+    let page = read("docs/OPERATIONS.md");
+    let (_, from) = page.split_once("    # prometheus.yml\n").expect("the page has it");
+    let lines = from.lines().map_while(|line| line.strip_prefix("    "));
+    let alerts = std::path::absolute(ALERTS).expect("a path").display().to_string();
+    let config = lines.collect::<Vec<_>>().join("\n");
+    let config = config.replace("/etc/prometheus/prometheus-alerts.yml", &alerts);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("prometheus.yml");
+    std::fs::write(&file, config).expect("a file");
+    let path = file.to_str().expect("text");
+    let Some((is_right, printed)) = promtool(&["check", "config", path]) else { return };
+    let rules = read(ALERTS).matches("- alert: ").count();
+    assert!(is_right && printed.contains(&format!("{rules} rules found")), "{printed}");
+}
+
+#[test]
 fn every_expression_of_the_dashboard_can_be_parsed() {
     let dashboard: serde_json::Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array()).flatten();
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
     for (number, target) in targets.enumerate() {
-        rules += &format!("      - record: panel:{number}\n        expr: {}\n", target["expr"]);
+        let expression = target["expr"].to_string().replace("$__rate_interval", "1m");
+        rules += &format!("      - record: panel:{number}\n        expr: {expression}\n");
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("rules.yml");
