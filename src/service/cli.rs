@@ -336,9 +336,12 @@ pub struct TapArgs {
     /// dead letters; or an offset, from which on the first fence is waited for.
     #[arg(long, value_name = "PLACE", default_value = "fence", value_parser = parse_tap_from)]
     pub from: TapFrom,
-    /// Only this partition.
-    #[arg(long, visible_alias = "zone", value_name = "K")]
+    /// Only this partition of the topic.
+    #[arg(long, value_name = "K")]
     pub partition: Option<u16>,
+    /// Only this zone: its updates are in the partition of its number, its dead letters in any.
+    #[arg(long, value_name = "K", conflicts_with = "partition")]
+    pub zone: Option<u16>,
     /// Only updates of this player.
     #[arg(long, value_name = "ID", conflicts_with = "raw")]
     pub player: Option<u64>,

@@ -49,6 +49,9 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
                     ends.remove(&partition);
                 }
                 let Some(letter) = Letter::of(&message) else { continue };
+                if args.zone.is_some_and(|zone| zone != letter.partition) {
+                    continue;
+                }
                 left -= 1;
                 match (args.resend, letter.why_not_whole()) {
                     (false, _) => {}

@@ -46,7 +46,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
         shards: BTreeMap::new(),
         strange: BTreeSet::new(),
     };
-    let wanted = wanted_partitions(topic, args.partition, partitions)?;
+    let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
     let places = tap.places(args, &wanted, &reader)?;
     let mut reading: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
     reader.start(&places)?;
@@ -97,7 +97,7 @@ pub(super) fn wanted_partitions(
 ) -> Result<Vec<u16>, ToolError> {
     match only {
         Some(partition) if partition >= partitions => Err(ToolError::Usage(format!(
-            "`{topic}` has partitions 0 to {}; --partition {partition} is none of them",
+            "`{topic}` has partitions 0 to {}; {partition} is none of them",
             partitions - 1
         ))),
         Some(partition) => Ok(vec![partition]),
