@@ -312,6 +312,7 @@ public final class Huntd {
         try (var consumer = new KafkaConsumer<byte[], byte[]>(config)) {
             List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
                     .map(info -> new TopicPartition(topic, info.partition())).toList();
+            if (partitions.isEmpty()) throw new IllegalStateException("there is no topic " + topic);
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             Map<Integer, Reader> readers = new HashMap<>();
@@ -361,11 +362,16 @@ public final class Huntd {
 
     static void write(String brokers, String topic, int partition) throws Exception {
         Map<String, Object> config = Map.of("bootstrap.servers", brokers, "acks", "all",
-                "enable.idempotence", true, "key.serializer", ByteArraySerializer.class,
+                "enable.idempotence", true, "max.block.ms", 10_000, "key.serializer", ByteArraySerializer.class,
                 "value.serializer", ByteArraySerializer.class);
         Seqs seqs = new Seqs();
         long player = 76561199000000001L; // none of `huntd load`
         try (var producer = new KafkaProducer<byte[], byte[]>(config)) {
+            // An event would wait for a partition that the topic does not have.
+            int partitions = producer.partitionsFor(topic).size();
+            if (partition >= partitions) {
+                throw new IllegalArgumentException(topic + " has " + partitions + " partitions");
+            }
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (int step = 0; step < 5; step++) {
                 String fields = ",\"x\":%d,\"y\":2000".formatted(1000 + 10 * step);

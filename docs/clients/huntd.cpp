@@ -23,9 +23,20 @@
 
 namespace {
 
-rd_kafka_t* client(rd_kafka_type_t type, std::map<std::string, std::string> settings) {
+// Keeps why an event was not delivered, if one was not.
+void on_delivery(rd_kafka_t*, const rd_kafka_message_t* event, void* failure) {
+    if (event->err) *static_cast<rd_kafka_resp_err_t*>(failure) = event->err;
+}
+
+// `failure` is a producer's, for `on_delivery`.
+rd_kafka_t* client(rd_kafka_type_t type, std::map<std::string, std::string> settings,
+                   rd_kafka_resp_err_t* failure = nullptr) {
     char trouble[512];
     rd_kafka_conf_t* config = rd_kafka_conf_new();
+    if (failure) {
+        rd_kafka_conf_set_dr_msg_cb(config, on_delivery);
+        rd_kafka_conf_set_opaque(config, failure);
+    }
     for (const auto& [name, value] : settings) {
         if (rd_kafka_conf_set(config, name.c_str(), value.c_str(), trouble, sizeof trouble) != RD_KAFKA_CONF_OK) {
             throw std::runtime_error(trouble);
@@ -93,6 +104,7 @@ void read(const std::string& brokers, const std::string& topic, const std::strin
     if (rd_kafka_metadata(consumer, 0, handle, &metadata, 10'000) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         throw std::runtime_error("the brokers do not answer");
     }
+    if (const auto error = metadata->topics[0].err) throw std::runtime_error(rd_kafka_err2str(error));
     std::map<std::int32_t, Begin> begins = positions_in(printed);
     rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
     std::map<std::int32_t, huntd::Reader> readers;
@@ -123,8 +135,9 @@ void read(const std::string& brokers, const std::string& topic, const std::strin
 }
 
 void write(const std::string& brokers, const std::string& topic, std::int32_t partition) {
+    rd_kafka_resp_err_t failure = RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_t* producer = client(RD_KAFKA_PRODUCER, {{"bootstrap.servers", brokers},
-        {"acks", "all"}, {"enable.idempotence", "true"}});
+        {"acks", "all"}, {"enable.idempotence", "true"}}, &failure);
     huntd::Seqs seqs;
     const std::uint64_t player = 76561199000000001; // none of `huntd load`
     for (int step = 0; step < 5; ++step) {
@@ -144,6 +157,7 @@ void write(const std::string& brokers, const std::string& topic, std::int32_t pa
     if (rd_kafka_flush(producer, 30'000) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         throw std::runtime_error("the brokers do not answer");
     }
+    if (failure) throw std::runtime_error(rd_kafka_err2str(failure));
     rd_kafka_destroy(producer);
 }
 

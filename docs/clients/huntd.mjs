@@ -426,9 +426,11 @@ function positionsIn(printed) {
 }
 
 async function write(/** @type {string} */ brokers, /** @type {string} */ topic, /** @type {number} */ partition) {
-  const { Kafka } = (await import("kafkajs")).default;
-  const producer = new Kafka({ brokers: brokers.split(",") })
-    .producer({ idempotent: true, maxInFlightRequests: 1 });
+  const { Kafka, Partitioners } = (await import("kafkajs")).default;
+  const producer = new Kafka({ brokers: brokers.split(",") }).producer({
+    idempotent: true, maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner, // never asked; kafkajs wants it named
+  });
   await producer.connect();
   const [seqs, player] = [new Seqs(), "76561199000000001"]; // none of `huntd load`
   // In the order in which they count: each has a higher seq than the one before it.
@@ -437,7 +439,10 @@ async function write(/** @type {string} */ brokers, /** @type {string} */ topic,
     values.push(event(seqs, "move", player, { x: 1000 + 10 * step, y: 2000 }));
   }
   // The partition is the zone: always name it, and never let a partitioner choose.
-  await producer.send({ topic, acks: -1, messages: values.map((value) => ({ value, partition })) });
+  const messages = values.map((value) => ({ value, partition }));
+  const taken = await producer.send({ topic, acks: -1, messages });
+  // kafkajs says nothing of events for a partition that the topic does not have.
+  if (taken.length === 0) throw new Error(`${topic} has no partition ${partition}`);
   await producer.disconnect();
 }
 

@@ -376,7 +376,10 @@ def read(brokers, topic, printed=os.devnull):
         "enable.partition.eof": True, "check.crcs": True, "isolation.level": "read_uncommitted",
         "auto.offset.reset": "error",  # Join if the record at a position was deleted.
     })  # fmt: skip
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    about = consumer.list_topics(topic, 10).topics[topic]
+    if about.error:
+        raise RuntimeError(about.error)
+    partitions = about.partitions
     next_records = dict.fromkeys(partitions, OFFSET_BEGINNING)
     readers = {number: Reader() for number in partitions}
     with open(printed) as lines:

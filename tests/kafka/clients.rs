@@ -25,8 +25,8 @@ enum Printed {
 
 /// Runs a client that ends by itself.
 fn run(client: &Client, arguments: &[&str]) {
-    let output = client.command(arguments).output().expect("the client can be started");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (is_done, errors) = client.outcome(arguments);
+    assert!(is_done, "{errors}");
 }
 
 /// A client, by the words that start it.
@@ -57,11 +57,28 @@ impl Client {
         command
     }
 
+    /// Whether it has succeeded, and what it has written to standard error.
+    fn outcome(&self, arguments: &[&str]) -> (bool, String) {
+        let output = self.command(arguments).output().expect("the client can be started");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// A wrong name or number is no topic without updates, and takes no events.
+    fn assert_says_what_is_not_there(&self, brokers: &str, topics: &Topics) {
+        let nowhere = format!("{}-nowhere", topics.output);
+        for arguments in [&["read", brokers, &nowhere][..], &["write", brokers, &topics.input, "2"]]
+        {
+            let (is_done, errors) = self.outcome(arguments);
+            assert!(!is_done && !errors.is_empty(), "{arguments:?}: {errors}");
+        }
+    }
+
     /// Writes, is started again and writes again, and reads what two daemons, one after the other,
     /// have made of it.
     fn assert_writes_and_reads(&self, name: &str) {
         let topics = Topics::create(kafka::shared(), name, 2);
         let brokers = kafka::shared().bootstrap();
+        self.assert_says_what_is_not_there(&brokers, &topics);
         let write = || run(self, &["write", &brokers, &topics.input, "1"]);
         write();
         let settings = self.formats.map(|format| format!("format = \"{format}\""));
