@@ -2,7 +2,8 @@
 
 use super::systemd::daemon;
 use super::systemd::session::{Session, is_possible};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::needs;
@@ -41,7 +42,7 @@ fn assert_starts_by_its_unit(root: &Path, folder: &Path) {
     fs::write(etc.join("environment"), environment).expect("a file");
     let units = folder.join("config/systemd/user");
     fs::create_dir_all(&units).expect("a folder");
-    let installed = root.join("lib/systemd/system/huntd.service");
+    let installed = root.join("usr/lib/systemd/system/huntd.service");
     let unit = daemon::unit_at(&installed, &root.join("usr/bin/huntd"), &etc);
     fs::write(units.join("huntd.service"), unit).expect("a file");
 
@@ -104,6 +105,26 @@ fn assert_links_lead_somewhere(folder: &Path) {
     assert!(links > 0, "{}", folder.display());
 }
 
+/// The tarball brings its files to their places, and changes nothing else of a system, whose
+/// `/lib` is a link.
+fn assert_unpacks_over_a_system(tarball: &Path, system: &Path) {
+    fs::create_dir_all(system.join("usr/lib")).expect("a folder");
+    symlink("usr/lib", system.join("lib")).expect("a link");
+    fs::set_permissions(system.join("usr"), Permissions::from_mode(0o711)).expect("a folder");
+    run(Command::new("tar").args(["--strip-components=1", "--extract", "--file"]).args([
+        tarball,
+        Path::new("--directory"),
+        system,
+    ]));
+    assert!(system.join("lib").is_symlink(), "a system without its libraries");
+    let mode = fs::metadata(system.join("usr")).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o711);
+    for file in ["usr/bin/huntd", "etc/huntd/huntd.toml", "lib/systemd/system/huntd.service"] {
+        assert!(system.join(file).is_file(), "{file}");
+    }
+    assert_links_lead_somewhere(&system.join("usr/share/huntd/clients"));
+}
+
 #[test]
 fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     let programs = ["dpkg-deb", "dpkg", "objcopy", "strip", "gzip"];
@@ -128,7 +149,7 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     for (unit, verb) in
         [("huntd.service", "run"), ("huntd@.service", "run"), ("huntd-serve@.service", "serve")]
     {
-        let unit = fs::read_to_string(root.join("lib/systemd/system").join(unit));
+        let unit = fs::read_to_string(root.join("usr/lib/systemd/system").join(unit));
         let start = format!("\nExecStart=/usr/bin/huntd {verb} --config /etc/");
         assert!(unit.expect("a unit").contains(&start), "{start}");
     }
@@ -138,8 +159,7 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     {
         assert!(root.join("usr/share").join(file).exists(), "{file}");
     }
-    let listed = run(Command::new("tar").arg("--list").arg("--file").arg(&tarball));
-    assert!(listed.contains("/usr/bin/huntd\n") && listed.contains("/etc/huntd/huntd.toml\n"));
+    assert_unpacks_over_a_system(&tarball, &folder.path().join("system"));
     assert_shells_complete(&root, folder.path());
     if is_possible() {
         assert_starts_by_its_unit(&root, folder.path());
