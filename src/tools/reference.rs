@@ -25,11 +25,13 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), ToolError> {
 
 /// Prints the first manual page, or writes all of them into a folder.
 pub fn man(args: &ManArgs) -> Result<(), ToolError> {
+    // `huntd help` has no page of its own.
+    let command = Cli::command().disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
-        return Ok(clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?);
+        return Ok(clap_mangen::Man::new(command).render(&mut std::io::stdout())?);
     };
     let cannot =
         |error| ToolError::Usage(format!("cannot write to {}: {error}", directory.display()));
     std::fs::create_dir_all(directory).map_err(cannot)?;
-    clap_mangen::generate_to(Cli::command(), directory).map_err(cannot)
+    clap_mangen::generate_to(command, directory).map_err(cannot)
 }

@@ -167,7 +167,12 @@ fn what_is_generated_knows_every_verb_and_key() {
         assert!(page.expect("a page for each verb").contains(".TH"), "{verb}");
     }
     let (_, page, _) = huntd(&["man"], &[]);
-    assert!(page.contains("huntd\\-topics(1)"), "{page}");
+    let named: Vec<&str> = page.lines().filter(|line| line.ends_with("(1)")).collect();
+    assert!(named.contains(&"huntd\\-topics(1)"), "{page}");
+    for name in named {
+        let file = name.replace('\\', "").replace("(1)", ".1");
+        assert!(folder.path().join(&file).is_file(), "there is no {file}");
+    }
     let (_, defaults, _) = huntd(&["config"], &[]);
     assert_eq!(defaults, huntd::service::settings::DEFAULTS);
     let (_, schema, _) = huntd(&["config", "--schema"], &[]);
