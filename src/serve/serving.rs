@@ -127,7 +127,8 @@ impl Folding {
             };
             let frame = self.frame.insert(frame);
             let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_PIECE);
-            served.fold(frame.zone, &frame.updates[frame.folded..][..piece]);
+            let part = &frame.updates[frame.folded..][..piece];
+            settle(served, frame.zone, |served| served.fold(frame.zone, part));
             (frame.folded, updates) = (frame.folded + piece, updates + piece.max(1));
             if frame.folded == frame.updates.len() {
                 frame.seal(served);
@@ -162,12 +163,26 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<Frame> {
                 published_ms,
             });
         }
-        FeedMessage::Live { zone, owner_epoch } => served.live(zone, owner_epoch),
+        FeedMessage::Live { zone, owner_epoch } => {
+            settle(served, zone, |served| served.live(zone, owner_epoch));
+        }
         FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
         FeedMessage::Halted(zone, sentence) => {
             tracing::error!(zone, "halted: {sentence}");
-            served.zones[usize::from(zone)] = ZoneState::Halted(sentence);
+            let halted = ZoneState::Halted(sentence);
+            settle(served, zone, |served| served.zones[usize::from(zone)] = halted);
         }
     }
     None
+}
+
+/// Gives a zone a new state. Once none is being loaded any more, the log says so.
+fn settle(served: &mut Served, zone: u16, change: impl FnOnce(&mut Served)) {
+    let was_loading = served.zones[usize::from(zone)] == ZoneState::Loading;
+    change(served);
+    if !was_loading || served.zones.contains(&ZoneState::Loading) {
+        return;
+    }
+    let live = served.zones.iter().filter(|zone| matches!(zone, ZoneState::Live { .. })).count();
+    tracing::info!("loaded: {live} of {} zones are served", served.zones.len());
 }

@@ -99,6 +99,7 @@ fn a_zone_is_live_while_its_game_goes_on_and_its_log_never_ends() {
     }
     load.finish();
     assert_eq!(ready.0, 200, "{}", ready.1);
+    serving.wait_for("loaded: 1 of 1 zones are served");
 }
 
 #[test]
@@ -128,6 +129,7 @@ fn a_zone_whose_log_is_cut_is_halted_and_the_others_go_on() {
     play(101..=150);
     let later = Serving::start(&huntd);
     later.wait_for("and there is no snapshot to begin with");
+    later.wait_for(&format!("loaded: {} of {ZONES} zones are served", ZONES - 1));
     let end = client.ends(&topics.input, ZONES)[1];
     for serving in [&serving, &later] {
         let until = Instant::now() + PATIENCE;
