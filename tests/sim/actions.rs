@@ -3,16 +3,18 @@
 //!
 //! [`Ownership`]: huntd::ownership::Ownership
 
+use crate::answers::TOPIC;
 use crate::chance::{Fault, Sight};
 use crate::control::{Begun, Coming, Control, Loaded};
 use crate::mutation::Mutation;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{KeptPanics, Surroundings};
 use huntd::control::handover;
-use huntd::kafka::membership::MembershipEvent;
+use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::ownership::GROUP_ANSWER_MS_MAX;
 use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
+use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
@@ -76,19 +78,57 @@ impl Control {
                 around.chance.see(Sight::GapPassed);
                 self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
-            OwnershipAction::KeepPanicCounts(counts) => {
-                if self.mutation != Mutation::PanicsForgotten {
-                    *around.panics = counts;
-                }
-            }
-            OwnershipAction::Commit(_) | OwnershipAction::CheckTopic => {}
+            OwnershipAction::KeepPanicCounts(counts) => self.keep_panics(around, counts),
+            OwnershipAction::Commit(_) => {}
+            OwnershipAction::CheckTopic => self.check_topic(around),
             OwnershipAction::Release(_) => self.release(around),
             OwnershipAction::Leave { .. } => {
                 around.group.leave(self.member);
                 self.has_left = true;
             }
-            OwnershipAction::Fail(_) => self.has_left = true,
+            OwnershipAction::Fail(error) => self.fail(&error),
             OwnershipAction::Log(note) => self.look_at_note(around, &note),
+        }
+    }
+
+    fn keep_panics(&self, around: &mut Surroundings<'_>, counts: PanicCounts) {
+        if self.mutation != Mutation::PanicsForgotten {
+            let topic_id = *self.ends.progress.input_topic_id.get().expect("it was read");
+            *around.panics = KeptPanics { topic_id, counts };
+        }
+    }
+
+    fn check_topic(&mut self, around: &mut Surroundings<'_>) {
+        let missing = MembershipError::TopicMissing(TOPIC.to_owned());
+        let checked = if around.chance.one_in(2) {
+            around.chance.see(Sight::TopicCheckFailed);
+            Err(MembershipError::Unreachable("kafka1".to_owned()))
+        } else if around.broker.has_input() {
+            Ok(())
+        } else {
+            Err(missing.clone())
+        };
+        self.is_topic_gone = checked.as_ref() == Err(&missing);
+        if checked.is_ok() && self.has_check_failed {
+            around.chance.see(Sight::TopicFoundAgain);
+        }
+        if self.is_topic_gone {
+            around.chance.see(Sight::TopicGone);
+        }
+        self.has_check_failed = checked.is_err();
+        let heard = match self.mutation {
+            Mutation::TopicCheckMisread => checked.map_err(|_| missing),
+            _ => checked,
+        };
+        self.on(around, OwnershipEvent::TopicChecked(heard));
+    }
+
+    fn fail(&mut self, error: &MembershipError) {
+        self.has_left = true;
+        if let MembershipError::TopicMissing(_) = error
+            && !self.is_topic_gone
+        {
+            self.wrong = Some("the daemon ends, and nobody has missed its input topic".to_owned());
         }
     }
 
@@ -181,6 +221,9 @@ impl Control {
             // A process that is killed before the genesis stands finds out once more.
             Note::StartsOver { partition, .. } => {
                 around.chance.see(Sight::StartedOver);
+                if around.broker.was_input_deleted() {
+                    around.chance.see(Sight::StartedOverWithNewInput);
+                }
                 around.seen_panics.retain(|(of, _), _| of != partition);
             }
             Note::Fenced { .. } => around.chance.see(Sight::GapFenced),
@@ -189,11 +232,15 @@ impl Control {
             }
             Note::CannotStart { partition, error } => {
                 around.chance.see(Sight::Refused);
+                if *error == StartError::InputRecreated {
+                    around.chance.see(Sight::InputRecreatedAtStart);
+                }
                 self.acquired.push((*partition, Err(*error)));
             }
-            Note::Halted { partition, start_error, .. } => {
+            Note::Halted { partition, start_error, sentence } => {
                 around.chance.see(match start_error {
                     Some(StartError::OutputRecreated) => Sight::OutputRecreated,
+                    None if sentence.contains("not authorised") => Sight::OutputForbidden,
                     _ => Sight::Halted,
                 });
                 around.seen_panics.retain(|(of, _), _| of != partition);

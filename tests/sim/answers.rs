@@ -11,8 +11,11 @@ pub(crate) const TOPIC: &str = "events";
 /// The topic with the frames.
 pub(crate) const OUTPUT_TOPIC: &str = "updates";
 
-/// The input topic's id.
-const TOPIC_ID: u128 = 77;
+/// The id of the topic with the frames.
+const OUTPUT_TOPIC_ID: u128 = 7;
+
+const UNKNOWN_TOPIC: i16 = 3;
+const UNKNOWN_TOPIC_ID: i16 = 100;
 
 /// What comes of a request.
 pub(crate) enum Answer {
@@ -29,6 +32,15 @@ pub(crate) struct Request<'a> {
     pub(crate) reader: WireReader<'a>,
     /// The whole request.
     pub(crate) bytes: &'a [u8],
+}
+
+/// What a Fetch asks for.
+struct AskedFetch {
+    wait_ms: u64,
+    bytes_max: usize,
+    /// The topic's id, if the Fetch names the topic by it.
+    topic_id: Option<u128>,
+    partitions: Vec<Asked>,
 }
 
 /// What a Fetch asks of one partition.
@@ -126,20 +138,27 @@ impl Broker {
     /// Partitions of the same number have the same leader in both topics.
     fn write_topic(&self, writer: &mut WireWriter<'_>, version: i16, topic: &str) {
         let flexible = version >= 9;
-        writer.i16(0);
+        let (is_input, is_there) = (topic == TOPIC, topic != TOPIC || self.has_input());
+        writer.i16(if is_there { 0 } else { UNKNOWN_TOPIC });
         writer.string(topic, flexible);
         if version >= 10 {
-            let id = if topic == TOPIC { TOPIC_ID } else { TOPIC_ID + 1 };
+            let id = match is_input {
+                true if is_there => self.input_topic.id,
+                true => 0,
+                false => OUTPUT_TOPIC_ID,
+            };
             writer.raw(&id.to_be_bytes());
         }
         writer.i8(0);
-        writer.array(self.inputs.len(), flexible);
-        for (partition, log) in (0..).zip(&self.inputs) {
+        let logs = if is_there { &self.inputs[..] } else { &[] };
+        writer.array(logs.len(), flexible);
+        for (partition, log) in (0..).zip(logs) {
             writer.i16(0);
             writer.i32(partition);
             writer.i32(log.leader);
             if version >= 7 {
-                writer.i32(log.epoch);
+                let of_output = || self.output_epoch(partition as usize);
+                writer.i32(if is_input { log.epoch } else { of_output() });
             }
             for _ in 0..if version >= 5 { 3 } else { 2 } {
                 writer.array(1, flexible);
@@ -170,7 +189,11 @@ impl Broker {
             for (partition, time) in asked {
                 let log = &self.inputs[partition as usize];
                 writer.i32(partition);
-                writer.i16(if log.leader == node_id { 0 } else { 6 });
+                writer.i16(match log.leader == node_id {
+                    _ if !self.has_input() => UNKNOWN_TOPIC,
+                    true => 0,
+                    false => 6,
+                });
                 writer.i64(-1);
                 writer.i64(if time == -2 { log.start } else { log.end });
             }
@@ -184,7 +207,12 @@ impl Broker {
         mut request: Request<'_>,
         is_late: bool,
     ) -> Answer {
-        let (wait_ms, bytes_max, asked) = read_fetch(&mut request);
+        let AskedFetch { wait_ms, bytes_max, topic_id, partitions } = read_fetch(&mut request);
+        let topic_error = match topic_id {
+            Some(id) if id != self.input_topic.id => Some(UNKNOWN_TOPIC_ID),
+            None if !self.has_input() => Some(UNKNOWN_TOPIC),
+            _ => None,
+        };
         let Request { version, correlation_id, .. } = request;
         let flexible = version >= 12;
         let is_refused = version >= 7 && chance.strikes(Fault::FetchRefused);
@@ -197,9 +225,12 @@ impl Broker {
         };
         let mut parts = Vec::new();
         let (mut records, mut has_news) = (0, false);
-        for asked in &asked {
+        for asked in &partitions {
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
-            let part = self.part(chance, node_id, asked, version, room);
+            let part = match topic_error {
+                Some(error) => self.refused_part(asked, error),
+                None => self.part(chance, node_id, asked, version, room),
+            };
             records += part.records.len();
             has_news |= part.error != 0
                 || part.preferred >= 0
@@ -222,9 +253,9 @@ impl Broker {
                 writer.array(0, flexible);
             } else {
                 writer.array(1, flexible);
-                match version {
-                    ..=12 => writer.string(TOPIC, flexible),
-                    _ => writer.raw(&TOPIC_ID.to_be_bytes()),
+                match topic_id {
+                    None => writer.string(TOPIC, flexible),
+                    Some(id) => writer.raw(&id.to_be_bytes()),
                 }
                 writer.array(parts.len(), flexible);
                 parts.iter().for_each(|part| part.write(writer, version));
@@ -232,6 +263,11 @@ impl Broker {
             }
             writer.no_tagged_fields(flexible);
         }))
+    }
+
+    fn refused_part(&self, asked: &Asked, error: i16) -> Part {
+        let log = &self.inputs[asked.partition as usize];
+        Part { error, ..Part::new(asked.partition, log, asked.offset) }
     }
 
     fn part(
@@ -375,11 +411,11 @@ fn damage(chance: &mut Chance, records: &mut [u8]) {
     records[at as usize] ^= 1 << chance.below(8);
 }
 
-fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
+fn read_fetch(request: &mut Request<'_>) -> AskedFetch {
     let version = request.version;
     let flexible = version >= 12;
     let reader = &mut request.reader;
-    let mut read = || -> Result<(u64, usize, Vec<Asked>), WireError> {
+    let mut read = || -> Result<AskedFetch, WireError> {
         if flexible {
             reader.skip_tagged_fields()?;
         }
@@ -392,11 +428,14 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
             let _session = (reader.i32()?, reader.i32()?);
         }
         assert_eq!(reader.array(flexible)?, 1);
-        match version {
-            ..=12 => assert_eq!(reader.string(flexible)?, TOPIC),
-            _ => assert_eq!(reader.u128()?, TOPIC_ID),
-        }
-        let mut asked = Vec::new();
+        let topic_id = match version {
+            ..=12 => {
+                assert_eq!(reader.string(flexible)?, TOPIC);
+                None
+            }
+            _ => Some(reader.u128()?),
+        };
+        let mut partitions = Vec::new();
         for _ in 0..reader.array(flexible)? {
             let partition = reader.i32()?;
             let leader_epoch = if version >= 9 { reader.i32()? } else { -1 };
@@ -409,9 +448,16 @@ fn read_fetch(request: &mut Request<'_>) -> (u64, usize, Vec<Asked>) {
             if flexible {
                 reader.skip_tagged_fields()?;
             }
-            asked.push(Asked { partition, leader_epoch, offset, last_fetched_epoch, bytes_max });
+            partitions.push(Asked {
+                partition,
+                leader_epoch,
+                offset,
+                last_fetched_epoch,
+                bytes_max,
+            });
         }
-        Ok((wait_ms as u64, bytes_max as usize, asked))
+        let (wait_ms, bytes_max) = (wait_ms as u64, bytes_max as usize);
+        Ok(AskedFetch { wait_ms, bytes_max, topic_id, partitions })
     };
     read().expect("huntd sends whole requests")
 }

@@ -6,6 +6,7 @@
 use crate::appends::Producer;
 use crate::chance::{Chance, Fault};
 use crate::game::Record;
+use crate::recreation::InputTopic;
 use huntd::snapshot::format::Header;
 use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
 use std::collections::BTreeMap;
@@ -66,6 +67,7 @@ impl OutputLog {
 /// The cluster.
 pub(crate) struct Broker {
     pub(crate) inputs: Vec<InputLog>,
+    pub(crate) input_topic: InputTopic,
     pub(crate) outputs: Vec<OutputLog>,
     /// The dead letters' keys, in the order of the log.
     pub(crate) letters: Vec<String>,
@@ -84,7 +86,7 @@ pub(crate) struct Broker {
 }
 
 impl InputLog {
-    fn new(leader: i32) -> InputLog {
+    pub(crate) fn new(leader: i32) -> InputLog {
         InputLog {
             batches: Vec::new(),
             aborted: Vec::new(),
@@ -229,6 +231,7 @@ impl Broker {
     pub(crate) fn new(chance: &mut Chance, partitions: usize) -> Broker {
         Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
+            input_topic: InputTopic::new(77),
             outputs: (0..partitions).map(|_| OutputLog::default()).collect(),
             letters: Vec::new(),
             producers: BTreeMap::new(),
@@ -260,8 +263,12 @@ impl Broker {
         self.changes += 1;
     }
 
-    /// Whether a Fetch that goes on behind a snapshot tells that the log is another one by now.
+    /// Whether a daemon can know that the log which a snapshot has seen is another one by now: by
+    /// the topic's id, or by a Fetch that goes on behind the snapshot.
     pub(crate) fn tells_another_log(&self, header: &Header) -> bool {
+        if !self.is_about_this_input(header) {
+            return true;
+        }
         let Some(epoch) = header.leader_epoch else { return false };
         let log = &self.inputs[header.partition as usize];
         self.fetch_version >= 12 && log.diverges(epoch, header.next_offset).is_some()

@@ -66,15 +66,19 @@ closed_list! {
         InstanceTaken,
         RejoinFails,
         PartitionAdded,
+        TopicUnknown,
         // What an acquisition asks for.
         Leaderless,
         SearchInterrupted,
         ReplicasUnanswered,
+        OutputUnreachable,
+        OutputForbidden,
         // What operators do.
         SkipAsked,
         GenesisAsked,
         RulesLacking,
         OutputRecreated,
+        InputRecreated,
         // The disk.
         WriteTorn,
         WriteFlipped,
@@ -142,6 +146,13 @@ closed_list! {
         RulesChanged,
         RulesAdded,
         OutputRecreated,
+        InputRecreated,
+        InputRecreatedAtStart,
+        StartedOverWithNewInput,
+        TopicCheckFailed,
+        TopicGone,
+        TopicFoundAgain,
+        OutputForbidden,
     }
 }
 

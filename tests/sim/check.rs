@@ -1,9 +1,10 @@
 //! What must hold in the end.
 
+use crate::broker::InputLog;
 use crate::chance::Sight;
 use crate::game::{Record, farewells};
 use crate::mutation::Mutation;
-use crate::reader::{Follower, Replay};
+use crate::reader::{Era, Follower, Replay};
 use crate::sim::Sim;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::event::Action;
@@ -60,6 +61,7 @@ impl Sim {
             let idle = progress.sent.get() == progress.settled.get();
             let offsets = [&progress.applied, &progress.published, &progress.acked];
             progress.ownership_id.get() != 0
+                && self.broker.is_read_by(&node.progress)
                 && offsets.iter().all(|offset| offset.get() == end)
                 && idle
         });
@@ -67,21 +69,23 @@ impl Sim {
     }
 
     /// Whether huntd has refused to guess, and was right: what it needs of this partition is not
-    /// there any more.
+    /// there any more, and the operator does not let it start over.
     fn is_hopeless(&self, partition: i32) -> bool {
         let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
+        let has_lost_records = input.truncated_to.is_some() || self.broker.was_input_deleted();
         match self.refusals.get(&partition) {
+            // Nobody knows where to start over either.
+            Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
+            _ if self.starts_over => false,
             Some(StartError::InputGone { wanted, input_start }) => {
                 wanted < input_start && *input_start <= input.start
             }
-            Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
             Some(StartError::InputLost { .. } | StartError::InputDiverged { .. }) => {
-                input.truncated_to.is_some()
+                has_lost_records
             }
-            Some(StartError::Diverged { .. }) => {
-                input.truncated_to.is_some() || self.has_lost_skips(partition)
-            }
+            Some(StartError::InputRecreated) => self.broker.was_input_deleted(),
+            Some(StartError::Diverged { .. }) => has_lost_records || self.has_lost_skips(partition),
             _ => false,
         }
     }
@@ -140,18 +144,12 @@ impl Sim {
         if !follower.past.is_empty() && !self.is_genesis_asked {
             return Err("the zone starts over, and nobody has asked for that".to_owned());
         }
-        let kept = input.truncated_to.unwrap_or(i64::MAX);
         for era in follower.past.iter().chain([&follower.era]) {
-            self.check_skips(partition, era.skips.range(..kept))?;
-            if let Some(kept) = input.truncated_to {
-                // What was published of records that are lost is nobody's any more; what came
-                // before them is as ever.
-                let records = input.records.range(..kept).map(|(at, record)| (*at, record.clone()));
-                let before = Replay::of_records(&records.collect(), partition, era, &self.rulebook);
-                era.agrees_as_far(&before)?;
-            } else {
-                era.agrees(&Replay::of(input, partition, era, &self.rulebook))?;
-            }
+            self.check_skips(partition, era)?;
+            // No era has updates of two topics.
+            let checked =
+                self.broker.logs(partition).map(|log| self.check_era(partition, era, log));
+            checked.reduce(Result::or).expect("there is an input")?;
         }
         if input.truncated_to.is_some() || self.is_hopeless(partition) {
             return Ok(());
@@ -170,22 +168,34 @@ impl Sim {
         self.check_late_readers(partition, &replay)
     }
 
-    /// What is passed over is poison, or an operator has asked for it.
-    fn check_skips<'a>(
-        &self,
-        partition: i32,
-        skips: impl Iterator<Item = &'a i64>,
-    ) -> Result<(), String> {
-        let input = &self.broker.inputs[partition as usize];
-        for offset in skips {
-            let record = input.records.get(offset).and_then(|record| record.value.as_deref());
-            let is_poisoned = record.is_some_and(|value| is_poison(partition, value));
-            if !is_poisoned && !self.asked_skips.contains(&(partition, *offset)) {
-                let text = record.map(|value| value.escape_ascii().to_string());
-                return Err(format!("the record at {offset}, {text:?}, is passed over"));
-            }
+    /// What is published was made of this log.
+    fn check_era(&self, partition: i32, era: &Era, input: &InputLog) -> Result<(), String> {
+        if let Some(kept) = input.truncated_to {
+            // What was published of records that are lost is nobody's any more; what came before
+            // them is as ever.
+            let records = input.records.range(..kept).map(|(at, record)| (*at, record.clone()));
+            let before = Replay::of_records(&records.collect(), partition, era, &self.rulebook);
+            era.agrees_as_far(&before)
+        } else {
+            era.agrees(&Replay::of(input, partition, era, &self.rulebook))
         }
-        Ok(())
+    }
+
+    /// What is passed over is poison, or an operator has asked for it.
+    fn check_skips(&self, partition: i32, era: &Era) -> Result<(), String> {
+        let is_poisoned = |log: &InputLog, offset: &i64| {
+            let record = log.records.get(offset).and_then(|record| record.value.as_deref());
+            let is_lost = log.truncated_to.is_some_and(|kept| kept <= *offset);
+            is_lost || record.is_some_and(|value| is_poison(partition, value))
+        };
+        let is_right = |offset: &&i64| {
+            self.asked_skips.contains(&(partition, **offset))
+                || self.broker.logs(partition).any(|log| is_poisoned(log, offset))
+        };
+        match era.skips.iter().find(|offset| !is_right(offset)) {
+            Some(offset) => Err(format!("the record at {offset} is passed over")),
+            None => Ok(()),
+        }
     }
 
     /// A snapshot was stored: everything before it must be there already, and its mark must be
@@ -214,7 +224,9 @@ impl Sim {
 
     fn check_snapshots(&self, partition: i32, replay: &Replay) -> Result<(), String> {
         let is_of_this_era = |header: &Header| {
-            header.partition == partition && replay.begin.next_update <= header.next_update
+            header.partition == partition
+                && replay.begin.next_update <= header.next_update
+                && self.broker.is_about_this_input(header)
         };
         for (header, letters) in self.snapshots.iter().filter(|(header, _)| is_of_this_era(header))
         {
@@ -237,9 +249,10 @@ impl Sim {
 
     fn check_letters(&self, partition: i32, replay: &Replay) -> Result<(), String> {
         let letters = self.letters(partition, self.broker.letters.len());
-        // An era that is gone may have letters of its own.
+        // An era that is gone may have letters of its own, and so may an input.
         let past = &self.followers[partition as usize].past;
-        let is_of_this_era = |offset: &&i64| past.is_empty() || replay.letters.contains(*offset);
+        let is_first = past.is_empty() && !self.broker.was_input_deleted();
+        let is_of_this_era = |offset: &&i64| is_first || replay.letters.contains(*offset);
         let counted: BTreeSet<i64> = letters.iter().filter(is_of_this_era).copied().collect();
         match counted == replay.letters {
             true => Ok(()),
@@ -252,9 +265,10 @@ impl Sim {
         for handoff in HandoffRecord::all(partition, 0, 0, &replay.updates) {
             let mut value = Vec::new();
             handoff.write(&mut value);
-            let to = &self.broker.inputs[handoff.to_partition() as usize];
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);
-            if to.truncated_to.is_none() && !to.records.values().any(arrives) {
+            let takes =
+                |to: &InputLog| to.truncated_to.is_some() || to.records.values().any(arrives);
+            if !self.broker.logs(handoff.to_partition()).any(takes) {
                 let HandoffRecord { player_id, handoff, .. } = handoff;
                 return Err(format!("player {player_id} is lost on its way: {handoff:?}"));
             }

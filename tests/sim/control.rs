@@ -1,6 +1,7 @@
 //! One daemon's control thread: it polls the simulated group and brokers, and feeds what it hears
 //! to the real [`Ownership`]. `actions.rs` executes what that decides.
 
+use crate::answers::TOPIC;
 use crate::chance::{Chance, Fault, Sight};
 use crate::game::fewer_rules;
 use crate::group::GroupEvent;
@@ -8,7 +9,7 @@ use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::Common;
 use crate::output::Output;
-use crate::surroundings::{Surroundings, falsified, origin, store};
+use crate::surroundings::{Surroundings, falsified, origin, whole_store};
 use huntd::control::handover;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
@@ -17,6 +18,7 @@ use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
+use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
@@ -66,6 +68,12 @@ pub(crate) struct Control {
     pub(crate) closing: BTreeSet<i32>,
     /// Shards that were taken away at once.
     pub(crate) lost: BTreeSet<i32>,
+    /// Whether it is known which topic the input is.
+    pub(crate) is_input_known: bool,
+    /// Whether the last check for the input topic got no answer, and whether one has shown that
+    /// there is none.
+    pub(crate) has_check_failed: bool,
+    pub(crate) is_topic_gone: bool,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
     /// Revocations that were not answered, oldest first.
@@ -100,7 +108,6 @@ pub(crate) struct Begun {
 
 /// Something that happens later.
 pub(crate) enum Coming {
-    InputKnown,
     /// The operator adds the rules that the daemon lacks.
     RulesAdded,
     Answered {
@@ -122,7 +129,7 @@ impl Control {
         mutation: Mutation,
     ) -> Control {
         let mut options = options;
-        let mut coming = vec![(now + chance.delay_us(), Coming::InputKnown)];
+        let mut coming = Vec::new();
         let mut rulebook = common.rulebook.clone();
         if chance.strikes_of(Fault::RulesLacking, 10) {
             rulebook = fewer_rules();
@@ -136,7 +143,6 @@ impl Control {
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = u128::from(chance.next()) << 64 | u128::from(chance.next());
         Control {
-            ends,
             member,
             host,
             ownership: Ownership::new(options, common.base + Duration::from_micros(now)),
@@ -145,9 +151,12 @@ impl Control {
             output: Output::new(mutation),
             closing: BTreeSet::new(),
             lost: BTreeSet::new(),
-            states: StoredStates::new(origin()),
+            states: StoredStates::new(origin(&ends.progress.input_topic_id)),
             loaded: BTreeMap::new(),
             begun: BTreeMap::new(),
+            is_input_known: false,
+            has_check_failed: false,
+            is_topic_gone: false,
             confirmed: BTreeSet::new(),
             revoked: VecDeque::new(),
             unquiet_at: now,
@@ -157,6 +166,7 @@ impl Control {
             counted_at: 0,
             is_stopping: false,
             has_left: false,
+            ends,
             acquired: Vec::new(),
             wrong: None,
             mutation,
@@ -200,6 +210,7 @@ impl Control {
         self.check_starts();
         self.hear_group(around);
         self.hear_threads(around);
+        self.hear_which_input(around);
         self.hear_what_comes(around);
         self.hear_topics(around);
         self.hear_output(around);
@@ -209,6 +220,17 @@ impl Control {
         self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
             self.execute(around, action);
+        }
+        self.check_failures();
+    }
+
+    /// What has failed for good must have been given up.
+    fn check_failures(&mut self) {
+        if let Some(partition) = self.output.failed.first() {
+            self.wrong = Some(format!("partition {partition} waits for an output that has failed"));
+        }
+        if self.is_topic_gone && !self.has_left {
+            self.wrong = Some("the daemon goes on, and its input topic is gone".to_owned());
         }
     }
 
@@ -220,8 +242,8 @@ impl Control {
                 progress.ownership_id.get() == *ownership_id && *offset < progress.applied.get();
             if *is_of_another_log && has_moved {
                 self.wrong = Some(format!(
-                    "partition {partition} goes on at {offset}, and its log has lost records \
-                     before that"
+                    "partition {partition} goes on at {offset}, and its log is not the one that \
+                     was read before that"
                 ));
             }
         }
@@ -269,6 +291,9 @@ impl Control {
                 self.revoked.clear();
                 MembershipEvent::Error(MembershipError::InstanceTaken("host".to_owned()))
             }
+            GroupEvent::TopicMissing => {
+                MembershipEvent::Error(MembershipError::TopicMissing(TOPIC.to_owned()))
+            }
         };
         self.on(around, OwnershipEvent::Group(event));
     }
@@ -298,6 +323,9 @@ impl Control {
             ShardNotice::Halted { sentence, .. } if sentence.contains("was checkpointed") => {
                 around.chance.see(Sight::CheckpointFailed);
             }
+            ShardNotice::Halted { sentence, .. } if sentence.contains("created again") => {
+                around.chance.see(Sight::InputRecreated);
+            }
             ShardNotice::Halted { .. } => {}
             ShardNotice::Diverged { partition, error, .. } => {
                 around.chance.see(Sight::Diverged);
@@ -315,8 +343,8 @@ impl Control {
                 // more, if the group takes the shard in the very moment in which it would halt.
                 let seen = around.seen_panics.entry((*partition, *offset)).or_default();
                 *seen += 1;
-                let is_same_input =
-                    around.broker.inputs[*partition as usize].truncated_to.is_none();
+                let is_same_input = !around.broker.was_input_deleted()
+                    && around.broker.inputs[*partition as usize].truncated_to.is_none();
                 if *seen > PANICS_MAX + 2 && is_same_input {
                     self.wrong = Some(format!(
                         "the record at {offset} of partition {partition} takes down the host's \
@@ -327,13 +355,20 @@ impl Control {
         }
     }
 
+    fn hear_which_input(&mut self, around: &Surroundings<'_>) {
+        let topic_id = self.ends.progress.input_topic_id.get().filter(|_| !self.is_input_known);
+        let Some(topic_id) = topic_id else { return };
+        let counts = match around.panics.topic_id == *topic_id {
+            true => around.panics.counts.clone(),
+            false => PanicCounts::new(),
+        };
+        self.is_input_known = true;
+        self.on(around, OwnershipEvent::InputKnown(counts));
+    }
+
     fn hear_what_comes(&mut self, around: &mut Surroundings<'_>) {
         while let Some(at) = self.coming.iter().position(|(at, _)| *at <= around.now) {
             match self.coming.remove(at).1 {
-                Coming::InputKnown => {
-                    let panics = around.panics.clone();
-                    self.on(around, OwnershipEvent::InputKnown(panics));
-                }
                 Coming::Answered { question, partitions, is_lost } => {
                     self.answered(around, question, &partitions, is_lost);
                 }
@@ -368,8 +403,10 @@ impl Control {
 
     pub(crate) fn survey(&mut self, around: &mut Surroundings<'_>, partition: i32) {
         self.confirmed.remove(&partition);
-        let is_leaderless = around.chance.strikes_of(Fault::Leaderless, 5);
-        let candidates = self.states.survey(partition, store(around.disk).candidates(partition));
+        let is_leaderless =
+            around.chance.strikes_of(Fault::Leaderless, 5) || !around.broker.has_input();
+        let snapshots = whole_store(around.disk).candidates(partition);
+        let candidates = self.states.survey(partition, snapshots);
         let candidates = self.falsified(candidates);
         let survey = match is_leaderless {
             true => Err(TopicError::Unreachable("no leader now".to_owned())),
@@ -457,7 +494,11 @@ impl Control {
 
     fn hear_output(&mut self, around: &mut Surroundings<'_>) {
         for happened in self.output.turn(around) {
-            self.on(around, OwnershipEvent::Output(happened.event()));
+            let is_ignored =
+                self.mutation == Mutation::OutputFailureIgnored && happened.is_failure();
+            if !is_ignored {
+                self.on(around, OwnershipEvent::Output(happened.event()));
+            }
         }
     }
 }

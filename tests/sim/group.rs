@@ -13,6 +13,8 @@ pub(crate) enum GroupEvent {
     Lost(Vec<i32>),
     /// Another member has our instance id.
     InstanceTaken,
+    /// The broker that was asked does not know the input topic.
+    TopicMissing,
 }
 
 /// The coordinator.
@@ -128,7 +130,7 @@ impl Group {
     }
 
     /// The coordinator's own time: sessions end, partitions are shared out.
-    pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64) {
+    pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
         let expels = chance.strikes(Fault::Expelled);
         let victim = chance.next();
         let nodes: Vec<u64> = self.members.keys().copied().collect();
@@ -143,6 +145,10 @@ impl Group {
                 member.events.clear();
                 self.disown(*node);
             }
+        }
+        if (!has_input && chance.one_in(10)) || chance.strikes(Fault::TopicUnknown) {
+            let members = self.members.values_mut().filter(|member| member.is_counted());
+            members.for_each(|member| member.tell(chance, now, GroupEvent::TopicMissing));
         }
         if chance.strikes(Fault::InstanceTaken) {
             self.fence_at_random(chance);

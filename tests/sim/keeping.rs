@@ -57,7 +57,7 @@ impl Keeping {
             assert!(given.is_ok(), "there is room for every buffer");
         }
         let keeping = Keeping {
-            writer: SnapshotWriter::new(store(disk)),
+            writer: SnapshotWriter::new(store(disk, &progress.input_topic_id)),
             messages,
             free_buffers,
             progress,

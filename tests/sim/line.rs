@@ -63,9 +63,10 @@ impl Late {
     /// Lands.
     pub(crate) fn land(self, broker: &mut Broker, chance: &mut Chance, now: u64) {
         match self.what {
-            Landing::Record(sent) => {
+            Landing::Record(sent) if broker.takes(sent.lane) => {
                 append(broker, &sent, now);
             }
+            Landing::Record(_) => {}
             Landing::Request(node_id, request) => {
                 let _nobody = broker.answer(chance, node_id, &request, false);
             }
@@ -164,7 +165,7 @@ impl Line {
         now: u64,
         sent: Sent,
     ) {
-        let fails = chance.strikes(Fault::AppendFails);
+        let fails = !broker.takes(sent.lane) || chance.strikes(Fault::AppendFails);
         if fails && self.mutation == Mutation::Resent && matches!(sent.lane, Lane::Output(_)) {
             // Sent again from memory, behind what was sent since.
             self.lanes.entry(sent.lane).or_default().push_back((now, sent));

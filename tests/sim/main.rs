@@ -27,6 +27,7 @@ mod output;
 mod producer;
 mod publishing;
 mod reader;
+mod recreation;
 mod sim;
 mod surroundings;
 mod viewer;

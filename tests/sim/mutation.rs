@@ -37,6 +37,14 @@ pub(crate) enum Mutation {
     PanicsForgotten,
     /// A start does not name the leader epoch that its snapshot has.
     LeaderEpochForgotten,
+    /// A start takes the snapshot of an input that was deleted for one of the input of that name.
+    RecreationUnseen,
+    /// Nobody looks at the input topic's id.
+    TopicIdIgnored,
+    /// A check for the input topic that got no answer counts as one that did not find it.
+    TopicCheckMisread,
+    /// An output that cannot be read is waited for.
+    OutputFailureIgnored,
     /// Views fold frames of any epoch.
     ViewFoldsStale,
     /// A view keeps its old state after a genesis.
@@ -48,7 +56,7 @@ pub(crate) enum Mutation {
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Mutation; 19] = [
+    pub(crate) const ALL: [Mutation; 23] = [
         Mutation::UngatedAndUnfiltered,
         Mutation::Ungated,
         Mutation::Unverified,
@@ -64,6 +72,10 @@ impl Mutation {
         Mutation::SlotKept,
         Mutation::PanicsForgotten,
         Mutation::LeaderEpochForgotten,
+        Mutation::RecreationUnseen,
+        Mutation::TopicIdIgnored,
+        Mutation::TopicCheckMisread,
+        Mutation::OutputFailureIgnored,
         Mutation::ViewFoldsStale,
         Mutation::ViewSkipsGenesis,
         Mutation::ViewUnchained,

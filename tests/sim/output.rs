@@ -1,5 +1,6 @@
 //! The output topic as a control thread reads it and appends to it: late, twice, or not at all.
 
+use crate::answers::OUTPUT_TOPIC;
 use crate::chance::{Fault, Sight};
 use crate::line::{Lane, Late, Sent, append};
 use crate::mutation::Mutation;
@@ -9,7 +10,7 @@ use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::encode;
 use huntd::output::frame::{Format, FrameHeader, FrameKind};
 use huntd::ownership::event::OutputEvent;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The partitions that are read and appended to.
 pub(crate) struct Output {
@@ -18,6 +19,8 @@ pub(crate) struct Output {
     /// Where each output ended before the last append, and where the daemon's own frames stand: for
     /// the mutation that reads nothing else after its fence.
     own: BTreeMap<i32, (i64, Vec<i64>)>,
+    /// Partitions whose reading has failed, and that nobody has given up since.
+    pub(crate) failed: BTreeSet<i32>,
     /// Fences since the shard was opened last.
     fences: BTreeMap<i32, usize>,
     mutation: Mutation,
@@ -53,10 +56,17 @@ impl Happened {
     }
 }
 
+impl Happened {
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Happened::Other(OutputEvent::Failed(_)))
+    }
+}
+
 impl Output {
     pub(crate) fn new(mutation: Mutation) -> Output {
         let (readers, appends) = (BTreeMap::new(), BTreeMap::new());
-        Output { readers, appends, own: BTreeMap::new(), fences: BTreeMap::new(), mutation }
+        let (own, failed, fences) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Output { readers, appends, own, failed, fences, mutation }
     }
 
     pub(crate) fn read(&mut self, partition: i32, from: i64) {
@@ -66,6 +76,7 @@ impl Output {
     pub(crate) fn forget(&mut self, partition: i32) {
         self.readers.remove(&partition);
         self.appends.remove(&partition);
+        self.failed.remove(&partition);
     }
 
     /// A shard was opened: what is read of it now is a foreign span.
@@ -98,7 +109,24 @@ impl Output {
         for partition in self.appends.keys().copied().collect::<Vec<i32>>() {
             happened.extend(self.go_on_appending(around, partition).map(Happened::Other));
         }
+        happened.extend(self.fail(around).map(OutputEvent::Failed).map(Happened::Other));
         happened
+    }
+
+    /// The topic cannot be read now, or may not be read at all.
+    fn fail(&mut self, around: &mut Surroundings<'_>) -> Option<TopicError> {
+        if self.readers.is_empty() {
+            return None;
+        }
+        let error = if around.chance.strikes(Fault::OutputUnreachable) {
+            TopicError::Unreachable("the broker does not know the topic now".to_owned())
+        } else if around.chance.strikes(Fault::OutputForbidden) {
+            TopicError::NotAuthorised(OUTPUT_TOPIC.to_owned())
+        } else {
+            return None;
+        };
+        self.failed.extend(self.readers.keys());
+        Some(error)
     }
 
     fn read_some(

@@ -10,12 +10,11 @@ use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::{Common, Node};
 use crate::reader::Follower;
-use crate::surroundings::{Surroundings, store};
+use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::ownership::OwnershipOptions;
 use huntd::ownership::acquisition::Remedy;
-use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
 use huntd::snapshot::format::Header;
@@ -43,7 +42,7 @@ pub(crate) struct Sim {
     pub(crate) broker: Broker,
     group: Group,
     pub(crate) hosts: Vec<Host>,
-    games: Vec<Game>,
+    pub(crate) games: Vec<Game>,
     pub(crate) followers: Vec<Follower>,
     /// Beside each reader.
     pub(crate) viewers: Vec<Viewer>,
@@ -67,15 +66,16 @@ pub(crate) struct Sim {
     pub(crate) mutation: Mutation,
     /// Records that operators have asked to pass over, by partition and offset.
     pub(crate) asked_skips: BTreeSet<(i32, i64)>,
-    /// An operator has asked that what cannot be started starts over.
+    /// The operator lets what cannot be started start over, and has asked for that.
+    pub(crate) starts_over: bool,
     pub(crate) is_genesis_asked: bool,
 }
 
 /// A host: what lasts longer than its daemon.
 pub(crate) struct Host {
     pub(crate) disk: HostDisk,
-    panics: PanicCounts,
-    seen_panics: BTreeMap<(i32, i64), u32>,
+    panics: KeptPanics,
+    pub(crate) seen_panics: BTreeMap<(i32, i64), u32>,
     /// What to do at the next start about shards that cannot be started.
     remedy: Remedy,
     pub(crate) node: Option<Node>,
@@ -91,7 +91,7 @@ impl Sim {
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
             disk: HostDisk::new(Chance::new(chance.next())),
-            panics: PanicCounts::new(),
+            panics: KeptPanics::default(),
             seen_panics: BTreeMap::new(),
             remedy: Remedy::Refuse,
             node: None,
@@ -130,6 +130,7 @@ impl Sim {
             turns: 0,
             snapshots: Vec::new(),
             asked_skips: BTreeSet::new(),
+            starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
             chance,
         }
@@ -177,7 +178,7 @@ impl Sim {
         }
     }
 
-    fn trace(&self, line: &str) {
+    pub(crate) fn trace(&self, line: &str) {
         if self.is_traced {
             println!("{:>12} {line}", self.now);
         }
@@ -252,7 +253,9 @@ impl Sim {
     }
 
     fn next_world(&self) -> u64 {
-        let mut at = self.next_group.min(self.next_input).min(self.next_operator);
+        let created_at = self.broker.input_topic.created_at.unwrap_or(u64::MAX);
+        let own = [self.next_group, self.next_input, self.next_operator, created_at];
+        let mut at = own.into_iter().min().expect("there are some");
         for host in &self.hosts {
             match host.node {
                 Some(_) => at = at.min(host.stop_at.unwrap_or(u64::MAX)),
@@ -276,8 +279,11 @@ impl Sim {
             self.go_on_stopping(host);
         }
         if self.next_group <= now {
-            self.group.turn(&mut self.chance, now);
+            self.group.turn(&mut self.chance, now, self.broker.has_input());
             self.next_group = now + self.chance.between(2_000, 60_000);
+        }
+        if self.broker.input_topic.created_at.is_some_and(|at| at <= now) {
+            self.create_input_again();
         }
         if self.next_input <= now {
             self.play();
@@ -351,6 +357,9 @@ impl Sim {
         if now >= self.chaos_until {
             self.next_input = u64::MAX;
         }
+        if !self.broker.has_input() {
+            return;
+        }
         let partition = self.chance.below(self.games.len() as u64) as usize;
         let most = if self.chance.strikes_of(Fault::Burst, 5) { 60 } else { 5 };
         let records: Vec<Record> = (0..self.chance.between(1, most))
@@ -372,7 +381,8 @@ impl Sim {
             let is_needed = node.is_some_and(|node| node.control.needs_operator());
             if is_needed && self.hosts[host].stop_at.is_none() {
                 self.chance.see(Sight::OperatorRestarted);
-                if self.chance.strikes_of(Fault::GenesisAsked, 100) {
+                if self.starts_over {
+                    self.chance.counts.faults[Fault::GenesisAsked as usize] += 1;
                     self.hosts[host].remedy = Remedy::StartOver;
                     self.is_genesis_asked = true;
                 }
@@ -428,6 +438,9 @@ impl Sim {
     }
 
     fn strike_logs(&mut self) {
+        if !self.broker.has_input() || self.strike_topic() {
+            return;
+        }
         if self.broker.inputs.len() < PARTITIONS_MAX && self.chance.strikes(Fault::PartitionAdded) {
             return self.add_partition();
         }
@@ -447,7 +460,8 @@ impl Sim {
         if is_begun && self.chance.strikes(Fault::InputRetained) {
             // Retention deletes whole batches, and mostly what nobody needs any more.
             let kept = self.hosts.iter().map(|host| {
-                let newest = store(&host.disk).candidates(partition as i32).into_iter().next();
+                let newest =
+                    whole_store(&host.disk).candidates(partition as i32).into_iter().next();
                 newest.map_or(0, |header| header.next_offset)
             });
             let needed = kept.min().expect("there are hosts");

@@ -15,10 +15,18 @@ use huntd::ownership::panic_counts::PanicCounts;
 use huntd::snapshot::format::{Header, Origin};
 use huntd::snapshot::slots::Store;
 use huntd::snapshot::stored_states::StoredState;
+use huntd::telemetry::progress::TopicId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// How often records of a topic took a host's engine down.
+#[derive(Default)]
+pub(crate) struct KeptPanics {
+    pub(crate) topic_id: [u8; 16],
+    pub(crate) counts: PanicCounts,
+}
 
 /// The world outside one daemon.
 pub(crate) struct Surroundings<'a> {
@@ -28,7 +36,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) late: &'a mut Vec<Late>,
     pub(crate) line: Rc<RefCell<Line>>,
     /// How often records took the host's engine down, as its daemons have kept it.
-    pub(crate) panics: &'a mut PanicCounts,
+    pub(crate) panics: &'a mut KeptPanics,
     /// How often they did, by partition and offset.
     pub(crate) seen_panics: &'a mut BTreeMap<(i32, i64), u32>,
     pub(crate) disk: &'a HostDisk,
@@ -70,7 +78,7 @@ impl Surroundings<'_> {
     /// The state that is stored there, if it can be read, with the rules that it may change to.
     pub(crate) fn load(&self, state: &StoredState, rulebook: &Rulebook) -> Option<Box<Shard>> {
         match state {
-            StoredState::Here(header) => store(self.disk).load(header, rulebook).ok(),
+            StoredState::Here(header) => whole_store(self.disk).load(header, rulebook).ok(),
             StoredState::Elsewhere(replica) => {
                 let copy = self.copies.get(&replica.header.partition);
                 // A newer one may have taken its place since.
@@ -90,21 +98,28 @@ pub(crate) fn falsified(mut candidate: Candidate, mutation: Mutation) -> Candida
             *start = Start { next_offset: start.next_offset, ..Start::default() };
         }
         Mutation::LeaderEpochForgotten => start.leader_epoch = None,
+        Mutation::RecreationUnseen => candidate.is_of_deleted_input = false,
         _ => {}
     }
     candidate
 }
 
-/// Which topics the snapshots are about.
-pub(crate) fn origin() -> Origin {
+/// Which topics a daemon's snapshots are about.
+pub(crate) fn origin(input_topic_id: &TopicId) -> Origin {
     Origin {
         input_topic: TOPIC.to_owned(),
+        input_topic_id: input_topic_id.clone(),
         output_topic: OUTPUT_TOPIC.to_owned(),
         ..Origin::default()
     }
 }
 
-/// Snapshots on a host's disk.
-pub(crate) fn store(disk: &HostDisk) -> Store<HostDisk> {
-    Store::new(disk.clone(), origin(), 3)
+/// Snapshots on a host's disk, for a daemon with this input.
+pub(crate) fn store(disk: &HostDisk, input_topic_id: &TopicId) -> Store<HostDisk> {
+    Store::new(disk.clone(), origin(input_topic_id), 3)
+}
+
+/// Snapshots on a host's disk, whatever input they are about.
+pub(crate) fn whole_store(disk: &HostDisk) -> Store<HostDisk> {
+    store(disk, &TopicId::default())
 }

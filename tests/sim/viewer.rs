@@ -4,7 +4,7 @@ use crate::broker::OutputLog;
 use crate::mutation::Mutation;
 use crate::reader::{Follower as Reading, Replay};
 use crate::sim::Sim;
-use crate::surroundings::store;
+use crate::surroundings::whole_store;
 use huntd::engine::Shard;
 use huntd::engine::change::Change;
 use huntd::engine::rules::rulebook::Rulebook;
@@ -198,7 +198,7 @@ impl Sim {
             snapshots.push((header.clone(), Box::new(shard)));
         }
         for host in &self.hosts {
-            let mut store = store(&host.disk);
+            let mut store = whole_store(&host.disk);
             for header in store.candidates(partition) {
                 let shard = store.load(&header, &self.rulebook).ok();
                 snapshots.extend(shard.map(|shard| (header, shard)));
