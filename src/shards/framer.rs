@@ -34,7 +34,7 @@ pub struct Grant {
     pub published: u64,
     /// The chain after them.
     pub published_chain: Chain,
-    /// Input offset that they account for: by then a replay has made them all.
+    /// Input offset that they account for. A replay has made all of them when it gets there.
     pub published_offset: i64,
     /// The first input offset to apply.
     pub start_offset: i64,
@@ -92,7 +92,7 @@ pub enum Sealed {
     Frame(Box<Frame>),
     /// The replay made other updates than those that are published: it must not go on.
     Diverged {
-        /// Number of the update at which the chains differ.
+        /// Number of the update at which the chains differ, or which the replay did not make.
         at: u64,
     },
 }
@@ -224,7 +224,7 @@ impl Framer {
     }
 
     /// Number of the frame's first update after those that are published are gone from it. `Err` is
-    /// the update at which the chains differ.
+    /// the update at which the chains differ, or which the replay did not make.
     fn number_updates(&mut self) -> Result<u64, u64> {
         let Some(frame) = self.frame.as_mut() else { return Ok(self.next_update) };
         let first = self.next_update;
@@ -241,7 +241,10 @@ impl Framer {
         }
         let suppressed = self.next_update.min(published).saturating_sub(first);
         frame.updates.discard_first(usize::try_from(suppressed).expect("within one frame"));
-        Ok(first + suppressed)
+        match self.has_fallen_short() {
+            true => Err(self.next_update),
+            false => Ok(first + suppressed),
+        }
     }
 
     fn send_updates(&mut self, first_update: u64, now: Instant) -> Sealed {

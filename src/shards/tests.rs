@@ -139,6 +139,19 @@ fn a_replay_that_makes_fewer_updates_than_are_published_is_noticed_when_its_inpu
 }
 
 #[test]
+fn a_replay_that_makes_fewer_updates_is_noticed_with_its_last_ones() {
+    let now = Instant::now();
+    for (next_offset, falls_short) in [(129, false), (130, true)] {
+        let mut framer = framer(30, chain_of(0..30), now);
+        add(&mut framer, 0..20);
+        framer.advance(next_offset);
+        assert!(!framer.has_fallen_short(), "updates wait that may be the rest");
+        let sealed = framer.seal_position(now);
+        assert_eq!(matches!(sealed, Sealed::Diverged { at: 20 }), falls_short, "{next_offset}");
+    }
+}
+
+#[test]
 fn a_shard_without_updates_tells_how_far_its_input_is_and_only_when_it_moved() {
     let now = Instant::now();
     let later = now + Duration::from_millis(FRAME_SILENCE_MS_MAX);
