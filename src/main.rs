@@ -33,7 +33,7 @@ fn main() -> std::process::ExitCode {
             let code = error.exit_code();
             if code != ExitCode::Ok {
                 for line in error.to_string().lines() {
-                    // Without a standard error nobody can be told.
+                    // If standard error is closed, the error cannot be reported.
                     let _ = writeln!(std::io::stderr(), "huntd: {line}");
                 }
             }

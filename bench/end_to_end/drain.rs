@@ -33,7 +33,7 @@ pub(crate) struct Drained {
     pub program: Program,
     /// Input records a second, from the end of the warm-up to the last.
     pub rate: f64,
-    /// The same, from the first output to the last.
+    /// Input records a second, from the first output to the last.
     pub rate_cold: f64,
     /// CPU-seconds of the process per million events.
     pub cpu_s_per_million: f64,

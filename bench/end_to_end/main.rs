@@ -223,7 +223,7 @@ fn drains(
     for layout in [Layout::Mixed, Layout::Shuffled] {
         let (preloaded, told) = drain::preload(cluster, drain_shape(layout), events);
         say(&told);
-        // The worst case is huntd's own: to the others the order of keys is all the same.
+        // The worst case is huntd's own: the order of keys makes no difference to the others.
         let is_run = |program: &Program| layout == Layout::Mixed || program.is_huntd();
         let programs: Vec<_> = programs.iter().copied().filter(is_run).collect();
         let listener = Listener::plaintext(cluster);

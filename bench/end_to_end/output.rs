@@ -71,7 +71,7 @@ impl Output {
         }
     }
 
-    /// The same, which reads every update.
+    /// This reader, reading every update.
     pub(crate) fn reading_updates(self) -> Output {
         Output { reads_updates: true, ..self }
     }

@@ -54,7 +54,7 @@ fn take_all(listener: &TcpListener, answer: &[u8]) -> u64 {
     let (mut request, mut bytes) = (Vec::new(), 0);
     while read_request(&mut stream, &mut request).is_ok() {
         bytes += request.len() as u64;
-        // Who has sent everything may be gone.
+        // A program that has sent everything may be gone.
         if stream.write_all(answer).is_err() {
             break;
         }

@@ -131,7 +131,7 @@ fn ask(
     candidates: &mut Candidates,
     kept: &mut Option<Link>,
 ) -> Result<Metadata, DialError> {
-    // A kept connection may have been closed since: that says nothing about the broker.
+    // A kept connection may have been closed meanwhile, which says nothing about the broker.
     if let Some(mut link) = kept.take()
         && let Ok(metadata) = link.ask_metadata(options, &options.topic)
     {
@@ -156,7 +156,7 @@ pub enum WrongFile {
 }
 
 /// Asks a broker which requests it knows: the first answer that there is to be had, after TLS. Each
-/// of its steps has a bound of its own; who has less time asks from another thread.
+/// of its steps has a bound of its own; a caller that has less time asks from another thread.
 pub(crate) fn ask_versions(endpoint: &Endpoint, options: &DialOptions) -> Result<(), DialError> {
     Link::open(endpoint, options).map(drop)
 }

@@ -1,6 +1,6 @@
-//! A shard between the control thread and the others: its progress as facts, and what opens it.
+//! Hands a shard from the control thread to the others, and reads its progress as facts.
 //!
-//! The simulator's control thread does it with the same functions.
+//! The simulator's control thread uses these functions, too.
 
 use crate::engine::Shard;
 use crate::ownership::action::Opening;

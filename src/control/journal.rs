@@ -53,7 +53,7 @@ pub(super) fn partitions_known(partitions: i32, asked: &[(i32, i64)]) {
     }
 }
 
-/// Says which records that the operator wants to have passed over are not.
+/// Names records that the operator wants to have passed over and that are not passed over.
 pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
     let Acquired { partition, mark, skips, .. } = &opening.acquired;
     let is_open = |(of, offset): &&(i32, i64)| of == partition && !skips.contains(offset);
@@ -69,7 +69,7 @@ pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
     }
 }
 
-/// Says why we join again: it may be nobody's fault but our own.
+/// Says why we join again: the cause may be this process itself.
 fn rejoining(instance_id: &str, loss: &IdLoss) {
     match loss {
         IdLoss::StoodStill(pause) => tracing::warn!(

@@ -257,7 +257,8 @@ impl Control {
         }
     }
 
-    /// Rules that were read again are known from now on, whatever is done with a shard.
+    /// Takes rules that were read again. From now on all shards know them, whatever state they are
+    /// in.
     fn hear_service(&mut self) {
         while let Some(rulebook) = self.ends.rulebooks.try_receive() {
             self.on(OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
@@ -474,7 +475,7 @@ fn keep_watch(
 }
 
 /// Ends clients, and with them a membership, but does not wait for brokers that are away:
-/// librdkafka would, for a minute. Then the group learns of the end by the session's.
+/// librdkafka would, for a minute. Then the group learns of the end when the session times out.
 fn leave(clients: impl Send + 'static) {
     let (leaving, left) = mpsc::channel::<()>();
     let waiter = thread::Builder::new().name("leave".to_owned()).spawn(move || {

@@ -171,8 +171,8 @@ impl OutputLog {
         }
     }
 
-    /// Appends a frame without updates. What became of it is an event; of an earlier one of the
-    /// same partition nothing is heard any more.
+    /// Appends a frame without updates. Its outcome is reported as an event. The outcome of an
+    /// earlier append to the same partition is not reported any more.
     pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TopicError> {
         let mut bytes = Vec::new();
         encode(self.options.format, header, &[], &mut bytes);
@@ -187,13 +187,13 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Gives the clients what they ask for while nothing is read or appended: tokens.
+    /// Lets the clients ask for tokens while nothing is read or appended.
     pub(crate) fn rest(&self) {
         drop(self.consumer.poll(Duration::ZERO));
         self.producer.poll(Duration::ZERO);
     }
 
-    /// Hands over what has happened, waiting at most so long for the first of it.
+    /// Reports what has happened, and waits at most `wait_max` for the first event.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
         let mut wait = wait_max;
         if !self.waiting.is_empty() {
@@ -203,7 +203,7 @@ impl OutputLog {
         }
         if self.reading.is_empty() {
             if self.waiting.is_empty() {
-                // Somebody else is waited for, who does not wake us.
+                // Ownership waits for something that does not wake this thread.
                 std::thread::sleep(wait.min(POLL_INTERVAL));
             }
             return;
@@ -331,7 +331,8 @@ fn passing(error: TopicError) -> TopicError {
 fn consumer_config(options: &OutputLogOptions) -> ClientConfig {
     let mut config = reader_config(&options.client);
     config
-        // Frames are never part of a transaction; somebody else's must not hide them.
+        // Frames are never part of a transaction, and transactions of other programs must not hide
+        // them.
         .set("isolation.level", "read_uncommitted")
         .set("fetch.wait.max.ms", "10")
         .set("fetch.queue.backoff.ms", "1")
@@ -341,7 +342,7 @@ fn consumer_config(options: &OutputLogOptions) -> ClientConfig {
 
 fn producer_config(options: &OutputLogOptions) -> ClientConfig {
     let mut config = writer_config(&options.client);
-    // A fence that is appended twice means the same as once, so idempotence is not needed.
+    // A fence that is appended twice changes nothing, so idempotence is not needed.
     config.set("message.timeout.ms", FENCE_MS_MAX.to_string());
     config
 }

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(counts.offsets(2, 3), [40]);
         assert!(counts.offsets(1, 3).is_empty());
         file.store(&counts).expect("the folder is writable");
-        // Neither another topic's nor those of one that was created again under the same name.
+        // Neither the counts of another topic, nor those of a topic that had the same name before.
         for other in [origin("event", 1), origin("events", 2)] {
             let counts = PanicFile::new(Some(folder.path()), &other).load();
             assert!(counts.offsets(2, 1).is_empty());

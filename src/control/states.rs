@@ -35,8 +35,8 @@ impl States {
         self.known.survey(partition, snapshots)
     }
 
-    /// This host's snapshots and the newest replica of another host's, newest first. If nobody
-    /// knows whether there is a replica, the second part says why. `None`: finding out was given
+    /// This host's snapshots and the newest replica of another host's, newest first. If it is not
+    /// known whether there is a replica, the second part says why. `None`: finding out was given
     /// up, as `watch` wanted.
     pub(super) fn everywhere(
         &mut self,

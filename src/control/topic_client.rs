@@ -14,7 +14,7 @@ use crate::telemetry::progress::SHARDS_MAX;
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
 const CREATE_MS_MAX: u64 = BROKER_ANSWER_MS_MAX - 1_000;
 
-/// Somebody else has created the topic.
+/// Another program has created the topic.
 const TOPIC_ALREADY_EXISTS: ErrorCode = ErrorCode(36);
 
 /// A connection to a broker that is asked about topics.
@@ -31,7 +31,7 @@ pub(crate) struct FoundTopic {
     pub id: u128,
     /// How many partitions it has.
     pub partitions: usize,
-    /// Copies of that partition which has the fewest.
+    /// Replicas of the partition that has the fewest.
     pub replicas: usize,
 }
 
@@ -85,7 +85,7 @@ impl TopicClient {
         })
     }
 
-    /// Creates a topic, unless somebody else was quicker.
+    /// Creates a topic, unless another program was quicker.
     pub(crate) fn create(&mut self, topic: &NewTopic<'_>) -> Result<(), ControlError> {
         let metadata = self.link.ask_metadata(&self.options, topic.name)?;
         let controller = |broker: &&Broker| Some(broker.node_id) == metadata.controller;

@@ -60,7 +60,7 @@ pub(crate) struct TopicSetting {
 /// When an existing setting is good enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The same value.
+    /// Exactly this value.
     Same,
     /// This number or more.
     AtLeast(u64),

@@ -68,7 +68,7 @@ impl TopicWatch {
         TopicWatch { seen, _alive: thread.is_ok().then_some(alive) }
     }
 
-    /// Whether the output topic is another one than at the start.
+    /// Whether the output topic was created again since the start.
     pub(super) fn is_output_recreated(&self) -> bool {
         self.seen.is_output_recreated.load(Ordering::Acquire)
     }

@@ -58,7 +58,7 @@ impl Daemon {
         Daemon::start_counting(config, rulebook, wiring::metrics())
     }
 
-    /// The same, with these counters.
+    /// Like [`Daemon::start`], with these counters.
     pub fn start_counting(
         config: Config,
         rulebook: Rulebook,

@@ -44,7 +44,7 @@ pub(crate) struct SnapshotThreads {
     replicator: Option<(replicas::ReplicaOptions, Store<Files>, mpsc::Receiver<Header>)>,
 }
 
-/// The same threads while they run.
+/// The running threads behind checkpoints.
 pub(crate) struct RunningSnapshotThreads {
     writer: JoinHandle<()>,
     replicator: Option<JoinHandle<()>>,

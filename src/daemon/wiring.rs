@@ -139,7 +139,7 @@ fn diallers(
     Ok(([(of_input, hot), (of_output, publisher)], dial_ends))
 }
 
-/// Starts both. Each ends with the thread that it dials for.
+/// Starts both diallers. Each ends with the thread that it dials for.
 pub(crate) fn start_diallers(
     diallers: [(DialOptions, DiallerEnds); 2],
     stop: &Arc<AtomicBool>,
@@ -150,7 +150,7 @@ pub(crate) fn start_diallers(
     Ok(())
 }
 
-/// What the control thread is told.
+/// The options of the control thread.
 pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
     let origin = origin(config, &progress.input_topic_id);
     control::ControlOptions {

@@ -91,8 +91,8 @@ impl JsonDecoder {
 const NAME_CHARS_SHOWN: usize = 32;
 
 impl JsonDecoder {
-    /// What in a rejected record is to blame: a field, or the type that nobody knows. Not for every
-    /// record: the rejected ones are read a second time.
+    /// What in a rejected record is to blame: a field, or the unknown type. Not for every record:
+    /// the rejected ones are read a second time.
     pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
         self.parse(value, culprit).ok().flatten()
     }

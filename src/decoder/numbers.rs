@@ -6,19 +6,19 @@ use crate::engine::event::{Action, Event, EventField, Handoff};
 use crate::engine::events::ListedEvent;
 use crate::engine::field::FieldSource;
 
-/// What the player's digits before the last 16 count.
+/// The number that the player's digits before the last 16 make.
 const HIGH_DIGIT: u64 = 10_000_000_000_000_000;
 
 /// The numbers of a record of this shape.
 pub(super) struct Numbers<'s> {
-    /// Those of the lanes, then zeros for what is not there.
+    /// The lanes' numbers, then zeros for lanes that are not there.
     pub lanes: [u64; 2 * LANES],
     pub shape: &'s Shape,
 }
 
 impl Numbers<'_> {
-    /// Part of its caller: a call would make the event in one place and copy it to another, which
-    /// waits until all its parts are written.
+    /// Inlined: a call would build the event in one place and copy it to another, and the copy
+    /// would wait until all parts are written.
     #[inline(always)]
     pub(super) fn event(&self, origin: RecordPosition) -> ListedEvent {
         Event {

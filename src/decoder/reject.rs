@@ -52,7 +52,7 @@ pub enum Reject {
     /// It panicked the engine again and again: every replay passes over it.
     #[error("the record took the engine down, so every replay passes over it")]
     Poison,
-    /// It stands in a batch that nobody can read, and an operator has had that passed over.
+    /// It stands in an unreadable batch, which an operator has had passed over.
     #[error("the batch cannot be read, and is passed over")]
     UnreadableBatch,
 }

@@ -23,7 +23,7 @@ pub(super) struct Run {
 pub(super) enum Role {
     /// A known field's number.
     Field(EventField),
-    /// The same after a minus.
+    /// A known field's number after a minus.
     NegativeField(EventField),
     /// An unknown number's digits before the point, if it has one.
     Number,

@@ -41,7 +41,7 @@ const _: () = assert!(RUNS_MAX == HIGH_LANE);
 /// Stands for the lane of a field that is not there: its number is 0.
 const NO_LANE: u8 = LANES as u8;
 
-/// Digits of one lane, and those of the player's two.
+/// Digits of one lane, and of the player's two lanes together.
 const LANE_DIGITS: u8 = 16;
 const PLAYER_DIGITS: u8 = 19;
 
@@ -344,7 +344,7 @@ impl Shapes {
         Shapes::on(Processor::detect().next())
     }
 
-    /// No shapes, to be read with what such a processor has.
+    /// No shapes. They will be read with the instructions of this processor.
     pub(super) fn on(processor: Option<Processor>) -> Shapes {
         let shapes = Vec::with_capacity(SHAPES_MAX);
         let list = ShapeList { shapes, heads: [NONE; PLACES] };

@@ -3,7 +3,7 @@
 //! Only what the compiler cannot check stands here: that the processor was asked, and that a load
 //! stays within an array.
 
-// A function for such a processor may be called only there, and loads take pointers.
+// Functions for these processors may be called only there, and vector loads take pointers.
 #![allow(unsafe_code)]
 
 use super::RecordPosition;
@@ -16,7 +16,7 @@ use crate::engine::events::Events;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// What a processor was found to have. Nobody else can make one.
+/// What a processor was found to have. Only this module can make one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Processor(Vectors);
 
@@ -50,7 +50,8 @@ impl Processor {
         all.into_iter().filter_map(|(has, vectors)| has.then_some(Processor(vectors)))
     }
 
-    /// Others have none of it: their records are for the tiers that need no such instruction.
+    /// Other processors have none of it: their records are left to the tiers that need no vector
+    /// instructions.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn detect() -> impl Iterator<Item = Processor> {
         std::iter::empty()

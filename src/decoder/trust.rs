@@ -1,11 +1,13 @@
-//! What a tier has earned: looking at a record in vain costs as much as it saves.
+//! Trust in a tier: it rises with each record that the tier knows, and falls with each that it does
+//! not. To try a tier in vain costs as much as it can save.
 
-/// Most trust that a tier can have: so many records in a row that it does not know may come until
-/// it is shown but one of 16, not at equal distances: records may have a period of their own.
+/// The most trust that a tier can have. After this many records in a row that it does not know, it
+/// is shown only one record of 16. These are not at equal distances, because records may repeat
+/// with a period of their own.
 const TRUST_MAX: u32 = 64;
 const TRIAL_BITS: u32 = 4;
 
-/// Trust for a record that the tier knew. One that it did not know costs one.
+/// Trust that a known record adds. An unknown record takes 1 away.
 const TRUST_EARNED: u32 = 2;
 
 /// The trust in one tier.

@@ -36,8 +36,8 @@ static PLACES: [u8; 64] = bytes_by_place!(place => place);
 static FRONT_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS));
 static BACK_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS + 4));
 
-/// How far a lane's digits stand from the end of its run; those of the last lane of all stand
-/// before another one's.
+/// Places of a lane's digits, counted back from the end of its run. The last lane's digits stand
+/// before those of another lane, so they are a lane further back.
 static FRONT_DISTANCES: [u8; 64] =
     bytes_by_place!(place => (place % LANE_DIGITS).wrapping_sub(LANE_DIGITS));
 static BACK_DISTANCES: [u8; 64] = bytes_by_place!(

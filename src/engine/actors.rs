@@ -88,8 +88,8 @@ impl Actors {
         row
     }
 
-    /// As [`Actors::add`] without the actor's place among those that are due: [`Actors::order`]
-    /// finds it for all at once.
+    /// Like [`Actors::add`], but leaves out the actor's place among those that are due:
+    /// [`Actors::order`] finds the places of all actors at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert!(body.player_id == pack.player_id && body.player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);
@@ -103,7 +103,7 @@ impl Actors {
         row
     }
 
-    /// Puts all actors that were loaded, and no others are there, among those that are due.
+    /// Orders all actors by when they are due. All of them were loaded.
     pub(crate) fn order(&mut self) {
         assert!(self.free.is_empty(), "an actor went before all were loaded");
         let packs = (0..self.used).map(|row| (self.packs.row(row), row));

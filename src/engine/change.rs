@@ -401,7 +401,7 @@ changes! {
 }
 
 impl Change {
-    /// Whether the zone's clock belongs to it: something begins or lasts from now on.
+    /// Whether it needs the zone's clock: something begins or lasts from now on.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(
             self,

@@ -28,8 +28,8 @@ impl Clock {
         let oldest = &mut self.recent_ms[(self.records % full) as usize];
         let replaced_ms = std::mem::replace(oldest, time_ms);
         self.records += 1;
-        // Most records are of the same millisecond as the eighth before them: the smallest of the
-        // eight is what it was.
+        // Most records have the same millisecond as the eighth record before them, and then the
+        // smallest of the eight stays the same.
         if self.records < full || (self.records > full && replaced_ms == time_ms) {
             return;
         }
@@ -51,8 +51,8 @@ impl Clock {
         self.records == CLOCK_RECORDS as u64
     }
 
-    /// The time to publish, if it is another than the one that was published last: milliseconds
-    /// since the Unix epoch, 0 for what is before.
+    /// The time to publish, if it differs from the one that was published last: milliseconds since
+    /// the Unix epoch, 0 for times before.
     pub(crate) fn unpublished(&self) -> Option<u64> {
         (self.published_ms != self.now_ms).then(|| self.published())
     }

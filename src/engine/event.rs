@@ -12,7 +12,7 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
 pub(crate) const JSON_DEPTH_MAX: usize = 8;
 
-/// Counts up whenever the decoder would make other events from the same records, or refuse others.
+/// Rises whenever the decoder makes another event of a record, or rejects another record.
 pub(crate) const DECODER_VERSION: u64 = 2;
 
 /// Slots of an actor's inventory; a hand-off carries all of them.
@@ -28,7 +28,7 @@ pub struct Event<H = Handoff> {
     /// Offset of the record in its input partition.
     pub offset: i64,
     /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
-    /// shard's clock is made of these.
+    /// shard's clock follows these.
     pub time_ms: i64,
     /// The player. 0 for events of the world: `tick`, `rules_change`, `hunt_start`, `hunt_end`.
     pub player_id: u64,

@@ -455,7 +455,7 @@ impl Hunts {
     }
 }
 
-/// The slots' bits with another one for this slot.
+/// The slots' bits, with this slot's bit set to `bit`.
 fn with_bit(bits: u8, slot: usize, bit: bool) -> u8 {
     bits & !(1 << slot) | u8::from(bit) << slot
 }

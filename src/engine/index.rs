@@ -24,7 +24,7 @@ const BUCKET_PLACES: usize = 16;
 const LIST: usize = BUCKET_PLACES - 1;
 
 /// Bits of an entry that hold a row's number plus one; the others are a tag, taken from the hash of
-/// the row's player, so that hardly any row is read only to see that it is another one's.
+/// the row's player, so that hardly any row of another player is read in vain.
 const ROW_BITS: u32 = 18;
 const _: () = assert!(ACTORS_MAX < 1 << ROW_BITS && TOMBSTONES_MAX < 1 << ROW_BITS);
 
@@ -50,7 +50,7 @@ impl Entry {
 #[repr(align(64))]
 struct Bucket([Entry; BUCKET_PLACES]);
 
-/// What the first step of a look ahead tells the second one.
+/// What the first step of a prefetch hands to the second one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Glance {
     bucket: u32,
@@ -115,7 +115,8 @@ impl Index {
     /// The second step: the row of the player, if it has a place in its bucket; any number if not.
     #[inline]
     pub(crate) fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
-        // All places at once and without a branch, as nobody foresees which it is.
+        // All places at once and without a branch, because no processor can predict which place it
+        // is.
         let Bucket(places) = &self.buckets[bucket];
         let entry = places.iter().fold(0, |all, entry| {
             let is_it = u32::from(entry.tag() == tag).wrapping_neg();

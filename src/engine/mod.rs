@@ -88,10 +88,10 @@ pub enum Outcome {
     /// The rules turned it down; an update says so.
     Refused(Refusal),
     /// It came before: a repeated or older `seq`, id or handoff; or the game goes by these rules
-    /// already. Nothing is told.
+    /// already. No update is made.
     NoOp,
-    /// It asks for rules that the shard does not have. Nothing after it may be applied: who has
-    /// them goes on otherwise.
+    /// It asks for rules that the shard does not have. Nothing after it may be applied: a shard
+    /// that has these rules goes on differently.
     RulesMissing {
         /// Hash of those rules.
         ruleset: u32,
@@ -127,7 +127,7 @@ pub struct Shard {
     checkpoint: Checkpoint,
 }
 
-/// No row: the hint of who has none.
+/// No row: the hint for a player without one.
 const NO_ROW: u32 = u32::MAX;
 
 /// Where an event's updates go, with the time that they carry.
@@ -142,8 +142,8 @@ pub(crate) struct Tell<'a> {
 }
 
 impl Tell<'_> {
-    /// Tells one change of a player, or of the world where that is 0. Part of its caller, which
-    /// knows the kind: how a change is packed is then known when the program is compiled.
+    /// Makes the update of one change of a player, or of the world where the player is 0. It is
+    /// inlined: the caller knows the kind, so the compiler knows how the change is packed.
     #[inline(always)]
     pub(crate) fn push(&mut self, player_id: u64, change: Change) {
         if change.is_timed() {
@@ -432,8 +432,8 @@ impl Shard {
         decided.map(|()| Outcome::Applied)
     }
 
-    /// What is no plain step or turn. It stands apart, with its own copy of the body, so that those
-    /// keep theirs in registers.
+    /// Actions other than a plain step or turn. They have a function and a copy of the body of
+    /// their own, so that steps and turns keep theirs in registers.
     #[inline(never)]
     fn on_rarer_action(
         &mut self,

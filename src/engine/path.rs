@@ -22,7 +22,8 @@ use crate::engine::tiles::{STRIP_TILES, TILES_PER_SIDE_MAX, Tiles};
 /// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
 pub(crate) const PATH_STRIPS_PER_PIECE: u32 = 16;
 
-/// Steps to a treasure that the path cache can tell: on a map without walls, all there are.
+/// The most steps to a treasure that the path cache can count: on a map without walls, no way is
+/// longer.
 pub(crate) const PATH_DISTANCE_MAX: u32 = 1023;
 const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 
@@ -161,7 +162,8 @@ struct Search {
 /// The cache. [`Path::seek`] all treasures, then [`Path::work`]; at the end [`Path::stop`].
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// What the finished map leads to, and what is searched for, where there are such.
+    /// The treasures that the finished map leads to, and those that the search is for; `None`:
+    /// there is no such map or search.
     finished: Option<Search>,
     running: Option<Search>,
     stage: Stage,
@@ -421,7 +423,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Several searches in one cache: none is disturbed by what another one has left.
+        /// Several searches in one cache: nothing that one has left disturbs another.
         #[test]
         fn on_maps_of_every_size_a_search_finds_what_a_plain_one_does(
             side_bits in 2u32..=9,

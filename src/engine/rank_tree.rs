@@ -40,8 +40,8 @@ pub(crate) struct RankTree {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Node {
-    /// Of a row its key; of a node a key that no row below it comes before, and all rows of the
-    /// entry before do. That of the first node says nothing.
+    /// Of a row: its key. Of a node: a key that is not above that of any row below the node, and
+    /// above those of all rows of the entry before. The key of the first node means nothing.
     keys: [Key; ENTRIES_MAX],
     entries: [u32; ENTRIES_MAX],
     /// How many rows each entry is.
@@ -257,7 +257,8 @@ impl RankTree {
         let [left_number, right_number] = [left_at, right_at].map(|at| node.entries[at]);
         let (mut left, mut right) = (self.nodes[left_number], self.nodes[right_number]);
         if height > 1 {
-            // A first key says nothing, and this one is about to be no first one.
+            // The key of a first entry means nothing, and this entry will not be the first any
+            // more.
             right.keys[0] = node.keys[right_at];
         }
         let all = left.len() + right.len();

@@ -8,8 +8,7 @@ use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::rules::Map;
 use crate::runtime::prefetch::prefetch;
 
-/// Tiles along a zone's side: the longest way on a map without walls is one that the path cache
-/// tells.
+/// Tiles along a zone's side: the path cache can count the longest way on a map without walls.
 pub(crate) const TILES_PER_SIDE_MAX: u32 = 512;
 
 /// Tiles of a strip: as many, one after the other, as a word has bits.
@@ -323,8 +322,8 @@ impl Tiles {
         sideways | up | down
     }
 
-    /// Of a word of strips, a bit each: those that are among these, which are all the map's, or
-    /// beside one of them. Some that are neither may be among them.
+    /// Bits of a word of strips: those of `strips`, which has all strips of the map, and of their
+    /// neighbours. Other bits may be set, too.
     #[inline]
     pub(crate) fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
         // Rows of the largest map have eight strips.

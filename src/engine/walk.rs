@@ -67,7 +67,7 @@ const ROOTS: [u8; 256] = {
     roots
 };
 
-/// Square root, rounded up: the table's for as many leading bits as it has, and at most one off.
+/// Square root, rounded up: the table's root of the leading bits, at most one off.
 #[inline]
 fn short_root_up(square: u16) -> u32 {
     let shift = (square | 1).leading_zeros() & !1;
@@ -79,7 +79,8 @@ fn short_root_up(square: u16) -> u32 {
     root + u32::from(root * root < square)
 }
 
-/// The same of more bits: the table's for the leading ones, brought closer by one step of Newton's.
+/// The square root of a larger number: the table's root of its leading bits, improved by one step
+/// of Newton's method.
 #[inline]
 fn middling_root_up(square: u32) -> u32 {
     let shift = (square | 1).leading_zeros() & !1;

@@ -19,7 +19,7 @@ pub(crate) const ALL_BLOCKS_MAX: usize = 4096;
 /// Blocks that a shard may have in any case: one that is filled, one that is applied.
 pub(crate) const SHARD_BLOCKS_MIN: usize = 2;
 
-/// A leader epoch that nobody knows.
+/// A leader epoch that is not known.
 pub(crate) const UNKNOWN_EPOCH: i32 = -1;
 
 /// Where the fetch path stands in one input partition.

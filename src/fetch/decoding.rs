@@ -127,8 +127,8 @@ impl Decoding {
     }
 
     /// Accounts for the offsets of a batch that cannot be read, from the cursor's position on, with
-    /// one dead letter. Whether that was sent; what came behind is fetched again in any case: which
-    /// transactions are open there is not known.
+    /// one dead letter. Returns whether the letter was sent. The batches behind it are fetched
+    /// again in any case, because it is not known which transactions are open there.
     pub(crate) async fn pass_over(
         &mut self,
         cursor: &Cursor,
@@ -278,7 +278,7 @@ fn decode_streamed(
     block: &mut Block,
 ) {
     let StreamedRecord { offset, timestamp_ms: time_ms, value, .. } = *record;
-    // What is longer than an event may be is known by what is there of it.
+    // If a value is longer than an event may be, the kept bytes are enough to tell.
     let value = value.map(|value| (&value.head[..], 0..value.head.len()));
     let origin = RecordPosition { offset, time_ms };
     if let Err(reject) = decode(decoder, origin, value, skips, block) {

@@ -43,7 +43,7 @@ impl Endpoint {
     }
 }
 
-/// What a thread asks of its dialler. Each is answered once by a [`FromDialler`].
+/// What a thread asks of its dialler. Each question is answered once by a [`FromDialler`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToDialler {
     /// Open a connection to a broker.
@@ -312,7 +312,7 @@ impl Candidates {
         list[round % list.len()].clone()
     }
 
-    /// The brokers as one of them has named them. An answer without any changes nothing.
+    /// Learns the brokers that a Metadata answer names. An answer without brokers changes nothing.
     pub fn learn(&mut self, brokers: &[Broker]) {
         if !brokers.is_empty() {
             self.known = brokers.iter().map(Endpoint::of).collect();

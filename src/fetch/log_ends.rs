@@ -85,7 +85,8 @@ impl FetchTask {
         Ok(())
     }
 
-    /// There is no connection: nobody says any more where the logs end that are read here.
+    /// The connection is gone: until there is another one, the ends of the logs that it read are
+    /// not known.
     pub(super) fn forget_ends(&self) {
         self.shared.forget_ends(|cursor| self.serves(cursor));
     }

@@ -122,7 +122,7 @@ impl FetchTask {
         let until = turns.now() + Duration::from_millis(PREFERRED_MS);
         let mut table = self.shared.table.borrow_mut();
         if follower == self.node_id || !table.prefer(cursor.partition, follower, until) {
-            // Nobody has heard of this broker yet, or the leader means itself.
+            // The broker is not known yet, or the leader names itself.
             table.mark_stale(cursor.partition);
             cursor.retry_at.set(Some(self.retry_at()));
         }
@@ -145,7 +145,7 @@ impl FetchTask {
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
         if self.shared.table.borrow_mut().prefer_leader(partition) {
-            // A follower may be behind: what it refuses, the leader is asked for.
+            // A follower may be behind. What it refuses, the leader may serve.
             self.shared.context.turns.turn_again();
             return;
         }

@@ -28,7 +28,7 @@ pub struct Rejected {
     pub time_ms: i64,
     /// Why it is no event.
     pub reject: Reject,
-    /// The same in words, with what in the record is to blame.
+    /// The reason in words, with the field or type that is to blame.
     pub sentence: String,
     /// The record's key, if not null.
     pub key: Option<Vec<u8>>,
@@ -77,7 +77,7 @@ impl Rejected {
         rejected.fit(record.value.map_or(0, |value| value.bytes), cut)
     }
 
-    /// What stands for a batch that cannot be read, from this offset on.
+    /// Stands for the offsets of a batch that cannot be read, from this one on.
     pub(super) fn batch(offset: i64, sentence: &str) -> Rejected {
         Rejected {
             offset,

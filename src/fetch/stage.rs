@@ -66,8 +66,9 @@ impl Shared {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
-    /// Lets the leader of what was opened be asked for before its first Fetch: a topic that was
-    /// created again while this daemon had none of its partitions is not read as the one before.
+    /// Makes sure that the leader of a new cursor's partition is asked for before its first Fetch.
+    /// So a topic that was created again while this daemon owned none of its partitions is not read
+    /// as the topic before it.
     fn doubt_leaders_of_new(&self) {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {
@@ -77,7 +78,7 @@ impl Shared {
         });
     }
 
-    /// Asks the dialler for a connection. False: nobody knows where the broker listens.
+    /// Asks the dialler for a connection. False: the broker's address is not known.
     pub(crate) fn ask_for_connection(&self, task: usize, node_id: i32) -> bool {
         let Some(endpoint) = self.table.borrow().broker(node_id).map(Endpoint::of) else {
             return false;
@@ -122,7 +123,7 @@ impl Shared {
         folded.map_err(|error| error.to_string())
     }
 
-    /// Asks who leads. An answer that is doubted, another connection is asked for.
+    /// Asks who leads. If the last answer is in doubt, another connection is asked.
     fn ask_metadata(&self) {
         self.dialling.ask_metadata(match self.metadata_doubt.get() {
             None => MetadataLink::Kept,
@@ -274,7 +275,7 @@ async fn follow_metadata(shared: Rc<Shared>) {
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
             }
         }
-        // Asking again at once would only find the same: an election takes its time.
+        // Asking again at once would give the same answer: an election takes its time.
         turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct FetchTask {
     pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
     /// Fetches that still have to ask for one partition only.
     alone_left: usize,
-    /// Tells the connection in use from those before.
+    /// The number of the connection in use. Each connection has another one.
     pub(super) connection: u64,
     /// Why the answers of the connection in use are doubted: another connection is asked.
     pub(super) doubt: Option<DoubtedClaim>,
@@ -351,8 +351,9 @@ impl FetchTask {
         found
     }
 
-    /// Asks for all partitions that may be fetched, beginning with another one each time: a broker
-    /// fills its answer in the order of the request. Without such a partition nothing is sent.
+    /// Asks for all partitions that may be fetched, beginning with a different one each time: a
+    /// broker fills its answer in the order of the request. Without such a partition nothing is
+    /// sent.
     async fn send_fetch(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         let leaves_out = self.choose_partitions();
         if self.asked.is_empty() {

@@ -35,8 +35,8 @@ impl Marker {
 /// order. Reused from response to response.
 #[derive(Debug)]
 pub struct AbortedTransactions {
-    /// Those whose marker was not yet met, sorted by producer and then by offset: brokers do not
-    /// all send them sorted.
+    /// The transactions whose marker was not met yet, sorted by producer and then by offset: not
+    /// all brokers send them sorted.
     open: Vec<AbortedTransaction>,
 }
 

@@ -153,7 +153,7 @@ mod tests {
         batch.seal(PRODUCER, sequence, TIME_MS, compressor, vec![9; 99]).0
     }
 
-    /// The same batch by the `kafka-protocol` crate.
+    /// The batch as the `kafka-protocol` crate encodes it.
     fn by_another(values: &[Vec<u8>], sequence: i32) -> Vec<u8> {
         let record = |(place, value): (i64, &Vec<u8>)| Record {
             transactional: false,

@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime};
 /// Brokers in the list to ask first.
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
-/// Milliseconds for which librdkafka is told that a token holds: it asks for one again, and so for
-/// what the file holds by then, before they are over. Its writer replaces a token minutes
-/// before it expires.
+/// The lifetime of a token that librdkafka is given, in milliseconds. Before it ends, librdkafka
+/// asks for a token again and so gets the one that is in the file by then. The program that writes
+/// the file replaces a token minutes before it expires.
 const TOKEN_MS: u64 = 10_000;
 
-/// Time that librdkafka is given to ask for its first token, before it is asked for anything: then
-/// it waits for the token, and nobody gives it one.
+/// Time in which librdkafka has to ask for its first token, before it is asked for anything else: a
+/// client that is asked waits for a token, and cannot be given one meanwhile.
 pub(crate) const FIRST_TOKEN_WAIT: Duration = Duration::from_millis(50);
 
 /// How a client reaches the cluster, and by which names brokers know it.

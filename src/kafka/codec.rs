@@ -13,7 +13,8 @@ use zstd::zstd_safe;
 /// Bytes that a stream decompresses at once.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Bytes that a byte of Snappy gives at most, rounded up: three bytes copy 64.
+/// The largest number of bytes that one byte of Snappy can stand for, rounded up: three bytes can
+/// copy 64.
 const SNAPPY_RATIO_MAX: usize = 22;
 
 /// How the records of a batch are compressed: the lowest three bits of its attributes.
@@ -44,7 +45,7 @@ impl Codec {
         }
     }
 
-    /// The attributes of a batch that is compressed so, and has no others.
+    /// The attributes of a batch that is compressed by this codec and has no other attributes.
     pub(crate) fn attributes(self) -> i16 {
         match self {
             Codec::None => 0,
@@ -116,8 +117,8 @@ impl Decompressor {
     }
 }
 
-/// The same bytes, decompressed as they are read. Memory is taken for a codec's window; Snappy, of
-/// which a byte gives fewer than [`SNAPPY_RATIO_MAX`], is decompressed at once.
+/// A reader that decompresses `input` as it is read. It allocates the codec's window. Snappy is
+/// decompressed at once: one byte gives fewer than [`SNAPPY_RATIO_MAX`].
 pub(crate) fn stream<'a>(
     codec: Codec,
     input: &'a [u8],
@@ -131,7 +132,7 @@ pub(crate) fn stream<'a>(
         Codec::Snappy => {
             let mut output = vec![0; input.len() * SNAPPY_RATIO_MAX];
             let length = snappy(&mut snap::raw::Decoder::new(), input, &mut output);
-            // More than this no Snappy block can give: it is not what it says.
+            // No Snappy block can decompress to more than this, so the length is wrong.
             output.truncate(length.map_err(|_| CodecError::Damaged)?);
             Box::new(io::Cursor::new(output))
         }
@@ -304,7 +305,7 @@ impl Lz4Frame {
     }
 }
 
-/// A block's bytes with whether they are stored as they are (`None` at the end mark), and the rest.
+/// A block's bytes and whether they are stored uncompressed (`None` at the end mark), and the rest.
 type Lz4Block<'a> = (Option<(bool, &'a [u8])>, &'a [u8]);
 
 fn lz4_block<'a>(input: &'a [u8], frame: &Lz4Frame) -> Option<Lz4Block<'a>> {

@@ -145,7 +145,7 @@ fn encode_partition(partition: &FetchPartition, version: i16, writer: &mut WireW
 /// cannot be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FetchError {
-    /// The bytes are no such response.
+    /// The bytes are no Fetch response.
     #[error("the Fetch response is malformed: {0}")]
     Wire(#[from] WireError),
     /// The response belongs to another request.
@@ -265,7 +265,7 @@ pub struct EpochEnd {
 
 impl Partitions {
     /// The next partition; `None` after the last, once the response's end was checked. `bytes` is
-    /// the same response as ever, `topic` the one that was asked for.
+    /// the response that was parsed, `topic` the topic that was asked for.
     pub fn next_partition(
         &mut self,
         bytes: &[u8],

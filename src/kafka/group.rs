@@ -34,7 +34,7 @@ const STATISTICS_MS: u32 = 1_000;
 /// Time between two questions whether a commit has arrived.
 const COMMIT_CHECK: Duration = Duration::from_millis(10);
 
-/// What a member of the group is told at start-up, checked already.
+/// The options of a member of the group, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
     /// How the brokers are reached, and the group that spreads the partitions.
@@ -54,7 +54,7 @@ pub struct GroupOptions {
 pub enum GroupProtocol {
     /// JoinGroup and SyncGroup, any broker; only partitions that move are given up (KIP-429).
     Classic,
-    /// The same as it was before: at every change each member gives up all of its partitions.
+    /// JoinGroup before KIP-429: at every change, each member gives up all of its partitions.
     Eager,
     /// The broker assigns (KIP-848), brokers 4.0 and later.
     Consumer,
@@ -246,8 +246,8 @@ impl Drop for Membership {
     }
 }
 
-/// A thread that asks what takes a while: librdkafka's commits either wait without a limit or tell
-/// nothing.
+/// A thread for questions that take a while: librdkafka's commits either wait without a limit or
+/// report nothing.
 struct Asker {
     questions: mpsc::Sender<Question>,
     thread: JoinHandle<()>,
@@ -424,7 +424,7 @@ fn answer_assignment(consumer: &BaseConsumer<Callbacks>) {
     log_answer(answered);
 }
 
-/// The real list would be refused here: what was never assigned cannot be taken away.
+/// librdkafka would refuse the real list here: it was never assigned to this consumer.
 fn answer_revocation(consumer: &BaseConsumer<Callbacks>) {
     let answered = match consumer.rebalance_protocol() {
         RebalanceProtocol::Cooperative => consumer.incremental_unassign(&TopicPartitionList::new()),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds between two samples.
 const GROUP_LAG_EVERY_MS: u64 = 5_000;
 
-/// Milliseconds without a commit after which nobody seems to read a partition that has records: an
+/// Milliseconds without a commit after which a partition with records seems to have no reader. An
 /// owner commits every second, and the alert for zones without an owner waits as long.
 const UNREAD_MS: u64 = 30_000;
 
@@ -40,7 +40,7 @@ impl GroupLag {
             let pause = Duration::from_millis(GROUP_LAG_EVERY_MS);
             let mut commits = Commits::default();
             loop {
-                // It reads nothing: what it may ask for is a token.
+                // It reads nothing. The poll only lets it ask for a token.
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 for (partition, lag) in (0..).zip(&lags) {
@@ -104,7 +104,8 @@ struct SeenCommit {
 }
 
 impl Commits {
-    /// The partitions of others that nobody seems to read by now, each once until it moves again.
+    /// Partitions of other instances that seem to have no reader. Each is reported once until its
+    /// offset moves again.
     fn unread(
         &mut self,
         lags: &[PartitionLag],

@@ -8,7 +8,7 @@ pub enum MembershipEvent {
     Assigned(Vec<i32>),
     /// These go to another member once `Membership::release` says that they were let go.
     Revoked(Vec<i32>),
-    /// These are somebody else's already: drop them, publish nothing more.
+    /// These belong to another member already: drop them, publish nothing more.
     Lost(Vec<i32>),
     /// The group has answered `Membership::ask` with this number: whether we are a member.
     Answered {
@@ -36,7 +36,8 @@ pub enum MembershipError {
     /// Two instances use one static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),
-    /// The broker does not believe librdkafka who we are. Its secret is that of our start.
+    /// The broker does not authenticate librdkafka, which keeps the secret that was read at our
+    /// start.
     #[error(
         "a broker refuses the secret that was read when huntd started; if another one is in its \
          file, restart huntd: {0}"

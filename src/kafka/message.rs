@@ -1,4 +1,4 @@
-//! Messages beside Fetch: the envelope that all of them share, what brokers speak, who leads.
+//! Messages other than Fetch: their common envelope, the versions that brokers speak, who leads.
 //!
 //! These are rare, so they may allocate. Requests are encoded by the `kafka-protocol` crate.
 //! Responses are read here: that crate allocates what an array's length claims before it reads an
@@ -340,7 +340,7 @@ pub struct Metadata {
     pub topic_id: u128,
     /// The topic's partitions, in the broker's order.
     pub partitions: Vec<PartitionLeader>,
-    /// Copies of that partition which has the fewest; 0 without partitions.
+    /// Replicas of the partition that has the fewest; 0 without partitions.
     pub replicas: usize,
 }
 

@@ -58,12 +58,12 @@ impl Row {
         Row { leader: None, leader_epoch: -1, stale: true, lagging: 0, preferred: None };
 }
 
-/// Answers in a row with a lower leader epoch, after which it is the epoch that has gone back and
-/// not the brokers that lag: clusters that were restored or migrated do that.
+/// After this many answers in a row with a lower leader epoch, the epoch has gone back, and it is
+/// not the brokers that lag. That happens when a cluster is restored or migrated.
 const LAGGING_MAX: u8 = 5;
 
-/// Brokers up to which those are added that Fetch responses name: more than any cluster has. A
-/// Metadata answer replaces them all.
+/// Brokers that the table may hold before it learns no more from Fetch responses: more than any
+/// cluster has. A Metadata answer replaces all of them.
 pub(crate) const BROKERS_MAX: usize = 1024;
 
 /// Leaders, leader epochs and the brokers' addresses, for one topic.
@@ -128,15 +128,15 @@ impl LeaderTable {
             return;
         }
         row.lagging = 0;
-        // REPLICA_NOT_AVAILABLE (9) tells of a follower: the leader named beside it counts.
+        // REPLICA_NOT_AVAILABLE (9) is about a follower: the leader named beside it counts.
         let leads = entry.error.is_none() || entry.error == ErrorCode(9);
         row.leader = entry.leader.filter(|_| leads);
         row.leader_epoch = entry.leader_epoch;
         row.stale = row.leader.is_none();
     }
 
-    /// Takes over where a broker listens that a Fetch response names. If too many are known, the
-    /// next Metadata answer has to name it.
+    /// Learns the address of a broker that a Fetch response names. If too many brokers are known,
+    /// the next Metadata answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
         match self.brokers.iter().position(|known| known.node_id == broker.node_id) {
             Some(place) => self.brokers[place] = broker,
@@ -146,7 +146,7 @@ impl LeaderTable {
         self.edition += 1;
     }
 
-    /// Takes over the leader that a Fetch response names beside an error; says whether it was news.
+    /// Learns the leader that a Fetch response names beside an error. Returns whether it was news.
     pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();
         let Some(row) = self.row_mut(partition) else {
@@ -192,8 +192,8 @@ impl LeaderTable {
         Some(preferred.filter(|(_, until)| now < *until).map_or(leader.node_id, |(node, _)| node))
     }
 
-    /// Notes that a partition is to be fetched from a follower until then. False: nobody knows
-    /// where it listens.
+    /// Notes that a partition is to be fetched from a follower until then. False: the follower's
+    /// address is not known.
     pub(crate) fn prefer(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
         let is_known = self.broker(node_id).is_some();
         if let Some(row) = self.row_mut(partition).filter(|_| is_known) {
@@ -203,18 +203,20 @@ impl LeaderTable {
         is_known
     }
 
-    /// Notes that a partition is to be fetched from its leader again. Whether it was not.
+    /// Notes that a partition is to be fetched from its leader again. Returns whether it was
+    /// fetched from a follower.
     pub(crate) fn prefer_leader(&mut self, partition: i32) -> bool {
         self.row_mut(partition).is_some_and(|row| row.preferred.take().is_some())
     }
 
-    /// Whether partitions are fetched from a broker, be it ones whose leader must be asked for.
+    /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for
+    /// count, too.
     pub fn serves(&self, node_id: i32) -> bool {
         let is_preferred = |row: &Row| row.preferred.is_some_and(|(node, _)| node == node_id);
         self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))
     }
 
-    /// A number that is another one whenever other brokers may lead.
+    /// A number that changes whenever other brokers may lead.
     pub(crate) fn edition(&self) -> u64 {
         self.edition
     }

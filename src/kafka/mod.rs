@@ -61,8 +61,8 @@ pub(crate) const RECONNECT_MS_MIN: u64 = 50;
 /// Milliseconds before a broker is tried again, at most.
 pub(crate) const RECONNECT_MS_MAX: u64 = 1_000;
 
-/// Milliseconds before brokers that answer are asked again who leads, at most: a partition stands
-/// still for so much longer than its election takes.
+/// The longest pause, in milliseconds, before brokers that answer are asked again who leads. A
+/// partition may stand still for that much longer than its election takes.
 pub(crate) const LEADERLESS_MS_MAX: u64 = 250;
 
 /// Characters of a topic name, by Kafka's own rule.

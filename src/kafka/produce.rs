@@ -37,18 +37,18 @@ pub(crate) enum ProduceRemedy {
     Resend,
     /// To send them to the broker that leads now.
     AskLeader,
-    /// The broker lacks what came before, which is on its way too: to send all of it again.
+    /// Send all batches again, in order: the broker lacks an earlier one, which is on its way.
     ResendBefore,
-    /// Smaller batches: it is larger than the topic takes.
+    /// Send smaller batches: this one is larger than the topic allows.
     Split,
-    /// Another producer id: the broker does not know this one, or knows it better.
+    /// Take another producer id: the broker does not know this one, or knows a higher epoch of it.
     NewProducerId,
-    /// Nothing that is known to leave neither a gap nor a duplicate.
+    /// Give up: no remedy is known to leave neither a gap nor a duplicate.
     GiveUp,
 }
 
-/// What helps against an error of a partition. What is not listed is given up: nobody knows whether
-/// the batch is in the log.
+/// What helps against an error of a partition. What is not listed is given up: it is not known
+/// whether the batch is in the log.
 pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     match error.0 {
         // CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,

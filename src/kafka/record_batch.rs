@@ -352,7 +352,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The same. Records that the decompressor's buffer does not hold come as a stream.
+    /// Like [`Batch::open`], but records that do not fit into the decompressor's buffer come as a
+    /// stream.
     pub fn open_any<'r>(
         self,
         offset_min: i64,

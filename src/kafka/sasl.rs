@@ -1,5 +1,5 @@
-//! SASL, as Kafka carries it (KIP-43, KIP-368): values and bytes, no I/O. The mechanisms themselves
-//! are those of the `rsasl` crate.
+//! SASL, as Kafka carries it (KIP-43, KIP-368): values and bytes, no I/O. The `rsasl` crate
+//! implements the mechanisms.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Api, Envelope, MessageError, encode, parse, read_array, text};

@@ -57,9 +57,9 @@ pub enum Mechanism {
     Plain,
     /// A proof of the password, both ways (RFC 5802, RFC 7677).
     ScramSha256,
-    /// The same with the longer hash.
+    /// As before, with the longer hash (RFC 7677).
     ScramSha512,
-    /// A token that somebody else keeps fresh (RFC 7628, KIP-255).
+    /// A token that another program keeps fresh (RFC 7628, KIP-255).
     OauthBearer,
 }
 

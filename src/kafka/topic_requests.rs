@@ -54,7 +54,7 @@ pub(crate) struct NewTopic<'a> {
 pub(crate) struct Creation {
     /// Why it was not.
     pub error: ErrorCode,
-    /// The same in the broker's own words.
+    /// Why it was not, in the broker's own words.
     pub sentence: String,
 }
 

@@ -176,7 +176,7 @@ impl Fold {
     }
 }
 
-/// Whether a mark with this position can have been taken after this frame: its owner's own.
+/// Whether this frame's owner can have taken a mark with this position after it.
 fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     let end = header.first_update.saturating_add(u64::from(header.count));
     let tells = match header.kind {
@@ -193,7 +193,7 @@ mod tests {
     use crate::output::encode::{FRAME_VERSION, encode};
     use crate::output::frame::{Format, Frame};
 
-    /// It may be a fence, and who passes it over takes a former owner for the present one.
+    /// It may be a fence. A reader that passes it over takes a former owner for the present one.
     #[test]
     fn a_frame_that_cannot_be_read_is_not_passed_over_as_what_is_no_frame_is() {
         let mut fold = Fold::from_log_start(0);

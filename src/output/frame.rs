@@ -50,8 +50,8 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What costs the least CPU time in all: JSON becomes a fifth, and the brokers' work with it,
-    /// while binary frames are mostly ids and times, and their brokers have little to do.
+    /// What costs the least CPU time in total. JSON shrinks to a fifth, and so does the brokers'
+    /// work. Binary frames are mostly ids and times, and give brokers little to do as they are.
     pub(crate) fn best_for(format: Format) -> Compression {
         match format {
             Format::Json => Compression::Lz4,

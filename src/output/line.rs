@@ -37,7 +37,7 @@ impl Text {
     }
 }
 
-/// What the last eight digits of a number make up for.
+/// The base of a group of eight digits.
 const GROUP: u64 = 100_000_000;
 
 /// Bytes that hold the digits of a 64-bit number before its last eight.
@@ -80,8 +80,8 @@ impl Line {
         &self.bytes[..self.length]
     }
 
-    /// A number in decimal, whose digits before the last eight are mostly those of the number
-    /// before: a player's id, or a time.
+    /// A number in decimal that mostly has the same digits before its last eight as the number
+    /// before it: a player's id, or a time.
     pub(crate) fn push_digits_after(&mut self, number: u64, head: &mut Head) {
         let (upper, lower) = (number / GROUP, number % GROUP);
         if upper == head.number && upper != 0 {
@@ -126,7 +126,7 @@ impl Line {
         self.copy(text.bytes, text.length);
     }
 
-    /// Appends the first `length` of these bytes; what is copied beyond them is written over.
+    /// Appends the first `length` of these bytes. More may be copied; the next write replaces it.
     fn copy<const BYTES: usize>(&mut self, bytes: [u8; BYTES], length: usize) {
         self.bytes[self.length..self.length + BYTES].copy_from_slice(&bytes);
         self.length += length;

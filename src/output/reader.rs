@@ -1,4 +1,5 @@
-//! The reader rule: which updates of an output partition count, whatever died while it was written.
+//! The reader rule: which updates of an output partition count, whichever daemons died while they
+//! wrote it.
 //!
 //! Every reader of frames folds them through this rule in the order of the log, the owner of the
 //! shard included, and all come to the same updates. docs/PROTOCOL.md states the rule, and
@@ -40,8 +41,8 @@ pub struct Reader {
     fence_id: u128,
     footing: Footing,
     halted: bool,
-    /// Frames that came after missing updates. Not zero: the log has lost something, or somebody
-    /// writes to the topic who is no huntd.
+    /// Frames that came after missing updates. If it is not 0, the log has lost something, or
+    /// another program writes to the topic.
     pub gaps: u64,
 }
 
@@ -82,7 +83,7 @@ pub enum Verdict {
         /// How many.
         missing: u64,
     },
-    /// The updates are not those that the chain was made of. Nothing is accepted from here on.
+    /// The chain does not match the updates. Nothing is accepted from here on.
     Halt,
 }
 

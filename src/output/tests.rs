@@ -176,13 +176,13 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     let frame = shard.frame(2);
     let fold = |reader: &mut Reader| reader.fold(&frame.header, frame.updates.as_slice());
 
-    // Who has seen the newer owner's frames knows better.
+    // A reader that has seen the newer owner's frames knows better.
     let mut knowing = Reader::joining();
     assert_eq!(fold(&mut knowing), Verdict::Waiting);
     assert_eq!(knowing.fold(&late, &[]), Verdict::Waiting);
 
-    // Who has not learns it from what comes next: a newer owner's frame without its fence, its
-    // repeated fence, or the fence of one after that.
+    // A reader that has not seen them learns it from what comes next: a newer owner's frame without
+    // its fence, its repeated fence, or the fence of one after that.
     let joined = || {
         let mut reader = Reader::joining();
         assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
@@ -215,7 +215,7 @@ fn a_reader_that_has_accepted_nothing_goes_on_at_a_repeated_fence_that_is_ahead(
     assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 3 });
     assert!(reader.has_joined(), "the next owner may publish what is missing");
     assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
-    // Who has accepted something waits for what is missing.
+    // A reader that has accepted something waits for what is missing.
     let frame = shard.frame(1);
     assert_eq!(fold(&mut reader, &frame), Verdict::Accepted { from: 0 });
     shard.frame(1);

@@ -40,7 +40,7 @@ impl Verified {
         Mark::new(self.next, self.reader.position())
     }
 
-    /// Somebody has folded the records before the next frame of ours.
+    /// The records before our next frame were folded.
     pub(crate) fn pass_foreign(&mut self, mark: Mark) {
         assert!(self.next < mark.output_offset, "the check of a foreign span leads forward");
         *self = Verified::new(mark);

@@ -150,7 +150,7 @@ impl Acquirer {
         }
     }
 
-    /// Other hosts' states are found, or nobody knows whether there are any.
+    /// Other hosts' states are found, or it is not known whether there are any.
     pub(super) fn found(
         &mut self,
         table: &mut ShardTable,
@@ -166,8 +166,8 @@ impl Acquirer {
         }
     }
 
-    /// Goes on with everything that reads an output, as far as there are slots for it, and gives up
-    /// what has not moved for long.
+    /// Goes on with every task that reads an output and has a slot, and gives up tasks that have
+    /// not moved for long.
     pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         for partition in table.partitions() {
@@ -325,7 +325,7 @@ impl Acquirer {
         now: Instant,
     ) {
         let Acquired { partition, mark, start, candidate, begun_by, .. } = acquired;
-        // An empty zone must not pass for one of which there may be a replica.
+        // An empty zone must not be taken for one that has a replica elsewhere.
         let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
         if let Some(why) = why_unknown.filter(|_| begins_late) {
             return self.fail(table, partition, &TopicError::Unreachable(why), now);
@@ -352,8 +352,7 @@ impl Acquirer {
         table.open(Opening { ownership_id, ruleset, zones, acquired });
     }
 
-    /// The state cannot be loaded: an older one takes its place, or the same one once it can be
-    /// read.
+    /// The state cannot be loaded. An older state takes its place, or this one once it can be read.
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
             let history = *history;

@@ -64,7 +64,7 @@ pub enum Remedy {
 pub struct Brief {
     /// Input and output partition.
     pub partition: i32,
-    /// Hashes of the loaded rules; those of an empty zone come first.
+    /// Hashes of the loaded rules; the first is that of an empty zone.
     pub rulesets: Vec<u32>,
     /// Available states, newest first.
     pub candidates: Vec<Candidate>,
@@ -79,14 +79,14 @@ pub struct Brief {
 /// What an acquisition waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The records of the output from this offset on, all that come, until it ends:
-    /// [`Acquisition::take`] each, and say when there are no more: [`Acquisition::reach_end`].
+    /// All records of the output from this offset on. Pass each to [`Acquisition::take`], and call
+    /// [`Acquisition::reach_end`] when there are no more.
     Read {
         /// Output offset of the first one.
         from: i64,
     },
-    /// Further states to start from, if there are any elsewhere: [`Acquisition::offer`]. Somebody
-    /// else may have owned the shard since the available ones were taken.
+    /// Further states to start from, if other hosts have any: [`Acquisition::offer`]. Another owner
+    /// may have had the shard since the available states were taken.
     States,
     /// Whether the group still counts us in: [`Acquisition::confirm`].
     Confirm {
@@ -131,7 +131,7 @@ impl Acquired {
 enum State {
     /// Reading up to the end that the log had, to learn the highest owner epoch.
     Head,
-    /// As before, and then no more states are asked for.
+    /// Like `Head`, but all states are known.
     Offered,
     Asking,
     Confirming,
@@ -273,7 +273,7 @@ impl Acquisition {
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
         assert!(self.state == State::Confirming && fence_id != 0);
-        // Not higher, whatever a state knows: to a reader that means that it has missed a fence.
+        // Not higher, whatever a state knows: a reader would conclude that it has missed a fence.
         self.owner_epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
         self.fence_id = fence_id;
         self.fences += 1;
@@ -299,7 +299,7 @@ impl Acquisition {
                 }
             }
             State::Offered if self.fold.next() >= self.bounds.output_end => self.ask_group(),
-            // What comes meanwhile may show that nobody knows where the shard stands.
+            // What is read meanwhile may show that the shard's position is not known.
             State::Confirming => self.ask_group(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
                 match self.is_in_force() {
@@ -400,7 +400,8 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
-            // What snapshots tell of was published to a log that is gone, and read by somebody.
+            // The updates that snapshots know of were published to a log that is gone, and may have
+            // been read.
             let made = |candidate: &Candidate| candidate.start.next_update;
             let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
             if made > 0 && genesis.is_none() {

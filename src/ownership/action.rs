@@ -84,7 +84,7 @@ pub enum OwnershipAction {
         /// The input offset.
         offset: i64,
     },
-    /// Let the publisher go on: the records before its next frame are nobody's fence.
+    /// Let the publisher go on: the records before its next frame are no other owner's fence.
     PassSpan {
         /// The shard's partition.
         partition: i32,

@@ -42,7 +42,7 @@ pub enum OwnershipEvent<'a> {
         partition: i32,
         /// All states that it may start from, newest first.
         candidates: Vec<Candidate>,
-        /// Why nobody knows whether another host has a newer one.
+        /// Why it is not known whether another host has a newer one; `None`: it is known.
         why_unknown: Option<String>,
     },
     /// The state of `OwnershipAction::Load` is loaded.
@@ -189,7 +189,7 @@ pub enum OutputEvent<'a> {
         /// Its offset.
         offset: i64,
     },
-    /// The frame was not appended, or nobody knows.
+    /// The frame was not appended, or it is not known whether it was.
     RequestFailed {
         /// Output partition.
         partition: i32,

@@ -1,5 +1,5 @@
-//! Decides what the records between two of our frames mean: nothing, that another owner has fenced
-//! the shard, or that only a new acquisition can tell.
+//! Decides what the records between two of our frames mean: nothing; or that another owner has
+//! fenced the shard; or that only a new acquisition can find out.
 
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// so without end.
 const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 
-/// Seconds after which such an event is forgotten.
+/// Seconds after which the loss of an instance id is forgotten.
 const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// Milliseconds between two checks of the clock after which this process has stood still for so

@@ -72,7 +72,7 @@ pub(crate) const REACQUIRE_MS: u64 = 500;
 pub struct OwnershipOptions {
     /// Partitions of the input topic, and of the output topic.
     pub partitions: i32,
-    /// Hashes of the rules this daemon has, those of a new zone first.
+    /// Hashes of the rules that this daemon has; the first is that of a new zone.
     pub rulesets: Vec<u32>,
     /// What to do with a shard that cannot be started.
     pub remedy: Remedy,
@@ -364,7 +364,7 @@ impl Ownership {
         table.halt(partition, sentence);
     }
 
-    /// Somebody has to read what stands between two frames of a shard.
+    /// The records between two frames of a shard have to be read.
     fn check_span(&mut self, span: ForeignSpan) {
         let partition = span.partition;
         if self.table.is_current(partition, span.ownership_id) {

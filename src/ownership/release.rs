@@ -58,7 +58,7 @@ impl Release {
         self.shards.insert(partition, nothing);
     }
 
-    /// A shard has another owner already: there is nothing to release.
+    /// The shard has another owner already: there is nothing to release.
     pub(super) fn remove(&mut self, partition: i32) {
         self.shards.remove(&partition);
         // The group took it back before it heard that we had it.

@@ -1,11 +1,11 @@
-//! Detects rivals: owners that our group knows nothing of, such as another deployment that
-//! publishes to the same output.
+//! Detects rivals: owners outside our group, for example another deployment that publishes to the
+//! same output.
 //!
 //! Frames do not name a group. But within a group, only the instance that the group gives a shard
-//! to fences it. So a fence above ours, in a partition that the group still gives to us, is
-//! somebody else's. A single one may be late and come from a former owner. A rival's fences come
-//! again and again, because the rival takes back what we take. The one that came later gives up:
-//! the owner that had the shard for long before the first such fence is most likely the right one.
+//! to fences it. So a fence above ours, in a partition that the group still gives to us, is a
+//! foreign one. A single one may be late and come from a former owner. A rival's fences come again
+//! and again, because the rival takes back what we take. The one that came later gives up: an owner
+//! that had the shard for long before the first foreign fence is most likely the right one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const SECOND_TRY: Duration = Duration::from_millis(START_ERROR_MS_MAX);
 
 impl Acquirer {
-    /// Readers are at places of a log that is gone, so no shard can go on. Said again, it halts
-    /// those that the group has given to us meanwhile.
+    /// Readers are at places of a log that is gone, so no shard can go on. This event comes again
+    /// and again, and halts the shards that the group has given to us meanwhile.
     pub(super) fn output_recreated(&self, table: &mut ShardTable) {
         for partition in table.partitions() {
             if !table.is_halted(partition) {
@@ -51,8 +51,9 @@ impl Acquirer {
         }
     }
 
-    /// The shard is ours and cannot be started. What may pass is tried again for a while, and the
-    /// rest once more: by then a rival, whose output this would be, has taken it back.
+    /// The shard is ours and cannot be started. If the cause may pass, the start is tried again for
+    /// a while. Otherwise it is tried once more: if the output belongs to a rival, the rival has
+    /// taken it back by then.
     pub(super) fn cannot_start(
         &mut self,
         table: &mut ShardTable,
@@ -86,8 +87,8 @@ impl Acquirer {
         table.halt_unstartable(partition, error);
     }
 
-    /// The replay does not make what is published. A rival's updates are not ours either, so that
-    /// it is tried once more.
+    /// The replay does not make what is published. A rival may have published it, so the shard is
+    /// tried once more.
     pub(super) fn diverged(
         &mut self,
         table: &mut ShardTable,

@@ -25,7 +25,7 @@ pub(super) enum ShardState {
         task: Box<LogTask>,
         /// What earlier attempts have shown.
         history: History,
-        /// Why nobody knows whether another host has a newer state.
+        /// Why it is not known whether another host has a newer state; `None`: it is known.
         why_unknown: Option<String>,
     },
     /// Its output is fenced, and the state is being loaded.
@@ -62,7 +62,7 @@ pub(super) struct OpenShard {
     /// The first input offset that no acknowledged frame covers.
     pub(super) acked: i64,
     /// The check of a foreign span between its frames. It goes on while the shard closes: without
-    /// it nobody knows what was acknowledged.
+    /// it, it is not known what was acknowledged.
     pub(super) span: Option<Box<LogTask>>,
 }
 

@@ -60,8 +60,8 @@ impl ShardTable {
         }
     }
 
-    /// Whether this is the ownership that is on the hot thread now. What is said of any other one
-    /// does not count.
+    /// Whether this is the ownership that is on the hot thread now. Reports about any other
+    /// ownership do not count.
     pub(super) fn is_current(&self, partition: i32, ownership_id: u32) -> bool {
         let open = self.get(partition).and_then(ShardState::open);
         open.is_some_and(|open| open.ownership_id == ownership_id)

@@ -55,7 +55,7 @@ pub enum StartError {
          version that wrote it, or upgrade with a new output topic"
     )]
     Unreadable {
-        /// Output offset of the first such frame that was met.
+        /// Output offset of the first of these frames that was met.
         offset: i64,
         /// What is wrong with it.
         error: FrameError,
@@ -69,7 +69,7 @@ pub enum StartError {
     /// Records vanished while they were read.
     #[error("the output was truncated while it was read; check the topic's settings")]
     Truncated,
-    /// Somebody else raises the owner epoch again and again.
+    /// Another owner raises the owner epoch again and again.
     #[error(
         "another deployment takes the output over again and again, although our group gives the \
          partition to us; give each deployment an output topic of its own, or put all instances \
@@ -100,7 +100,7 @@ pub enum StartError {
         input_end: i64,
     },
     /// The input has lost records that were applied, and others may be in their place: its leader
-    /// leader epochs are not those that were read (KIP-320).
+    /// epochs are not those that were read (KIP-320).
     #[error("{}", diverged(*.applied, *.input_end))]
     InputDiverged {
         /// The offset up to which it was applied.
@@ -202,7 +202,7 @@ mod tests {
         assert!(sentence(1_665).contains("has other records than before below offset 1665"));
     }
 
-    /// Starting over would be wrong where the cause passes, or where somebody else publishes.
+    /// Starting over would be wrong where the cause passes, or where another deployment publishes.
     #[test]
     fn a_cause_advises_nothing() {
         let update = 7;

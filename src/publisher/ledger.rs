@@ -46,7 +46,7 @@ pub(crate) enum Settled {
     Nothing,
     /// Everything of the shard before this input offset is acknowledged and verified.
     UpTo(i64),
-    /// A reader does not take our frames as we sent them: the ownership has failed.
+    /// A reader does not accept our frames as we sent them: the ownership has failed.
     Unverified(&'static str),
 }
 
@@ -64,7 +64,7 @@ struct Window {
     verified: Option<Verified>,
     /// Where a reader stands after all that has left the window.
     mark: Mark,
-    /// Somebody is reading what lies before our next frame.
+    /// Ownership is reading what lies before our next frame.
     is_at_span: bool,
 }
 
@@ -154,7 +154,7 @@ impl Ledger {
         self.settle(receipt.partition)
     }
 
-    /// Somebody has read what lies before our next frame, and it is nobody else's fence.
+    /// Ownership has read what lies before our next frame, and it is no other owner's fence.
     pub(crate) fn span_checked(
         &mut self,
         partition: i32,

@@ -89,7 +89,7 @@ pub struct Delivery<T> {
 pub struct SendFailure {
     /// In words.
     pub sentence: String,
-    /// It is larger than the topic or the producer's buffer takes: no retry helps.
+    /// It is larger than the topic or the producer's buffer allows: no retry helps.
     pub is_too_large: bool,
 }
 
@@ -213,7 +213,7 @@ impl<T> Producer<T> {
             self.wait(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
             deliveries.extend(std::iter::from_fn(|| self.next_delivery()));
         }
-        let sentence = "nobody knows whether the record was delivered".to_owned();
+        let sentence = "it is not known whether the record was delivered".to_owned();
         let failure = Some(SendFailure { sentence, is_too_large: false });
         let unreported = std::mem::take(&mut self.receipts).into_values();
         deliveries.extend(unreported.map(|receipt| Delivery {
@@ -394,7 +394,7 @@ mod tests {
     use crate::output::frame::{Compression, Format};
     use crate::publisher::ProduceClient;
 
-    /// Nobody listens there, so that nothing is ever delivered.
+    /// No broker listens there, so that nothing is ever delivered.
     fn options() -> PublisherOptions {
         PublisherOptions {
             client: ClientOptions {

@@ -83,7 +83,7 @@ pub struct Publisher<P> {
     bytes: Vec<u8>,
     /// Bytes of the frames that wait for their acknowledgement.
     in_flight_bytes: usize,
-    /// Set once nobody sends any more.
+    /// Set once all senders are gone.
     flush_end: Option<Instant>,
 }
 
@@ -415,7 +415,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// Nobody sends any more: waits for the last acknowledgements, not for ever.
+    /// All senders are gone: waits for the last acknowledgements, but not for ever.
     fn flush(&mut self, unsent: usize) -> Result<Pause, PublisherError> {
         let unacknowledged = self.producer.outstanding() + unsent;
         let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
@@ -434,7 +434,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.bell.sleep(wait_max).map_err(PublisherError::Bell)
     }
 
-    /// For what the loop of the thread asks of it beside sending: to wait, and to close.
+    /// The producer, for the thread's loop: it waits for deliveries, and closes the producer.
     pub(super) fn producer_mut(&mut self) -> &mut P {
         &mut self.producer
     }

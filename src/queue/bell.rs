@@ -35,7 +35,7 @@ impl Bell {
     pub fn ring(&self) {
         if self.call() {
             let written = (&self.eventfd).write(&1u64.to_ne_bytes());
-            // A full counter would be readable already, so the sleeper wakes all the same.
+            // A full counter is readable already, so the owner wakes in any case.
             debug_assert!(written.is_ok() || is_would_block(&written));
         }
     }

@@ -40,7 +40,7 @@ pub fn count_this_thread() {
     COUNT.set(Some(&HOT_ALLOCATIONS));
 }
 
-/// Counts the allocations of this thread as those of the serving one from now on.
+/// From now on, counts the allocations of this thread as the serving thread's.
 pub(crate) fn count_serving_thread() {
     COUNT.set(Some(&SERVING_ALLOCATIONS));
 }

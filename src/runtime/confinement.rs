@@ -69,7 +69,7 @@ pub enum Confinement {
     Serving,
 }
 
-/// Forbids the calling thread all but what it needs as such a thread, for good.
+/// Forbids the calling thread every system call that a thread of its kind does not need, for good.
 pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     let no_rules = |call: i64| (call, Vec::new());
     let more: &[i64] = match confinement {

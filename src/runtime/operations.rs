@@ -1,10 +1,10 @@
-//! What the hot thread asks of the kernel, as values: operations that are started, carried out by
-//! somebody else, and finished.
+//! What the hot thread asks of the kernel, as values: operations that are started, carried out
+//! elsewhere, and finished.
 //!
 //! Nothing here does I/O. The ring carries the operations out with the kernel; the simulator does
 //! it with a network of its own. Buffers go in by value and come back with the completion, so that
-//! nobody else can reach a buffer while it is written to. A completion waits in its slot until its
-//! future is polled; nobody is called back.
+//! no other code can reach a buffer while it is written to. A completion waits in its slot until
+//! its future is polled; there are no callbacks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,9 +31,9 @@ struct Inner {
     requests: VecDeque<Request>,
 }
 
-/// An operation under way, or its result that nobody has asked for yet.
+/// An operation under way, or its result until it is taken.
 struct Slot {
-    /// Tells this operation from earlier ones in the same slot.
+    /// Distinguishes this operation from earlier ones in the same slot.
     serial: u32,
     state: SlotState,
 }
@@ -58,9 +58,9 @@ pub struct Token {
 pub enum Request {
     /// Begin this, and [`Operations::finish`] it some time.
     Start(Token, Task),
-    /// Nobody waits for the operation any more: finish it soon, however it ends.
+    /// The result of the operation is not needed any more: finish it soon, however it ends.
     Cancel(Token),
-    /// Ring another thread's eventfd, which is non-blocking. Nobody waits for that.
+    /// Ring another thread's eventfd, which is non-blocking. The result is not needed.
     RingBell(Handle),
 }
 
@@ -122,9 +122,9 @@ impl Operations {
         self.start(Task::ReadBell { bell: bell.clone(), buffer })
     }
 
-    /// Rings another thread's eventfd. Nobody waits for the result: an eventfd write fails only at
-    /// a count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write
-    /// to a worker thread.
+    /// Rings another thread's eventfd. The result is not needed: an eventfd write fails only at a
+    /// count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write to
+    /// a worker thread.
     pub fn ring_bell(&self, bell: &Handle) {
         self.inner.borrow_mut().requests.push_back(Request::RingBell(bell.clone()));
     }
@@ -137,7 +137,7 @@ impl Operations {
         Operation { operations: self.clone(), token, finished: false }
     }
 
-    /// For who carries the operations out: what is to be done next.
+    /// Called by the ring: what is to be done next.
     pub fn take_order(&self) -> Option<Request> {
         self.inner.borrow_mut().requests.pop_front()
     }

@@ -46,10 +46,10 @@ struct Carried {
     _handle: Handle,
 }
 
-/// The user data of operations that nobody waits for.
+/// The `user_data` of entries whose completions are ignored.
 pub(super) const UNATTENDED: u64 = u64::MAX;
 
-/// All operations that the ring takes. The kernel refuses any other one.
+/// All operations that the ring takes. The kernel refuses any other.
 const OPCODES: [u8; 6] = [
     opcode::Recv::CODE,
     opcode::Send::CODE,
@@ -154,7 +154,7 @@ impl Ring {
                 let one: *const u64 = &raw const ONE;
                 let length = size_of::<u64>() as u32;
                 let entry = opcode::Write::new(Fd(bell.as_raw_fd()), one.cast(), length).build();
-                // A completion that nobody waits for would end the sleep that it is submitted with.
+                // Its completion would end the sleep that it is submitted with.
                 let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
                 // SAFETY: the kernel reads 8 bytes of a static that is never written.
                 unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
@@ -253,7 +253,7 @@ pub(super) fn bell_rings(bell: BorrowedFd) -> squeue::Entry {
     entry.flags(FLAGS).user_data(UNATTENDED)
 }
 
-/// What tells the kernel to do a task, with what it points to.
+/// The entry that makes the kernel do a task, with the memory that it points to.
 fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     match task {

@@ -116,7 +116,7 @@ impl SocketRing {
         let length = size_of::<u64>() as u32;
         let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
         let entry = entry.build().user_data(user_data(READ_BELL, 0));
-        // SAFETY: the word is never freed, and nobody else looks at it. The entry before the read
+        // SAFETY: the word is never freed, and nothing else accesses it. The entry before the read
         // points to nothing.
         unsafe { self.push(&[bell_rings(bell), entry]) };
     }

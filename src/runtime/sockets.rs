@@ -71,7 +71,7 @@ pub(crate) enum Continues {
 pub(crate) enum SocketEvent {
     /// There is another one.
     Opened(SocketNumber),
-    /// There could be another one, but it was not accepted. Nobody is any more.
+    /// Accepting a client has failed. No more are accepted until [`Sockets::accept`] is called.
     NotAccepted,
     /// It has sent something.
     Received(SocketNumber, FilledBuffer),

@@ -63,7 +63,8 @@ impl Turns {
         self.is_unfinished.set(true);
     }
 
-    /// Whether no stage that was polled before in this turn has more to do, and nobody has called.
+    /// Whether no stage that was polled before in this turn has more to do, and the bell has not
+    /// rung.
     pub(crate) fn is_going_to_rest(&self) -> bool {
         !self.is_unfinished.get() && !self.bell.is_called()
     }

@@ -1,7 +1,8 @@
 //! Who may ask for what: tokens from a file, and tokens of players that the game signs.
 //!
-//! The file has the SHA-256 of each token, not the token. Players' tokens are in no file: the game
-//! signs them with a key that this process knows, and a signature says all that there is to know.
+//! The file has the SHA-256 of each token, not the token itself. Players' tokens are in no file:
+//! the game signs them with a key that this process knows, and the signature is enough to check
+//! them.
 
 use crate::runtime::regular_file::{RegularFileError, read_text};
 use hmac::{Hmac, Mac};
@@ -162,7 +163,7 @@ impl Tokens {
         Ok(Tokens { tokens, player_keys, player_requests_per_s: players.requests_per_s })
     }
 
-    /// The client that shows this token; `None`: nobody does.
+    /// The client that this token belongs to; `None`: the token is not known.
     pub(crate) fn client(&self, token: &str, now_s: u64) -> Option<Client> {
         if let Some(signed) = token.strip_prefix(PLAYER_PREFIX) {
             return self.player(signed, now_s);

@@ -396,7 +396,8 @@ fn tiles(zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
         at(json, zone);
         json.number("tiles_per_side", map.tiles_per_side.into());
         json.number("tile_cm", map.tile_cm.into());
-        // Who begins knows no tile; who goes on has to learn of those that are empty now.
+        // A client that begins knows no tile. A client that goes on has to learn which tiles are
+        // empty now.
         let tiles = zone.crowd().changed_since(since).filter(|(_, on)| since > 0 || *on > 0);
         json.rows("players", tiles.map(|(tile, players)| [tile.into(), players.into()]));
         let hunts = zone.hunts().running().iter();

@@ -59,7 +59,7 @@ enum CommandOutcome {
     Refused,
     /// It changed nothing: its `seq` came before, most likely.
     NoOp,
-    /// It was decided, so many updates ago that nobody knows here what became of it.
+    /// It was decided, but so many updates ago that its outcome is not known here any more.
     Decided,
 }
 

@@ -37,8 +37,9 @@ const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 /// How often the thread checks whether it has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
 
-/// Milliseconds since its publication after which a frame tells of the past. While a game goes on,
-/// the log has no end that is met: a zone whose frames are younger than this is as good as there.
+/// Milliseconds since its publication after which a frame is history. While a game goes on, a
+/// reader never meets the log's end, so a zone whose frames are younger than this counts as caught
+/// up.
 const LIVE_AGE_MS_MAX: i64 = 1_000;
 
 /// What the feed needs to know.
@@ -73,7 +74,7 @@ impl Feed {
     ) -> Result<Feed, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
-        // Frames are part of no transaction; somebody else's must not hide them.
+        // Frames are part of no transaction, and transactions of other programs must not hide them.
         config.set("isolation.level", "read_uncommitted").set("fetch.error.backoff.ms", "10");
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = reader(&config, &options.client).map_err(unusable)?;
@@ -88,7 +89,7 @@ impl Feed {
         self.zones
     }
 
-    /// Reads until it is asked to stop, or until nobody receives.
+    /// Reads until it is asked to stop, or until the receiver is gone.
     pub(crate) fn run(self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
         let mut readings: Vec<Option<Reading>> = Vec::new();
         for zone in 0..self.zones {
@@ -156,7 +157,8 @@ impl Feed {
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
     fn report(&self, error: &KafkaError, readings: &mut [Option<Reading>], sender: &FeedSender) {
-        // librdkafka asks for its coordinator, and nobody here asks the group for anything.
+        // librdkafka asks for the group's coordinator, although this client asks the group for
+        // nothing.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
             return;
         }

@@ -89,7 +89,7 @@ enum Begun {
     /// By this ruleset, unless an owner takes over that would begin by another one before anything
     /// was played.
     By(u32),
-    /// By what nobody changes any more: a snapshot, a genesis, a frame of what was played.
+    /// By something final: a snapshot, a genesis, or a frame of what was played.
     ForGood,
 }
 
@@ -346,7 +346,7 @@ mod tests {
         take(&mut follower, 1, &record(&empty, &[]));
         let given = take(&mut follower, 2, &record(&take_over(2, rulesets[1]), &[]));
         assert!(matches!(given.as_slice(), [Followed::Begun(_)]), "{given:?}");
-        // From the first frame that counts on, nobody begins it by other rules.
+        // After the first frame that counts, no owner begins the zone by other rules.
         let first = FrameHeader {
             owner_epoch: 2,
             ruleset: rulesets[1],

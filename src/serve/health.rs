@@ -11,7 +11,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// Where the metrics are.
 pub(crate) const METRICS: &str = "/metrics";
 
-/// What a probe answers, which needs no token: status and text. `None`: the path is another one's.
+/// What a probe answers, which needs no token: status and text. `None`: this path is no probe.
 pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
         // It answers, so it lives.

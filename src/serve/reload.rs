@@ -1,7 +1,7 @@
 //! SIGHUP: the rules files, the tokens and the log level are read again while clients are served.
 //!
-//! A thread of its own reads the files: the serving thread may open none. It does not wait for
-//! systemd, which is told nothing.
+//! A thread of its own reads the files: the serving thread may open none. systemd gets no messages
+//! about this reload.
 
 use super::access::Tokens;
 use super::gate::Gate;
@@ -28,7 +28,7 @@ pub(super) struct ServingReloader {
 }
 
 impl ServingReloader {
-    /// Reads everything again at each signal, as long as somebody serves.
+    /// Reads everything again at each signal, until the serving thread has ended.
     pub(super) async fn run(mut self, mut reloads: Reloads) {
         while !self.reloaded.is_closed() {
             reloads.next().await;
@@ -44,7 +44,8 @@ impl ServingReloader {
         let tokens = config.serve.tokens.as_deref().map(Tokens::load).transpose();
         let tokens = tokens.map_err(|error| error.to_string())?;
         let rulesets = rulebook.rulesets().collect();
-        // Who does not receive any more has ended, and nobody is served.
+        // A receiver that is gone belongs to a thread that has ended, and serves no client any
+        // more.
         if self.in_force.differs_from(&rulebook) {
             let _ended = self.rulebooks.send(rulebook.clone()).await;
         }

@@ -87,7 +87,7 @@ struct Folding {
     feed: Receiver<FeedMessage>,
     /// A frame of which updates are left, and how many are folded.
     frame: Option<Frame>,
-    /// A zone's answers have changed, and nobody was told so.
+    /// A zone's answers have changed, and the sessions do not know it yet.
     has_news: bool,
 }
 

@@ -187,7 +187,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Whether clients have done something that nobody has looked at.
+    /// Whether clients have done something that was not dealt with yet.
     pub(crate) fn has_work(&mut self) -> bool {
         self.sockets.has_work()
     }
@@ -398,7 +398,8 @@ impl Sessions {
         }
     }
 
-    /// True: all that was posted is appended, or not, and the client can be told.
+    /// True: it is known of every posted event whether it was appended, and the client can be
+    /// answered.
     fn finish_posting(&mut self, number: SocketNumber) -> bool {
         let session = &mut self.sessions[number as usize];
         let Stage::Appending(posting) = &mut session.stage else { return false };

@@ -65,7 +65,7 @@ enum Topic {
 enum UpdatesFrom {
     /// Where the zone stands when it is first written.
     Present,
-    /// There, too, but the client was elsewhere before and has to be told.
+    /// There, too, but the client was at another position, and gets a `reset` first.
     Reset,
     /// At this update.
     Next(u64),

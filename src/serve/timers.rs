@@ -7,7 +7,7 @@
 /// Milliseconds of one turn of the wheel. A power of two.
 const TURN_MS: u64 = 16_384;
 
-/// Slots that are told by one word of the map.
+/// Slots whose bits one word of the map holds.
 const WORD_SLOTS: u64 = 64;
 
 /// No session.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// The version, and the revision that the program was built from.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUNTD_REVISION"), ")");
 
-/// The start of 2026, for events whose time nobody says.
+/// The start of 2026, for events whose time is not given.
 const BASE_MS: i64 = 1_767_225_600_000;
 
 /// The end of the year 9999.

@@ -39,7 +39,8 @@ pub struct Config {
     pub remedy: Remedy,
     /// For the hot thread.
     pub runtime: runtime::RuntimeOptions,
-    /// The files with the game's rules, those of a new zone first; none takes the built-in ones.
+    /// The files with the game's rules, the first for new zones; without any, the built-in rules
+    /// are used.
     pub rules_files: Vec<PathBuf>,
     /// For the service thread.
     pub service: super::ServiceOptions,

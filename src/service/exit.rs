@@ -28,7 +28,7 @@ pub enum ExitCode {
     OutOfResources = 11,
     /// There is no TLS connection to a broker.
     TlsRefused = 12,
-    /// A broker does not take this client for who it says it is.
+    /// A broker does not authenticate this client.
     NotAuthenticated = 13,
     /// The listener is of another kind than the configuration says.
     ListenerDiffers = 14,
@@ -121,7 +121,7 @@ impl From<ExitCode> for std::process::ExitCode {
 ///
 /// A daemon that has lost one of its threads would go on with wrong promises; the supervisor's
 /// restart goes through recovery instead. `is_contained` says, on the thread that panics, whether
-/// somebody is there to catch it.
+/// the panic will be caught.
 pub fn end_on_panic(is_contained: fn() -> bool) {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -253,7 +253,7 @@ fn shown<'a>(
     tally.counts().filter(move |(partition, _, count)| is_shown(*partition, *count))
 }
 
-/// The same without zeros, for long lists of names that no alert asks for.
+/// Counts since the process began, without zeros: for long lists of names that no alert asks for.
 fn above_0(tally: &Tally) -> impl Iterator<Item = (i32, &'static str, u64)> {
     tally.counts().filter(|(.., count)| *count > 0)
 }
@@ -269,7 +269,7 @@ fn counted(
     }
 }
 
-/// How long ago the newest event was made that was applied, while there are further ones.
+/// The age of the newest event that was applied, while further ones wait.
 fn lag_seconds(shard: &ShardProgress, now_ms: i64) -> Option<u64> {
     let applied_ms = shard.applied_time_ms.get();
     match shard.lag()? {

@@ -1,4 +1,4 @@
-//! Log lines: to the journal when systemd started the daemon, else to standard error.
+//! Log lines: to the journal if systemd started the daemon, else to standard error.
 
 use super::ServiceOptions;
 

@@ -1,4 +1,4 @@
-//! What was most likely meant by a verb that there is not.
+//! Finds the verb that was most likely meant by an unknown one.
 
 use super::cli::Cli;
 use clap::CommandFactory;

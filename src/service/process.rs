@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::sync::LazyLock;
 use std::{io, thread};
 
-/// File descriptors that a daemon with one broker needs, and some more. Those who find none left in
-/// the middle of a start are libraries, which panic or call it something else.
+/// File descriptors that a daemon with one broker needs, and some more. If none is left in the
+/// middle of a start, it is a library that fails: it panics, or reports something else.
 const DESCRIPTORS_MIN: usize = 64;
 
 /// Whether enough file descriptors are left for a start.

@@ -1,5 +1,5 @@
-//! SIGHUP: the rules files and the log level are read again while the process runs, and by
-//! `huntd serve` its tokens, too, which `serve/reload.rs` does.
+//! SIGHUP: the process reads the rules files and the log level again while it runs. `huntd serve`
+//! also reads its tokens again (`serve/reload.rs`).
 //!
 //! A fault in the files, or a change that takes a restart, refuses the whole reload.
 //! An event that changes to rules that were added is in the log after the reload. A shard looks for

@@ -30,7 +30,7 @@ impl Restoring {
         restoring
     }
 
-    /// The same as a sentence's end, with how many records were applied in a time.
+    /// The end of a sentence about it, with how many records were applied in a time.
     pub(crate) fn at_rate(self, records: u64, time: Duration) -> AtRate {
         let micros = time.as_micros().max(1);
         let per_second = u128::from(records) * 1_000_000 / micros;

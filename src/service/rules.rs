@@ -58,8 +58,8 @@ pub fn built_in() -> Rules {
     parse(BUILT_IN, Path::new(".")).expect("the built-in rules are valid")
 }
 
-/// The rules of these files, those of a new zone first; without any, the built-in ones. An error
-/// is a sentence that names the file.
+/// The rules of these files, the first for new zones; without any, the built-in ones. An error is a
+/// sentence that names the file.
 pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
     load_all(files).map_err(|(file, error)| match error {
         RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),

@@ -149,7 +149,7 @@ mod tests {
         shard(&progress, [91, 90, 90, 90, 80]);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS + 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 1)), 1);
-        // Who has all there is has no reason to move.
+        // A shard that has applied everything has no reason to move.
         shard(&progress, [100; 5]);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 2)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(9 * STILL_MS)), 0);

@@ -64,7 +64,7 @@ pub struct Trouble {
     pub missing_topics: u32,
 }
 
-/// Whether a daemon in this phase, with such trouble, should get work.
+/// Whether a daemon in this phase and with this trouble should get work.
 pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }

@@ -87,7 +87,8 @@ impl Shards {
         }
     }
 
-    /// Whether a shard that ends has a state that no snapshot has, and may have one.
+    /// Whether a shard that ends should take a checkpoint: its state is new, and may become a
+    /// snapshot.
     pub(super) fn owes_checkpoint(&self, partition: usize) -> bool {
         let shard = self.shards[partition].as_deref();
         shard.is_some_and(|shard| self.owes(shard))

@@ -54,7 +54,7 @@ pub enum ToHot {
         /// Input offsets to pass over, in ascending order.
         skips: Box<[i64]>,
     },
-    /// Rules that an event may change to: all that were known, and perhaps more.
+    /// The rules that an event may change to from now on: those known before, and perhaps more.
     Rulebook(Rulebook),
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
     Close {
@@ -132,7 +132,8 @@ impl Workspace {
         }
     }
 
-    /// What a dead output partition may take of the producer's buffer: the others' share is theirs.
+    /// The part of the producer's buffer that a dead output partition may take. The rest is left
+    /// for the others.
     fn bytes_per_shard(&self) -> u64 {
         self.options.bytes_max / self.shards_max.max(1)
     }
@@ -315,7 +316,8 @@ impl Shards {
         }
     }
 
-    /// A shard has closed, or its cursor has failed, and nothing of it is left.
+    /// Removes a shard that has closed, or whose cursor has failed, and of which nothing is left to
+    /// do.
     fn end_shard(&mut self, partition: usize) {
         let shard = self.shards[partition].as_deref().expect("the caller looked");
         let (partition, ownership_id) = (shard.cursor.partition, shard.cursor.ownership_id);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Why a shard cannot go on.
 pub(super) enum ShardEnd {
-    /// Its replay is not what it was, or there are no rules for it.
+    /// Its replay makes other updates than before, or rules for it are missing.
     CannotContinue(StartError),
     /// The engine failed at the event with this input offset.
     Panicked { offset: i64 },
@@ -259,7 +259,7 @@ impl OwnedShard {
             let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
             return Err(ShardEnd::Panicked { offset });
         }
-        // What was applied before it, and is in no frame that left, is forgotten with the shard.
+        // Updates that were made before it and are in no sent frame are dropped with the shard.
         if let Some(refusal) = missing {
             return Err(refusal.into());
         }

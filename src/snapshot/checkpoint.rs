@@ -56,7 +56,7 @@ pub struct GatedCheckpoint {
 /// before the one before it has given all its bytes or was abandoned.
 #[derive(Debug)]
 pub enum ToSnapshots {
-    /// The next checkpoint. It replaces an earlier one of the same shard that still waits.
+    /// The next checkpoint. It replaces an earlier one of its shard that still waits.
     Begin(CheckpointHeader),
     /// The next bytes of the checkpoint that was begun last.
     Block(Buffer),

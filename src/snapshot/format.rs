@@ -68,7 +68,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether both name the same topics: what one of them does not know, it does not contradict.
+    /// Whether both name the same topics. What one of them does not know is no contradiction.
     pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
@@ -78,7 +78,8 @@ impl Origin {
             && self.output_topic == other.output_topic
     }
 
-    /// Whether both may also be about the same offsets: the input was not created again in between.
+    /// Whether both may be about the same offsets, too: as far as is known, the input was not
+    /// created again between them.
     pub(crate) fn agrees(&self, other: &Origin) -> bool {
         let (ours, theirs) = (self.input_id(), other.input_id());
         let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
@@ -186,8 +187,8 @@ impl Header {
         mix::hash(&words, u64::from(self.partition.cast_unsigned()))
     }
 
-    /// Orders states of a shard, the newest last: those of the current input come after all others,
-    /// those of a later owner after those of an earlier one.
+    /// Orders states of a shard, the newest last. States of the current input come after all
+    /// others, and states of a later owner after those of an earlier one.
     pub(crate) fn recency(&self, current: &Origin) -> (bool, u64, i64) {
         (self.origin.agrees(current), self.mark.owner_epoch, self.next_offset)
     }

@@ -271,13 +271,13 @@ impl Replicas {
                     return Err(self.why_unknown(&error));
                 }
                 Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
-                // It reads nothing now: what it may ask for meanwhile is a token.
+                // It reads nothing now. The poll only lets it ask for a token.
                 Err(_) => drop(self.consumer.poll(POLL_INTERVAL)),
             }
         }
     }
 
-    /// Why nobody says where a partition begins and ends. Where librdkafka asks for offsets, a
+    /// Why it is not known where a partition begins and ends. Where librdkafka asks for offsets, a
     /// topic that does not exist, one that may not be read and a partition without a leader look
     /// the same.
     fn why_unknown(&self, error: &KafkaError) -> ReplicaError {
@@ -481,7 +481,7 @@ fn consumer_config(options: &ReplicaOptions) -> ClientConfig {
 
 fn producer_config(options: &ReplicaOptions) -> ClientConfig {
     let mut config = writer_config(&options.client);
-    // A record that is appended twice means the same as once, so idempotence is not needed.
+    // A record that is appended twice changes nothing, so idempotence is not needed.
     config
         .set("message.timeout.ms", REPLICA_MS_MAX.to_string())
         .set("compression.type", "lz4")

@@ -116,13 +116,13 @@ impl<D: Disk> Store<D> {
         self.disk.sync_directory()
     }
 
-    /// Gives a file up. If even that fails, the next one takes its place all the same.
+    /// Gives a file up. If even that fails, the next snapshot overwrites it.
     fn lose(&mut self, name: &str) {
         let _gone = self.disk.remove(name);
     }
 
-    /// Lets go what is older than the newest whole snapshots, as many as are kept. One of it is the
-    /// slot of the next.
+    /// Removes all but the newest `keep` whole snapshots. One of the old files becomes the slot for
+    /// the next snapshot.
     fn retire(&mut self, partition: i32) -> io::Result<()> {
         let mut whole = 0;
         for Found { name, sequence, header } in self.found(partition)? {
@@ -209,7 +209,7 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// One block of a snapshot, its head included. Whether it is what it was is not looked at.
+    /// One block of a snapshot, its head included. The block is not checked.
     pub(crate) fn read_block(
         &mut self,
         header: &Header,

@@ -28,7 +28,7 @@ impl StoredState {
         }
     }
 
-    /// A snapshot and its replica are told apart: one may be whole where the other is not.
+    /// A snapshot and its replica have different keys: one may be whole and the other damaged.
     fn key(&self) -> StateKey {
         let header = self.header();
         (header.partition, header.id(), matches!(self, StoredState::Elsewhere(_)))
@@ -43,7 +43,7 @@ type StateKey = (i32, u64, bool);
 pub struct StoredStates {
     /// The topics that the states have to be about.
     origin: Origin,
-    /// By partition, in the order of the candidates that were told last.
+    /// By partition, in the order of the candidates that were given last.
     found: BTreeMap<i32, Vec<StoredState>>,
     damaged: BTreeSet<StateKey>,
 }
@@ -67,7 +67,7 @@ impl StoredStates {
         !self.damaged.contains(&(header.partition, header.id(), true))
     }
 
-    /// Knows the newest replica of another host's, too, if there is one: somebody else may have
+    /// Adds the newest replica of another host's snapshot, if there is one: another daemon may have
     /// owned the shard since it was last here. Gives all candidates, newest first.
     pub fn offer(&mut self, partition: i32, replica: Option<Replica>) -> Vec<Candidate> {
         let found = self.found.entry(partition).or_default();

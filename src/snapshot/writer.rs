@@ -28,7 +28,7 @@ pub(crate) const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MA
 /// Messages that the writer takes before it checks again what is gated.
 const WRITER_BATCH_MAX: usize = 64;
 
-/// Milliseconds that the writer may sleep when nobody wakes it.
+/// Milliseconds that the writer sleeps at most, unless it is woken.
 const WRITER_IDLE_MS_MAX: u64 = 100;
 
 /// Milliseconds that the end of the daemon waits for the writer and the replicator: shards that
@@ -188,7 +188,7 @@ pub(crate) struct WriterEnds {
     pub metrics: Arc<Metrics>,
 }
 
-/// Writes snapshots until nobody takes checkpoints any more.
+/// Writes snapshots until all senders of checkpoints are gone.
 pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) {
     let mut failures = Repeated::new();
     loop {

@@ -4,7 +4,7 @@
 use super::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes the enum, its names and its sentences out of one table.
+/// Generates the enum, its names and its help texts from one table.
 macro_rules! counters {
     ($($counter:ident, $name:literal, $writer:literal, $help:literal;)*) => {
         /// Everything that is counted over the daemon's life, whatever the shard.
@@ -144,7 +144,7 @@ impl Metrics {
         }
     }
 
-    /// The same with errors of Fetches to be counted: their names, in the order of their places.
+    /// Also counts errors of Fetches. The names are in the order of `ErrorCode::place`.
     pub(crate) fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
         Metrics { fetch_errors: Tally::new(names), ..self }
     }
@@ -154,7 +154,7 @@ impl Metrics {
         add(&self.counters[counter as usize], n);
     }
 
-    /// Takes over the value of a counter that is kept elsewhere. It never falls.
+    /// Sets a counter that is kept elsewhere to its current value, which never falls.
     pub(crate) fn take_over(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].store(value, Ordering::Relaxed);
     }
@@ -165,7 +165,7 @@ impl Metrics {
     }
 
     /// Counts one frame whose newest event was emitted this many microseconds before its
-    /// acknowledgement; a producer's clock that is ahead counts as no time. Publisher only.
+    /// acknowledgement. If the producer's clock is ahead, the time counts as 0. Publisher only.
     pub fn end_to_end_us(&self, us: i64) {
         self.end_to_end.record(us.max(0).cast_unsigned(), 1);
     }
@@ -187,7 +187,8 @@ impl Default for Metrics {
     }
 }
 
-/// Times in microseconds, four buckets to each doubling: a bucket is at most a quarter wide.
+/// A histogram of times in microseconds. Each doubling has four buckets, so that a bucket's bounds
+/// differ by at most a quarter.
 ///
 /// One thread writes. A reader may see a bucket before the sum, or the other way round.
 pub struct Histogram {

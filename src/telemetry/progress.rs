@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Partitions that one daemon may own. A zone a partition, some hundred zones a core at most; the
-/// bound sizes the tables that must not grow while events flow.
+/// Partitions that one daemon may own. Each partition holds one zone, and one core plays some
+/// hundred zones at most. The bound sizes the tables that must not grow while events flow.
 pub const SHARDS_MAX: usize = 1024;
 
 /// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// The same, of shards that will know these rulesets.
+    /// Nothing has happened yet, and all shards know these rulesets.
     pub(crate) fn with_rulesets(rulesets: impl Iterator<Item = u32>) -> Progress {
         let progress = Progress::new();
         progress.set_rulesets(rulesets);
@@ -106,9 +106,9 @@ pub struct ShardProgress {
     /// Of these, how many are acknowledged, failed or dropped with a failed ownership. The
     /// difference is what is on its way, whatever the ownership. Publisher.
     pub settled: Count,
-    /// Bytes that all sent may take on their way, counted at its longest. Hot thread.
+    /// Bytes of all these frames and dead letters, each counted at its longest. Hot thread.
     pub sent_bytes: Count,
-    /// Of these, those that are settled. Publisher.
+    /// How many of these bytes are settled. Publisher.
     pub settled_bytes: Count,
     /// Checkpoints that were begun since the process began. Hot thread.
     pub checkpoints: Count,

@@ -37,13 +37,13 @@ pub fn setting(rulebook: &Rulebook) -> Setting {
     Setting { edge_one_in: 40, ..Setting::of(rulebook) }
 }
 
-/// A zone and the chain over what it told.
+/// A zone, and the chain over its updates.
 pub struct Zone {
     shard: Shard,
     rulebook: Rulebook,
     updates: Updates,
     chain: Chain,
-    /// A bit for each kind of update that was told.
+    /// A bit for each kind of update that was made.
     kinds: u64,
     applied: u64,
 }
@@ -60,7 +60,7 @@ impl Zone {
         }
     }
 
-    /// Applies one event and checks what it told.
+    /// Applies one event and checks its updates.
     pub fn apply(&mut self, event: &Event) {
         self.updates.clear();
         let outcome = self.shard.apply(event, &mut self.updates);
@@ -77,12 +77,12 @@ impl Zone {
         self.fold();
     }
 
-    /// The kinds of updates that [`Zone::apply`] told, a bit each, and how many events applied.
+    /// The kinds of updates that [`Zone::apply`] made, a bit each, and how many events applied.
     pub fn reached(&self) -> (u64, u64) {
         (self.kinds, self.applied)
     }
 
-    /// Applies events as the daemon does, and does not read what they told.
+    /// Applies events as the daemon does, and does not read their updates.
     pub fn apply_ahead(&mut self, events: &[Event]) {
         let events: Events = events.iter().copied().collect();
         let mut applied = 0;

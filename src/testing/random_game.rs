@@ -141,7 +141,7 @@ impl RandomGame {
         Some(edge.wrapping_add(below(3)).wrapping_sub(1))
     }
 
-    /// What happens next. Who is not here mostly joins.
+    /// What happens next. A player who is not here mostly joins.
     fn kind(&self, player: usize, below: Below) -> ActionKind {
         let usual = |kind: ActionKind| match kind {
             ActionKind::Move => 64,

@@ -22,13 +22,13 @@ pub(crate) struct Account {
     pub applied: u64,
     /// Events that the rules turned down.
     pub refusals: u64,
-    /// The same by reason.
+    /// Refusals by reason.
     pub refusals_by_reason: BTreeMap<&'static str, u64>,
     /// Events that were repeated or older.
     pub no_ops: u64,
     /// Records that are no events.
     pub rejects: u64,
-    /// The same by reason.
+    /// Rejects by reason.
     pub rejects_by_reason: BTreeMap<&'static str, u64>,
     /// Updates in all.
     pub updates: u64,
@@ -118,7 +118,8 @@ impl OfflineShards {
         OfflineShards::passing_over(rulebook, &[])
     }
 
-    /// The same, which will pass over the records at these partitions and offsets.
+    /// No shard has seen anything yet. The records at these partitions and offsets will be passed
+    /// over.
     pub(crate) fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
         OfflineShards {
             rulebook,
@@ -175,7 +176,7 @@ impl OfflineShards {
         self.shards.iter().map(|(partition, played)| (*partition, played.account())).collect()
     }
 
-    /// The account of one shard; that of a new one if it had no record.
+    /// The account of one shard. A shard without records has an empty account.
     pub(crate) fn account(&self, partition: u16) -> Account {
         let new = || Played::new(partition, &self.rulebook).account();
         self.shards.get(&partition).map_or_else(new, Played::account)

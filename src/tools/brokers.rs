@@ -28,7 +28,7 @@ pub(super) fn reach(client: &ClientOptions) -> Result<Vec<String>, ToolError> {
     Ok(answering)
 }
 
-/// The same without saying anything.
+/// Like [`reach`], but gives the sentence instead of printing it.
 pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     let brokers = &client.brokers;
     let until = Instant::now() + Duration::from_millis(REACH_MS_MAX);
@@ -64,7 +64,7 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     Ok(Reached { answering, warning })
 }
 
-/// Who has a wrong password is not to fail once for each broker.
+/// A client with a wrong password must not fail once for each broker.
 fn without_authentication(client: &ClientOptions) -> DialOptions {
     DialOptions {
         bootstrap: Vec::new(),
@@ -75,7 +75,7 @@ fn without_authentication(client: &ClientOptions) -> DialOptions {
 }
 
 /// Asks one broker: what went wrong, to follow its name. An answer that makes no sense, or a
-/// refusal, is one, too: who works with the broker next says what to do about it.
+/// refusal, is one, too: the code that works with the broker next says what to do about it.
 fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
     match dialler::ask_versions(&endpoint, options) {

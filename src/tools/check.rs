@@ -62,7 +62,7 @@ fn online(
         Err(error) => return (vec![error], Vec::new()),
     };
     let mut warnings = Vec::from_iter(warning);
-    // Nobody waits again for those that do not answer.
+    // Brokers that do not answer are not waited for again.
     let mut config = config.clone();
     config.group.client.brokers = answering;
     let config = &config;

@@ -69,14 +69,14 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
     }
 }
 
-/// How many partitions a topic has, of brokers of which nobody knows yet whether they can be
-/// reached. It is never created by asking.
+/// How many partitions a topic has, of brokers that may not be reachable. It is never created by
+/// asking.
 pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
     super::brokers::reach(client)?;
     partitions_of(client, topic)
 }
 
-/// The same, of brokers that can be reached.
+/// How many partitions a topic has, of brokers that can be reached.
 pub(super) fn partitions_of(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
     let consumer = reader(&client_config(client), client)
         .map_err(|error| ToolError::of_topic(topic, &error))?;
@@ -110,7 +110,8 @@ pub(crate) struct TopicReader {
 pub(crate) enum Isolation {
     /// None of a transaction that is open or aborted: events may be part of one.
     Committed,
-    /// All: frames and dead letters are part of none, and somebody else's must not hide them.
+    /// All: frames and dead letters are part of none, and transactions of other programs must not
+    /// hide them.
     Uncommitted,
 }
 

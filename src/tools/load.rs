@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Events that are made when nobody says how many.
+/// Events that are made if no number is given.
 const EVENTS_DEFAULT: u64 = 1_000_000;
 
 /// The longest wait for the leaders of the topic's partitions.

@@ -179,7 +179,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Applies a record, and lets those come to other zones whom it made leave.
+    /// Applies a record, and brings the players that it made leave to their new zones.
     fn play(&mut self, record: &SourceRecord<'_>, place: RecordPlace) -> Result<(), ToolError> {
         let reject = self.apply(record)?;
         if let Some(reject) = reject {

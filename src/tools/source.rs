@@ -116,7 +116,7 @@ pub enum SourceError {
         /// The parser's reason.
         source: serde_json::Error,
     },
-    /// Nobody says what the recording is of, and its first record does not say.
+    /// The kind of the recording is not given, and its first record does not show it.
     #[error("cannot tell what {} is a recording of; say it with --format", .0.display())]
     UnknownFormat(PathBuf),
     /// A line of a file of events has no partition or timestamp.

@@ -141,7 +141,7 @@ impl<W: Write> Tap<W> {
                 TapFrom::Fence => recent.unwrap_or(end).min(end - RECORDS_BACK).max(start),
                 TapFrom::Offset(offset) => offset.clamp(start, end),
             };
-            // Only at the log's very start is nothing known to be everything.
+            // Only at the log's very start is it known that nothing is missing.
             let reader = if place == 0 { Reader::new() } else { Reader::joining() };
             self.shards.insert(partition, reader);
             places.push((partition, place));

@@ -16,10 +16,10 @@ use crate::service::config::Config;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Partitions of topics to create, if nobody says another number.
+/// Partitions of topics to create, if no number is given.
 const PARTITIONS: u16 = 4;
 
-/// Copies of each partition, if nobody says another number.
+/// Replicas of each partition, if no number is given.
 const REPLICAS: u16 = 1;
 
 /// Milliseconds until a broker knows a topic that the controller has created.
@@ -42,7 +42,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     prepare(args, &config)
 }
 
-/// The same, of brokers that can be reached.
+/// Creates or checks topics of brokers that can be reached.
 pub(super) fn prepare(args: &TopicsArgs, config: &Config) -> Result<(), ToolError> {
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     let names = topic_names(config);

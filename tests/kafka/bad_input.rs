@@ -128,7 +128,7 @@ fn records_that_decompress_to_more_than_a_batch_may_have_become_letters_and_the_
             .expect("the configuration is valid");
         let long = if codec == "snappy" { &long[..9_000_000] } else { &long[..] };
         send(&producer, &topics, Some(b"long"), Some(long));
-        // What is an event is one, whatever else its batch or its key is.
+        // An event is an event, whatever its batch or its key is.
         send(&producer, &topics, Some(&key), Some(event));
         send(&producer, &topics, None, Some(b"short"));
         producer.flush(Duration::from_secs(60)).expect("acknowledged");
@@ -204,7 +204,7 @@ fn with_a_bad_record(what: &str) -> Topics {
     topics
 }
 
-/// No letter is so small: its headers alone take more.
+/// No letter is as small as this limit: its headers alone take more.
 const NO_LETTER_FITS: (&str, &str) = ("max.message.bytes", "100");
 
 #[test]
@@ -222,7 +222,7 @@ fn a_shard_goes_on_without_the_letter_of_a_skipped_record_that_its_topic_never_t
     };
     let words = "the record is passed over, and its topic refuses its dead letter";
 
-    // Every replay passes over it, whether or not it is told again.
+    // Every replay passes over it, even if the option is not given again.
     let (name, value) = NO_LETTER_FITS;
     client.set_topic(&unpublished.dead_letters, name, value);
     for arguments in [&["--skip", "0:50"][..], &[]] {
@@ -291,7 +291,8 @@ fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_alone_until_the_to
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains("raise max.message.bytes"), "{}", ended.log);
-    // Frames behind the letter may be out before its topic has refused it; the offset is not done.
+    // Frames behind the letter may be published before its topic has refused it, but its offset is
+    // not acknowledged.
     let committed = kafka::shared().client().committed(topics.group(), &topics.input, 2);
     assert!(committed[0] <= 25 && committed[1] == 100, "{committed:?}");
     assert_eq!(kafka::shared().client().watermarks(&topics.dead_letters, 0), (0, 0));

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 use support::kafka::{self, Cluster, Options};
 
-/// Set for a process that starts a broker and waits to be killed: where it says which.
+/// Set for a process that starts a broker and waits to be killed: the file to which it writes the
+/// broker's process number and folder.
 const VICTIM: &str = "HUNTD_TEST_VICTIM";
 
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -213,7 +213,7 @@ fn succeeds(command: &mut Command) -> bool {
 
 #[test]
 fn the_java_client_writes_events_and_reads_each_update_once_over_restarts() {
-    // The tests' broker has brought its Kafka client along.
+    // The jars of the tests' broker contain Kafka's Java client.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path().to_str().expect("the path is text");
     let jars = kafka::class_path();

@@ -58,7 +58,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     let (_, remedy) = line.split_once("`huntd run --skip 0:50`").expect("the remedy");
     assert!(remedy.contains("passes over the offsets 50 to 59"), "{line}");
 
-    // The operator has it passed over. No later start needs to be told.
+    // The operator has it passed over. Later starts need no option for that.
     let mut huntd = Huntd::start_as(cluster, &topics, &[], &["--skip", "0:50"]);
     accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     let rejected = "huntd_records_rejected_total";
@@ -96,7 +96,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     assert!(sentence.contains("50 to 59") && sentence.contains("CRC-32C"), "{sentence}");
 }
 
-/// The files of a partition's log, as they were once.
+/// A copy of the files of a partition's log.
 pub(crate) struct LogCopy {
     files: TempDir,
 }
@@ -182,7 +182,8 @@ fn a_log_that_lost_what_no_snapshot_has_while_nobody_read_it_halts_the_next_star
     assert_eq!(follower.next_offset(0), 800);
 }
 
-/// All that was published is in the snapshot, so no replay tells. See decision 035.
+/// All published updates are in the snapshot, so no replay can show the difference. See decision
+/// 035.
 #[test]
 fn a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start() {
     let mut cluster = Cluster::start(1, &Options::for_tests());
@@ -203,7 +204,7 @@ fn a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start
     }
     assert_eq!(follower.next_offset(0), 800);
 
-    // The operator starts over, and that is enough once.
+    // The operator starts over once, and no later start needs that again.
     let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &["--genesis"]);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
     stop(huntd);

@@ -94,7 +94,7 @@ fn by_librdkafka(cluster: &Cluster, topics: &Topics) -> BTreeMap<i64, Seen> {
     }
 }
 
-/// The same, as the daemon's dead letters tell it.
+/// The committed records by offset, from the daemon's dead letters.
 fn by_the_daemon(cluster: &Cluster, topics: &Topics) -> BTreeMap<i64, Seen> {
     let number = |letter: &OwnedMessage, name: &str| -> i64 {
         let bytes = header(letter, name).expect("the letter says so");

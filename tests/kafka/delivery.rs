@@ -29,10 +29,10 @@ fn every_event_becomes_the_updates_of_a_replay_and_sigterm_ends_the_daemon_clean
     assert_output_is_the_replay(&topics, &ended.log);
 }
 
-/// The same records with the same times, under a codec of the producer or of the topic.
+/// Produces the same records with the same times, compressed by the producer or by the topic.
 fn input(codec: &str, time_ms: i64) -> Topics {
     let mut topics = Topics::create(kafka::shared(), codec, 2);
-    // One codec is the broker's doing: it compresses again what it gets.
+    // With one codec, it is the broker that compresses: it recompresses what it receives.
     let by_broker = codec == "zstd";
     if by_broker {
         topics.input.push_str("-by-broker");

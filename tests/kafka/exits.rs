@@ -145,8 +145,7 @@ fn assert_ends_with_code_11_below_some_number(
     panic!("no number is enough");
 }
 
-/// Whatever is the first to find none left: the ring, a bell, a socket of huntd's or of
-/// librdkafka's.
+/// The first to find none left may be the ring, a bell, or a socket of huntd's or of librdkafka's.
 #[test]
 fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
     let topics = Topics::create(kafka::shared(), "descriptors", 1);

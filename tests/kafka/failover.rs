@@ -172,7 +172,7 @@ fn a_later_start_reads_the_log_of_several_leaders(cluster: &Cluster, topics: &To
     topics
 }
 
-/// All that it had is acknowledged, so there is nobody whom it has to wait for.
+/// All its frames are acknowledged, so it has to wait for no broker.
 fn a_stop_without_any_broker_is_over_in_time(cluster: Cluster, topics: &Topics) {
     let mut huntd = Huntd::start(&cluster, topics, &[]);
     huntd.wait_until("it is ready", |huntd| {

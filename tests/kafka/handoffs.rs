@@ -1,5 +1,5 @@
-//! Players that cross zones, ticks, and daemons that die meanwhile: nobody is lost, nobody is
-//! there twice.
+//! Players that cross zones, ticks, and daemons that die meanwhile: no player is lost, and none is
+//! in two zones.
 
 use crate::restarts::wait_until_owned;
 use huntd::engine::change::Change;

@@ -19,8 +19,8 @@ const PLAYERS: u64 = 200;
 /// Enough for pools and buffers to have grown as far as this load takes them.
 const WARM_UP: u64 = 100_000;
 
-/// Enough for the world's tables too, which take a chunk of memory where something comes to be for
-/// the first time: every zone has had several hunts, some of them at once.
+/// Enough for the tables of the zones, too, which take a chunk of memory where a row is used for
+/// the first time: by then every zone has had several hunts, some of them at once.
 const SETTLED: u64 = 400_000;
 
 /// Rounds of 100,000 events after which nothing may be needed for the first time any more.
@@ -48,7 +48,7 @@ impl Warm {
         Warm::started(kafka::shared(), players, name, start)
     }
 
-    /// One that reaches its broker through a listener of this kind.
+    /// A daemon that reaches its broker through a listener of this kind.
     fn reached_by(kind: Kind) -> Warm {
         let secure = security::shared();
         let (tls, sasl) = match kind {

@@ -1,4 +1,4 @@
-//! Brokers whose names have several addresses, or other ones than before.
+//! Brokers whose names have several addresses, and brokers whose addresses change.
 
 use crate::players::{events, produce};
 use std::path::Path;
@@ -11,21 +11,21 @@ use support::needs;
 /// The broker's name.
 const NAME: &str = "moving.test";
 
-/// Addresses at which nothing listens. The resolver gives the one of IPv6 first.
+/// Addresses at which nothing listens. The resolver returns the IPv6 address first.
 const NOWHERE: [&str; 2] = ["::1", "127.0.0.3"];
 
-/// Those of the broker, one after the other.
+/// The broker's address, before and after it moves.
 const BEFORE: &str = "127.0.0.4";
 const AFTER: &str = "127.0.0.5";
 
-/// Gives [`NAME`] these addresses, and no others.
+/// Lets [`NAME`] resolve to these addresses and no others.
 fn write_hosts(hosts: &Path, addresses: &[&str]) {
     let lines = addresses.iter().map(|address| format!("{address} {NAME}\n"));
     let text: String = lines.chain(["127.0.0.1 localhost\n".to_owned()]).collect();
     std::fs::write(hosts, text).expect("the folder is writable");
 }
 
-/// The broker listens at its other address from its next start on.
+/// Makes the broker listen at [`AFTER`] from its next start on.
 fn change_address(cluster: &Cluster) {
     let file = cluster[0].folder().join("server.properties");
     let text = std::fs::read_to_string(&file).expect("the broker has a configuration");

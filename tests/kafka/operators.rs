@@ -12,7 +12,7 @@ use support::notified::Systemd;
 fn a_producer_whose_seq_begins_again_is_counted_by_zone_and_named_in_the_log() {
     let topics = Topics::create(kafka::shared(), "counts-again", 2);
     produce(kafka::shared(), &topics, &events(2, 4, 1..=9));
-    // Player 3 of zone 1 begins again, and is told nothing by the output.
+    // Player 3 of zone 1 counts its `seq` from 1 again, and the output says nothing of its events.
     produce(kafka::shared(), &topics, &[(1, events(2, 4, 1..=1)[2].1.clone())]);
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
     let mut follower = Follower::new(kafka::shared(), &topics);

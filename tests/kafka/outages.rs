@@ -89,7 +89,7 @@ fn what_cannot_be_stored_for_a_while_holds_up_its_shard_alone_and_arrives_later(
     stopped.finish(&cluster);
 }
 
-/// Nothing has failed for good, so that nothing is halted; it is seen all the same.
+/// Nothing has failed for good, so no shard is halted; but the metrics show that it waits.
 fn a_shard_that_waits_is_not_called_ready(huntd: &mut Huntd) {
     huntd.wait_until("a shard that stands still", |huntd| huntd.metric("huntd_shards_still") > 0);
     let log = huntd.log();
@@ -122,8 +122,8 @@ fn a_stop_is_over_in_time(cluster: &Cluster, mut victim: Victim) -> Victim {
     Victim { huntd: Huntd::start(cluster, &victim.topics, &[]), ..victim }
 }
 
-/// Nobody knows whether there is a copy as long as its topic does not answer, so nothing is decided
-/// for lack of one, not even with `--genesis`.
+/// As long as the topic of replicas does not answer, it is not known whether there is a replica. So
+/// no shard starts without one, not even with `--genesis`.
 #[test]
 fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
     let mut cluster = Cluster::start(3, &Options::for_tests());

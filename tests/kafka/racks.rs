@@ -1,5 +1,5 @@
-//! Brokers in racks, which name a near replica to those who say where they are (KIP-392). A leader
-//! that does so gives no records itself.
+//! Brokers in racks, which name a near replica to clients that say where they are (KIP-392). A
+//! leader that does so gives no records itself.
 
 use crate::players::{events, produce};
 use support::accounts::{self, Follower};

@@ -15,7 +15,7 @@ pub(crate) fn wait_for_more(topics: &Topics, follower: &mut Follower, huntd: &mu
     huntd.wait_until("the output goes on", |_| follower.covers(&goals));
 }
 
-/// Waits until every shard was fenced once more, by this daemon if no other one runs.
+/// Waits until every shard was fenced once more. If no other daemon runs, this one has fenced them.
 pub(crate) fn wait_for_new_owner(epochs: &[u64], follower: &mut Follower, huntd: &mut Huntd) {
     huntd.wait_until("the shards are taken over", |_| {
         follower.follow();

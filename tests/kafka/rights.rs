@@ -50,7 +50,7 @@ fn rights(command: &str) -> Vec<Right> {
     operations.into_iter().map(|operation| (operation, kind, name.to_owned())).collect()
 }
 
-/// The topic for copies of snapshots that belongs to these.
+/// The topic for replicas of snapshots that belongs to these topics.
 fn copies(topics: &Topics) -> String {
     format!("{}-copies", topics.input)
 }
@@ -84,7 +84,7 @@ fn assert_exact(
     assert_exact_beside(secure, &[], verb, topics, attempt);
 }
 
-/// The same of the rights that a block adds to those of other blocks.
+/// Like `assert_exact`, for the rights that a block adds to those of other blocks.
 fn assert_exact_beside(
     secure: &SecureCluster,
     others: &[&str],
@@ -179,7 +179,7 @@ fn tool(secure: &SecureCluster, topics: &Topics, verb: &[&str], further: &[&str]
     Attempt { has_worked: ended.code == 0, said: ended.output + &ended.errors }
 }
 
-/// The argument that names the topic for copies of snapshots.
+/// The argument that names the topic for replicas of snapshots.
 fn set_copies(topics: &Topics) -> String {
     format!("snapshot.topic={}", copies(topics))
 }
@@ -238,19 +238,19 @@ fn ticks_that_are_refused_are_in_the_log() {
     assert!(said.contains("a tick was not appended"), "{said}");
 }
 
-/// The same topics, and the one for copies of snapshots.
+/// These topics, and the topic for replicas of snapshots.
 fn with_copies(secure: &SecureCluster, topics: Topics) -> Topics {
     let compacted = [("cleanup.policy", "compact")];
     secure.cluster.client().create_topic(&copies(&topics), topics.partitions, &compacted);
     topics
 }
 
-/// The configuration of snapshots that are taken often, and copied.
+/// The configuration for snapshots that are taken often and replicated.
 fn snapshots(topics: &Topics, folder: &Path) -> String {
     format!("directory = {folder:?}\ntopic = {:?}\nevery_ms = 200", copies(topics))
 }
 
-/// A daemon of the tests' own that has copied a snapshot.
+/// A daemon of the tests' own that has replicated a snapshot.
 fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
     let mut huntd = Huntd::start(&secure.cluster, topics, &[("snapshot", snapshots)]);
     produce(&secure.cluster, topics, &events(1, 5, 1..=5));
@@ -259,12 +259,12 @@ fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
     huntd
 }
 
-/// A process that serves a daemon's zones, and gives it a command.
+/// A process that serves a daemon's zones, and posts a command.
 fn serve(secure: &SecureCluster, topics: &Topics) -> Attempt {
     serve_world_of(&Huntd::start(&secure.cluster, topics, &[]), secure, topics)
 }
 
-/// The same, where the world begins with the copy of a snapshot.
+/// Like this, but the view begins with the replica of a snapshot.
 fn serve_copies(secure: &SecureCluster, topics: &Topics) -> Attempt {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let huntd = copying(secure, topics, &snapshots(topics, folder.path()));

@@ -95,8 +95,8 @@ fn assert_zones_play_by(config: &str, expected: &[(u32, &PathBuf)]) {
     assert_eq!(zones, expected);
 }
 
-/// Who joined before the change has the health of the first rules, and who did after it that of
-/// the second.
+/// Players who joined before the change have the health of the first rules. Those who joined after
+/// it have the health of the second.
 fn assert_changed(updates: &[Update], ruleset: u32) {
     let (mut health_now, mut joined) = (100, [0, 0]);
     for update in updates {
@@ -159,7 +159,7 @@ fn a_change_to_rules_that_nobody_has_can_be_skipped_for_good() {
     let mut follower = Follower::new(kafka::shared(), &topics);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
     stop(daemon);
-    // From then on every owner passes it over, also one that was not asked to.
+    // From then on every owner passes it over, even without the option.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     produce(kafka::shared(), &topics, &events(1, 20, 33..=34));
     let mut daemon = start(&topics, &settings(elsewhere.path()), &[]);

@@ -81,7 +81,8 @@ fn play(address: &str, player: u64, answered: &AtomicU64) -> BTreeMap<u64, Answe
         let (status, text) = loop {
             match post(address, &body, wait_ms) {
                 Some((status @ (200 | 202), text)) => break (status, text),
-                // Nobody is there, or it is not known what became of it: the same `seq` again.
+                // No process answers, or the outcome is not known: the event is posted again with
+                // the same `seq`.
                 None | Some((503 | 504, _)) => std::thread::sleep(Duration::from_millis(20)),
                 Some((status, text)) => panic!("{body}: {status} {text}"),
             }

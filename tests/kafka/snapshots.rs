@@ -114,7 +114,7 @@ fn other_rules_halt_the_shard_and_genesis_starts_it_over() {
     let before = read(kafka::shared(), &topics, 0);
     let mut huntd = start(&topics, &changed, &["--genesis"]);
     let mut follower = Follower::new(kafka::shared(), &topics);
-    // Everybody is gone: who joined before is not known any more, and who joins is.
+    // The zone is empty: it does not know players who joined before, and knows those who join now.
     produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
     produce(kafka::shared(), &topics, &events(1, 20, 1..=5));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
@@ -179,7 +179,7 @@ fn damage_snapshots(folder: &Path, place: impl Fn(&[u8]) -> usize) {
     }
 }
 
-/// A process that opened it as a file would wait for ever for somebody who writes to it.
+/// A process that opened it as a file would wait for ever for a writer.
 #[test]
 fn a_pipe_in_the_place_of_a_snapshot_does_not_hold_up_a_start() {
     let (topics, folder) = published("pipe", 30);
@@ -217,7 +217,7 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     let (replayed, counts) = replay(kafka::shared(), &topics, 0);
     kafka::shared().client().delete_records(&topics.input, 0, 600);
 
-    // Only the copy says what came before offset 600.
+    // Only the replica says what came before offset 600.
     let log_from_copy = |folder: &Path| {
         let mut huntd = start(&topics, &with_copies(folder), &[]);
         huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
@@ -229,7 +229,7 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     log_from_copy(elsewhere.path());
 
-    // The originals are damaged, all of them; their copy is as good as another host's.
+    // All snapshots are damaged. Their replica serves like one of another host's snapshot.
     let in_the_state = |bytes: &[u8]| bytes.len() - 64;
     damage_snapshots(folder.path(), in_the_state);
     log_from_copy(folder.path());

@@ -31,7 +31,7 @@ fn retention_that_passes_a_sleeping_daemon_halts_it_with_its_own_sentence() {
     assert!(ended.log.contains("begins at 700 now"), "{}", ended.log);
 }
 
-/// And it is not silent: after ten seconds, everybody who looks is told.
+/// And it is not silent: after ten seconds, the log, the metrics and `/readyz` say so.
 #[test]
 fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     let options = Options { properties: acl::properties(), ..Options::for_tests() };
@@ -222,8 +222,8 @@ fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they
     }
 }
 
-/// A static member that is gone keeps its partitions until its session ends, and nobody else is let
-/// into the group before. Who waits there says what nobody reads.
+/// A static member that is gone keeps its partitions until its session ends, and the group lets no
+/// other member in before. A daemon that waits to be let in names the partitions that nobody reads.
 #[test]
 fn partitions_whose_owner_is_gone_are_named_by_an_instance_that_does_not_own_them() {
     let topics = Topics::create(kafka::shared(), "ownerless", 2);

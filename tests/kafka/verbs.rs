@@ -273,7 +273,7 @@ fn a_tap_prints_every_update_once_as_json_and_stops_where_it_is_told() {
     // A reader that comes later takes what follows an owner's next fence, with the same numbers.
     let late = tap(&["--from", "1", "--until-end", "--partition", "1"]);
     assert!(one.ends_with(&late));
-    // Nobody takes a partition any more, so there is no further fence to begin at.
+    // No owner takes a partition any more, so there is no further fence to begin at.
     assert!(tap(&["--from", "999999", "--until-end"]).is_empty());
     let raw = tap(&["--from", "start", "--until-end", "--raw", "--partition", "0"]);
     assert_eq!(raw[0]["kind"], "fence");

@@ -1,5 +1,5 @@
-//! What may happen to bytes on their way to and from a broker: they are late, in pieces, cut off,
-//! changed, or do not come at all. Nothing is lost, and no shard halts for it.
+//! Faults on the way to and from a broker: bytes are late, in pieces, cut off, changed, or do not
+//! arrive. No record is lost, and no shard halts.
 
 use crate::damage::{LogCopy, assert_halts};
 use crate::players::{events, produce};
@@ -32,7 +32,7 @@ impl Proxied {
         Proxied::start_as(Options::for_tests())
     }
 
-    /// The same, with other options.
+    /// A broker with these options, behind a proxy.
     pub(crate) fn start_as(mut options: Options) -> Proxied {
         let [port, proxied] = free_ports(2)[..] else { panic!("two were asked for") };
         let listener = Listener::local("PROXIED", "PLAINTEXT", port).told_at(proxied);
@@ -97,8 +97,8 @@ impl Proxied {
     }
 }
 
-/// What a broker of 4.3 offers of Fetch, the most of that by which topics have no ids, and the most
-/// by which leaders compare no epochs.
+/// The Fetch versions of a broker of 4.3; the last version that names topics by name; and the last
+/// in which leaders compare no epochs.
 const FETCH_TO_18: [u8; 6] = [0, 1, 0, 4, 0, 18];
 const FETCH_TO_12: [u8; 6] = [0, 1, 0, 4, 0, 12];
 const FETCH_TO_11: [u8; 6] = [0, 1, 0, 4, 0, 11];
@@ -267,7 +267,8 @@ impl Proxied {
     }
 }
 
-/// Only huntd's own clients have asked by then, which read nothing that is not there.
+/// Until then only huntd's own clients have asked, and they do not read beyond the end of an
+/// answer.
 #[test]
 fn a_start_waits_for_answers_that_make_sense() {
     let proxied = Proxied::start();

@@ -45,7 +45,7 @@ fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
-/// Its own new membership has its id; nobody else has taken it.
+/// Its own new membership has the id; no other process has taken it.
 #[test]
 fn a_daemon_with_a_fixed_id_that_slept_says_so_and_blames_nobody() {
     let topics = Topics::create(kafka::shared(), "slept", 1);

@@ -165,12 +165,12 @@ fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
     assert_position(fold(&cluster, 0).0, &shard);
 }
 
-/// What comes of one frame when the broker answers with an error, and with it once more.
+/// What becomes of one frame when the broker answers twice with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It was sent again until it arrived.
     Retried,
-    /// It ended its ownership, and a later one published what it held.
+    /// It ended its ownership, and a later ownership published what it had held.
     Failed,
 }
 

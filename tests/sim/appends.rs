@@ -112,7 +112,7 @@ impl Broker {
             self.producers.remove(&(partition, named.producer));
         }
         if chance.strikes(Fault::BatchRefused) {
-            // With some errors it is there, and with some nobody knows.
+            // With some errors the batch is there, and with some it is not known.
             let error = chance.pick(&[3, 5, 6, 7, 19, 20, 56, 87, u64::MAX]) as i16;
             if matches!(error, 20 | 7 | -1) && (error == 20 || chance.one_in(2)) {
                 self.take_batch(chance, partition, named);

@@ -226,7 +226,7 @@ impl Chance {
         self.strikes_of(fault, 1)
     }
 
-    /// The same where there are few occasions: so many times as often.
+    /// Whether the fault strikes now, where there are few occasions: this many times as often.
     pub(crate) fn strikes_of(&mut self, fault: Fault, times: u32) -> bool {
         let odds = self.odds[fault as usize];
         let strikes = odds > 0 && self.below(10_000) < u64::from(odds * times);

@@ -75,7 +75,7 @@ impl Sim {
         let output = &self.broker.outputs[partition as usize];
         let has_lost_records = input.truncated_to.is_some() || self.broker.was_input_deleted();
         match self.refusals.get(&partition) {
-            // Nobody knows where to start over either.
+            // Without them, it is not known where to start over either.
             Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
             _ if self.starts_over => false,
             Some(StartError::InputGone { wanted, input_start }) => {
@@ -91,7 +91,7 @@ impl Sim {
     }
 
     /// Whether retention has taken a skip that no later owner can know of. A replay from the start
-    /// is then another one.
+    /// then makes other updates.
     fn has_lost_skips(&self, partition: i32) -> bool {
         let output = &self.broker.outputs[partition as usize];
         let mut reader = Reader::joining();
@@ -171,8 +171,7 @@ impl Sim {
     /// What is published was made of this log.
     fn check_era(&self, partition: i32, era: &Era, input: &InputLog) -> Result<(), String> {
         if let Some(kept) = input.truncated_to {
-            // What was published of records that are lost is nobody's any more; what came before
-            // them is as ever.
+            // Updates of records that are lost cannot be checked. Those before them must be right.
             let records = input.records.range(..kept).map(|(at, record)| (*at, record.clone()));
             let before = Replay::of_records(&records.collect(), partition, era, &self.rulebook);
             era.agrees_as_far(&before)

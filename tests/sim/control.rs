@@ -192,7 +192,7 @@ impl Control {
         self.ownership.summary().halted > 0
     }
 
-    /// The process is gone: what was about to be appended may be all the same.
+    /// The process is gone. What was about to be appended may still be appended.
     pub(crate) fn die(self, late: &mut Vec<Late>) {
         self.output.die(late);
     }

@@ -23,7 +23,7 @@ pub(crate) fn rulebook() -> Rulebook {
     rulebook
 }
 
-/// The same without those to change to.
+/// The built-in rules on that map, without others to change to.
 pub(crate) fn fewer_rules() -> Rulebook {
     Rulebook::of(small_rules())
 }

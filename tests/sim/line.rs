@@ -197,7 +197,7 @@ impl Line {
         matches!(self.mutation, Mutation::Unverified | Mutation::Resent)
     }
 
-    /// The producer is no more: some of what it had lands all the same, and nobody is told.
+    /// The producer is gone. Some of what it had still lands, and no daemon hears of it.
     pub(crate) fn abandon(&mut self, chance: &mut Chance, late: &mut Vec<Late>) {
         self.told.clear();
         for queue in std::mem::take(&mut self.lanes).into_values() {

@@ -25,7 +25,7 @@ pub(crate) enum Mutation {
     /// A frame that was not delivered is sent again from memory, and every acknowledgement counts.
     /// If only verified ones did, the ledger would notice the missing frame.
     Resent,
-    /// Nobody minds that a frame was not delivered.
+    /// Ownership does not hear that a frame was not delivered.
     FailureIgnored,
     /// A revocation forgets the check of a foreign span that is under way.
     SpanCheckForgotten,
@@ -39,7 +39,7 @@ pub(crate) enum Mutation {
     LeaderEpochForgotten,
     /// A start takes the snapshot of an input that was deleted for one of the input of that name.
     RecreationUnseen,
-    /// Nobody looks at the input topic's id.
+    /// No daemon compares the input topic's id.
     TopicIdIgnored,
     /// A check for the input topic that got no answer counts as one that did not find it.
     TopicCheckMisread,

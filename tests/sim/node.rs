@@ -352,7 +352,7 @@ impl Node {
             || !self.outbox.is_empty()
     }
 
-    /// The process is gone, at once. What had left it may land all the same.
+    /// The process is gone, at once. What had left it may still land.
     pub(crate) fn die(self, chance: &mut Chance, late: &mut Vec<Late>, now: u64) {
         let line = &mut *self.line.borrow_mut();
         line.now = now;

@@ -91,7 +91,7 @@ impl Output {
         self.readers.iter().any(|(partition, reader)| reader.next < end(*partition))
     }
 
-    /// The process is gone: what was about to be appended may be all the same.
+    /// The process is gone. What was about to be appended may still be appended.
     pub(crate) fn die(self, late: &mut Vec<Late>) {
         for append in self.appends.into_values() {
             if let Append::Flying { lands_at, sent, fails: false } = append {

@@ -216,7 +216,7 @@ impl Era {
         }
     }
 
-    /// The same for a replay of the input's beginning alone.
+    /// Whether what was accepted begins like a replay of the input's beginning alone.
     pub(crate) fn agrees_as_far(&self, replay: &Replay) -> Result<(), String> {
         let pairs = replay.updates.iter().zip(&self.accepted);
         match pairs.into_iter().position(|(a, b)| a.words() != b.words()) {

@@ -8,7 +8,8 @@ use crate::engine::change::Change;
 use crate::engine::refusal::Effect;
 use crate::engine::{Shard, Tell, mix};
 
-/// Actors for which something ends, such as an effect, at one event; the others wait for the next.
+/// The most actors for which one event may end something, such as an effect. The others wait for
+/// the next event.
 pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
 
 /// Tiles that a respawn tries before the actor stands up where it lies.

@@ -24,7 +24,7 @@ pub(super) const PATH_PIECES_PER_EVENT: u64 = 4;
 pub(super) const PATH_PIECES_PER_TICK: u64 = 64;
 
 impl Shard {
-    /// The numbers of hunts count up, so one that is not above the highest came before.
+    /// The numbers of hunts only rise, so a number that is not above the highest came before.
     pub(crate) fn on_hunt_start(
         &mut self,
         start: Hunt,
@@ -89,7 +89,7 @@ impl Shard {
     }
 
     /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
-    /// none waits for another one's end.
+    /// none waits for the end of another.
     #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
         if self.hunts.any_busy() {

@@ -70,7 +70,7 @@ impl Shard {
             return;
         };
         let before_ms = std::mem::replace(&mut pack.effects_until_ms[effect as usize], until_ms);
-        // One that is over and was not settled yet is over all the same.
+        // An effect that is over and was not settled yet counts as over.
         if body.has(effect) && before_ms <= self.clock.now_ms() {
             self.end_effect(body, effect, before_ms);
         }

@@ -80,7 +80,7 @@ const DECIDING: [u64; 17] = [
     ARRIVAL_TILES_PER_SIDE as u64,
 ];
 
-/// Counts up whenever the engine's code would make other updates from the same events and rules.
+/// Rises whenever the engine makes other updates of the same events and rules.
 pub(crate) const ENGINE_VERSION: u64 = 5;
 
 /// Everything that decides what an event does.

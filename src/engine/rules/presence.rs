@@ -85,7 +85,7 @@ impl Shard {
     ) -> Result<Outcome, Refusal> {
         let refused = match to_zone {
             Some(zone) if zone == self.partition => Some(Refusal::SameZone),
-            // Who is down would stand up unhurt on the other side.
+            // A player who is down would stand up unhurt on the other side.
             Some(_) if body.downed() => Some(Refusal::Downed),
             _ => None,
         };
@@ -130,7 +130,8 @@ impl Shard {
         }
     }
 
-    /// Zones lie side by side: who leaves over the nearest edge enters at the opposite one.
+    /// Zones lie side by side: a player who leaves over the nearest edge enters at the opposite
+    /// one.
     fn opposite(&self, x: i32, y: i32) -> (i32, i32) {
         let far = self.tiles.side_cm() - 1;
         let nearest = x.min(y).min(far - x).min(far - y);
@@ -149,7 +150,7 @@ impl Shard {
         if player_id == 0 {
             return Err(Refusal::NoPlayer);
         }
-        // Such a one would be sent back to this very zone.
+        // A handoff that names this zone as its origin could only be sent back to this very zone.
         if handoff.from_zone == self.partition {
             return Err(Refusal::SameZone);
         }

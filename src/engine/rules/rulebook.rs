@@ -59,7 +59,8 @@ impl Rulebook {
         &self.editions[0]
     }
 
-    /// The same book for a zone that began by these of its rules; `None`: they are not in it.
+    /// This book, reordered so that a new zone begins by the rules with this hash; `None`: they are
+    /// not in it.
     pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook> {
         let first = self.find(ruleset)?;
         let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);

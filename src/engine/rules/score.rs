@@ -6,8 +6,8 @@ use crate::engine::refusal::ScoreCause;
 use crate::engine::{Shard, Tell};
 
 impl Shard {
-    /// Adds points. Equal scores are ordered by whose was published first, so the update's ordinal
-    /// is kept. The caller writes the pack.
+    /// Adds points. Of equal scores, the one that was published first is ahead, so the update's
+    /// ordinal is kept. The caller writes the pack.
     pub(crate) fn add_score(
         &self,
         pack: &mut Pack,

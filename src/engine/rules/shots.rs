@@ -2,8 +2,8 @@
 //!
 //! A shot flies straight over the tiles until a wall, the map's edge or the weapon's range ends it.
 //! It hits on the first tile on its way where somebody stands close enough to the line: there the
-//! one nearest along the line, of equal ones the lowest player id. Who is down is not hit. Shots do
-//! not cross zones.
+//! one nearest along the line, of equal ones the lowest player id. An actor that is down is not
+//! hit. Shots do not cross zones.
 
 use crate::engine::actor::Body;
 use crate::engine::change::Change;

@@ -59,7 +59,7 @@ fn a_handoff_that_comes_after_its_player_is_added() {
 }
 
 /// A player that was sent to and fro has a higher handoff number than its next zones may count
-/// from, and arrives all the same; a repetition does not.
+/// from, and still arrives; a repetition does not.
 #[test]
 fn a_later_departure_is_accepted_whatever_number_it_has() {
     check(

@@ -26,11 +26,12 @@ const RETRY_MS_MIN: u64 = 10;
 /// One partition's batches, oldest first.
 pub(super) struct Lane<T> {
     batches: VecDeque<Batch<T>>,
-    /// By which name the broker knows the batches; `None` until the first one leaves.
+    /// The producer id and epoch of the batches; `None` until the first one leaves.
     producer: Option<ProducerId>,
     next_sequence: i32,
-    /// Whether a broker has acknowledged something under this name. Until then one batch is under
-    /// way: a broker that knows nothing of a producer takes any sequence number for its first.
+    /// Whether a broker has acknowledged something under this producer id and epoch. Until then
+    /// only one batch is under way: a broker that does not know a producer takes any sequence
+    /// number for its first.
     is_known: bool,
     /// A batch has come back. Nothing leaves before all that is under way has come back too, so
     /// that the next to leave is the oldest.
@@ -230,9 +231,9 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Gives up all batches. What follows has a higher epoch, so that nothing that is still on its
-    /// way counts once the first of it has arrived. `None`: there is no higher one, or the broker
-    /// does not know the name; another one is needed.
+    /// Gives up all batches. Those that follow have a higher epoch: once the first of them has
+    /// arrived, brokers refuse what is still on its way. `None`: there is no higher epoch, or the
+    /// broker does not know the producer id, and another id is needed.
     pub(super) fn give_up(&mut self, keeps_name: bool) -> Vec<Done<T>> {
         let kept = self.producer.filter(|_| keeps_name);
         *self = Lane {

@@ -3,8 +3,8 @@
 //!
 //! Pure: connections, time and what brokers say are arguments, so that the simulator drives the
 //! same code. One request takes a batch of every partition that has one, as its broker leads them.
-//! Frames of a partition reach its log in their order and once, or their delivery fails, and with
-//! it that of all that follow in the partition.
+//! Frames of a partition reach its log once and in their order. If one cannot be delivered, the
+//! delivery of all that follow in the partition fails, too.
 
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use crate::kafka::batch_writer::ProducerId;
@@ -172,7 +172,7 @@ impl<T> Lanes<T> {
     pub(super) fn learn(&mut self, metadata: &Metadata, now: Instant) {
         let mut folded = self.table.fold(metadata);
         if matches!(folded, Err(error) if error.is_final()) {
-            // What that means for the shards is for others to say, who read the topic.
+            // What that means for the shards is decided by those who read the topic.
             self.table = LeaderTable::new();
             folded = self.table.fold(metadata);
         }
@@ -443,7 +443,7 @@ impl<T> Lanes<T> {
         };
     }
 
-    /// Gives up the chosen ones of the partitions that have something that waits.
+    /// Gives up what waits for the chosen partitions.
     fn give_up_waiting(&mut self, sentence: &str, is_chosen: impl Fn(i32) -> bool) {
         let waiting = self.waiting.iter().copied().filter(|partition| is_chosen(*partition));
         for partition in waiting.collect::<Vec<i32>>() {
@@ -481,14 +481,14 @@ impl<T> Lanes<T> {
     }
 }
 
-/// What is to be thought of a lane that has failed.
+/// Why a lane has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It may do better with other frames.
     Passing,
     /// Its oldest frame is larger than the topic takes.
     TooLarge,
-    /// The broker does not know its producer, or knows it better.
+    /// The broker does not know its producer id, or knows a higher epoch of it.
     Unknown,
 }
 

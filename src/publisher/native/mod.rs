@@ -202,7 +202,7 @@ async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
         if !lanes.borrow().needs_metadata() {
             wait_ms = RECONNECT_MS_MIN;
         }
-        // Asking again at once would only find the same: an election takes its time.
+        // Asking again at once would give the same answer: an election takes its time.
         turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
         wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
     }

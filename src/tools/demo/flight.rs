@@ -94,12 +94,12 @@ impl Flight {
         self.generated.load(Ordering::Acquire) && self.uncovered() == 0
     }
 
-    /// Lets the generator know that nobody waits for more.
+    /// Stops the generator and the verifier.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Whether nobody waits for more.
+    /// Whether generator and verifier have to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }

@@ -7,7 +7,7 @@ use crate::tools::pace::Pace;
 use crate::tools::source::{Source, SourceRecord};
 use std::time::Duration;
 
-/// The longest wait before it checks whether anybody waits for more.
+/// The longest wait before it checks whether the run is stopped.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Pause before a full partition is tried again.
@@ -32,7 +32,7 @@ impl DueBy {
     }
 }
 
-/// Sends until the source ends or nobody waits for more.
+/// Sends until the source ends or the run is stopped.
 pub(super) fn run(
     mut source: Source,
     mut sender: EventSender,

@@ -167,7 +167,7 @@ fn paced(args: &DemoArgs) -> Option<u64> {
     (args.rate > 0).then_some(args.rate)
 }
 
-/// Events to make when nobody says how many.
+/// Events to make if no number is given.
 const EVENTS_DEFAULT: u64 = 2_000_000;
 
 /// No records of huntd's own in the input: the demo tells its events apart by their offsets, and

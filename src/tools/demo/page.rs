@@ -1,4 +1,4 @@
-//! The page beside the demo: the same serving part as `huntd serve`, for looking only.
+//! The page beside the demo: the serving part of `huntd serve`, read-only.
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::serve::{Commands, ServeError, Server};

@@ -1,4 +1,4 @@
-//! What happens in the game while the demo runs, a few lines of it, for somebody who watches.
+//! What happens in the game while the demo runs, a few lines of it, for people who watch.
 
 use crate::engine::change::Change;
 use crate::engine::update::Update;

@@ -23,8 +23,8 @@ struct LatestScore {
 }
 
 impl Winners {
-    /// Takes the updates of a zone in their order. Who leaves it gives its points up, or takes them
-    /// along.
+    /// Takes the updates of a zone in their order. A player who leaves it gives its points up, or
+    /// takes them along.
     pub(super) fn add(&mut self, zone: u16, updates: &[Update]) {
         for update in updates {
             let player = (zone, update.player_id());
@@ -41,7 +41,7 @@ impl Winners {
         }
     }
 
-    /// Prints the best. Who had a score first comes first.
+    /// Prints the best. Of equal scores, the one that was reached first comes first.
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut best: Vec<_> = self.players.iter().collect();
         best.sort_by_key(|((_, player), latest)| (Reverse(latest.score), latest.ts_us, *player));
@@ -68,7 +68,7 @@ mod tests {
         let mut winners = Winners::default();
         winners.add(0, &[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
         winners.add(0, &[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
-        // Who is in another zone by now has no points in this one.
+        // A player who is in another zone by now has no points in this one.
         winners.add(1, &[scored(10, 1_000_000, 900)]);
         winners.add(1, &[Update::new(10, 3_000_000, Change::Left { to_zone: Some(2), seq: 4 })]);
         let mut text = Vec::new();

@@ -1,7 +1,7 @@
 //! Counter-Strike: Global Offensive. Positions are `[x, y, height]` in units of 1.905 cm, times
 //! are whole seconds.
 //!
-//! A server's log has a position only when somebody fires, throws, hits or dies, so that players
+//! A server's log has a position only when a player fires, throws, hits or dies, so that players
 //! are seen seldom, and stand still in between.
 
 use super::stage::Stage;

@@ -23,8 +23,8 @@ use stage::{REPETITION_MS, Stage};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The game that somebody names, else the one that the recording's first record gives away. One
-/// that gives away another game is an error: its adapter would find nothing.
+/// The game that is named, else the one that the recording's first record shows. If that shows
+/// another game than the named one, it is an error: the adapter would find nothing.
 pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
     let mut first = Vec::new();
     let read = MatchRecords::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);

@@ -150,8 +150,8 @@ impl PubgAdapter {
                     stage.leave(player);
                 }
             }
-            // What comes from a loot box or a care package is told twice: as an item, and as from
-            // where.
+            // What comes from a loot box or a care package is recorded twice: as an item, and with
+            // its origin.
             kind if kind.starts_with("LogItemPickup") => {
                 if let Some(player) = player(&line.character)
                     && self.picked_up.replace((player, line.time)) != Some((player, line.time))

@@ -207,7 +207,7 @@ impl Stage {
         }
     }
 
-    /// The player does something where it stands. Who stands nowhere makes no event.
+    /// The player does something where it stands. A player who stands nowhere makes no event.
     pub(crate) fn act(&mut self, player: u64, action: Action) {
         if let Some(place) = self.players.get(&player).and_then(|known| known.place) {
             self.emit_player(player, place.zone, action);

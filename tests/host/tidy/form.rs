@@ -385,6 +385,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("anew", "again"),
     ("at hand", "available, or loaded"),
     ("whoever", "the one who"),
+    ("all the same", "still, or in any case"),
     ("but for", "except"),
     ("luggage", "handoff"),
     ("keeper", "snapshot writer"),

@@ -41,7 +41,7 @@ pub fn replay(cluster: &Cluster, topics: &Topics, partition: i32) -> (Story, Cou
     replay_without(cluster, topics, partition, &[])
 }
 
-/// The same, without the records at these offsets.
+/// The replay of a partition, without the records at these offsets.
 pub fn replay_without(
     cluster: &Cluster,
     topics: &Topics,
@@ -51,7 +51,7 @@ pub fn replay_without(
     replay_by(cluster, topics, partition, skips, &Rulebook::of(rules::built_in()))
 }
 
-/// The same, by these rules.
+/// The replay of a partition by these rules, without the records at these offsets.
 pub fn replay_by(
     cluster: &Cluster,
     topics: &Topics,
@@ -179,12 +179,12 @@ impl Follower {
         self.readers.iter().map(|reader| reader.position().owner_epoch).collect()
     }
 
-    /// What the output has told by now, partition by partition.
+    /// The output's history so far, partition by partition.
     pub fn stories(&self) -> &[Story] {
         &self.stories
     }
 
-    /// The same, at the end.
+    /// The output's history at the end, partition by partition.
     pub fn into_stories(self) -> Vec<Story> {
         self.stories
     }

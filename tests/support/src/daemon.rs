@@ -103,7 +103,7 @@ impl Huntd {
         Huntd::spawn(&cluster.bootstrap(), topics, settings, &[], &[])
     }
 
-    /// The same, with further arguments.
+    /// Like [`Huntd::start`], with further arguments.
     pub fn start_as(
         cluster: &Cluster,
         topics: &Topics,
@@ -113,7 +113,7 @@ impl Huntd {
         Huntd::spawn(&cluster.bootstrap(), topics, settings, arguments, &[])
     }
 
-    /// The same, with a socket for what systemd is told.
+    /// Like [`Huntd::start`], with a socket for the messages to systemd.
     pub fn start_under(
         notify_socket: &str,
         cluster: &Cluster,
@@ -129,14 +129,14 @@ impl Huntd {
         )
     }
 
-    /// The same, with these brokers.
+    /// Like [`Huntd::start`], with these brokers.
     pub fn start_with(brokers: &[&str], topics: &Topics, settings: &[(&str, &str)]) -> Huntd {
         Huntd::spawn(&brokers.join(","), topics, settings, &[], &[])
     }
 
     /// A daemon with at most this many file descriptors.
     pub fn start_with_descriptors(cluster: &Cluster, topics: &Topics, descriptors: u32) -> Huntd {
-        // Those that the tests' process has not kept to itself would count, too.
+        // Descriptors that the tests' process lets its children inherit would count, too.
         let close = "for open in /proc/self/fd/*; do open=${open##*/}; \
                      [ $open -gt 2 ] && eval \"exec $open>&-\"; done";
         let limited = format!("{close}; ulimit -n {descriptors} && exec \"$0\" \"$@\"");
@@ -145,8 +145,8 @@ impl Huntd {
         Huntd::spawn_by(shell, &cluster.bootstrap(), topics, &[], &[], &[])
     }
 
-    /// The same with these brokers, where names are looked up in a file of its own in the place of
-    /// `/etc/hosts`. What is written to it later counts.
+    /// Starts a daemon with these brokers and with this file in the place of `/etc/hosts`. Later
+    /// changes of the file count, too.
     pub fn start_with_hosts(hosts: &Path, brokers: &[&str], topics: &Topics) -> Huntd {
         let mounted = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
         let mut unshare = Command::new("unshare");
@@ -156,7 +156,7 @@ impl Huntd {
 
     /// A daemon of a user without rights who may have at most this many threads.
     pub fn start_with_threads(cluster: &Cluster, topics: &Topics, threads: u32) -> Huntd {
-        // Nobody else has this number, so all its threads are this daemon's.
+        // No other user has this number, so all its threads are this daemon's.
         let user = 200_000 + std::process::id();
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nproc={threads}")).args(["setpriv", "--clear-groups"]);
@@ -295,7 +295,7 @@ impl Huntd {
         }
     }
 
-    /// Waits until the log tells the address of `/metrics`: before, nothing can be asked.
+    /// Waits until the log has the address of `/metrics`: before, no request can be sent.
     pub fn wait_for_address(&mut self) {
         self.wait_until("the address", |huntd| huntd.log().contains("\"address\""));
     }

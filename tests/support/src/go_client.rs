@@ -1,4 +1,4 @@
-//! The Go client of the documentation, built where a machine has the Go that it asks for.
+//! The Go client of the documentation, built if the machine has the version of Go that it asks for.
 
 use crate::needs;
 use std::fs;

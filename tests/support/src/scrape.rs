@@ -10,7 +10,7 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
     try_get(address, path).expect("the daemon answers")
 }
 
-/// The same of a daemon that may end meanwhile.
+/// Like [`get`], for a daemon that may end meanwhile.
 fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

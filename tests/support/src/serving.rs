@@ -40,7 +40,7 @@ impl Serving {
         started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
     }
 
-    /// The same, or the log of a process that ended before it listened.
+    /// Starts a process, or gives the log of one that ended before it listened.
     pub fn try_start(
         huntd: &Huntd,
         listen: &str,

@@ -1,4 +1,4 @@
-//! Giving rights and taking them away: requests that rdkafka's admin client has not.
+//! Grants and denies rights: rdkafka's admin client does not have these requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ pub enum Resource {
     Group = 3,
 }
 
-/// Properties of a broker that asks for rights, and gives all that nobody has taken away.
+/// Properties of a broker that checks rights, and grants every right that was not denied.
 pub fn properties() -> Vec<(&'static str, String)> {
     let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
     vec![
@@ -20,8 +20,8 @@ pub fn properties() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Properties of a broker that gives no right that nobody was given, but all to clients that have
-/// not said who they are, the tests' own.
+/// Properties of a broker that grants only rights that were given. The tests' own clients do not
+/// authenticate, and have all rights.
 pub fn strict_properties() -> Vec<(&'static str, String)> {
     let [authorizer, _]: [_; 2] = properties().try_into().expect("two properties");
     vec![authorizer, ("super.users", NOBODY.to_owned())]
@@ -51,7 +51,7 @@ const ALLOW: u8 = 3;
 /// Clients that have not said who they are.
 const NOBODY: &str = "User:ANONYMOUS";
 
-/// Denies everything on one resource to clients that have not said who they are.
+/// Denies everything on one resource to clients that have not authenticated.
 pub fn deny(address: &str, resource: Resource, name: &str) {
     change(address, CREATE_ACLS, (resource, name), NOBODY, (Operation::All, DENY));
 }
@@ -61,7 +61,7 @@ pub fn deny_reading(address: &str, resource: Resource, name: &str) {
     change(address, CREATE_ACLS, (resource, name), NOBODY, (Operation::Read, DENY));
 }
 
-/// Gives back all that was denied on one resource.
+/// Removes all denials on one resource.
 pub fn give_back(address: &str, resource: Resource, name: &str) {
     change(address, DELETE_ACLS, (resource, name), NOBODY, (Operation::Any, ANY));
 }

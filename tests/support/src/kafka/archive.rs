@@ -7,7 +7,7 @@ use super::{Options, client::Client};
 use std::fs;
 use std::path::Path;
 
-/// Gives the jars their archive. The first who asks makes it.
+/// Gives the jars their archive. The first caller makes it.
 pub(super) fn add(jars: &mut Jars) {
     let _lock = jars::lock();
     let archive = jars.beside("classes.jsa");
@@ -19,7 +19,7 @@ pub(super) fn add(jars: &mut Jars) {
     jars.archive = Some(format!("-XX:SharedArchiveFile={}", archive.display()));
 }
 
-/// Runs a broker that does what those of the tests do. Its JVM writes the archive when it ends.
+/// Runs a broker that is used like the tests' brokers. Its JVM writes the archive when it ends.
 fn write(jars: &Jars, archive: &Path) {
     let dump = format!("-XX:ArchiveClassesAtExit={}", archive.display());
     let options = Options { java: vec![dump], ..Options::for_tests() };

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The script that kills the broker when this process is gone.
+/// The script that kills the broker once this process is gone.
 const WATCH: &str = include_str!("watch.sh");
 
 const LOG4J: &str = include_str!("log4j2.xml");
@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Places with free ports for a cluster of so many brokers.
+    /// Free ports for a cluster of so many brokers.
     pub fn reserve(broker_count: usize) -> Vec<Place> {
         (1..)
             .zip(free_ports(2 * broker_count).chunks_exact(2))
@@ -292,7 +292,7 @@ fn write(path: &Path, text: &str) {
 /// A running broker under its watching shell.
 struct Process {
     watch: Child,
-    /// Its end is what kills the broker: held by this process alone.
+    /// Only this process holds it. When it closes, the broker is killed.
     signals: Option<ChildStdin>,
     pid: u32,
 }
@@ -316,7 +316,8 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(log.try_clone().expect("an open file can be duplicated"))
             .stderr(log)
-            // An interrupt at the terminal reaches this process alone, and so the shell in the end.
+            // An interrupt at the terminal reaches only this process, and the shell when this
+            // process ends.
             .process_group(0)
             .spawn()
             .expect("every Unix has sh");

@@ -174,7 +174,7 @@ impl Client {
             .config()
             .set("enable.idempotence", "true")
             .set("message.max.bytes", "10000000")
-            // What is not more than a batch leaves as one, when it is flushed.
+            // Records that fit into one batch leave as one batch, when they are flushed.
             .set("linger.ms", "10000")
             .create()
             .expect("the configuration is valid");
@@ -201,7 +201,7 @@ impl Client {
             .set("group.id", "huntd-tests-read")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
-            // The end of a partition is told by a Fetch that waits in vain.
+            // Only a Fetch that waits in vain shows the end of a partition.
             .set("fetch.wait.max.ms", "10")
             .set("isolation.level", "read_uncommitted")
             .create()
@@ -216,7 +216,8 @@ impl Client {
             match consumer.poll(PATIENCE) {
                 Some(Ok(record)) => records.push(record.detach()),
                 Some(Err(KafkaError::PartitionEOF(_))) => return records,
-                // Said while a leader moves or a broker restarts; the client goes on by itself.
+                // These errors come while a leader moves or a broker restarts; the client goes on
+                // by itself.
                 Some(Err(KafkaError::MessageConsumption(code))) if is_passing(code) => {}
                 Some(Err(error)) => panic!("partition {partition} of {topic}: {error}"),
                 None => panic!("partition {partition} of {topic} gives nothing for {PATIENCE:?}"),

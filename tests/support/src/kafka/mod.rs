@@ -70,7 +70,7 @@ impl Listener {
         Listener { name, protocol, told: address.clone(), address }
     }
 
-    /// The same, with another port told to clients.
+    /// This listener, with another port advertised to clients.
     pub fn told_at(self, port: u16) -> Listener {
         Listener { told: format!("localhost:{port}"), ..self }
     }
@@ -112,7 +112,7 @@ impl Cluster {
         Cluster::start_each(&vec![options; broker_count])
     }
 
-    /// The same, with one broker for each of these options.
+    /// Like [`Cluster::start`], with one broker for each of these options.
     pub fn start_each(options: &[&Options]) -> Cluster {
         let version = options.first().expect("a cluster has a broker").version;
         let mut jars = Jars::of(version);
@@ -134,7 +134,7 @@ impl Cluster {
         cluster
     }
 
-    /// What clients connect to: all brokers, as `host:port,host:port`.
+    /// The addresses of all brokers, as `host:port,host:port`.
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
         addresses.join(",")

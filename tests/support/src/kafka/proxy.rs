@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes in one piece from a broker from which on it is records that pass, and no small answer.
+/// A piece from a broker with this many bytes or more has records in it: other answers are smaller.
 const RECORDS_BYTES_MIN: usize = 8 * 1024;
 
 /// Bytes that are received at once.
@@ -167,7 +167,7 @@ impl Proxy {
         self.shared.orders(way).replace = Some((these.to_vec(), others.to_vec()));
     }
 
-    /// The same, each time that they stand in a piece.
+    /// Puts other bytes, as many, in the place of these, each time that they stand in a piece.
     pub fn replace_each(&self, way: Way, these: &[u8], others: &[u8]) {
         assert_eq!(these.len(), others.len());
         self.shared.orders(way).replace_each = Some((these.to_vec(), others.to_vec()));
@@ -246,8 +246,8 @@ impl Shared {
 }
 
 impl Orders {
-    /// Does what is ordered to a piece. How many of its bytes pass; fewer than there are: then
-    /// the connection ends.
+    /// Applies the ordered faults to a piece, and returns how many of its bytes pass. If not all
+    /// pass, the connection ends.
     fn carry_out(&mut self, piece: &mut [u8], last_api: i16) -> usize {
         if self.flips > 0 && piece.len() >= RECORDS_BYTES_MIN {
             self.flips -= 1;

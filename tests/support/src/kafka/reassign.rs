@@ -1,4 +1,4 @@
-//! Moving partitions between brokers: a request that rdkafka's admin client has not.
+//! Moves partitions between brokers: rdkafka's admin client does not have this request.
 
 use super::Cluster;
 use crate::wire::Connection;

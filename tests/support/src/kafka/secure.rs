@@ -67,7 +67,8 @@ impl SecureCluster {
         SecureCluster::start_as(Options::for_tests(), properties, java)
     }
 
-    /// The same, with other options that have neither listeners nor properties.
+    /// Like [`SecureCluster::start`], with other options that have neither listeners nor
+    /// properties.
     pub fn start_as(
         mut options: Options,
         properties: &[(&'static str, String)],
@@ -103,7 +104,7 @@ impl SecureCluster {
         format!("{HOST}:{}", self.port(kind))
     }
 
-    /// The same, under a name that the certificate does not have.
+    /// Where a listener of this kind is reached, under a name that its certificate does not have.
     pub fn address_by_number(&self, kind: Kind) -> String {
         format!("127.0.0.1:{}", self.port(kind))
     }

@@ -45,7 +45,7 @@ impl Running {
         Running::start_with(cluster, ProduceClient::Native, format, queue_kbytes_max)
     }
 
-    /// The same, with this client.
+    /// Starts a publisher with this client.
     pub fn start_with(
         cluster: &Cluster,
         client_kind: ProduceClient,
