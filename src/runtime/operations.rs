@@ -46,9 +46,9 @@ enum SlotState {
     Done(Completed),
 }
 
-/// Names an operation from its start to its completion.
+/// Names an operation from its start to its completion: the `user_data` of its entry in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct UserData {
     /// Small, and no other operation under way has the same.
     pub slot: u32,
     serial: u32,
@@ -57,9 +57,9 @@ pub struct Token {
 /// What is to be done, in the order in which it was asked for.
 pub enum Request {
     /// Begin this, and [`Operations::finish`] it some time.
-    Start(Token, Task),
+    Start(UserData, Task),
     /// The result of the operation is not needed any more: finish it soon, however it ends.
-    Cancel(Token),
+    Cancel(UserData),
     /// Ring another thread's eventfd, which is non-blocking. The result is not needed.
     RingBell(Handle),
 }
@@ -131,10 +131,10 @@ impl Operations {
 
     fn start(self: &Rc<Operations>, task: Task) -> Operation {
         let mut inner = self.inner.borrow_mut();
-        let token = inner.take_slot();
-        inner.requests.push_back(Request::Start(token, task));
+        let user_data = inner.take_slot();
+        inner.requests.push_back(Request::Start(user_data, task));
         drop(inner);
-        Operation { operations: self.clone(), token, finished: false }
+        Operation { operations: self.clone(), user_data, finished: false }
     }
 
     /// Called by the ring: what is to be done next.
@@ -148,15 +148,15 @@ impl Operations {
     }
 
     /// Called by the ring: this operation has ended. Each is finished once, also a cancelled one.
-    pub fn finish(&self, token: Token, completed: Completed) {
+    pub fn finish(&self, user_data: UserData, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
-        let slot = &mut inner.slots[token.slot as usize];
-        assert!(slot.serial == token.serial);
+        let slot = &mut inner.slots[user_data.slot as usize];
+        assert!(slot.serial == user_data.serial);
         match slot.state {
             SlotState::Busy => slot.state = SlotState::Done(completed),
             SlotState::Abandoned => {
                 slot.state = SlotState::Free;
-                inner.free.push(token.slot);
+                inner.free.push(user_data.slot);
             }
             SlotState::Free | SlotState::Done(_) => unreachable!("one completion each"),
         }
@@ -164,7 +164,7 @@ impl Operations {
 }
 
 impl Inner {
-    fn take_slot(&mut self) -> Token {
+    fn take_slot(&mut self) -> UserData {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { serial: 0, state: SlotState::Free });
             u32::try_from(self.slots.len() - 1).expect("operations are few")
@@ -173,19 +173,19 @@ impl Inner {
         assert!(matches!(slot.state, SlotState::Free));
         slot.serial = slot.serial.wrapping_add(1) & 0x7fff_ffff;
         slot.state = SlotState::Busy;
-        Token { slot: index, serial: slot.serial }
+        UserData { slot: index, serial: slot.serial }
     }
 }
 
-impl Token {
-    /// The token as one number, never all ones.
+impl UserData {
+    /// As one number, never all ones.
     pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.slot)
     }
 
-    /// The token of [`Token::to_bits`].
-    pub(crate) fn from_bits(bits: u64) -> Token {
-        Token { slot: bits as u32, serial: (bits >> 32) as u32 }
+    /// From what [`UserData::to_bits`] gave.
+    pub(crate) fn from_bits(bits: u64) -> UserData {
+        UserData { slot: bits as u32, serial: (bits >> 32) as u32 }
     }
 }
 
@@ -202,7 +202,7 @@ impl Completed {
 /// polls its stages.
 pub struct Operation {
     operations: Rc<Operations>,
-    token: Token,
+    user_data: UserData,
     finished: bool,
 }
 
@@ -213,14 +213,14 @@ impl Future for Operation {
         assert!(!self.finished);
         let operations = self.operations.clone();
         let mut inner = operations.inner.borrow_mut();
-        let slot = &mut inner.slots[self.token.slot as usize];
+        let slot = &mut inner.slots[self.user_data.slot as usize];
         if !matches!(slot.state, SlotState::Done(_)) {
             return Poll::Pending;
         }
         let SlotState::Done(completed) = std::mem::replace(&mut slot.state, SlotState::Free) else {
             unreachable!("just looked at");
         };
-        inner.free.push(self.token.slot);
+        inner.free.push(self.user_data.slot);
         self.finished = true;
         Poll::Ready(completed)
     }
@@ -232,13 +232,13 @@ impl Drop for Operation {
             return;
         }
         let mut inner = self.operations.inner.borrow_mut();
-        let slot = &mut inner.slots[self.token.slot as usize];
+        let slot = &mut inner.slots[self.user_data.slot as usize];
         if matches!(slot.state, SlotState::Done(_)) {
             slot.state = SlotState::Free;
-            inner.free.push(self.token.slot);
+            inner.free.push(self.user_data.slot);
             return;
         }
         slot.state = SlotState::Abandoned;
-        inner.requests.push_back(Request::Cancel(self.token));
+        inner.requests.push_back(Request::Cancel(self.user_data));
     }
 }

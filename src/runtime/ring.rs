@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
+use crate::runtime::operations::{Completed, Handle, Operations, Request, Task, UserData};
 use crate::runtime::ring_error::RingError;
 use io_uring::register::Restriction;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -39,7 +39,7 @@ struct Inner {
 
 /// An operation that the kernel has.
 struct Carried {
-    token: Token,
+    user_data: UserData,
     /// What the kernel reads or writes.
     buffer: Vec<u8>,
     /// Kept open until the completion, so that the number cannot name another file.
@@ -119,16 +119,16 @@ impl Ring {
 
     fn carry_out(&self, inner: &mut Inner, order: Request) {
         match order {
-            Request::Start(token, task) => {
+            Request::Start(user_data, task) => {
                 let before = entry_before(&task);
                 let (entry, buffer, handle) = entry_of(task);
-                let slot = token.slot as usize;
+                let slot = user_data.slot as usize;
                 if slot >= inner.carried.len() {
                     inner.carried.resize_with(slot + 1, || None);
                 }
-                let carried = Carried { token, buffer, _handle: handle };
+                let carried = Carried { user_data, buffer, _handle: handle };
                 assert!(inner.carried[slot].replace(carried).is_none());
-                let entry = entry.user_data(token.to_bits());
+                let entry = entry.user_data(user_data.to_bits());
                 let (pair, alone);
                 let entries: &[squeue::Entry] = match before {
                     Some(before) => {
@@ -145,8 +145,8 @@ impl Ring {
                 // before it points to nothing.
                 unsafe { self.push(inner, entries) };
             }
-            Request::Cancel(token) => {
-                let entry = opcode::AsyncCancel::new(token.to_bits()).build();
+            Request::Cancel(user_data) => {
+                let entry = opcode::AsyncCancel::new(user_data.to_bits()).build();
                 // SAFETY: a cancel entry points to nothing.
                 unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
             }
@@ -181,13 +181,13 @@ impl Ring {
             if completion.user_data() == UNATTENDED {
                 continue;
             }
-            let token = Token::from_bits(completion.user_data());
-            let carried = carried[token.slot as usize].take().expect("one completion each");
-            assert!(carried.token == token);
+            let user_data = UserData::from_bits(completion.user_data());
+            let carried = carried[user_data.slot as usize].take().expect("one completion each");
+            assert!(carried.user_data == user_data);
             let result = usize::try_from(completion.result())
                 .map_err(|_| io::Error::from_raw_os_error(-completion.result()));
             *ended += 1;
-            self.operations.finish(token, Completed::new(result, carried.buffer));
+            self.operations.finish(user_data, Completed::new(result, carried.buffer));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
 use crate::node::Common;
-use huntd::runtime::operations::{Completed, Handle, Operations, Request, Task, Token};
+use huntd::runtime::operations::{Completed, Handle, Operations, Request, Task, UserData};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct Network {
     sockets: Vec<Socket>,
     /// Operations that end at a certain time.
-    ending: Vec<(u64, Token, Completed)>,
+    ending: Vec<(u64, UserData, Completed)>,
     /// The last whole answer that any connection brought.
     last_answer: Vec<u8>,
     /// Whole requests of connections that are gone, with the broker that may still take them.
@@ -48,7 +48,7 @@ struct Socket {
 }
 
 struct Receive {
-    token: Token,
+    user_data: UserData,
     buffer: Vec<u8>,
     /// Where the first byte goes, and where the next one does.
     start: usize,
@@ -73,26 +73,26 @@ impl Network {
     pub(crate) fn take_orders(&mut self, operations: &Operations, chance: &mut Chance, now: u64) {
         while let Some(order) = operations.take_order() {
             match order {
-                Request::Start(token, task) => self.start(chance, now, token, task),
-                Request::Cancel(token) => self.cancel(operations, token),
+                Request::Start(user_data, task) => self.start(chance, now, user_data, task),
+                Request::Cancel(user_data) => self.cancel(operations, user_data),
                 Request::RingBell(_) => unreachable!("the bell is rung by the loop"),
             }
         }
     }
 
-    fn start(&mut self, chance: &mut Chance, now: u64, token: Token, task: Task) {
+    fn start(&mut self, chance: &mut Chance, now: u64, user_data: UserData, task: Task) {
         let at = now + chance.delay_us();
         match task {
             Task::Send { socket, buffer, from } => {
-                self.send(chance, at, token, &socket, buffer, from)
+                self.send(chance, at, user_data, &socket, buffer, from)
             }
             Task::Receive { socket, buffer, from } => {
-                let receive = Receive { token, buffer, start: from, from, until: None };
+                let receive = Receive { user_data, buffer, start: from, from, until: None };
                 self.socket(&socket).receive = Some(receive);
             }
             Task::ReceiveAll { socket, buffer, range } => {
                 let (start, until) = (range.start, Some(range.end));
-                let receive = Receive { token, buffer, start, from: start, until };
+                let receive = Receive { user_data, buffer, start, from: start, until };
                 self.socket(&socket).receive = Some(receive);
             }
             Task::ReadBell { .. } => unreachable!("the bell is read by the loop"),
@@ -133,7 +133,7 @@ impl Network {
         &mut self,
         chance: &mut Chance,
         at: u64,
-        token: Token,
+        user_data: UserData,
         handle: &Handle,
         buffer: Vec<u8>,
         from: usize,
@@ -146,18 +146,18 @@ impl Network {
         if breaks {
             socket.broken_at = Some(at);
         }
-        self.ending.push((at, token, Completed::new(Ok(count), buffer)));
+        self.ending.push((at, user_data, Completed::new(Ok(count), buffer)));
     }
 
-    fn cancel(&mut self, operations: &Operations, token: Token) {
+    fn cancel(&mut self, operations: &Operations, user_data: UserData) {
         let cancelled = || Completed::new(Err(io::ErrorKind::Interrupted.into()), Vec::new());
-        if let Some(at) = self.ending.iter().position(|(_, ending, _)| *ending == token) {
+        if let Some(at) = self.ending.iter().position(|(_, ending, _)| *ending == user_data) {
             self.ending.swap_remove(at);
-            return operations.finish(token, cancelled());
+            return operations.finish(user_data, cancelled());
         }
         for socket in &mut self.sockets {
-            if socket.receive.take_if(|receive| receive.token == token).is_some() {
-                return operations.finish(token, cancelled());
+            if socket.receive.take_if(|receive| receive.user_data == user_data).is_some() {
+                return operations.finish(user_data, cancelled());
             }
         }
     }
@@ -172,8 +172,8 @@ impl Network {
     ) -> bool {
         let mut moved = false;
         while let Some(at) = self.ending.iter().position(|(at, ..)| *at <= now) {
-            let (_, token, completed) = self.ending.swap_remove(at);
-            operations.finish(token, completed);
+            let (_, user_data, completed) = self.ending.swap_remove(at);
+            operations.finish(user_data, completed);
             moved = true;
         }
         for socket in &mut self.sockets {
@@ -360,10 +360,10 @@ impl Socket {
         if !is_filled && !is_broken {
             return false;
         }
-        let Receive { token, buffer, .. } = self.receive.take().expect("just looked at");
+        let Receive { user_data, buffer, .. } = self.receive.take().expect("just looked at");
         let reset = is_broken && count == 0 && chance.one_in(2);
         let result = if reset { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(count) };
-        operations.finish(token, Completed::new(result, buffer));
+        operations.finish(user_data, Completed::new(result, buffer));
         true
     }
 }
