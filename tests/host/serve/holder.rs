@@ -1,6 +1,8 @@
 //! A process of its own that holds sessions, as this one has too few descriptors for all: this test
 //! program with one test selected.
 
+#![allow(clippy::print_stdout, reason = "the child talks to its parent")]
+
 use super::read_answer;
 use std::io::{Read, Write};
 use std::net::TcpStream;
