@@ -8,6 +8,13 @@ use std::ops::Range;
 /// the number of headers, one byte each.
 const RECORD_BYTES_MIN: usize = 7;
 
+/// Bytes that are looked at together: those before the value in nearly every record that has no
+/// key.
+const HEAD_BYTES: usize = 16;
+
+/// What stands at the start of a record, or behind its key.
+type Head = [u8; HEAD_BYTES];
+
 /// One record. Its bytes lie in the receive buffer or in the decompressor's buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Record<'r> {
@@ -109,13 +116,15 @@ impl<'a> Records<'a> {
                 return Ok(Some(Record { offset, timestamp_ms, key, value_range, records }));
             }
         }
-        self.finish()
+        self.finish()?;
+        Ok(None)
     }
 
+    /// Makes no record: one that a call makes is written to memory, and so would be the others.
     #[inline(never)]
-    fn finish(&self) -> Result<Option<Record<'_>>, BatchError> {
+    fn finish(&self) -> Result<(), BatchError> {
         match self.bytes.len() - self.at {
-            0 => Ok(None),
+            0 => Ok(()),
             trailing => Err(self.wrong(BatchReason::Trailing(trailing))),
         }
     }
@@ -151,60 +160,58 @@ impl From<WireError> for Malformed {
     }
 }
 
-/// A variable-length integer of at most three bytes, before its zigzag form is undone.
 #[inline(always)]
-fn take_short(bytes: &[u8], at: &mut usize) -> Option<u32> {
-    let first = u32::from(*bytes.get(*at)?);
-    *at += 1;
+fn head_at(bytes: &[u8], start: usize) -> Option<&Head> {
+    bytes.get(start..)?.first_chunk()
+}
+
+/// A variable-length integer of at most two bytes, in its zigzag form.
+#[inline(always)]
+fn take_short(head: &Head, at: &mut usize) -> Option<u32> {
+    let (first, second) = (head[*at], head[*at + 1]);
     if first < 0x80 {
-        return Some(first);
+        *at += 1;
+        return Some(first.into());
     }
-    let second = u32::from(*bytes.get(*at)?);
-    *at += 1;
-    if second < 0x80 {
-        return Some(first & 0x7f | second << 7);
-    }
-    let third = u32::from(*bytes.get(*at)?);
-    *at += 1;
-    (third < 0x80).then_some(first & 0x7f | (second & 0x7f) << 7 | third << 14)
+    *at += 2;
+    (second < 0x80).then_some(u32::from(first & 0x7f) | u32::from(second) << 7)
 }
 
+/// Reads the fields of a record whose integers are short and not negative, and which has no
+/// headers: nearly every record. `None` says only that [`read_fields`] must decide.
 #[inline(always)]
-fn take_short_signed(bytes: &[u8], at: &mut usize) -> Option<i32> {
-    take_short(bytes, at).map(|value| (value >> 1) as i32 ^ -((value & 1) as i32))
-}
-
-/// Reads the fields of a record whose integers are short and which has no headers: nearly every
-/// record. `None` says only that [`read_fields`] must decide.
-#[inline(always)]
-fn read_short(bytes: &[u8], mut at: usize) -> Option<Fields> {
-    let length = take_short(bytes, &mut at)?;
-    let end = at + (length >> 1) as usize;
-    // The record's own bytes; an odd length is a negative one.
-    let bytes = bytes.get(..end)?;
+fn read_short(bytes: &[u8], start: usize) -> Option<Fields> {
+    let (mut head, mut head_start, mut at) = (head_at(bytes, start)?, start, 0);
+    let length = take_short(head, &mut at)?;
+    let end = start + at + (length >> 1) as usize;
     // The attributes are one byte whatever it is, not an integer that may go on in the next.
-    if length & 1 == 1 || *bytes.get(at)? != 0 {
+    if head[at] != 0 {
         return None;
     }
     at += 1;
-    let timestamp_delta = i64::from(take_short_signed(bytes, &mut at)?);
-    let offset_delta = take_short_signed(bytes, &mut at)?;
-    let key = take_nullable(bytes, &mut at)?;
-    let value = take_nullable(bytes, &mut at)?;
-    let fits = at + 1 == end && bytes[at] == 0;
-    fits.then_some(Fields { timestamp_delta, offset_delta, key, value, end })
-}
-
-/// The outer `None`: not short, or not within the record.
-#[inline(always)]
-fn take_nullable(bytes: &[u8], at: &mut usize) -> Option<Option<(usize, usize)>> {
-    let length = take_short(bytes, at)?;
-    if length & 1 == 1 {
-        return Some(None);
+    let timestamp_delta = take_short(head, &mut at)?;
+    let offset_delta = take_short(head, &mut at)?;
+    let key_length = take_short(head, &mut at)?;
+    let mut key = None;
+    // An odd length is a negative one: there is no key.
+    if key_length & 1 == 0 {
+        let place = (start + at, (key_length >> 1) as usize);
+        key = Some(place);
+        (head_start, at) = (place.0 + place.1, 0);
+        head = head_at(bytes, head_start)?;
     }
-    let (start, length) = (*at, (length >> 1) as usize);
-    *at += length;
-    Some(Some((start, length)))
+    let value_length = take_short(head, &mut at)?;
+    let value = (head_start + at, (value_length >> 1) as usize);
+    let is_any_negative = (length | timestamp_delta | offset_delta | value_length) & 1 == 1;
+    // Behind the value stands the number of headers, which is 0.
+    let fits = !is_any_negative && value.0 + value.1 + 1 == end && *bytes.get(end - 1)? == 0;
+    fits.then_some(Fields {
+        timestamp_delta: i64::from(timestamp_delta >> 1),
+        offset_delta: (offset_delta >> 1) as i32,
+        key,
+        value: Some(value),
+        end,
+    })
 }
 
 #[inline(never)]
@@ -259,20 +266,51 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kafka::wire::WireWriter;
+
+    /// Bytes of the records behind one.
+    const REST: [u8; HEAD_BYTES] = [0xff; HEAD_BYTES];
+
+    fn lengths() -> impl Strategy<Value = Option<usize>> {
+        prop_oneof![Just(None), (0..70_usize).prop_map(Some), (60..9000_usize).prop_map(Some)]
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
         fn what_the_short_form_reads_the_full_form_reads_alike(
-            head in proptest::collection::vec(prop_oneof![0_u8..12, any::<u8>()], 1..9),
-            body in proptest::collection::vec(0_u8..6, 0..12),
+            deltas: [i16; 2],
+            (key, value, headers) in (lengths(), lengths(), -1..3_i32),
+            damage in prop::option::of((0..40_usize, any::<u8>())),
         ) {
-            let mut bytes = head;
-            bytes.extend(body);
-            bytes[0] = ((bytes.len() - 1) * 2) as u8;
-            if let Some(fields) = read_short(&bytes, 0) {
-                prop_assert_eq!(read_fields(&bytes, 0).ok(), Some(fields));
+            let mut fields = vec![0];
+            let mut writer = WireWriter::new(&mut fields);
+            writer.varlong(deltas[0].into());
+            writer.varint(deltas[1].into());
+            for length in [key, value] {
+                writer.varint(length.map_or(-1, |length| length as i32));
+                writer.raw(&vec![b'-'; length.unwrap_or(0)]);
+            }
+            writer.varint(headers);
+            let mut bytes = Vec::new();
+            WireWriter::new(&mut bytes).varint(fields.len() as i32);
+            bytes.extend(fields);
+            if let Some((at, byte)) = damage {
+                let place = at % bytes.len();
+                bytes[place] = byte;
+            }
+            bytes.extend(REST);
+            let short = read_short(&bytes, 0);
+            if short.is_some() {
+                let full = read_fields(&bytes, 0).ok();
+                prop_assert_eq!(&full, &short);
+            }
+            let is_usual = value.is_some_and(|length| length < 8000) && headers == 0
+                && deltas.iter().all(|delta| (0..8192).contains(delta))
+                && key.is_none_or(|length| length < 100);
+            if is_usual && damage.is_none() {
+                prop_assert!(short.is_some());
             }
         }
     }
@@ -280,19 +318,20 @@ mod tests {
     #[test]
     fn a_small_record_is_read_in_the_short_form() {
         let record = [18, 0, 4, 2, 2, b'k', 4, b'v', b'w', 0];
-        let fields = read_short(&record, 0).unwrap();
+        let followed = |record: [u8; 10]| [&record[..], &REST].concat();
+        let fields = read_short(&followed(record), 0).unwrap();
         assert_eq!((fields.timestamp_delta, fields.offset_delta, fields.end), (2, 1, 10));
         assert_eq!((fields.key, fields.value), (Some((5, 1)), Some((7, 2))));
         for (place, byte) in [(0, 20), (0, 16), (0, 17), (1, 1), (4, 20), (6, 6), (9, 2)] {
             let mut other = record;
             other[place] = byte;
-            assert_eq!(read_short(&other, 0), None);
+            assert_eq!(read_short(&followed(other), 0), None);
         }
     }
 
     #[test]
     fn attributes_are_one_byte_even_if_its_highest_bit_is_set() {
-        let record = [16, 0x80, 0, 0, 0, 0, 2, 0, 0];
+        let record = [&[16, 0x80, 0, 0, 0, 0, 2, 0, 0], &REST[..]].concat();
         assert_eq!(read_short(&record, 0), None);
         let fields = read_fields(&record, 0).unwrap();
         assert_eq!((fields.key, fields.value), (Some((5, 0)), Some((6, 0))));
