@@ -36,15 +36,15 @@ static DIGIT_MASKS: [u8; 256 + 16] = {
     bytes
 };
 
-/// Adds the event of a record of a known shape, and gives the shape's number.
+/// Adds the event of a record of a known shape, and gives the shape.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn read(
-    shapes: &ShapeList,
+pub(super) fn read<'s>(
+    shapes: &'s ShapeList,
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
     events: &mut Events,
-) -> Option<usize> {
+) -> Option<&'s Shape> {
     let mut ends = NO_ENDS;
     let places = Places::find(window, bytes, &mut ends)?;
     if places.run_count <= RUNS_USUAL {
@@ -57,21 +57,21 @@ pub(super) fn read(
 /// Reads a record that has no more runs than this.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn read_runs<const RUNS: usize>(
+fn read_runs<'s, const RUNS: usize>(
     places: &Places<'_>,
-    shapes: &ShapeList,
+    shapes: &'s ShapeList,
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
     events: &mut Events,
-) -> Option<usize> {
+) -> Option<&'s Shape> {
     let mut number = shapes.head(places.text_bytes, places.first);
     loop {
         let shape = shapes.get(number)?;
         if places.have_texts_of::<RUNS>(shape, window, bytes) {
             let numbers = places.numbers::<RUNS>(shape, window)?;
             events.push_listed(numbers.event(origin));
-            return Some(number.into());
+            return Some(shape);
         }
         number = shape.next;
     }

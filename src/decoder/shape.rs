@@ -12,6 +12,7 @@ use super::simd::Processor;
 use crate::engine::event::{ActionKind, EventField};
 use crate::engine::events::Events;
 use crate::engine::field::{FIELDS, FieldSet};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Shapes that a decoder remembers: half a dozen producers with each common type of event, and
@@ -134,7 +135,7 @@ pub(super) struct Shape {
     /// Where the first run begins; 64 if not in the first half.
     pub first: u8,
     /// Records that had this shape, until the count is halved.
-    hits: u64,
+    hits: Cell<u64>,
     pieces: [Piece; PIECES_MAX],
 }
 
@@ -172,7 +173,7 @@ impl Shape {
             present: record.present,
             lanes: [NO_LANE; FIELDS],
             first,
-            hits: 0,
+            hits: Cell::new(0),
             pieces: [no_piece; PIECES_MAX],
         };
         let mut text_start = 0;
@@ -276,6 +277,14 @@ impl Shape {
         &self.pieces[..usize::from(self.piece_count)]
     }
 
+    /// Counts a record of this shape. Whether it is the first.
+    #[inline]
+    fn count_hit(&self) -> bool {
+        let before = self.hits.get();
+        self.hits.set(before + 1);
+        before == 0
+    }
+
     fn place(&self) -> usize {
         place(self.text_bytes.into(), self.first.into())
     }
@@ -313,13 +322,27 @@ impl ShapeList {
         self.shapes.get(usize::from(number))
     }
 
+    /// Reads a record at the edge of its buffer, which has no room around it.
+    #[inline(never)]
+    fn read_copy(
+        &self,
+        processor: Processor,
+        origin: RecordPosition,
+        value: &[u8],
+        events: &mut Events,
+    ) -> Option<&Shape> {
+        let mut window = [0; WINDOW_BYTES];
+        window[BYTES_BEFORE..BYTES_BEFORE + value.len()].copy_from_slice(value);
+        processor.read(self, origin, &window, value.len(), events)
+    }
+
     /// Adds a shape. A full list forgets the one with the fewest hits; old hits fade, so that what
     /// was in use long ago goes too.
     fn add(&mut self, shape: Shape) {
         if self.shapes.len() == SHAPES_MAX {
-            let fewest = (0..SHAPES_MAX).min_by_key(|number| self.shapes[*number].hits);
+            let fewest = (0..SHAPES_MAX).min_by_key(|number| self.shapes[*number].hits.get());
             self.shapes.swap_remove(fewest.expect("the list is full"));
-            self.shapes.iter_mut().for_each(|shape| shape.hits /= 2);
+            self.shapes.iter_mut().for_each(|shape| *shape.hits.get_mut() /= 2);
         }
         self.shapes.push(shape);
         self.heads = [NONE; PLACES];
@@ -362,29 +385,20 @@ impl Shapes {
         events: &mut Events,
     ) -> bool {
         let Some(processor) = self.processor else { return false };
-        if range.len() > SHAPE_BYTES_MAX {
+        let bytes = range.len();
+        if bytes > SHAPE_BYTES_MAX {
             return false;
         }
         let around = range.start.checked_sub(BYTES_BEFORE).and_then(|start| buffer.get(start..));
-        let number = match around.and_then(<[u8]>::first_chunk) {
-            Some(window) => processor.read(&self.list, origin, window, range.len(), events),
-            None => self.read_copy(processor, origin, &buffer[range], events),
+        let shape = match around.and_then(<[u8]>::first_chunk) {
+            Some(window) => processor.read(&self.list, origin, window, bytes, events),
+            None => self.list.read_copy(processor, origin, &buffer[range], events),
         };
-        number.map(|number| self.count_hit(number)).is_some()
-    }
-
-    /// Reads a record at the edge of its buffer, which has no room around it.
-    #[inline(never)]
-    fn read_copy(
-        &self,
-        processor: Processor,
-        origin: RecordPosition,
-        value: &[u8],
-        events: &mut Events,
-    ) -> Option<usize> {
-        let mut window = [0; WINDOW_BYTES];
-        window[BYTES_BEFORE..BYTES_BEFORE + value.len()].copy_from_slice(value);
-        processor.read(&self.list, origin, &window, value.len(), events)
+        let Some(shape) = shape else { return false };
+        if shape.count_hit() {
+            (self.pause, self.last_pause) = (0, 0);
+        }
+        true
     }
 
     /// Remembers the shape of a record that is an event, if it has one.
@@ -402,16 +416,6 @@ impl Shapes {
             && !self.list.shapes.iter().any(|known| known.has_texts_of(&shape))
         {
             self.list.add(shape);
-        }
-    }
-
-    #[inline]
-    fn count_hit(&mut self, number: usize) {
-        let shape = &mut self.list.shapes[number];
-        shape.hits += 1;
-        if shape.hits == 1 {
-            self.pause = 0;
-            self.last_pause = 0;
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::RecordPosition;
 #[cfg(target_arch = "x86_64")]
 use super::narrow;
-use super::shape::{ShapeList, Window};
+use super::shape::{Shape, ShapeList, Window};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
 use crate::engine::events::Events;
@@ -57,16 +57,16 @@ impl Processor {
         std::iter::empty()
     }
 
-    /// Adds the event of a record of a known shape, and gives the shape's number.
+    /// Adds the event of a record of a known shape, and gives the shape.
     #[inline(always)]
-    pub(super) fn read(
+    pub(super) fn read<'s>(
         self,
-        shapes: &ShapeList,
+        shapes: &'s ShapeList,
         origin: RecordPosition,
         window: &Window,
         bytes: usize,
         events: &mut Events,
-    ) -> Option<usize> {
+    ) -> Option<&'s Shape> {
         match self.0 {
             // SAFETY: the processor was found to have what the function is made for.
             #[cfg(target_arch = "x86_64")]

@@ -47,23 +47,23 @@ static BACK_DISTANCES: [u8; 64] = bytes_by_place!(
 /// Where each lane's number is after all are packed.
 static PACKED: [[i64; 4]; 2] = [[0, 2, 4, 6], [1, 3, 5, 7]];
 
-/// Adds the event of a record of a known shape, and gives the shape's number.
+/// Adds the event of a record of a known shape, and gives the shape.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn read(
-    shapes: &ShapeList,
+pub(super) fn read<'s>(
+    shapes: &'s ShapeList,
     origin: RecordPosition,
     window: &Window,
     bytes: usize,
     events: &mut Events,
-) -> Option<usize> {
+) -> Option<&'s Shape> {
     let record = Record::of(window, bytes)?;
     let mut number = shapes.head(record.text_bytes, record.first);
     loop {
         let shape = shapes.get(number)?;
         if record.has_texts_of(shape) {
             events.push_listed(record.numbers(shape)?.event(origin));
-            return Some(number.into());
+            return Some(shape);
         }
         number = shape.next;
     }
