@@ -3,12 +3,15 @@
 /// Record times that the shard's clock looks back on: it follows the smallest of them.
 pub(crate) const CLOCK_RECORDS: usize = 8;
 
+/// The same, as records are counted.
+const RECORDS: u64 = CLOCK_RECORDS as u64;
+
 /// Time within a shard, in milliseconds.
 ///
 /// It follows the smallest of the last eight record times and never runs back, so one record with a
 /// wrong time, even a year ahead, does not move it. It stands at 0 until eight records came; their
 /// smallest time is where it starts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],
     records: u64,
@@ -16,29 +19,64 @@ pub(crate) struct Clock {
     now_ms: u64,
     /// The time that was published last.
     published_ms: u64,
+    /// The smallest of the recent times, and the number of records with which the last one that has
+    /// it is replaced. Both follow from those times.
+    earliest_ms: i64,
+    earliest_until: u64,
+    /// The time as it is published, which follows from `start_ms` and `now_ms`.
+    now_unix_ms: u64,
 }
 
 /// Words of an encoded clock.
 const CLOCK_WORDS: usize = CLOCK_RECORDS + 4;
 
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::from_words(&[0; CLOCK_WORDS])
+    }
+}
+
 impl Clock {
     /// Takes one record's time.
     pub(crate) fn observe(&mut self, time_ms: i64) {
-        let full = CLOCK_RECORDS as u64;
-        let oldest = &mut self.recent_ms[(self.records % full) as usize];
-        let replaced_ms = std::mem::replace(oldest, time_ms);
+        self.recent_ms[(self.records % RECORDS) as usize] = time_ms;
         self.records += 1;
-        // Most records have the same millisecond as the eighth record before them, and then the
-        // smallest of the eight stays the same.
-        if self.records < full || (self.records > full && replaced_ms == time_ms) {
-            return;
+        if time_ms <= self.earliest_ms {
+            // The clock never runs back, so only the next smallest time will move it.
+            self.earliest_ms = time_ms;
+            self.earliest_until = self.records + RECORDS;
+        } else if self.records >= self.earliest_until {
+            self.find_earliest();
+            self.advance();
         }
-        let earliest_ms = self.recent_ms.iter().fold(i64::MAX, |least, time| least.min(*time));
-        if self.records == full {
-            self.start_ms = earliest_ms;
+        if self.has_just_started() {
+            self.start_ms = self.earliest_ms;
+            self.advance();
         }
-        let since_start = earliest_ms.saturating_sub(self.start_ms);
-        self.now_ms = self.now_ms.max(u64::try_from(since_start).unwrap_or(0));
+    }
+
+    /// Finds the smallest of the recent times.
+    #[inline(never)]
+    fn find_earliest(&mut self) {
+        self.earliest_ms = i64::MAX;
+        for before in self.records.saturating_sub(RECORDS)..self.records {
+            let time_ms = self.recent_ms[(before % RECORDS) as usize];
+            if time_ms <= self.earliest_ms {
+                self.earliest_ms = time_ms;
+                self.earliest_until = before.saturating_add(1 + RECORDS);
+            }
+        }
+    }
+
+    /// Goes on to the smallest of the recent times, unless it is there.
+    fn advance(&mut self) {
+        let since_start = self.earliest_ms.saturating_sub(self.start_ms);
+        self.set(self.now_ms.max(u64::try_from(since_start).unwrap_or(0)));
+    }
+
+    fn set(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.now_unix_ms = u64::try_from(self.unix_ms(now_ms)).unwrap_or(0);
     }
 
     /// Milliseconds since the clock started.
@@ -48,18 +86,18 @@ impl Clock {
 
     /// Whether the last record has started it.
     pub(crate) fn has_just_started(&self) -> bool {
-        self.records == CLOCK_RECORDS as u64
+        self.records == RECORDS
     }
 
     /// The time to publish, if it differs from the one that was published last: milliseconds since
     /// the Unix epoch, 0 for times before.
     pub(crate) fn unpublished(&self) -> Option<u64> {
-        (self.published_ms != self.now_ms).then(|| self.published())
+        (self.published_ms != self.now_ms).then_some(self.now_unix_ms)
     }
 
     /// The time as it is published.
     pub(crate) fn published(&self) -> u64 {
-        u64::try_from(self.unix_ms(self.now_ms)).unwrap_or(0)
+        self.now_unix_ms
     }
 
     /// The time that was published last.
@@ -84,7 +122,17 @@ impl Clock {
 
     /// The clock as words.
     pub(crate) fn to_words(&self) -> [u64; CLOCK_WORDS] {
-        let Clock { recent_ms, records, start_ms, now_ms, published_ms } = *self;
+        let Clock {
+            recent_ms,
+            records,
+            start_ms,
+            now_ms,
+            published_ms,
+            // Follow from those.
+            earliest_ms: _,
+            earliest_until: _,
+            now_unix_ms: _,
+        } = *self;
         let mut words = [0; CLOCK_WORDS];
         for (word, time) in words.iter_mut().zip(recent_ms) {
             *word = time as u64;
@@ -95,15 +143,27 @@ impl Clock {
 
     /// The clock that these words are.
     pub(crate) fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
-        let recent_ms = std::array::from_fn(|at| words[at] as i64);
         let [.., records, start_ms, now_ms, published_ms] = *words;
-        Clock { recent_ms, records, start_ms: start_ms as i64, now_ms, published_ms }
+        let mut clock = Clock {
+            recent_ms: std::array::from_fn(|at| words[at] as i64),
+            records,
+            start_ms: start_ms as i64,
+            now_ms: 0,
+            published_ms,
+            earliest_ms: i64::MAX,
+            earliest_until: 0,
+            now_unix_ms: 0,
+        };
+        clock.find_earliest();
+        clock.set(now_ms);
+        clock
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn after(times_ms: impl IntoIterator<Item = i64>) -> Clock {
         let mut clock = Clock::default();
@@ -141,5 +201,29 @@ mod tests {
     fn words_carry_the_whole_clock() {
         let clock = after([9, -4, 7, 1 << 40, 3, 2, 1, 0, 11]);
         assert_eq!(Clock::from_words(&clock.to_words()), clock);
+    }
+
+    proptest! {
+        /// Also if words carried it on the way.
+        #[test]
+        fn the_clock_shows_how_far_the_smallest_of_eight_times_has_come(
+            times in prop::collection::vec(prop_oneof![0..4_i64, -9..99_i64, any::<i64>()], 0..40),
+            carried in 0..40_usize,
+        ) {
+            let mut clock = Clock::default();
+            for (at, time_ms) in times.iter().enumerate() {
+                if at == carried {
+                    clock = Clock::from_words(&clock.to_words());
+                }
+                clock.observe(*time_ms);
+            }
+            let smallest: Vec<i64> =
+                times.windows(CLOCK_RECORDS).map(|eight| *eight.iter().min().unwrap()).collect();
+            let start_ms = *smallest.first().unwrap_or(&0);
+            let ways = smallest.iter().map(|time_ms| time_ms.saturating_sub(start_ms));
+            let now_ms = ways.max().unwrap_or(0);
+            prop_assert_eq!(clock.now_ms(), now_ms as u64);
+            prop_assert_eq!(clock.published(), start_ms.saturating_add(now_ms).max(0) as u64);
+        }
     }
 }
