@@ -18,7 +18,6 @@ use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
-use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
@@ -31,9 +30,6 @@ use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Microseconds between two counts of the input's partitions.
-const COUNTED_EVERY_US: u64 = 2_500_000;
 
 /// The control thread's ends.
 pub(crate) struct Ends {
@@ -56,7 +52,7 @@ pub(crate) struct Control {
     /// one back before the daemon is restarted.
     pub(crate) is_output_recreated: bool,
     /// When the partitions of the input are counted again.
-    counted_at: u64,
+    pub(crate) counted_at: u64,
     /// What will happen, each at its time.
     pub(crate) coming: Vec<(u64, Coming)>,
     pub(crate) output: Output,
@@ -355,17 +351,6 @@ impl Control {
         }
     }
 
-    fn hear_which_input(&mut self, around: &Surroundings<'_>) {
-        let topic_id = self.ends.progress.input_topic_id.get().filter(|_| !self.is_input_known);
-        let Some(topic_id) = topic_id else { return };
-        let counts = match around.panics.topic_id == *topic_id {
-            true => around.panics.counts.clone(),
-            false => PanicCounts::new(),
-        };
-        self.is_input_known = true;
-        self.on(around, OwnershipEvent::InputKnown(counts));
-    }
-
     fn hear_what_comes(&mut self, around: &mut Surroundings<'_>) {
         while let Some(at) = self.coming.iter().position(|(at, _)| *at <= around.now) {
             match self.coming.remove(at).1 {
@@ -385,20 +370,6 @@ impl Control {
         self.loaded.values_mut().for_each(|loaded| loaded.engine.know(&rulebook));
         self.tell_hot(ToHot::Rulebook(rulebook.clone()));
         self.rulebook = rulebook;
-    }
-
-    fn hear_topics(&mut self, around: &mut Surroundings<'_>) {
-        if self.counted_at <= around.now {
-            self.counted_at = around.now + COUNTED_EVERY_US;
-            let partitions = around.broker.inputs.len() as i32;
-            self.on(around, OwnershipEvent::InputCounted(partitions));
-        }
-        if self.is_output_recreated {
-            self.on(around, OwnershipEvent::OutputRecreated);
-            if self.ownership.summary().open > 0 {
-                self.wrong = Some("a shard goes on although its output was recreated".to_owned());
-            }
-        }
     }
 
     pub(crate) fn survey(&mut self, around: &mut Surroundings<'_>, partition: i32) {

@@ -30,6 +30,7 @@ mod reader;
 mod recreation;
 mod sim;
 mod surroundings;
+mod topics;
 mod viewer;
 
 use chance::{Counts, Fault, Sight};

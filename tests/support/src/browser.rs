@@ -29,6 +29,34 @@ pub struct Look {
     pub is_dark: bool,
 }
 
+/// Times that the driver is started: it takes a free port of one address family, and ends if that
+/// of the other is in use.
+const DRIVER_STARTS_MAX: usize = 5;
+
+/// The driver and its port; `None` if it has ended before it had one.
+fn start_driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the driver is started");
+    let port = wait_for_line(driver.stdout.take().expect("it was piped"), |line| {
+        let (_, port) = line.split_once("started successfully on port ")?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    match port {
+        Some(port) => Some((driver, port)),
+        None => {
+            // It may have ended already.
+            let _ = driver.kill();
+            driver.wait().expect("a child can be waited for");
+            None
+        }
+    }
+}
+
 impl Browser {
     /// Starts the browser, or nothing where it is absent and may be.
     pub fn start() -> Option<Browser> {
@@ -39,18 +67,8 @@ impl Browser {
             return None;
         }
         let profile = tempfile::tempdir().expect("a temporary folder");
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the driver is started");
-        let port = wait_for_line(driver.stdout.take().expect("it was piped"), |line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        let port = port.expect("the driver says its port");
+        let (driver, port) =
+            (0..DRIVER_STARTS_MAX).find_map(|_| start_driver()).expect("the driver says its port");
         let address = format!("127.0.0.1:{port}");
         let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
         let folder = browser._profile.path().to_str().expect("the path is text");
