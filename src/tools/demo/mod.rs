@@ -70,11 +70,17 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let page = args.page.then(|| DemoPage::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
     let mut measured = measure(args, &brokers, &daemon, begun);
+    // A signal has ended it, or it has failed: there is nothing to stay for.
+    let was_cut = daemon.has_ended();
     if let Some(page) = page {
-        measured = page.end(args.stay).and(measured);
+        measured = page.end(args.stay && !was_cut).and(measured);
     }
     // If the daemon failed, that is why nothing was measured.
     daemon.stop()?;
+    if was_cut {
+        writeln!(std::io::stderr(), "a signal has ended the demo, so nothing is accounted for")?;
+        return Ok(());
+    }
     let measured = measured?;
 
     let mut offline = OfflineShards::new(rulebook);

@@ -6,6 +6,8 @@ mod page;
 mod steady;
 
 use std::io::Read;
+use support::playing::Playing;
+use support::scrape::get;
 
 /// Reads one answer that has a length: its head and its body.
 fn read_answer(stream: &mut impl Read) -> (String, String) {
@@ -21,4 +23,13 @@ fn read_answer(stream: &mut impl Read) -> (String, String) {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).expect("an answer has a whole body");
     (head, String::from_utf8(body).expect("a body is text"))
+}
+
+#[test]
+fn a_demo_with_its_page_ends_at_ctrl_c_while_it_plays() {
+    let playing = Playing::start(&["--rate", "1000", "--events", "1000000"]);
+    playing.wait_until("the game has begun", |playing| {
+        get(&playing.address, "/v1/boards/world").1.contains("player_id")
+    });
+    assert_eq!(playing.interrupt().code(), Some(0));
 }

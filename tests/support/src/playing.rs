@@ -3,9 +3,10 @@
 use crate::daemon::{PATIENCE, program};
 use crate::process::{resident_bytes, wait_for_line};
 use crate::scrape::get;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A demo that serves its page. Dropped, it is killed.
@@ -64,6 +65,20 @@ impl Playing {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("it answers and closes");
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Presses Ctrl-C, and waits until the demo has ended.
+    pub fn interrupt(mut self) -> ExitStatus {
+        let process = Pid::from_raw(self.child.id().cast_signed());
+        kill_process(process.expect("a process has a number"), Signal::INT).expect("it runs");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be asked") {
+                return status;
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Bytes of memory that it has.
