@@ -13,7 +13,7 @@ use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
 use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
 use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
-use crate::serve::stream::{Stream, StreamTurn};
+use crate::serve::stream::{Stream, StreamTurn, write_halted};
 use crate::serve::waiting::AwaitedOffset;
 use crate::view::zone::ZonePosition;
 
@@ -161,6 +161,13 @@ impl Exchange {
             if self.unsent.len() >= UNSENT_BYTES_MAX {
                 return ExchangeNeed::Sending;
             }
+            if let Some((zone, halted)) = stream.halted(served).filter(|_| !self.is_closing) {
+                write_halted(zone, &halted, &mut self.unsent);
+                self.is_closing = true;
+            }
+            if self.is_closing {
+                return ExchangeNeed::Close;
+            }
             return ExchangeNeed::Turn(stream.write(served, now_ms, &mut self.unsent));
         }
         let received = std::mem::take(&mut self.received);
@@ -281,7 +288,10 @@ impl Exchange {
             (RequestMethod::Get, STREAM) => {
                 match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
                 {
-                    Ok(stream) if stream.is_for(&pass) => self.open(stream, pass),
+                    Ok(stream) if stream.is_for(&pass) => match stream.halted(served) {
+                        None => self.open(stream, pass),
+                        Some((_, halted)) => head.refuse(&mut self.unsent, &halted),
+                    },
                     Ok(_) => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                     Err(problem) => head.refuse(&mut self.unsent, &problem),
                 }

@@ -165,6 +165,18 @@ impl Stream {
         })
     }
 
+    /// The first of its zones that comes no further, and why.
+    pub(crate) fn halted(&self, served: &Served) -> Option<(u16, Problem)> {
+        self.topics.iter().find_map(|topic| match topic {
+            Topic::Updates { zone, .. } => match served.zone(*zone) {
+                Err(halted @ Problem::ZoneHalted { .. }) => Some((*zone, halted)),
+                _ => None,
+            },
+            // They say it themselves.
+            Topic::State { .. } => None,
+        })
+    }
+
     /// Writes what has come since, a piece of it. Gives when it is to be asked again.
     pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
         let before = out.len();
@@ -306,6 +318,15 @@ fn write_updates(
         _ if to > from => UpdatesWritten::All,
         _ => UpdatesWritten::None,
     }
+}
+
+/// Writes the last event of a stream: why a zone comes no further.
+pub(crate) fn write_halted(zone: u16, halted: &Problem, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: halted\ndata: ");
+    Json::object(out, |json| {
+        json.number("zone", zone.into()).text("detail", &halted.sentence());
+    });
+    out.extend_from_slice(b"\n\n");
 }
 
 /// Where a topic of updates begins.

@@ -142,7 +142,7 @@ async function open(wanted) {
   zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data, id) => {
     if (name === "update") take(data, Number(id.split(":")[1]));
     else if (name === "board") showBoard(data);
-    else count = new Count(data);
+    else if (name !== "halted") count = new Count(data);
     if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
   }, say);
 }

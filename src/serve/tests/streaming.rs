@@ -4,7 +4,8 @@ use super::{World, text_of};
 use crate::engine::Shard;
 use crate::engine::event::{Action, Event};
 use crate::engine::update::Updates;
-use crate::serve::exchange::Exchange;
+use crate::serve::answers::ZoneState;
+use crate::serve::exchange::{Exchange, ExchangeNeed};
 
 /// Reads a zone's stream to its end: the numbers of its updates, and names of other events.
 fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<String> {
@@ -144,4 +145,27 @@ fn a_client_that_falls_behind_the_recent_updates_gets_a_reset() {
     world.act(1, Action::Rotate { heading: 1 });
     world.act(1, Action::Rotate { heading: 2 });
     assert_eq!(read_stream(&world, &mut slow, 0), ["reset"]);
+}
+
+#[test]
+fn a_stream_of_a_halted_zone_says_so_and_ends() {
+    let mut world = World::new();
+    let mut ended = stream("/v1/stream?zone=1&zone=0", "");
+    assert_eq!(read_stream(&world, &mut ended, 0), ["at", "at"]);
+    world.served.zones[0] = ZoneState::Halted("its log was cut".to_owned());
+    assert_eq!(ended.advance(&world.served, &world.gate, 1), ExchangeNeed::Close);
+    let last =
+        "event: halted\ndata: {\"zone\":0,\"detail\":\"zone 0 is halted: its log was cut\"}\n\n";
+    assert_eq!(text_of(&ended), last);
+    ended.take_unsent();
+    assert_eq!(ended.advance(&world.served, &world.gate, 2), ExchangeNeed::Close);
+    assert!(ended.unsent().is_empty(), "it is said once");
+    for target in ["/v1/stream?zone=0", "/v1/stream?zone=1&zone=0"] {
+        let mut refused = stream(target, "");
+        refused.advance(&world.served, &world.gate, 0);
+        let text = text_of(&refused);
+        assert!(text.starts_with("HTTP/1.1 503") && text.contains("its log was cut"), "{text}");
+    }
+    let mut other = stream("/v1/stream?zone=1&board=0", "");
+    assert_eq!(read_stream(&world, &mut other, 0), ["at", "board"], "a board says it itself");
 }
