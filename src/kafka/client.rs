@@ -8,6 +8,7 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -196,6 +197,40 @@ pub(crate) fn partitions(
         0 => Err(TopicError::Missing(topic.to_owned())),
         count => Ok(count as i32),
     }
+}
+
+/// The offsets of the partitions' beginnings or ends; `None` where the brokers name none.
+pub(crate) fn offsets_at(
+    consumer: &KafkaReader,
+    topic: &str,
+    partitions: i32,
+    place: Offset,
+    wait: Duration,
+) -> KafkaResult<Vec<Option<i64>>> {
+    let mut list = TopicPartitionList::with_capacity(partitions as usize);
+    for partition in 0..partitions {
+        list.add_partition_offset(topic, partition, place)?;
+    }
+    Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, partitions))
+}
+
+/// Where the partitions end; `None` where the brokers do not say it.
+pub(crate) fn log_ends(
+    consumer: &KafkaReader,
+    topic: &str,
+    partitions: i32,
+    wait: Duration,
+) -> KafkaResult<Vec<Option<i64>>> {
+    offsets_at(consumer, topic, partitions, Offset::End, wait)
+}
+
+/// The offsets in a list, by partition; `None` where there is none.
+pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
+    let offset = |partition| match list.find_partition(topic, partition)?.offset() {
+        Offset::Offset(offset) => Some(offset),
+        _ => None,
+    };
+    (0..partitions).map(offset).collect()
 }
 
 /// What an error of librdkafka says about a topic.

@@ -4,11 +4,12 @@
 //! died: every instance shows it, so that an alert sees them.
 
 use crate::kafka::METADATA_MS_MAX;
-use crate::kafka::client::{KafkaReader, partitions, reader, reader_config};
+use crate::kafka::client::{
+    KafkaReader, log_ends, offsets, offsets_at, partitions, reader, reader_config,
+};
 use crate::kafka::group::GroupOptions;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use rdkafka::consumer::Consumer;
-use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -139,17 +140,10 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
     let mut list = TopicPartitionList::with_capacity(count as usize);
     list.add_partition_range(topic, 0, count - 1);
     let committed = offsets(&consumer.committed_offsets(list, wait).ok()?, topic, count);
-    let listed = |place| -> KafkaResult<Vec<Option<i64>>> {
-        let mut list = TopicPartitionList::with_capacity(count as usize);
-        for partition in 0..count {
-            list.add_partition_offset(topic, partition, place)?;
-        }
-        Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, count))
-    };
-    let ends = listed(Offset::End).ok()?;
+    let ends = log_ends(consumer, topic, count, wait).ok()?;
     // What was never committed has to be read from its start.
     let starts = match committed.contains(&None) {
-        true => listed(Offset::Beginning).ok()?,
+        true => offsets_at(consumer, topic, count, Offset::Beginning, wait).ok()?,
         false => vec![None; committed.len()],
     };
     let lag = |((committed, start), end): ((&Option<i64>, &Option<i64>), &Option<i64>)| {
@@ -157,15 +151,6 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
         Some(PartitionLag { offset, records: (end.as_ref()? - offset).max(0) })
     };
     committed.iter().zip(&starts).zip(&ends).map(lag).collect()
-}
-
-/// The offsets in a list, by partition; `None` where there is none.
-fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
-    let offset = |partition| match list.find_partition(topic, partition)?.offset() {
-        Offset::Offset(offset) => Some(offset),
-        _ => None,
-    };
-    (0..partitions).map(offset).collect()
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use crate::engine::refusal::{Effect, Hint};
 use crate::engine::update::Update;
 use crate::serve::counts::ServeCounts;
 use crate::serve::json::Json;
+use crate::serve::lag::Lag;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::board::Place;
 use crate::view::hunts::{PastHunt, RunningHunt};
 use crate::view::world::View;
 use crate::view::zone::{ZonePosition, ZoneView};
+use std::time::Instant;
 
 /// The document of all routes.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -37,8 +39,8 @@ pub enum ZoneState {
     Live {
         /// The owner epoch in force.
         owner_epoch: u64,
-        /// Milliseconds from when its newest frame was published to when it was folded.
-        lag_ms: u64,
+        /// How old what is shown of it is.
+        lag: Lag,
     },
     /// It cannot go on.
     Halted(String),
@@ -73,11 +75,20 @@ impl Served {
         }
     }
 
-    /// A frame's updates were folded: the zone has come up to this input offset.
-    pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, lag_ms: u64) {
+    /// The updates of a frame that was published so many milliseconds ago were folded: the zone has
+    /// come up to this input offset.
+    pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, frame_ms: u64) {
         self.view.seal(zone, next_offset);
-        if matches!(self.zones[usize::from(zone)], ZoneState::Live { .. }) {
-            self.zones[usize::from(zone)] = ZoneState::Live { owner_epoch, lag_ms };
+        if let ZoneState::Live { owner_epoch: present, lag } = &mut self.zones[usize::from(zone)] {
+            *present = owner_epoch;
+            lag.folded(frame_ms, Instant::now());
+        }
+    }
+
+    /// All before the end that the zone's log had at this time is folded.
+    pub(crate) fn confirm(&mut self, zone: u16, asked: Instant) {
+        if let ZoneState::Live { lag, .. } = &mut self.zones[usize::from(zone)] {
+            lag.confirmed(asked, Instant::now());
         }
     }
 
@@ -87,7 +98,7 @@ impl Served {
             ZoneState::Halted(_) => {}
             ZoneState::Live { owner_epoch: present, .. } => *present = owner_epoch,
             loading @ ZoneState::Loading => {
-                *loading = ZoneState::Live { owner_epoch, lag_ms: 0 };
+                *loading = ZoneState::Live { owner_epoch, lag: Lag::none(Instant::now()) };
             }
         }
     }
@@ -250,6 +261,7 @@ impl Served {
         if let Some(not_yet) = self.within_frame() {
             return not_yet;
         }
+        let now = Instant::now();
         Json::object(out, |json| {
             json.objects("zones", (0..).zip(&self.zones), |json, (zone, state)| {
                 json.number("zone", u64::from(zone as u16));
@@ -260,9 +272,9 @@ impl Served {
                     ZoneState::Halted(sentence) => {
                         json.text("state", "halted").text("sentence", sentence);
                     }
-                    ZoneState::Live { owner_epoch, lag_ms } => {
+                    ZoneState::Live { owner_epoch, lag } => {
                         json.text("state", "live").number("owner_epoch", *owner_epoch);
-                        json.number("lag_ms", *lag_ms);
+                        json.number("lag_ms", lag.ms(now));
                     }
                 }
                 if let Some(zone) = self.view.zone(zone as u16) {

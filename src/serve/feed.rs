@@ -15,6 +15,7 @@ use crate::output::mark::Mark;
 use crate::runtime::wall_clock::unix_ms;
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
+use crate::serve::log_ends::{LogEnds, NamedEnd};
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -61,7 +62,7 @@ pub(crate) struct Feed {
     rulebook: Rulebook,
     /// Rules that were read again.
     reloaded: Receiver<Rulebook>,
-    consumer: KafkaReader,
+    consumer: Arc<KafkaReader>,
     zones: u16,
 }
 
@@ -77,7 +78,7 @@ impl Feed {
         // Frames are part of no transaction, and transactions of other programs must not hide them.
         config.set("isolation.level", "read_uncommitted").set("fetch.error.backoff.ms", "10");
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
-        let consumer = reader(&config, &options.client).map_err(unusable)?;
+        let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);
@@ -109,6 +110,8 @@ impl Feed {
             sender.call();
         }
         self.assign(&readings);
+        let topic = self.options.output_topic.clone();
+        let ends = LogEnds::start(self.consumer.clone(), topic, self.zones);
         while !stop.load(Ordering::Acquire) && !sender.is_closed() {
             let polled = self.consumer.poll(Duration::ZERO).or_else(|| {
                 sender.call();
@@ -132,6 +135,7 @@ impl Feed {
                 }
                 Some(Err(error)) => self.report(&error, &mut readings, sender),
             }
+            learn_ends(&ends, &mut readings, sender);
         }
     }
 
@@ -277,6 +281,16 @@ impl Feed {
     }
 }
 
+/// Lets the zones that are read to their ends be of now.
+fn learn_ends(ends: &LogEnds, readings: &mut [Option<Reading>], sender: &FeedSender) {
+    let Some(ends) = ends.take() else { return };
+    for (zone, (reading, end)) in (0..).zip(readings.iter_mut().zip(ends)) {
+        if let (Some(reading), Some(end)) = (reading, end) {
+            reading.learn_end(zone, end, sender);
+        }
+    }
+}
+
 /// The reading of one zone's partition.
 struct Reading {
     follower: Follower,
@@ -284,11 +298,13 @@ struct Reading {
     next_record: i64,
     /// Where its log ended when the reading began; `None` once the zone is live.
     awaited_end: Option<i64>,
+    /// An end that the brokers have named since, until it is reached.
+    named_end: Option<NamedEnd>,
 }
 
 impl Reading {
     fn new(follower: Follower, next_record: i64, log_end: i64) -> Reading {
-        Reading { follower, next_record, awaited_end: Some(log_end) }
+        Reading { follower, next_record, awaited_end: Some(log_end), named_end: None }
     }
 
     /// Takes a record of the log.
@@ -313,6 +329,25 @@ impl Reading {
         let is_of_now = || unix_ms().saturating_sub(published_ms) <= LIVE_AGE_MS_MAX;
         if self.awaited_end.is_some_and(|end| self.next_record >= end) && is_of_now() {
             self.become_live(zone, sender);
+        }
+        self.confirm(zone, sender);
+    }
+
+    /// The brokers have named an end. An earlier one is reached before, unless the log was cut.
+    fn learn_end(&mut self, zone: u16, end: NamedEnd, sender: &FeedSender) {
+        let earlier = self.named_end.filter(|earlier| earlier.next_record <= end.next_record);
+        self.named_end = Some(earlier.unwrap_or(end));
+        self.confirm(zone, sender);
+    }
+
+    /// Once the named end is reached, all before it is read.
+    fn confirm(&mut self, zone: u16, sender: &FeedSender) {
+        let is_reached = |end: &mut NamedEnd| self.next_record >= end.next_record;
+        if self.follower.is_at_gap() {
+            return;
+        }
+        if let Some(NamedEnd { asked, .. }) = self.named_end.take_if(is_reached) {
+            sender.send(FeedMessage::Current { zone, asked });
         }
     }
 
@@ -367,6 +402,58 @@ fn message_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::encode::encode;
+    use crate::output::frame::{Format, Frame, FrameHeader};
+    use crate::queue::bell::Bell;
+    use crate::testing::frame_maker::FrameMaker;
+    use crate::testing::hostile_zone::rulebook;
+    use rdkafka::message::{OwnedMessage, Timestamp};
+    use smol::channel;
+    use std::time::Instant;
+
+    /// A record of the log with a frame.
+    fn record(offset: i64, frame: &Frame) -> OwnedMessage {
+        let mut bytes = Vec::new();
+        let header = FrameHeader { ruleset: rulebook(false).first().ruleset, ..frame.header };
+        encode(Format::Binary, &header, frame.updates.as_slice(), &mut bytes);
+        let time = Timestamp::CreateTime(unix_ms());
+        OwnedMessage::new(Some(bytes), None, "updates".to_owned(), time, 0, offset, None)
+    }
+
+    #[test]
+    fn a_zone_is_of_now_once_all_before_the_named_end_is_read_without_a_gap() {
+        let (messages, told) = channel::unbounded();
+        let sender = FeedSender::new(messages, Arc::new(Bell::new().unwrap()));
+        let confirmed = || {
+            let mut told = std::iter::from_fn(|| told.try_recv().ok());
+            told.find_map(|message| match message {
+                FeedMessage::Current { asked, .. } => Some(asked),
+                _ => None,
+            })
+        };
+        let start = Instant::now();
+        let end = |next_record: i64, after_s: u64| NamedEnd {
+            next_record,
+            asked: start + Duration::from_secs(after_s),
+        };
+        let mut shard = FrameMaker::new(0);
+        let [first, second, third] = [(); 3].map(|()| shard.frame(1));
+        let mut reading = Reading::new(Follower::from_start(0, &rulebook(false)), 0, 0);
+        reading.learn_end(0, end(0, 0), &sender);
+        assert_eq!(confirmed(), Some(start), "there is nothing to read");
+        reading.learn_end(0, end(2, 1), &sender);
+        reading.take(0, &record(0, &first), &sender);
+        assert_eq!(confirmed(), None, "there is one more");
+        // The later end is not reached with the earlier one.
+        reading.learn_end(0, end(3, 2), &sender);
+        reading.take(0, &record(1, &third), &sender);
+        assert!(reading.follower.is_at_gap());
+        assert_eq!(confirmed(), None, "the second frame is missing");
+        reading.take(0, &record(2, &second), &sender);
+        assert_eq!(confirmed(), Some(end(2, 1).asked));
+        reading.learn_end(0, end(3, 3), &sender);
+        assert_eq!(confirmed(), Some(end(3, 3).asked));
+    }
 
     #[test]
     fn a_zone_is_lost_if_its_next_record_lies_before_its_log_or_behind_it() {

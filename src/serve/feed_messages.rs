@@ -7,6 +7,7 @@ use crate::view::zone::ZoneView;
 use smol::channel::{Sender, TrySendError};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Messages from the feed to the serving thread: a frame each, so at most 8 MiB of updates.
 pub(crate) const FEED_MESSAGES_MAX: usize = 64;
@@ -40,6 +41,13 @@ pub(crate) enum FeedMessage {
         zone: u16,
         /// The owner epoch in force.
         owner_epoch: u64,
+    },
+    /// The messages before this one hold all that its log had before its end.
+    Current {
+        /// The zone.
+        zone: u16,
+        /// When the brokers were asked for that end.
+        asked: Instant,
     },
     /// It cannot go on: why, and what to do.
     Halted(u16, String),
@@ -98,7 +106,7 @@ impl Drop for FeedSender {
 mod tests {
     use super::*;
     use smol::channel;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     #[test]
     fn the_serving_thread_is_called_for_some_messages_at_a_time_and_before_the_feed_waits() {

@@ -4,6 +4,7 @@ use crate::serve::answers::{Served, ZoneState};
 use crate::serve::counts::{BOUNDS_US, ServeCounts};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
+use std::time::Instant;
 
 /// The media type of all three.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,9 +54,9 @@ pub(crate) fn metrics(served: &Served) -> String {
     family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
     });
-    let lag = "Seconds from the newest frame's publication to its fold.";
-    family("huntd_view_lag_seconds", "gauge", lag, &|zone| match state(zone) {
-        ZoneState::Live { lag_ms, .. } => Some(*lag_ms as f64 / 1e3),
+    let (help, now) = ("Seconds by which what is shown of the zone is old.", Instant::now());
+    family("huntd_view_lag_seconds", "gauge", help, &|zone| match state(zone) {
+        ZoneState::Live { lag, .. } => Some(lag.ms(now) as f64 / 1e3),
         _ => None,
     });
     family("huntd_view_updates_total", "counter", "Number of the zone's next update.", &|zone| {

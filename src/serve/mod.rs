@@ -19,6 +19,10 @@ pub(crate) mod json;
 
 pub mod answers;
 
+pub mod lag;
+
+mod log_ends;
+
 pub(crate) mod command;
 
 pub(crate) mod stream;

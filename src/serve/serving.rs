@@ -144,8 +144,8 @@ impl Folding {
 
 impl Frame {
     fn seal(&self, served: &mut Served) {
-        let lag_ms = unix_ms().saturating_sub(self.published_ms).max(0).cast_unsigned();
-        served.seal(self.zone, self.next_offset, self.owner_epoch, lag_ms);
+        let frame_ms = unix_ms().saturating_sub(self.published_ms).max(0).cast_unsigned();
+        served.seal(self.zone, self.next_offset, self.owner_epoch, frame_ms);
     }
 }
 
@@ -166,6 +166,7 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<Frame> {
         FeedMessage::Live { zone, owner_epoch } => {
             settle(served, zone, |served| served.live(zone, owner_epoch));
         }
+        FeedMessage::Current { zone, asked } => served.confirm(zone, asked),
         FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
         FeedMessage::Halted(zone, sentence) => {
             tracing::error!(zone, "halted: {sentence}");

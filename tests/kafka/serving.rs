@@ -9,6 +9,7 @@ use huntd::engine::update::Updates;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::Exchange;
 use huntd::serve::gate::Gate;
+use huntd::serve::lag::Lag;
 use huntd::service::rules::built_in;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
@@ -40,7 +41,8 @@ fn expected(topics: &Topics) -> Served {
             position.update += updates.len() as u64;
         }
         served.view.put(ZoneView::of_shard(&shard, &rulebook, position));
-        served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 1, lag_ms: 0 };
+        served.zones[usize::from(zone)] =
+            ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) };
     }
     served
 }

@@ -17,7 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, PATIENCE, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster, Options};
+use support::scrape::get;
 use support::serving::Serving;
 
 const ZONES: i32 = 2;
@@ -254,4 +255,42 @@ fn streams_that_are_cut_anywhere_and_resumed_at_another_process_have_every_updat
     let both = whole.updates.len().min(listener.updates.len());
     assert!(both > STREAMED as usize / 2);
     assert_eq!(whole.updates[..both], listener.updates[..both]);
+}
+
+/// How old the oldest of a process's zones is, as `/v1/zones` and the metrics have it.
+fn oldest_ms(serving: &Serving) -> u64 {
+    let (_, body) = get(serving.address(), "/v1/zones");
+    let zones: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    let lags = zones["zones"].as_array().expect("there are zones").iter();
+    lags.map(|zone| zone["lag_ms"].as_u64().expect("it is live")).max().expect("there are some")
+}
+
+#[test]
+fn a_view_whose_brokers_are_frozen_says_how_old_it_is_until_they_go_on() {
+    let mut cluster = Cluster::start(1, &Options::for_tests());
+    let topics = Topics::create(&cluster, "frozen-brokers", ZONES);
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.wait_for("loaded: 2 of 2");
+    let wait_until = |what: &str, is_true: &dyn Fn(u64) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !is_true(oldest_ms(&serving)) {
+            assert!(Instant::now() < end, "{what}: {} ms\n{}", oldest_ms(&serving), serving.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    // Longer than any proof counts without another one, and nothing is published meanwhile.
+    std::thread::sleep(Duration::from_secs(6));
+    wait_until("a zone without news is of now", &|lag_ms| lag_ms < 3_000);
+    cluster.broker_mut(0).freeze();
+    wait_until("it grows old", &|lag_ms| lag_ms > 6_000);
+    let (_, metrics) = get(serving.address(), "/metrics");
+    for zone in 0..ZONES {
+        let name = format!("huntd_view_lag_seconds{{zone=\"{zone}\"}} ");
+        let lag = metrics.lines().find_map(|line| line.strip_prefix(&name)).expect("it is there");
+        assert!(lag.parse::<f64>().expect("it is a number") > 5.0, "{metrics}");
+    }
+    cluster.broker_mut(0).thaw();
+    wait_until("it is of now again", &|lag_ms| lag_ms < 3_000);
 }

@@ -10,11 +10,13 @@ use crate::engine::update::{Update, Updates};
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
+use crate::serve::lag::Lag;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
+use std::time::Instant;
 
 const ZONES: u16 = 3;
 
@@ -61,7 +63,7 @@ impl RandomWorld {
         for (shard, position) in self.shards.iter().zip(&self.positions) {
             served.view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
         }
-        served.zones.fill(ZoneState::Live { owner_epoch: 1, lag_ms: 0 });
+        served.zones.fill(ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) });
         served
     }
 }

@@ -16,12 +16,14 @@ use crate::runtime::allocator;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
+use crate::serve::lag::Lag;
 use crate::serve::routes::{EVENTS, STREAM};
 use crate::serve::waiting::AwaitedOffset;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::view::zone::ZoneView;
 use simd_json::prelude::*;
+use std::time::{Duration, Instant};
 
 /// Every route with its method: what the server answers and the OpenAPI document has.
 const ROUTES: &[(&str, &str)] = &[
@@ -51,7 +53,8 @@ impl World {
         let mut served = Served::new(2, 64);
         for zone in 0..2 {
             served.view.put(ZoneView::new(zone, &rulebook));
-            served.zones[usize::from(zone)] = ZoneState::Live { owner_epoch: 3, lag_ms: 0 };
+            served.zones[usize::from(zone)] =
+                ZoneState::Live { owner_epoch: 3, lag: Lag::none(Instant::now()) };
         }
         let (shard, gate) = (Shard::new(0, &rulebook), Gate::open());
         let mut world = World { shard, rulebook, served, gate, events: 0 };
@@ -363,7 +366,9 @@ fn a_process_says_how_its_zones_are() {
     assert_eq!(world.status("/readyz"), "503");
     world.served.zones[1] = ZoneState::Halted("why".to_owned());
     assert_eq!(world.status("/readyz"), "200", "the others are served");
-    world.served.zones[0] = ZoneState::Live { owner_epoch: 3, lag_ms: 1_250 };
+    let mut lag = Lag::none(Instant::now() + Duration::from_secs(3_600));
+    lag.folded(1_250, Instant::now());
+    world.served.zones[0] = ZoneState::Live { owner_epoch: 3, lag };
     let metrics = world.get("/metrics");
     for line in [
         "huntd_view_live{zone=\"1\"} 0\n",
