@@ -21,6 +21,7 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
+use crate::telemetry::repeated::Repeated;
 use crate::view::zone::ZoneView;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -30,7 +31,7 @@ use smol::channel::Receiver;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// KiB of records that are fetched ahead.
 const FETCHED_KBYTES_MAX: usize = 8 * 1024;
@@ -64,6 +65,7 @@ pub(crate) struct Feed {
     reloaded: Receiver<Rulebook>,
     consumer: Arc<KafkaReader>,
     zones: u16,
+    trouble: Repeated,
 }
 
 impl Feed {
@@ -82,7 +84,7 @@ impl Feed {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);
-        Ok(Feed { options, rulebook, reloaded, consumer, zones })
+        Ok(Feed { options, rulebook, reloaded, consumer, zones, trouble: Repeated::new() })
     }
 
     /// Partitions of the output topic.
@@ -91,7 +93,7 @@ impl Feed {
     }
 
     /// Reads until it is asked to stop, or until the receiver is gone.
-    pub(crate) fn run(self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
+    pub(crate) fn run(mut self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
         let mut readings: Vec<Option<Reading>> = Vec::new();
         for zone in 0..self.zones {
             let begun = self.begin(zone, stop);
@@ -111,11 +113,12 @@ impl Feed {
         }
         self.assign(&readings);
         let topic = self.options.output_topic.clone();
-        let ends = LogEnds::start(self.consumer.clone(), topic, self.zones);
+        let consumer = self.consumer.clone();
+        let ends = LogEnds::start(consumer.clone(), topic, self.zones);
         while !stop.load(Ordering::Acquire) && !sender.is_closed() {
-            let polled = self.consumer.poll(Duration::ZERO).or_else(|| {
+            let polled = consumer.poll(Duration::ZERO).or_else(|| {
                 sender.call();
-                self.consumer.poll(POLL_WAIT)
+                consumer.poll(POLL_WAIT)
             });
             // Before the record: it may change to them.
             self.take_rules(&mut readings, sender);
@@ -160,13 +163,20 @@ impl Feed {
     }
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
-    fn report(&self, error: &KafkaError, readings: &mut [Option<Reading>], sender: &FeedSender) {
+    fn report(
+        &mut self,
+        error: &KafkaError,
+        readings: &mut [Option<Reading>],
+        sender: &FeedSender,
+    ) {
         // librdkafka asks for the group's coordinator, although this client asks the group for
         // nothing.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
             return;
         }
-        tracing::warn!("reading `{}`: {error}", self.options.output_topic);
+        if let Some(withheld) = self.trouble.notice(Instant::now()) {
+            tracing::warn!(withheld, "reading `{}`: {error}", self.options.output_topic);
+        }
         if is_out_of_range(error) {
             self.halt_lost(readings, sender);
             // librdkafka has given up a partition without naming it.
@@ -409,7 +419,6 @@ mod tests {
     use crate::testing::hostile_zone::rulebook;
     use rdkafka::message::{OwnedMessage, Timestamp};
     use smol::channel;
-    use std::time::Instant;
 
     /// A record of the log with a frame.
     fn record(offset: i64, frame: &Frame) -> OwnedMessage {

@@ -367,9 +367,27 @@ fn write_state(
     *written = body;
 }
 
-/// An answer without its positions, which come before these keys.
-fn essence(body: &[u8]) -> &[u8] {
+/// An answer without its positions: what comes before them, and what begins with one of these keys.
+fn essence(body: &[u8]) -> (&[u8], &[u8]) {
+    let find = |key: &[u8]| body.windows(key.len()).position(|part| part == key);
     let keys: [&[u8]; 2] = [b"\"players\":", b"\"score\":"];
-    let at = keys.iter().find_map(|key| body.windows(key.len()).position(|part| part == *key));
-    &body[at.unwrap_or(0)..]
+    let rest = keys.into_iter().find_map(find).unwrap_or(0);
+    let positions = find(b"\"at\":").unwrap_or(0).min(rest);
+    (&body[..positions], &body[rest..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_in_another_zone_is_another_one_and_at_another_position_it_is_not() {
+        let card = |zone: u16, update: u64| {
+            let at = format!(r#""at":{{"update":{update},"offset":{update}}}"#);
+            format!(r#"{{"player_id":"1","zone":{zone},{at},"score":5,"rank":1}}"#)
+        };
+        let (here, later, elsewhere) = (card(0, 7), card(0, 9), card(1, 7));
+        assert_eq!(essence(here.as_bytes()), essence(later.as_bytes()));
+        assert_ne!(essence(here.as_bytes()), essence(elsewhere.as_bytes()));
+    }
 }
