@@ -161,6 +161,11 @@ pub(crate) fn ask_versions(endpoint: &Endpoint, options: &DialOptions) -> Result
     Link::open(endpoint, options).map(drop)
 }
 
+/// Asks a broker about the topic, over a connection of its own.
+pub(crate) fn ask_topic(endpoint: &Endpoint, options: &DialOptions) -> Result<Metadata, DialError> {
+    Link::open(endpoint, options)?.ask_metadata(options, &options.topic)
+}
+
 /// Reads the files that dialling needs, to say before anything is dialled what is wrong with them.
 pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
     if let Some(tls) = &security.tls {

@@ -2,6 +2,7 @@
 
 use super::failure::ToolError;
 use crate::control::dialler::{self, DialOptions};
+use crate::daemon::failure::Failure;
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::client::ClientOptions;
 use crate::kafka::security::Security;
@@ -62,6 +63,27 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     }
     let warning = (!trouble.is_empty()).then(|| format!("another broker answers, but {trouble}"));
     Ok(Reached { answering, warning })
+}
+
+/// Asks each of these brokers about a topic before librdkafka does: an answer without sense would
+/// end the process there (decision 031). What else goes wrong is for who asks the brokers next.
+pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolError> {
+    let options = DialOptions {
+        topic: topic.to_owned(),
+        security: client.security.clone(),
+        ..without_authentication(client)
+    };
+    for endpoint in client.brokers.iter().filter_map(|broker| Endpoint::parse(broker)) {
+        match dialler::ask_topic(&endpoint, &options) {
+            Err(error @ DialError::Answer { .. }) => {
+                return Err(Failure::Control(error.into()).into());
+            }
+            // The others would refuse the same password.
+            Err(error) if error.is_final() => break,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// A client with a wrong password must not fail once for each broker.

@@ -1,5 +1,6 @@
 //! What the tools share about talking to brokers, through librdkafka.
 
+use super::brokers;
 use super::failure::ToolError;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
@@ -72,12 +73,13 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
 /// How many partitions a topic has, of brokers that may not be reachable. It is never created by
 /// asking.
 pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
-    super::brokers::reach(client)?;
-    partitions_of(client, topic)
+    let brokers = brokers::reach(client)?;
+    partitions_of(&ClientOptions { brokers, ..client.clone() }, topic)
 }
 
 /// How many partitions a topic has, of brokers that can be reached.
 pub(super) fn partitions_of(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
+    brokers::ask_first(client, topic)?;
     let consumer = reader(&client_config(client), client)
         .map_err(|error| ToolError::of_topic(topic, &error))?;
     let metadata = consumer

@@ -58,7 +58,9 @@ fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
 
 /// Lists the rules that each zone plays by now, as far as it has published anything.
 fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
-    brokers::reach(&config.group.client)?;
+    let mut config = config.clone();
+    config.group.client.brokers = brokers::reach(&config.group.client)?;
+    let config = &config;
     let published = zone_rules::published(config)?;
     published.warnings().iter().try_for_each(|sentence| super::warn(sentence))?;
     let mut out = std::io::stdout().lock();

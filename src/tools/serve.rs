@@ -1,8 +1,10 @@
 //! `huntd serve`: the read side, by the daemons' configuration.
 
+use super::brokers::{self, Reached};
 use super::failure::ToolError;
 use super::rulebook;
 use crate::daemon::failure::Failure;
+use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
 use crate::serve::feed::FeedOptions;
 use crate::serve::{self, ServeError};
@@ -15,7 +17,19 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;
+    ask_brokers(&config)?;
     serve::run(&config, feed_options(&config), rulebook).map_err(failure)
+}
+
+/// Before librdkafka asks them: see decision 031.
+fn ask_brokers(config: &Config) -> Result<(), ToolError> {
+    let client = &config.group.client;
+    let Reached { answering, warning } = brokers::reached(client)?;
+    if let Some(sentence) = warning {
+        tracing::warn!("{sentence}");
+    }
+    let answering = ClientOptions { brokers: answering, ..client.clone() };
+    brokers::ask_first(&answering, &config.publisher.output_topic)
 }
 
 /// What the feed takes of a configuration.

@@ -10,7 +10,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// Exit code, standard output and standard error.
-fn huntd(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+pub(super) fn huntd(
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_huntd"))
         .args(arguments)
         .envs(variables.iter().copied())

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "the child talks to its parent")]
 
+mod broker;
 mod child;
 mod command_line;
 mod documents;
