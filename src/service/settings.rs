@@ -356,14 +356,18 @@ pub(super) fn variables(
 ) -> Result<Vec<(String, String)>, ConfigErrors> {
     let (mut variables, mut errors) = (Vec::new(), Vec::new());
     for (name, text) in all {
-        let Ok(name) = name.into_string() else { continue };
-        match text.into_string() {
-            Ok(text) => variables.push((name, text)),
-            Err(_) if name.starts_with(VARIABLE_PREFIX) => {
-                let sentence = "is not UTF-8: write its value as text".to_owned();
-                errors.push(ConfigError::at(SettingSource::Variable(name), sentence));
+        let (name, sentence) = match (name.into_string(), text.into_string()) {
+            (Ok(name), Ok(text)) => {
+                variables.push((name, text));
+                continue;
             }
-            Err(_) => {}
+            (Ok(name), Err(_)) => (name, "is not UTF-8: write its value as text"),
+            (Err(name), _) => {
+                (name.to_string_lossy().into_owned(), "the name is not UTF-8: write it as text")
+            }
+        };
+        if name.starts_with(VARIABLE_PREFIX) {
+            errors.push(ConfigError::at(SettingSource::Variable(name), sentence.to_owned()));
         }
     }
     if errors.is_empty() { Ok(variables) } else { Err(ConfigErrors(errors)) }

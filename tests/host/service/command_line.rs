@@ -59,7 +59,7 @@ fn a_variable_that_is_no_text_and_a_pipe_of_rules_are_refused_and_not_passed_ove
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (file, pipe) = (folder.path().join("huntd.toml"), folder.path().join("rules"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
-    let check = |text: &str, variables: &[(&str, &OsStr)]| {
+    let check = |text: &str, variables: &[(&OsStr, &OsStr)]| {
         std::fs::write(&file, text).expect("it can be written");
         let ended = Command::new(env!("CARGO_BIN_EXE_huntd"))
             .args(["check", "--offline", "--config"])
@@ -70,8 +70,14 @@ fn a_variable_that_is_no_text_and_a_pipe_of_rules_are_refused_and_not_passed_ove
         assert_eq!(ended.status.code(), Some(3));
         String::from_utf8(ended.stderr).expect("text")
     };
-    let error = check("", &[("HUNTD_KAFKA__GROUP", OsStr::from_bytes(b"g\xff"))]);
-    assert!(error.contains("HUNTD_KAFKA__GROUP") && error.contains("UTF-8"), "{error}");
+    let [name, text] = [OsStr::new("HUNTD_KAFKA__GROUP"), OsStr::from_bytes(b"g\xff")];
+    let error = check("", &[(name, text)]);
+    assert!(error.contains("HUNTD_KAFKA__GROUP: is not UTF-8"), "{error}");
+    let others = [(OsStr::from_bytes(b"OTHER\xff"), text), (OsStr::new("OTHER"), text)];
+    let ours = (OsStr::from_bytes(b"HUNTD_KAFKA__GROUP\xff"), OsStr::new("mine"));
+    let error = check("", &[&others[..], &[ours]].concat());
+    assert!(error.contains("HUNTD_KAFKA__GROUP\u{fffd}: the name is not UTF-8"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
     let error = check(&format!("[rules]\nfiles = [{pipe:?}]"), &[]);
     assert!(error.contains("no regular file"), "{error}");
 }
