@@ -58,7 +58,7 @@ impl Check<'_> {
                 false => Ok(None),
             };
         };
-        if name == "GSSAPI" {
+        if name.eq_ignore_ascii_case("GSSAPI") {
             let sentence = "= \"GSSAPI\": this mechanism is not spoken; use \"SCRAM-SHA-512\" with \
                             TLS, or a client certificate, see kafka.tls.certificate_file";
             return Err(self.error("kafka.sasl.mechanism", sentence.to_owned()));

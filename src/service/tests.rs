@@ -355,7 +355,10 @@ fn tls_and_sasl_are_whole_or_refused_with_what_to_do() {
     says("[kafka.tls]\nca_file = \"/ca\"", "huntd.toml:2: kafka.tls.ca_file is set, but TLS");
     says("[kafka.tls]\nenabled = true\nkey_file = \"/key\"", "set kafka.tls.certificate_file too");
     says("[kafka.sasl]\nuser = \"hunt\"", "choose a mechanism");
-    says("[kafka.sasl]\nmechanism = \"GSSAPI\"", "use \"SCRAM-SHA-512\" with TLS");
+    for kerberos in ["GSSAPI", "gssapi"] {
+        let text = format!("[kafka.sasl]\nmechanism = \"{kerberos}\"");
+        says(&text, "use \"SCRAM-SHA-512\" with TLS");
+    }
     says("[kafka.sasl]\nmechanism = \"MD5\"", "choose one of \"PLAIN\"");
     says("[kafka.sasl]\nmechanism = \"PLAIN\"", "PLAIN needs a user");
     let no_secret = "[kafka.sasl]\nmechanism = \"PLAIN\"\nuser = \"hunt\"";
