@@ -26,8 +26,9 @@ Check everything that would keep `huntd run` from starting, and say about each t
 
 Offline: every key, the rules, the cores, and whether the kernel gives io_uring. Otherwise also \
 the brokers, the topics, and whether rules.files have the rules that each zone goes by. What is \
-not certain to be wrong is a warning: brokers that do not answer beside one that does, and what \
-the last updates do not say. --deny-warnings makes each of these an error with exit code 3.
+not certain to be wrong is a warning: a password or a token that is sent without TLS, brokers that \
+do not answer beside one that does, and what the last updates do not say. --deny-warnings makes \
+each of these an error with exit code 3.
 
 Examples:
   huntd check --config huntd.toml --offline

@@ -5,6 +5,7 @@ use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
+use crate::kafka::security::{Mechanism, Security};
 use crate::runtime::operations::Operations;
 use crate::runtime::ring::Ring;
 use crate::serve;
@@ -39,15 +40,32 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     if let Err(error) = Ring::new(Operations::new(), config.runtime.ring_entries) {
         errors.push(Failure::Ring(error).into());
     }
+    let mut warnings = Vec::from_iter(readable_secret(&config.group.client.security));
     if !args.offline {
-        let (found, warnings) = online(args, &config, &rulesets);
+        let (found, uncertain) = online(args, &config, &rulesets);
         errors.extend(found);
-        match args.deny_warnings {
-            true => errors.extend(warnings.into_iter().map(ToolError::Config)),
-            false => warnings.iter().try_for_each(|sentence| super::warn(sentence))?,
-        }
+        warnings.extend(uncertain);
+    }
+    match args.deny_warnings {
+        true => errors.extend(warnings.into_iter().map(ToolError::Config)),
+        false => warnings.iter().try_for_each(|sentence| super::warn(sentence))?,
     }
     if errors.is_empty() { Ok(()) } else { Err(several(errors)) }
+}
+
+/// A sentence, if anybody on the way to a broker can read the secret that authenticates huntd.
+fn readable_secret(security: &Security) -> Option<String> {
+    let sasl = security.sasl.as_ref().filter(|_| security.tls.is_none())?;
+    let secret = match sasl.mechanism {
+        Mechanism::Plain => "password",
+        Mechanism::OauthBearer => "token",
+        Mechanism::ScramSha256 | Mechanism::ScramSha512 => return None,
+    };
+    Some(format!(
+        "kafka.sasl.mechanism = \"{}\" without TLS sends the {secret} in clear text: set \
+         kafka.tls.enabled = true",
+        sasl.mechanism.name()
+    ))
 }
 
 /// What is wrong with brokers, topics and rules, and what there is only to warn of. Without brokers

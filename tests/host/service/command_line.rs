@@ -235,3 +235,36 @@ fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     assert_eq!(code, Some(8), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
 }
+
+#[test]
+fn a_secret_that_is_sent_in_clear_text_is_warned_of_or_denied() {
+    let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
+    secret.write_all(b"secret").expect("it is written");
+    let path = secret.path().to_str().expect("text");
+    let password = ["user=hunt".to_owned(), format!("secret_file={path}")];
+    let token = [format!("token_file={path}")];
+    let check = |mechanism: &str, keys: &[String], arguments: &[&str]| {
+        let mechanism = format!("kafka.sasl.mechanism={mechanism}");
+        let keys = keys.iter().map(|key| format!("kafka.sasl.{key}"));
+        let set: Vec<String> =
+            keys.chain([mechanism]).flat_map(|key| ["--set".to_owned(), key]).collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let verb = ["check", "--offline", "--config", "config/huntd.toml"];
+        let (code, _, error) = huntd(&[&verb, &set[..], arguments].concat(), &[]);
+        (code, error)
+    };
+    for (mechanism, keys, secret) in
+        [("PLAIN", &password[..], "password"), ("OAUTHBEARER", &token, "token")]
+    {
+        let sentence = format!(
+            "huntd: kafka.sasl.mechanism = \"{mechanism}\" without TLS sends the {secret} in clear \
+             text: set kafka.tls.enabled = true\n"
+        );
+        assert_eq!(check(mechanism, keys, &[]), (Some(0), sentence.clone()));
+        assert_eq!(check(mechanism, keys, &["--deny-warnings"]), (Some(3), sentence));
+        let tls = ["--set", "kafka.tls.enabled=true", "--deny-warnings"];
+        assert_eq!(check(mechanism, keys, &tls), (Some(0), String::new()));
+    }
+    let scram = check("SCRAM-SHA-512", &password, &["--deny-warnings"]);
+    assert_eq!(scram, (Some(0), String::new()));
+}
