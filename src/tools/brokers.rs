@@ -5,6 +5,7 @@ use crate::control::dialler::{self, DialOptions};
 use crate::daemon::failure::Failure;
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::client::ClientOptions;
+use crate::kafka::message::MessageError;
 use crate::kafka::security::Security;
 use std::sync::mpsc;
 use std::thread;
@@ -96,15 +97,29 @@ fn without_authentication(client: &ClientOptions) -> DialOptions {
     }
 }
 
-/// Asks one broker: what went wrong, to follow its name. An answer that makes no sense, or a
-/// refusal, is one, too: the code that works with the broker next says what to do about it.
+/// Asks one broker: what went wrong, to follow its name. A refusal is an answer, too: the code that
+/// works with the broker next says what to do about it. What makes no sense is none: nothing would
+/// come of asking such a listener further.
 fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
     match dialler::ask_versions(&endpoint, options) {
         Err(DialError::Unknown { error, .. }) => Err(format!("cannot be resolved ({error})")),
         Err(DialError::Io { error, .. }) => Err(format!("cannot be reached ({error})")),
+        Err(DialError::Answer { error, .. }) if !is_of_a_broker(&error) => {
+            Err(format!("does not answer as a broker ({error})"))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Whether an answer that is of no use was that of a broker at all.
+fn is_of_a_broker(error: &MessageError) -> bool {
+    !matches!(
+        error,
+        MessageError::Malformed { .. }
+            | MessageError::Correlation { .. }
+            | MessageError::Length { .. }
+    )
 }
 
 #[cfg(test)]
@@ -120,13 +135,17 @@ mod tests {
         ClientOptions { brokers, client_id: name.clone(), security, group: name }
     }
 
-    /// A listener that answers, whatever it is asked, and then is gone.
-    fn answering_once() -> String {
+    /// What a broker says that refuses: the length, the request's number, and the error
+    /// COORDINATOR_NOT_AVAILABLE.
+    const REFUSAL: &[u8] = &[0, 0, 0, 6, 0, 0, 0, 0, 0, 15];
+
+    /// A listener that gives this answer, whatever it is asked, and then is gone.
+    fn answering_once(answer: &'static [u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            stream.write_all(b"HTTP/1.1 400 Bad Request").expect("the client reads");
+            stream.write_all(answer).expect("the client reads");
             // Until the client is gone.
             std::io::copy(&mut stream, &mut std::io::sink())
         });
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn brokers_that_cannot_be_reached_are_named_with_the_reason() {
-        let (refused, alive) = ("127.0.0.1:1", answering_once());
+        let (refused, alive) = ("127.0.0.1:1", answering_once(REFUSAL));
         let found = reached(&client(&[refused, &alive])).expect("one is enough");
         assert_eq!(found.answering, [alive]);
         assert!(
@@ -148,11 +167,31 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_of_another_protocol_is_no_broker_that_answers() {
+        // What a web server says, and what fits the length before it but nothing else.
+        for (answer, reason) in [
+            (&b"HTTP/1.1 400 Bad Request"[..], "is a plaintext Kafka listener)"),
+            (&[0, 0, 0, 6, 9, 9, 9, 9, 0, 0], "the broker answered request 151587081 "),
+            (&[0, 0, 0, 4, 0, 0, 0, 0], "the broker's ApiVersions answer is malformed: "),
+        ] {
+            let (other, alive) = (answering_once(answer), answering_once(REFUSAL));
+            let found = reached(&client(&[&other, &alive])).expect("one is enough");
+            assert_eq!(found.answering, [alive]);
+            let warning = found.warning.expect("one is no broker");
+            let start =
+                format!("another broker answers, but {other} does not answer as a broker (");
+            assert!(warning.starts_with(&start) && warning.contains(reason), "{warning}");
+            let error = reached(&client(&[&answering_once(answer)])).err().expect("none answers");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
     fn a_listener_that_accepts_and_stays_silent_is_no_broker_that_answers() {
         // The kernel accepts for it.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let silent = listener.local_addr().expect("bound").to_string();
-        let alive = answering_once();
+        let alive = answering_once(REFUSAL);
         let found = reached(&client(&[&silent, &alive])).expect("one is enough");
         assert_eq!(found.answering, [alive]);
         let late = format!("another broker answers, but {silent} does not answer within 3 s");
