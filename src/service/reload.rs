@@ -81,7 +81,8 @@ impl InForce {
                 "{path} has changed, which takes a restart: a reload changes {reloaded} only"
             ));
         }
-        let rulebook = rules::rulebook(&config.rules_files)?;
+        let rulebook =
+            rules::rulebook(&config.rules_files).map_err(|lines| lines.replace('\n', "; "))?;
         let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
         if old != new {
             return Err(format!(

@@ -58,26 +58,34 @@ pub fn built_in() -> Rules {
     parse(BUILT_IN, Path::new(".")).expect("the built-in rules are valid")
 }
 
-/// The rules of these files, the first for new zones; without any, the built-in ones. An error is a
-/// sentence that names the file.
+/// The rules of these files, the first for new zones; without any, the built-in ones. An error has
+/// a line for each file that is wrong.
 pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
-    load_all(files).map_err(|(file, error)| match error {
+    let sentence = |(file, error): &(&Path, RulesFileError)| match error {
         RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
         _ => format!("{}: {error}", file.display()),
-    })
+    };
+    load_all(files).map_err(|errors| errors.iter().map(sentence).collect::<Vec<_>>().join("\n"))
 }
 
-/// The rules of these files, as in [`rulebook`]. An error comes with the file that it is about.
-pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, (&Path, RulesFileError)> {
-    let Some((first, others)) = files.split_first() else {
-        return Ok(Rulebook::of(built_in()));
-    };
-    let load = |file| load(file).map_err(|error| (Path::new(file), error));
-    let mut rulebook = Rulebook::of(load(first)?);
-    for file in others {
-        rulebook.add(load(file)?).map_err(|error| (Path::new(file), error.into()))?;
+/// The rules of these files, as in [`rulebook`]. Each error comes with the file that it is about.
+pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, Vec<(&Path, RulesFileError)>> {
+    let mut rulebook = files.is_empty().then(|| Rulebook::of(built_in()));
+    let mut errors = Vec::new();
+    for file in files {
+        let added = load(file).and_then(|rules| match &mut rulebook {
+            Some(rulebook) => Ok(rulebook.add(rules)?),
+            None => {
+                rulebook = Some(Rulebook::of(rules));
+                Ok(())
+            }
+        });
+        errors.extend(added.err().map(|error| (file.as_path(), error)));
     }
-    Ok(rulebook)
+    match rulebook {
+        Some(rulebook) if errors.is_empty() => Ok(rulebook),
+        _ => Err(errors),
+    }
 }
 
 /// The rules of a file. A path of a map in it is relative to the file.

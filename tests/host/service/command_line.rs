@@ -217,6 +217,32 @@ fn a_valid_configuration_is_summed_up() {
 }
 
 #[test]
+fn each_rules_file_that_is_wrong_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let built_in = std::fs::read_to_string("config/rules.toml").expect("it is there");
+    let rules = [
+        ("none.toml", built_in.replace("health = 100", "health = 0")),
+        ("good.toml", built_in.clone()),
+        ("text.toml", "no rules".to_owned()),
+        ("map.toml", built_in.replace("tiles_per_side = 256", "tiles_per_side = 128")),
+    ];
+    for (name, text) in &rules {
+        assert!(*name == "good.toml" || *text != built_in);
+        std::fs::write(at(name), text).expect("the folder is writable");
+    }
+    let files: Vec<String> = rules.iter().map(|(name, _)| at(name)).collect();
+    let files = format!("rules.files={},{}", files.join(","), at("away.toml"));
+    let arguments = ["check", "--offline", "--config", "config/huntd.toml", "--set", &files];
+    let (code, _, error) = huntd(&arguments, &[]);
+    assert_eq!((code, error.lines().count()), (Some(3), 4), "{error}");
+    for wrong in ["none.toml", "text.toml", "map.toml", "away.toml"] {
+        assert!(error.contains(&at(wrong)), "{error}");
+    }
+    assert!(!error.contains("good.toml"), "{error}");
+}
+
+#[test]
 fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(b"[snapshot]\nkep = 3\n").expect("it is written");
