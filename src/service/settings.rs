@@ -19,6 +19,13 @@ pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 /// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
 
+/// How much a wrong name must resemble another one, from 0 to 1, to be taken for a slip: `dir` is
+/// one for `directory` (0.84), and `foo` none for `group_protocol` (0.60).
+const LIKENESS_MIN: f64 = 0.75;
+
+/// What to do about a name that resembles none.
+const SEE_ALL_KEYS: &str = "`huntd config` prints all of them";
+
 /// Bytes of a configuration file. One with every key and a comment takes a hundredth.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -255,9 +262,11 @@ impl Settings {
         if self.values.contains_key(section) {
             return Ok(());
         }
-        let nearest = nearest(section, self.values.keys());
-        let sentence = format!("there is no section [{section}]: did you mean [{nearest}]?");
-        Err(ConfigError::at(place.clone(), sentence))
+        let meant = match nearest(section, self.values.keys()) {
+            Some(name) => format!("did you mean [{name}]?"),
+            None => SEE_ALL_KEYS.to_owned(),
+        };
+        Err(ConfigError::at(place.clone(), format!("there is no section [{section}]: {meant}")))
     }
 
     /// The value so far of a key that must exist, which has the key's type.
@@ -269,9 +278,11 @@ impl Settings {
     ) -> Result<&Value, ConfigError> {
         let keys = self.values[section].as_table().expect("the defaults hold sections only");
         keys.get(key).ok_or_else(|| {
-            let nearest = nearest(key, keys.keys());
-            let sentence = format!("there is no key {section}.{key}: did you mean {nearest}?");
-            ConfigError::at(place.clone(), sentence)
+            let meant = match nearest(key, keys.keys()) {
+                Some(name) => format!("did you mean {name}?"),
+                None => SEE_ALL_KEYS.to_owned(),
+            };
+            ConfigError::at(place.clone(), format!("there is no key {section}.{key}: {meant}"))
         })
     }
 }
@@ -297,14 +308,13 @@ fn line_place(file: &str, text: &str, offset: usize) -> SettingSource {
     SettingSource::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// The existing name that a wrong one most resembles.
-fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a String>) -> &'a str {
+/// The existing name that a wrong one most resembles, if it is meant.
+fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     names
-        .max_by(|a, b| {
-            let likeness = |name: &str| strsim::jaro_winkler(wrong, name);
-            likeness(a).total_cmp(&likeness(b))
-        })
-        .expect("the defaults leave no section empty")
+        .map(|name| (strsim::jaro_winkler(wrong, name), name.as_str()))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
 }
 
 /// A value without its place. Kinds that no key has stay strings, and fail the shape check.

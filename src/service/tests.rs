@@ -150,8 +150,8 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
         "huntd.toml:1: there is no section [kafak]: did you mean [kafka]?"
     );
     assert_eq!(
-        refusal("brokers = []"),
-        "huntd.toml:1: there is no section [brokers]: did you mean [rules]?"
+        refusal("[snapshot]\ndir = \"/s\""),
+        "huntd.toml:2: there is no key snapshot.dir: did you mean directory?"
     );
     let error = from_variable("HUNTD_SNAPSHOT__KEP", "1").expect_err("no such key");
     assert_eq!(
@@ -159,6 +159,19 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
         "environment variable HUNTD_SNAPSHOT__KEP: there is no key snapshot.kep: \
          did you mean keep?"
     );
+}
+
+#[test]
+fn a_key_that_resembles_none_gets_no_suggestion() {
+    let see = "`huntd config` prints all of them";
+    for (text, wrong) in [
+        ("brokers = []", "huntd.toml:1: there is no section [brokers]"),
+        ("[foo]", "huntd.toml:1: there is no section [foo]"),
+        ("[kafka]\nfoo = 1", "huntd.toml:2: there is no key kafka.foo"),
+        ("[kafka]\nxyz = 1", "huntd.toml:2: there is no key kafka.xyz"),
+    ] {
+        assert_eq!(refusal(text), format!("{wrong}: {see}"));
+    }
 }
 
 #[test]
