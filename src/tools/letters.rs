@@ -69,9 +69,16 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     }
     senders.values_mut().try_for_each(|sender| sender.flush())?;
     if args.resend {
-        writeln!(std::io::stderr(), "{sent} letters were sent to their partitions again")?;
+        writeln!(std::io::stderr(), "{}", sent_again(sent))?;
     }
     Ok(())
+}
+
+fn sent_again(letters: u64) -> String {
+    match letters {
+        1 => "1 letter was sent to its partition again".to_owned(),
+        _ => format!("{letters} letters were sent to their partitions again"),
+    }
 }
 
 /// A dead letter, as docs/PROTOCOL.md has it.
@@ -157,5 +164,16 @@ impl<'a> Letter<'a> {
         let sender = senders.get_mut(self.input_topic).expect("it is there by now");
         let (partition, time_ms, value) = (self.partition, self.time_ms, self.value);
         sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sent_again;
+
+    #[test]
+    fn one_letter_is_no_letters() {
+        assert_eq!(sent_again(1), "1 letter was sent to its partition again");
+        assert_eq!(sent_again(0), "0 letters were sent to their partitions again");
     }
 }
