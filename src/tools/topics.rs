@@ -80,7 +80,14 @@ pub(super) fn prepare(args: &TopicsArgs, config: &Config) -> Result<(), ToolErro
     }
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        problems.push(format!("create {missing} with `huntd topics --config {file}`"));
+        problems.push(match input {
+            Some(_) => format!("create {missing} with `huntd topics --config {file}`"),
+            // Nothing that is there says how many.
+            None => format!(
+                "create {missing} with `huntd topics --config {file} --partitions K --replicas N`: \
+                 K zones, a number for good, and N copies of each"
+            ),
+        });
     }
     if problems.is_empty() { Ok(()) } else { Err(ToolError::TopicWrong(problems.join("; "))) }
 }

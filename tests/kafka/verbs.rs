@@ -85,6 +85,7 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
         assert_eq!(ended.code, 5, "{}", ended.errors);
         let names = format!("create `{0}`, `{0}-updates`, `{0}-dead` with", setup.input);
         assert!(ended.errors.contains(&names), "{}", ended.errors);
+        assert!(ended.errors.contains(" --partitions K --replicas N`: "), "{}", ended.errors);
         assert_eq!(ended.errors.lines().count(), 1, "{}", ended.errors);
     }
     let ended = setup.run(&["topics", "--partitions", "3"]);
