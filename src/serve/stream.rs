@@ -183,8 +183,8 @@ impl Stream {
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         let (mut is_waiting, mut is_flowing) = (false, false);
         for at in 0..self.topics.len() {
-            let (before, rest) = self.topics.split_at_mut(at);
-            let (topic, after) = rest.split_first_mut().expect("it is one of the topics");
+            let (earlier, rest) = self.topics.split_at_mut(at);
+            let (topic, later) = rest.split_first_mut().expect("it is one of the topics");
             match topic {
                 Topic::Updates { zone, from, ahead_since_ms } => {
                     let written = match served.zone(*zone) {
@@ -193,7 +193,7 @@ impl Stream {
                             UpdatesWritten::None
                         }
                         Ok(known) => {
-                            let others = || other_positions(*zone, before.iter().chain(&*after));
+                            let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             write_updates(known, from, others, out)
                         }
                         Err(_) => UpdatesWritten::None,

@@ -2,11 +2,12 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 use support::needs;
+use support::process::OwnedChild;
 use support::scrape::get;
 
 /// Only a guard against waiting for ever.
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A running Prometheus. Dropped, it is killed.
 struct Prometheus {
-    child: Child,
+    _child: OwnedChild,
     address: String,
     _folder: tempfile::TempDir,
 }
@@ -56,7 +57,7 @@ impl Prometheus {
             .stderr(Stdio::null())
             .spawn()
             .expect("Prometheus starts");
-        Prometheus { child, address, _folder: folder }
+        Prometheus { _child: child.into(), address, _folder: folder }
     }
 
     /// The names of all alerts that fire; `None`: it does not answer yet.
@@ -87,13 +88,6 @@ impl Prometheus {
     fn up(&self) -> usize {
         let (_, body) = get(&self.address, "/api/v1/query?query=huntd_ready==1");
         body.matches("\"metric\"").count()
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,9 +6,9 @@
 use super::read_answer;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use support::daemon::PATIENCE;
-use support::process::wait_for_line;
+use support::process::{OwnedChild, wait_for_line};
 
 /// Set in the child only: the server's address, and how many sessions.
 const HOLDS: &str = "HUNTD_TEST_HOLDS_SESSIONS";
@@ -17,7 +17,7 @@ const HOLDING: &str = "holding";
 
 /// Sessions that are idle. Dropped, they are closed.
 pub(crate) struct Holder {
-    child: Child,
+    _child: OwnedChild,
     /// The child ends when this does.
     _lives: ChildStdin,
 }
@@ -25,27 +25,19 @@ pub(crate) struct Holder {
 impl Holder {
     /// Opens so many sessions, each of which has had an answer when this returns.
     pub(crate) fn start(address: &str, sessions: usize) -> Holder {
-        let mut child = Command::new(std::env::current_exe().expect("a test has a program"))
+        let child = Command::new(std::env::current_exe().expect("a test has a program"))
             .args(["--exact", "serve::holder::a_child_holds_its_sessions", "--nocapture"])
             .env(HOLDS, format!("{address} {sessions}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the test program runs");
+        let mut child = OwnedChild::from(child);
         let lives = child.stdin.take().expect("it was piped");
         let output = child.stdout.take().expect("it was piped");
         let holds = wait_for_line(output, |line| line.contains(HOLDING).then_some(()));
-        let holder = Holder { child, _lives: lives };
         holds.expect("all sessions are answered");
-        holder
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Holder { _child: child, _lives: lives }
     }
 }
 

@@ -8,18 +8,19 @@ use huntd::telemetry::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::notified::Systemd;
+use support::process::OwnedChild;
 
 /// Set in the child only.
 const ROLE: &str = "HUNTD_TEST_SERVICE_CHILD";
 
 /// A daemon with everything but the daemon: its turns and phases are commanded on standard input.
 struct Daemon {
-    process: Child,
+    process: OwnedChild,
     commands: Option<ChildStdin>,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -36,7 +37,7 @@ impl Daemon {
             .expect("the test program runs");
         let commands = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let mut daemon = Daemon { process, commands, answers };
+        let mut daemon = Daemon { process: process.into(), commands, answers };
         daemon.wait_for("child: serving");
         daemon
     }
@@ -60,13 +61,6 @@ impl Daemon {
     fn finish(mut self) -> ExitStatus {
         self.commands = None;
         self.process.wait().expect("the child can be waited for")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

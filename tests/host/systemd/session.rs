@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::needs;
+use support::process::OwnedChild;
 
 /// Starts D-Bus and systemd on a fresh /run, then runs the commands that come in, one a line.
 const SCRIPT: &str = r#"
@@ -40,7 +41,8 @@ pub(crate) fn is_possible() -> bool {
 
 /// The running session. Dropping it ends every process of its namespace.
 pub(crate) struct Session {
-    process: Child,
+    /// The shell is the namespace's init: with it every process in there ends.
+    _process: OwnedChild,
     commands: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -61,7 +63,7 @@ impl Session {
             .expect("unshare runs");
         let commands = process.stdin.take().expect("piped");
         let answers = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let mut session = Session { process, commands, answers };
+        let mut session = Session { _process: process.into(), commands, answers };
         session.until("systemctl --user is-system-running", |state| state == "running");
         session
     }
@@ -105,13 +107,5 @@ impl Session {
         wanted: impl Fn(&str) -> bool,
     ) -> String {
         self.until(&format!("systemctl --user show {unit} --value --property {name}"), wanted)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // The shell is the namespace's init: with it every process in there ends.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

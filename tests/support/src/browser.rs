@@ -2,12 +2,12 @@
 //! chromium-driver.
 
 use crate::needs;
-use crate::process::wait_for_line;
+use crate::process::{OwnedChild, wait_for_line};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a command may take, and how long a page may take to do what a test waits for.
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser with one page. Dropped, it is closed.
 pub struct Browser {
-    driver: Child,
+    _driver: OwnedChild,
     address: String,
     session: String,
     _profile: tempfile::TempDir,
@@ -34,27 +34,20 @@ pub struct Look {
 const DRIVER_STARTS_MAX: usize = 5;
 
 /// The driver and its port; `None` if it has ended before it had one.
-fn start_driver() -> Option<(Child, String)> {
-    let mut driver = Command::new("chromedriver")
+fn start_driver() -> Option<(OwnedChild, String)> {
+    let driver = Command::new("chromedriver")
         .arg("--port=0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("the driver is started");
+    let mut driver = OwnedChild::from(driver);
     let port = wait_for_line(driver.stdout.take().expect("it was piped"), |line| {
         let (_, port) = line.split_once("started successfully on port ")?;
         Some(port.trim_end_matches('.').to_owned())
     });
-    match port {
-        Some(port) => Some((driver, port)),
-        None => {
-            // It may have ended already.
-            let _ = driver.kill();
-            driver.wait().expect("a child can be waited for");
-            None
-        }
-    }
+    Some((driver, port?))
 }
 
 impl Browser {
@@ -70,7 +63,8 @@ impl Browser {
         let (driver, port) =
             (0..DRIVER_STARTS_MAX).find_map(|_| start_driver()).expect("the driver says its port");
         let address = format!("127.0.0.1:{port}");
-        let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
+        let mut browser =
+            Browser { _driver: driver, address, session: String::new(), _profile: profile };
         let folder = browser._profile.path().to_str().expect("the path is text");
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -184,8 +178,6 @@ impl Drop for Browser {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
             let _ = stream.read_to_end(&mut Vec::new());
         }
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
     }
 }
 

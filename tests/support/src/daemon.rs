@@ -1,12 +1,13 @@
 //! The daemon as a child process, with a configuration of its own.
 
 use crate::kafka::{Cluster, unique_name};
+use crate::process::OwnedChild;
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the daemon may take to do what a test waits for.
@@ -86,7 +87,7 @@ pub fn tiny_limits() -> Vec<(String, String)> {
 
 /// A running daemon. Dropped, it is killed.
 pub struct Huntd {
-    child: Child,
+    child: OwnedChild,
     folder: tempfile::TempDir,
 }
 
@@ -228,7 +229,7 @@ impl Huntd {
             .stderr(log)
             .spawn()
             .expect("the daemon is started");
-        Huntd { child, folder }
+        Huntd { child: child.into(), folder }
     }
 
     /// The configuration that it was started with.
@@ -345,13 +346,5 @@ impl Huntd {
         let log = self.log();
         let (_, rest) = log.split_once("\"address\":\"").expect("the log names the address");
         rest.split('"').next().expect("a string ends").to_owned()
-    }
-}
-
-impl Drop for Huntd {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,17 +1,17 @@
 //! A demo with its page, as a child process.
 
 use crate::daemon::{PATIENCE, program};
-use crate::process::{resident_bytes, wait_for_line};
+use crate::process::{OwnedChild, resident_bytes, wait_for_line};
 use crate::scrape::get;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A demo that serves its page. Dropped, it is killed.
 pub struct Playing {
-    child: Child,
+    child: OwnedChild,
     /// Where the page is.
     pub address: String,
 }
@@ -19,7 +19,7 @@ pub struct Playing {
 impl Playing {
     /// Starts a demo, and waits until all its zones are served.
     pub fn start(arguments: &[&str]) -> Playing {
-        let mut child = Command::new(program())
+        let child = Command::new(program())
             .args(["demo", "--page", "--stay"])
             .args(arguments)
             .stdin(Stdio::null())
@@ -27,6 +27,7 @@ impl Playing {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the demo is started");
+        let mut child = OwnedChild::from(child);
         let address = wait_for_line(child.stderr.take().expect("it was piped"), |line| {
             let rest = line.strip_prefix("page: http://")?;
             Some(rest.trim_end_matches('/').to_owned())
@@ -90,13 +91,5 @@ impl Playing {
     pub fn descriptors(&self) -> usize {
         let folder = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
         folder.expect("the process is there").count()
-    }
-}
-
-impl Drop for Playing {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

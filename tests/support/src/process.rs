@@ -1,11 +1,43 @@
 //! What the kernel counts of a process, and what one says.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Clock ticks of proc_pid_stat(5) a second, on every Linux that huntd runs on.
 const TICKS_PER_S: u64 = 100;
+
+/// A child process. Dropped, it is killed and waited for.
+pub struct OwnedChild(Child);
+
+impl From<Child> for OwnedChild {
+    fn from(child: Child) -> OwnedChild {
+        OwnedChild(child)
+    }
+}
+
+impl Deref for OwnedChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnedChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// Processor time that a process took, of all its threads.
 pub fn cpu(pid: u32) -> Duration {

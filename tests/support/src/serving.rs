@@ -1,13 +1,13 @@
 //! `huntd serve` as a child process.
 
 use crate::daemon::{Huntd, PATIENCE, program};
-use crate::process::before_others;
+use crate::process::{OwnedChild, before_others};
 use crate::scrape::get;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The real-time priority of servers: one more than that of the clients beside them, which would be
@@ -16,7 +16,7 @@ pub const SERVER_PRIORITY: &str = "2";
 
 /// A serving process. Dropped, it is killed.
 pub struct Serving {
-    child: Child,
+    child: OwnedChild,
     folder: tempfile::TempDir,
     address: String,
 }
@@ -65,7 +65,7 @@ impl Serving {
             .stderr(log)
             .spawn()
             .expect("huntd serve is started");
-        let mut serving = Serving { child, folder, address: String::new() };
+        let mut serving = Serving { child: child.into(), folder, address: String::new() };
         let end = Instant::now() + PATIENCE;
         while serving.address.is_empty() {
             let has_ended = serving.child.try_wait().expect("the child can be asked").is_some();
@@ -159,13 +159,5 @@ impl Serving {
         let (code, body) = get(&self.address, path);
         assert_eq!(code, 200, "{path}: {body}");
         body
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
