@@ -229,8 +229,10 @@ impl Ownership {
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
-        if !partitions.is_empty() {
+        if let Some(highest) = partitions.iter().copied().max() {
             self.table.log(Note::Assigned(partitions));
+            // The group can know of new partitions before we have counted them.
+            self.acquirer.counted(&mut self.table, highest + 1);
         }
     }
 

@@ -376,3 +376,11 @@ fn an_input_that_has_grown_halts_every_shard() {
     daemon.hear(OwnershipEvent::InputCounted(PARTITIONS + 1));
     assert_eq!(daemon.ownership.summary().halted, 2);
 }
+
+#[test]
+fn a_partition_that_the_input_did_not_have_halts_every_shard() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    daemon.group(MembershipEvent::Assigned(vec![PARTITIONS]));
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.halted, summary.open, summary.acquiring), (3, 0, 0));
+}
