@@ -4,7 +4,7 @@
 //! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
-use crate::kafka::record_batch::HeaderScan;
+use crate::kafka::record_batch::{BatchError, HeaderScan};
 use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -79,6 +79,7 @@ pub(crate) enum CursorFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt {
     claim: Claim,
+    damage: Option<BatchError>,
     position: i64,
     connection: u64,
 }
@@ -166,9 +167,14 @@ impl Cursor {
 
     /// Whether another connection has said the same about the position before. If not, this is
     /// noted: bits may flip on the way, and a broker that has just started may be wrong about its
-    /// log.
-    pub(crate) fn is_confirmed(&self, claim: Claim, connection: u64) -> bool {
-        let doubt = Doubt { claim, position: self.position.get(), connection };
+    /// log. Where the damage matters, both have to find the same.
+    pub(crate) fn is_confirmed(
+        &self,
+        claim: Claim,
+        damage: Option<BatchError>,
+        connection: u64,
+    ) -> bool {
+        let doubt = Doubt { claim, damage, position: self.position.get(), connection };
         let before = self.doubt.replace(Some(doubt));
         before.is_some_and(|before| {
             before.connection != connection && Doubt { connection, ..before } == doubt
@@ -307,21 +313,32 @@ fn share_blocks(open: &[Rc<Cursor>]) {
 mod tests {
     use super::*;
     use crate::kafka::error_code::ErrorCode;
+    use crate::kafka::record_batch::BatchReason;
 
     #[test]
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
         use Claim::{OutOfRange, Refused, Unreadable};
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(OutOfRange, 1));
-        assert!(!cursor.is_confirmed(OutOfRange, 1), "the same connection proves nothing");
+        assert!(!cursor.is_confirmed(OutOfRange, None, 1));
+        assert!(!cursor.is_confirmed(OutOfRange, None, 1), "the same connection proves nothing");
         cursor.position.set(200);
-        assert!(!cursor.is_confirmed(OutOfRange, 2), "another position");
-        assert!(!cursor.is_confirmed(Unreadable, 3), "something else");
-        assert!(cursor.is_confirmed(Unreadable, 4));
+        assert!(!cursor.is_confirmed(OutOfRange, None, 2), "another position");
+        assert!(!cursor.is_confirmed(Unreadable, None, 3), "something else");
+        assert!(cursor.is_confirmed(Unreadable, None, 4));
         cursor.trust();
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), 5));
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), 6), "another refusal");
-        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), 7));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, 5));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, 6), "another refusal");
+        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, 7));
+    }
+
+    #[test]
+    fn damage_is_confirmed_by_the_same_damage_on_another_connection() {
+        let damage =
+            |found| Some(BatchError { offset: 100, reason: BatchReason::Crc { stated: 1, found } });
+        let cursor = Cursor::new(0, 1, (100, None), Box::default());
+        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(2), 1));
+        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(3), 2), "bits flip on the way");
+        assert!(cursor.is_confirmed(Claim::Unreadable, damage(3), 3));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
 };
 use crate::kafka::message::Broker;
-use crate::kafka::record_batch;
+use crate::kafka::record_batch::{self, BatchError};
 use crate::ownership::event::{Claim, InputTrouble, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::telemetry::metrics::Counter;
@@ -155,7 +155,7 @@ impl FetchTask {
             FetchRemedy::OffsetOutOfRange => {
                 let sentence =
                     format!("offset {position} of input partition {partition} is not in its log");
-                if self.believes(cursor, Claim::OutOfRange, sentence) {
+                if self.believes(cursor, Claim::OutOfRange, None, sentence) {
                     self.out_of_range.push(cursor.clone());
                 }
             }
@@ -188,14 +188,20 @@ impl FetchTask {
                 format!("input partition {}: {error}", cursor.partition)
             }
         };
-        if self.believes(cursor, claim, sentence) {
+        if self.believes(cursor, claim, None, sentence) {
             cursor.stop(fault);
         }
     }
 
     /// Whether another connection has said the same of the position. If not, another one is asked.
-    fn believes(&mut self, cursor: &Cursor, claim: Claim, sentence: String) -> bool {
-        let is_confirmed = cursor.is_confirmed(claim, self.connection);
+    fn believes(
+        &mut self,
+        cursor: &Cursor,
+        claim: Claim,
+        damage: Option<BatchError>,
+        sentence: String,
+    ) -> bool {
+        let is_confirmed = cursor.is_confirmed(claim, damage, self.connection);
         if !is_confirmed {
             cursor.rewind();
             self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
@@ -223,7 +229,9 @@ impl FetchTask {
             );
             return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));
         }
-        if !self.believes(cursor, Claim::Unreadable, sentence) {
+        // Bits that flip on the way seldom flip twice alike. The next owner reads the batch again,
+        // and its replay would differ if the batch were sound.
+        if !self.believes(cursor, Claim::Unreadable, Some(error), sentence) {
             return;
         }
         let sentence = format!("the offsets {first} to {last} are passed over: {error}");
