@@ -36,7 +36,8 @@ struct Leaving {
     acked: Option<i64>,
     /// Whether something is on its way to the broker or to the disk, as far as is known.
     is_busy: bool,
-    /// Whether the release waits for it. It does not wait for what an earlier ownership left.
+    /// Whether the release waits for it. It does not wait for what an earlier ownership left, nor
+    /// for a shard that cannot end in order any more.
     is_waited_for: bool,
 }
 
@@ -56,6 +57,13 @@ impl Release {
     pub(super) fn add_unopened(&mut self, partition: i32) {
         let nothing = Leaving { acked: None, is_busy: false, is_waited_for: false };
         self.shards.insert(partition, nothing);
+    }
+
+    /// The shard has failed: what it has on its way may never arrive.
+    pub(super) fn give_up(&mut self, partition: i32) {
+        if let Some(leaving) = self.shards.get_mut(&partition) {
+            (leaving.is_busy, leaving.is_waited_for) = (false, false);
+        }
     }
 
     /// The shard has another owner already: there is nothing to release.

@@ -133,9 +133,12 @@ impl ShardTable {
         self.slots.free(partition);
     }
 
-    /// The hot thread has ended a shard.
+    /// The hot thread has ended a shard, and not in order.
     pub(super) fn leave_hot_thread(&mut self, partition: i32) {
         self.stop_reading(partition);
+        if let Some(release) = &mut self.release {
+            release.give_up(partition);
+        }
         self.actions.push_back(OwnershipAction::Disown { partition });
     }
 

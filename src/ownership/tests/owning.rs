@@ -247,6 +247,22 @@ fn a_release_that_takes_too_long_ends_without_what_is_on_its_way() {
 }
 
 #[test]
+fn a_release_does_not_wait_for_a_shard_that_fails_meanwhile() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+    daemon.pass(1, 12, true);
+    let released = OwnershipAction::Release(vec![(0, 12)]);
+    assert!(!daemon.has_done(&released), "a frame is on its way");
+    let (sentence, is_final) = ("the broker has another leader".to_owned(), false);
+    let failure = DeliveryFailure { partition: 0, ownership_id, sentence, is_final };
+    daemon.hear(OwnershipEvent::DeliveryFailed(failure));
+    daemon.pass(1, 12, true);
+    assert!(daemon.has_done(&released), "it never arrives");
+}
+
+#[test]
 fn what_is_assigned_during_a_release_is_opened_after_it() {
     let mut daemon = Daemon::owning(&[0]);
     let ownership_id = daemon.ownership_id();
