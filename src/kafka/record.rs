@@ -85,7 +85,9 @@ impl<'a> Records<'a> {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, BatchError> {
         while self.index < self.count {
-            let fields = match read_short(self.bytes, self.at) {
+            let usual = read_usual::<2>(self.bytes, self.at);
+            let usual = usual.or_else(|| read_usual::<1>(self.bytes, self.at));
+            let fields = match usual.or_else(|| read_short(self.bytes, self.at)) {
                 Some(fields) => fields,
                 None => match read_fields(self.bytes, self.at) {
                     Ok(fields) => fields,
@@ -160,6 +162,71 @@ impl From<WireError> for Malformed {
     }
 }
 
+/// Of each byte, the bits that usual records have in common, and what these are.
+type Pattern = [(u8, u8); 8];
+
+/// A variable-length integer of one byte that is not negative.
+const ONLY: (u8, u8) = (0x81, 0);
+/// The first byte of one that has two.
+const FIRST: (u8, u8) = (0x81, 0x80);
+/// Its second byte.
+const SECOND: (u8, u8) = (0x80, 0);
+const NO_ATTRIBUTES: (u8, u8) = (0xff, 0);
+/// The length of a key that is null.
+const NO_KEY: (u8, u8) = (0xff, 1);
+
+/// The first bytes of usual records: length, attributes, deltas of timestamp and offset, key, and
+/// the value's length. The offset's delta takes one byte or two.
+const SHORT_OFFSET: Pattern = [FIRST, SECOND, NO_ATTRIBUTES, ONLY, ONLY, NO_KEY, FIRST, SECOND];
+const LONG_OFFSET: Pattern = [FIRST, SECOND, NO_ATTRIBUTES, ONLY, FIRST, SECOND, NO_KEY, FIRST];
+
+/// The two halves of a pattern, each as a word.
+const fn words(pattern: Pattern) -> (u64, u64) {
+    let (mut masks, mut bits) = ([0; 8], [0; 8]);
+    let mut at = 0;
+    while at < 8 {
+        (masks[at], bits[at]) = pattern[at];
+        at += 1;
+    }
+    (u64::from_le_bytes(masks), u64::from_le_bytes(bits))
+}
+
+/// Half of an integer's two bytes as they stand there: what it is, unless it is negative.
+#[inline(always)]
+fn half(head: &Head, at: usize) -> usize {
+    usize::from(head[at] & 0x7f) >> 1 | usize::from(head[at + 1]) << 6
+}
+
+/// Reads the fields of a usual record, whose head one comparison knows as a whole. `None` says only
+/// that [`read_short`] may know more.
+#[inline(always)]
+fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<Fields> {
+    let rest = bytes.get(start..)?;
+    let head: &Head = rest.first_chunk()?;
+    let (mask, bits) = const { words([SHORT_OFFSET, LONG_OFFSET][OFFSET_BYTES - 1]) };
+    if u64::from_le_bytes(*head.first_chunk()?) & mask != bits {
+        return None;
+    }
+    let offset_delta = match OFFSET_BYTES {
+        1 => usize::from(head[4] >> 1),
+        _ => half(head, 4),
+    };
+    let value_start = 7 + OFFSET_BYTES;
+    let value_bytes = half(head, value_start - 2);
+    // If the length of the value has a third byte, it is too large for the record.
+    let end = 2 + half(head, 0);
+    if value_start + value_bytes + 1 != end || *rest.get(end - 1)? != 0 {
+        return None;
+    }
+    Some(Fields {
+        timestamp_delta: i64::from(head[3] >> 1),
+        offset_delta: offset_delta as i32,
+        key: None,
+        value: Some((start + value_start, value_bytes)),
+        end: start + end,
+    })
+}
+
 #[inline(always)]
 fn head_at(bytes: &[u8], start: usize) -> Option<&Head> {
     bytes.get(start..)?.first_chunk()
@@ -178,8 +245,8 @@ fn take_short(head: &Head, at: &mut usize) -> Option<u32> {
 }
 
 /// Reads the fields of a record whose integers are short and not negative, and which has no
-/// headers: nearly every record. `None` says only that [`read_fields`] must decide.
-#[inline(always)]
+/// headers: nearly every other record. `None` says only that [`read_fields`] must decide.
+#[inline(never)]
 fn read_short(bytes: &[u8], start: usize) -> Option<Fields> {
     let (mut head, mut head_start, mut at) = (head_at(bytes, start)?, start, 0);
     let length = take_short(head, &mut at)?;
@@ -271,6 +338,10 @@ mod tests {
     /// Bytes of the records behind one.
     const REST: [u8; HEAD_BYTES] = [0xff; HEAD_BYTES];
 
+    fn deltas() -> impl Strategy<Value = i16> {
+        prop_oneof![-70..70_i16, 0..9000_i16, any::<i16>()]
+    }
+
     fn lengths() -> impl Strategy<Value = Option<usize>> {
         prop_oneof![Just(None), (0..70_usize).prop_map(Some), (60..9000_usize).prop_map(Some)]
     }
@@ -280,7 +351,7 @@ mod tests {
 
         #[test]
         fn what_the_short_form_reads_the_full_form_reads_alike(
-            deltas: [i16; 2],
+            deltas in [deltas(), deltas()],
             (key, value, headers) in (lengths(), lengths(), -1..3_i32),
             damage in prop::option::of((0..40_usize, any::<u8>())),
         ) {
@@ -301,16 +372,19 @@ mod tests {
                 bytes[place] = byte;
             }
             bytes.extend(REST);
+            let usual = [read_usual::<1>(&bytes, 0), read_usual::<2>(&bytes, 0)];
             let short = read_short(&bytes, 0);
-            if short.is_some() {
+            for read in usual.iter().chain([&short]).filter(|read| read.is_some()) {
                 let full = read_fields(&bytes, 0).ok();
-                prop_assert_eq!(&full, &short);
+                prop_assert_eq!(&full, read);
             }
-            let is_usual = value.is_some_and(|length| length < 8000) && headers == 0
+            let is_short = value.is_some_and(|length| length < 8000) && headers == 0
                 && deltas.iter().all(|delta| (0..8192).contains(delta))
                 && key.is_none_or(|length| length < 100);
-            if is_usual && damage.is_none() {
-                prop_assert!(short.is_some());
+            let is_usual = is_short && key.is_none() && value >= Some(64) && deltas[0] < 64;
+            if damage.is_none() {
+                prop_assert!(short.is_some() || !is_short);
+                prop_assert!(usual.iter().any(Option::is_some) || !is_usual);
             }
         }
     }
