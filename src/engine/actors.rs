@@ -65,7 +65,7 @@ impl Actors {
         row
     }
 
-    /// Asks for the moving part of an actor, if there is one in this row.
+    /// Asks for the moving part of an actor.
     #[inline]
     pub(crate) fn ask_for(&self, row: u32) {
         self.bodies.ask_for(row);

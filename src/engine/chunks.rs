@@ -1,6 +1,6 @@
 //! An array that grows a chunk at a time and never moves what it holds.
 
-use crate::runtime::prefetch::prefetch;
+use crate::runtime::prefetch::prefetch_at;
 use std::ops::{Index, IndexMut};
 
 /// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
@@ -55,10 +55,11 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
         self.chunks.as_flattened().get(at as usize)
     }
 
-    /// Asks for a value, if it exists, so that it is in the cache when it is read.
+    /// Asks for a value, so that it is in the cache when it is read. It should exist: to ask in
+    /// vain takes time.
     #[inline]
     pub(crate) fn ask_for(&self, at: u32) {
-        self.get(at).into_iter().for_each(prefetch);
+        prefetch_at(self.chunks.as_flattened(), at as usize);
     }
 
     /// Values that exist.

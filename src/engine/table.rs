@@ -74,7 +74,7 @@ impl<R: Row<WORDS>, const WORDS: usize, A: Copy + Default> Table<R, WORDS, A> {
         self.rows.get(number).map(|kept| &kept.row)
     }
 
-    /// Asks for a row, if it exists, so that it is in the cache when it is read.
+    /// Asks for a row, so that it is in the cache when it is read.
     #[inline]
     pub(crate) fn ask_for(&self, number: u32) {
         self.rows.ask_for(number);

@@ -81,10 +81,16 @@ impl Shard {
         // Who stands there is somewhere in memory: asked for together, they wait together.
         let firsts = tiles.clone().filter_map(|tile| self.tiles.first_actor(tile));
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
-        actors.iter_mut().zip(firsts).for_each(|(place, first)| *place = first);
-        actors.iter().for_each(|first| self.actors.ask_for(*first));
-        for second in actors.iter().filter_map(|first| self.tiles.next_actor(*first)) {
-            self.actors.ask_for(second);
+        let mut count = 0;
+        for (place, first) in actors.iter_mut().zip(firsts) {
+            self.actors.ask_for(first);
+            *place = first;
+            count += 1;
+        }
+        for first in &actors[..count] {
+            if let Some(second) = self.tiles.next_actor(*first) {
+                self.actors.ask_for(second);
+            }
         }
         for tile in tiles {
             if self.tiles.is_wall(tile) {
