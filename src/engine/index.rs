@@ -10,6 +10,7 @@ use crate::engine::actors::ACTORS_MAX;
 use crate::engine::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks};
 use crate::engine::handoff::TOMBSTONES_MAX;
 use crate::engine::mix;
+use crate::runtime::prefetch::{WORDS, places_of};
 
 /// Buckets of an empty index.
 const BUCKETS_MIN: u32 = 4;
@@ -20,12 +21,13 @@ const BUCKET_ENTRIES: u32 = 5;
 
 /// Places of a bucket, a cache line: the last one holds the head of the list of those for which
 /// there was no other.
-const BUCKET_PLACES: usize = 16;
+const BUCKET_PLACES: usize = WORDS;
 const LIST: usize = BUCKET_PLACES - 1;
 
 /// Bits of an entry that hold a row's number plus one; the others are a tag, taken from the hash of
 /// the row's player, so that hardly any row of another player is read in vain.
 const ROW_BITS: u32 = 18;
+const TAG_MASK: u32 = !((1 << ROW_BITS) - 1);
 const _: () = assert!(ACTORS_MAX < 1 << ROW_BITS && TOMBSTONES_MAX < 1 << ROW_BITS);
 
 /// A row with its tag; 0 is none.
@@ -38,11 +40,11 @@ impl Entry {
     }
 
     fn row(self) -> Option<u32> {
-        (self.0 & ((1 << ROW_BITS) - 1)).checked_sub(1)
+        (self.0 & !TAG_MASK).checked_sub(1)
     }
 
     fn tag(self) -> u32 {
-        self.0 & !((1 << ROW_BITS) - 1)
+        self.0 & TAG_MASK
     }
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct Glance {
 }
 
 fn tag(hash: u64) -> u32 {
-    (hash >> 32) as u32 & !((1 << ROW_BITS) - 1)
+    (hash >> 32) as u32 & TAG_MASK
 }
 
 fn hash_of(player_id: u64) -> u64 {
@@ -118,11 +120,8 @@ impl Index {
         // All places at once and without a branch, because no processor can predict which place it
         // is.
         let Bucket(places) = &self.buckets[bucket];
-        let entry = places.iter().fold(0, |all, entry| {
-            let is_it = u32::from(entry.tag() == tag).wrapping_neg();
-            all | entry.0 & is_it
-        });
-        Entry(entry).row().unwrap_or(u32::MAX)
+        let tagged = places_of(tag, TAG_MASK, &places.map(|Entry(word)| word));
+        places[(tagged | 1 << LIST).trailing_zeros() as usize].row().unwrap_or(u32::MAX)
     }
 
     /// The row of a player, if it is here. `id_of` reads a row's player.

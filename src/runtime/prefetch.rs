@@ -1,7 +1,8 @@
 //! What will be read soon is asked for early, so that many reads wait for memory together and
-//! nothing waits for them.
+//! nothing waits for them. Nor does anything wait for a branch that no processor can predict, where
+//! the place of what is asked for is looked up.
 
-// A processor's instruction of its own; std offers it as unsafe only.
+// A processor's instructions of its own; std offers them as unsafe only.
 #![allow(unsafe_code)]
 
 /// Bytes that come into the cache at once.
@@ -32,4 +33,64 @@ fn ask_for<T>(value: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _unused = value;
+}
+
+/// Words that are looked through together.
+pub(crate) const WORDS: usize = 16;
+
+/// Where the wanted word is, as far as the mask goes: a bit for each place.
+#[inline(always)]
+pub(crate) fn places_of(wanted: u32, mask: u32, words: &[u32; WORDS]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE2.
+    unsafe {
+        places_at_once(wanted, mask, words)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (0..)
+        .zip(words)
+        .fold(0, |places, (place, word)| places | u32::from(word & mask == wanted) << place)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse2")]
+fn places_at_once(wanted: u32, mask: u32, words: &[u32; WORDS]) -> u32 {
+    use std::arch::x86_64::*;
+    let (wanted, mask) = (_mm_set1_epi32(wanted as i32), _mm_set1_epi32(mask as i32));
+    let are_wanted = |four: &[u32; 4]| {
+        // SAFETY: the array is as long as what is read, and needs no alignment.
+        let four = unsafe { _mm_loadu_si128(four.as_ptr().cast()) };
+        _mm_cmpeq_epi32(_mm_and_si128(four, mask), wanted)
+    };
+    let (fours, []) = words.as_chunks() else { unreachable!("sixteen are four times four") };
+    let low = _mm_packs_epi32(are_wanted(&fours[0]), are_wanted(&fours[1]));
+    let high = _mm_packs_epi32(are_wanted(&fours[2]), are_wanted(&fours[3]));
+    _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_word_is_found_in_all_its_places(
+            words: [u32; WORDS],
+            mask: u32,
+            wanted: u32,
+            places in prop::collection::vec(0..WORDS, 0..4),
+        ) {
+            let mut words = words;
+            for place in &places {
+                words[*place] = words[*place] & !mask | wanted & mask;
+            }
+            let found = places_of(wanted & mask, mask, &words);
+            for (place, word) in words.iter().enumerate() {
+                prop_assert_eq!(found >> place & 1 == 1, word & mask == wanted & mask);
+            }
+            prop_assert_eq!(found >> WORDS, 0);
+        }
+    }
 }
