@@ -136,7 +136,7 @@ pub(crate) struct Walk<'a> {
     until_y: i64,
     per_x: i64,
     per_y: i64,
-    left: i32,
+    left: u32,
 }
 
 impl<'a> Walk<'a> {
@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
             until_y: until(y, way_y) * length_x,
             per_x: i64::from(size) * length_y,
             per_y: i64::from(size) * length_x,
-            left: (end_column - column).abs() + (end_row - row).abs() + 1,
+            left: column.abs_diff(end_column) + row.abs_diff(end_row) + 1,
         }
     }
 }
@@ -169,9 +169,10 @@ impl Iterator for Walk<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        self.left = self.left.checked_sub(1).filter(|left| *left >= 0)?;
+        self.left = self.left.checked_sub(1)?;
         let tile = self.tiles.numbered(self.column, self.row)?;
-        if self.step_y == 0 || (self.step_x != 0 && self.until_x <= self.until_y) {
+        // Along x alone, nothing is left until the next tile; along y alone, something is.
+        if self.until_x <= self.until_y {
             self.column += self.step_x;
             self.until_x += self.per_x;
         } else {
