@@ -42,11 +42,19 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     }
 
     /// Makes the value `at` exist, as a default if it is new.
+    #[inline]
     pub(crate) fn reach(&mut self, at: u32) {
         while self.count() <= at as usize {
-            assert!(self.chunks.len() < self.chunks_max, "a table grew beyond its bound");
-            self.chunks.push([T::default(); ROWS]);
+            self.grow();
         }
+    }
+
+    /// Apart, because it needs room for a chunk on the stack.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        assert!(self.chunks.len() < self.chunks_max, "a table grew beyond its bound");
+        self.chunks.push([T::default(); ROWS]);
     }
 
     /// One value; `None`: it does not exist.
