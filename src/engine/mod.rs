@@ -98,6 +98,16 @@ pub enum Outcome {
     },
 }
 
+impl From<Result<(), Refusal>> for Outcome {
+    #[inline]
+    fn from(decided: Result<(), Refusal>) -> Outcome {
+        match decided {
+            Ok(()) => Outcome::Applied,
+            Err(refusal) => Outcome::Refused(refusal),
+        }
+    }
+}
+
 /// How much is going on in a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Population {
@@ -327,17 +337,17 @@ impl Shard {
         if self.hunts.due_ms() <= self.clock.now_ms() {
             self.end_due_hunts(&mut tell);
         }
-        let decided = match event.action.kind().subject() {
+        let outcome = match event.action.kind().subject() {
             Subject::Player => self.on_player_event(hint, event, &mut tell),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
-                self.on_world_event(event, handoffs, &mut tell)
+                let decided = self.on_world_event(event, handoffs, &mut tell);
+                decided.unwrap_or_else(Outcome::Refused)
             }
         };
-        let outcome = decided.unwrap_or_else(|refusal| {
+        if let Outcome::Refused(refusal) = outcome {
             let (action, seq) = (event.action.kind(), event.seq);
             tell.push(event.player_id, Change::Refused { refusal, action, seq });
-            Outcome::Refused(refusal)
-        });
+        }
         self.work_on_hunts(event.action == Action::Tick, &mut tell);
         if tell.clock_ms.is_none() {
             self.clock.publish();
@@ -400,21 +410,16 @@ impl Shard {
     }
 
     #[inline]
-    fn on_player_event(
-        &mut self,
-        hint: u32,
-        event: &ListedEvent,
-        tell: &mut Tell,
-    ) -> Result<Outcome, Refusal> {
+    fn on_player_event(&mut self, hint: u32, event: &ListedEvent, tell: &mut Tell) -> Outcome {
         if event.player_id == 0 {
-            return Err(Refusal::NoPlayer);
+            return Outcome::Refused(Refusal::NoPlayer);
         }
         let Some((row, body)) = self.actors.find_from(hint, event.player_id) else {
             return self.on_absent_player_event(event, tell);
         };
         let mut body = *body;
         if event.seq <= body.seq {
-            return Ok(Outcome::NoOp);
+            return Outcome::NoOp;
         }
         // More may be due than was settled before the event; of its own player nothing is left.
         if (body.has_effects() || body.downed()) && self.is_behind() {
@@ -429,22 +434,20 @@ impl Shard {
         };
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
         self.actors.write_body(row, body);
-        decided.map(|()| Outcome::Applied)
+        decided.into()
     }
 
     /// Actions other than a plain step or turn. They have a function and a copy of the body of
     /// their own, so that steps and turns keep theirs in registers.
     #[inline(never)]
-    fn on_rarer_action(
-        &mut self,
-        row: u32,
-        event: &ListedEvent,
-        tell: &mut Tell,
-    ) -> Result<Outcome, Refusal> {
+    fn on_rarer_action(&mut self, row: u32, event: &ListedEvent, tell: &mut Tell) -> Outcome {
         let mut body = *self.actors.body(row);
         body.seq = event.seq;
         let decided = match event.action {
-            Action::Leave { to_zone } => return self.on_leave(row, body, to_zone, tell),
+            Action::Leave { to_zone } => {
+                let decided = self.on_leave(row, body, to_zone, tell);
+                return decided.unwrap_or_else(Outcome::Refused);
+            }
             Action::Join { .. } => Err(Refusal::AlreadyJoined),
             _ if body.downed() => Err(Refusal::Downed),
             Action::Shoot { weapon, heading } => {
@@ -461,26 +464,22 @@ impl Shard {
             | Action::HuntEnd { .. } => unreachable!("handled before"),
         };
         self.actors.write_body(row, body);
-        decided.map(|()| Outcome::Applied)
+        decided.into()
     }
 
     /// Events of players that are not here leave no trace, so that a hand-off under way to this
     /// zone is never taken for an old one.
     #[inline(never)]
-    fn on_absent_player_event(
-        &mut self,
-        event: &ListedEvent,
-        tell: &mut Tell,
-    ) -> Result<Outcome, Refusal> {
+    fn on_absent_player_event(&mut self, event: &ListedEvent, tell: &mut Tell) -> Outcome {
         let known = self.tombstones.find(event.player_id);
         if event.seq <= known.map_or(0, |tombstone| tombstone.seq) {
-            return Ok(Outcome::NoOp);
+            return Outcome::NoOp;
         }
-        match event.action {
+        let decided = match event.action {
             Action::Join { x, y } => self.on_join(event.player_id, event.seq, x, y, tell),
             _ => Err(Refusal::NotJoined),
-        }
-        .map(|()| Outcome::Applied)
+        };
+        decided.into()
     }
 }
 
