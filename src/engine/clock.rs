@@ -58,14 +58,14 @@ impl Clock {
     /// Finds the smallest of the recent times.
     #[inline(never)]
     fn find_earliest(&mut self) {
-        self.earliest_ms = i64::MAX;
-        for before in self.records.saturating_sub(RECORDS)..self.records {
-            let time_ms = self.recent_ms[(before % RECORDS) as usize];
-            if time_ms <= self.earliest_ms {
-                self.earliest_ms = time_ms;
-                self.earliest_until = before.saturating_add(1 + RECORDS);
-            }
-        }
+        // Of eight, the compiler knows the number.
+        let fewer = self.recent_ms.get(..self.records as usize);
+        let earliest = fewer.map_or_else(|| self.recent_ms.iter().min(), |few| few.iter().min());
+        self.earliest_ms = *earliest.unwrap_or(&i64::MAX);
+        // Mostly the newest one has it.
+        let has_it = |record: &u64| self.recent_ms[(record % RECORDS) as usize] == self.earliest_ms;
+        let last = (0..self.records).rev().find(has_it);
+        self.earliest_until = last.map_or(0, |last| last.saturating_add(1 + RECORDS));
     }
 
     /// Goes on to the smallest of the recent times, unless it is there.
