@@ -70,7 +70,7 @@ fn read_runs<'s, const RUNS: usize>(
         let shape = shapes.get(number)?;
         if places.have_texts_of::<RUNS>(shape, window, bytes) {
             let numbers = places.numbers::<RUNS>(shape, window)?;
-            events.push_listed(numbers.event(origin));
+            numbers.push_event(origin, events);
             return Some(shape);
         }
         number = shape.next;
@@ -113,7 +113,8 @@ impl<'a> Places<'a> {
             )
         };
         let ((low, low_zeros), (high, high_zeros)) = (half(0), half(1));
-        let low = _bzhi_u64(low, bytes.min(HALF) as u32);
+        // All of the first half, where the record is longer.
+        let low = _bzhi_u64(low, bytes as u32);
         let high = _bzhi_u64(high, bytes.saturating_sub(HALF) as u32);
         let (low_before, high_before) = (low << 1, high << 1 | low >> 63);
         let (mut low_ends, mut high_ends) = (low_before & !low, high_before & !high);
@@ -222,7 +223,7 @@ impl<'a> Places<'a> {
         if self.zeros != [0; 2] && shape.forbids_zeros(wide(self.zeros), wide(self.starts)) {
             return None;
         }
-        let mut lanes = [0; 2 * LANES];
+        let mut lanes = [0; LANES + 1];
         let (front_lanes, other_lanes) = lanes.split_first_chunk_mut()?;
         store_4(front_lanes, with_sign(front, load_4(&shape.sign[0])));
         store_4(other_lanes.first_chunk_mut()?, with_sign(back, load_4(&shape.sign[1])));

@@ -2,8 +2,8 @@
 
 use super::RecordPosition;
 use super::shape::{HIGH_LANE, LANES, Shape};
-use crate::engine::event::{Action, Event, EventField, Handoff};
-use crate::engine::events::ListedEvent;
+use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::engine::events::Events;
 use crate::engine::field::FieldSource;
 
 /// The number that the player's digits before the last 16 make.
@@ -11,31 +11,33 @@ const HIGH_DIGIT: u64 = 10_000_000_000_000_000;
 
 /// The numbers of a record of this shape.
 pub(super) struct Numbers<'s> {
-    /// The lanes' numbers, then zeros for lanes that are not there.
-    pub lanes: [u64; 2 * LANES],
+    /// The lanes' numbers, then the 0 of fields that are not there.
+    pub lanes: [u64; LANES + 1],
     pub shape: &'s Shape,
 }
 
 impl Numbers<'_> {
-    /// Inlined: a call would build the event in one place and copy it to another, and the copy
-    /// would wait until all parts are written.
+    /// Adds the event. It is put together where it stays: a copy would wait until all parts are
+    /// written.
     #[inline(always)]
-    pub(super) fn event(&self, origin: RecordPosition) -> ListedEvent {
-        Event {
+    pub(super) fn push_event(&self, origin: RecordPosition, events: &mut Events) {
+        debug_assert!(self.shape.kind != ActionKind::Arrive);
+        let event = Event {
             offset: origin.offset,
             time_ms: origin.time_ms,
             player_id: self.number(EventField::PlayerId),
             seq: self.number(EventField::Seq),
             ts_us: self.number(EventField::TsUs) as i64,
-            action: Action::unpack(self.shape.kind, self),
-        }
+            action: Action::Tick,
+        };
+        Action::unpack_to(events.push_tick(event), self.shape.kind, self);
     }
 }
 
 impl FieldSource for Numbers<'_> {
     #[inline(always)]
     fn number(&self, field: EventField) -> u64 {
-        let number = self.lanes[usize::from(self.shape.lanes[field as usize]) % (2 * LANES)];
+        let number = self.lanes[self.shape.lanes[field as usize] as usize];
         match field {
             EventField::PlayerId => number + self.lanes[HIGH_LANE] * HIGH_DIGIT,
             _ => number,

@@ -39,8 +39,24 @@ pub(super) const LANES: usize = 8;
 pub(super) const HIGH_LANE: usize = LANES - 1;
 const _: () = assert!(RUNS_MAX == HIGH_LANE);
 
-/// Stands for the lane of a field that is not there: its number is 0.
-const NO_LANE: u8 = LANES as u8;
+/// Where the number of a field stands.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Lane {
+    First,
+    Second,
+    Third,
+    Fourth,
+    Fifth,
+    Sixth,
+    Seventh,
+    /// The field is not there: its number is 0.
+    Absent = LANES as u8,
+}
+
+/// The lanes of the runs, in their order.
+const RUN_LANES: [Lane; RUNS_MAX] =
+    [Lane::First, Lane::Second, Lane::Third, Lane::Fourth, Lane::Fifth, Lane::Sixth, Lane::Seventh];
 
 /// Digits of one lane, and of the player's two lanes together.
 const LANE_DIGITS: u8 = 16;
@@ -131,7 +147,7 @@ pub(super) struct Shape {
     pub kind: ActionKind,
     pub present: FieldSet,
     /// The lane of each field.
-    pub lanes: [u8; FIELDS],
+    pub lanes: [Lane; FIELDS],
     /// Where the first run begins; 64 if not in the first half.
     pub first: u8,
     /// Records that had this shape, until the count is halved.
@@ -171,7 +187,7 @@ impl Shape {
             next: NONE,
             kind: record.kind,
             present: record.present,
-            lanes: [NO_LANE; FIELDS],
+            lanes: [Lane::Absent; FIELDS],
             first,
             hits: Cell::new(0),
             pieces: [no_piece; PIECES_MAX],
@@ -241,7 +257,7 @@ impl Shape {
             // It is checked and left out.
             return Some(());
         }
-        self.lanes[field as usize] = index as u8;
+        self.lanes[field as usize] = RUN_LANES[index];
         if field == EventField::PlayerId {
             self.player_run = index as u8;
             self.digits_max[index] = PLAYER_DIGITS;

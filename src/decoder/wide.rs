@@ -62,7 +62,7 @@ pub(super) fn read<'s>(
     loop {
         let shape = shapes.get(number)?;
         if record.has_texts_of(shape) {
-            events.push_listed(record.numbers(shape)?.event(origin));
+            record.numbers(shape)?.push_event(origin, events);
             return Some(shape);
         }
         number = shape.next;
@@ -94,7 +94,8 @@ impl Record {
         let (_, record) = window.split_first_chunk::<BYTES_BEFORE>()?;
         let (low_bytes, rest) = record.split_first_chunk()?;
         let (low_bytes, high_bytes) = (load_64(low_bytes), load_64(rest.first_chunk()?));
-        let in_low = _bzhi_u64(u64::MAX, bytes.min(64) as u32);
+        // All of the first half, where the record is longer.
+        let in_low = _bzhi_u64(u64::MAX, bytes as u32);
         let in_high = _bzhi_u64(u64::MAX, bytes.saturating_sub(64) as u32);
         let (zero, nine) = (_mm512_set1_epi8(b'0' as i8), _mm512_set1_epi8(9));
         let values = [_mm512_xor_si512(low_bytes, zero), _mm512_xor_si512(high_bytes, zero)];
@@ -176,7 +177,7 @@ impl Record {
             return None;
         }
         let sign = load_8(&shape.sign);
-        let mut lanes = [0; 2 * LANES];
+        let mut lanes = [0; LANES + 1];
         let signed = _mm512_sub_epi64(_mm512_xor_si512(numbers, sign), sign);
         store_8(lanes.first_chunk_mut()?, signed);
         Some(Numbers { lanes, shape })

@@ -259,8 +259,23 @@ macro_rules! events {
             where
                 $carried: FieldType,
             {
+                let mut action = Action::Tick;
+                Action::unpack_to(&mut action, kind, values);
+                action
+            }
+
+            /// Writes the action of a kind with these values to its place. Each kind writes no more
+            /// than it has.
+            #[inline(always)]
+            pub(crate) fn unpack_to(
+                place: &mut Action<$carried>,
+                kind: ActionKind,
+                values: &impl FieldSource,
+            ) where
+                $carried: FieldType,
+            {
                 match kind {
-                    $(ActionKind::$variant => Action::$variant $({
+                    $(ActionKind::$variant => *place = Action::$variant $({
                         $($field: <$type>::of(values, EventField::$of),)*
                     })?,)*
                 }

@@ -49,6 +49,13 @@ impl Events {
         self.list.push(event);
     }
 
+    /// Adds an event that is a tick until another action is written in its place.
+    #[inline(always)]
+    pub(crate) fn push_tick(&mut self, event: ListedEvent) -> &mut Action<HandoffNumber> {
+        self.push_listed(event);
+        &mut self.list.last_mut().expect("an event was added").action
+    }
+
     /// Takes the last event away again.
     pub fn pop(&mut self) -> Option<Event> {
         let event = self.list.pop()?.whole(&self.handoffs);
