@@ -44,13 +44,16 @@ fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
     out.extend_from_slice(&header.chain.0.to_le_bytes());
     out.extend_from_slice(&header.fence_id.to_le_bytes());
     assert_eq!(out.len(), FRAME_HEADER_BYTES);
-    for update in updates {
-        let mut bytes = [0; UPDATE_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(update.words()) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        out.extend_from_slice(&bytes);
+    // At once: each part that is added alone asks for room.
+    out.extend(updates.iter().flat_map(update_bytes));
+}
+
+fn update_bytes(update: &Update) -> [u8; UPDATE_BYTES] {
+    let mut bytes = [0; UPDATE_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(update.words()) {
+        place.copy_from_slice(&word.to_le_bytes());
     }
+    bytes
 }
 
 fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
