@@ -193,7 +193,8 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
     produce(&secure.cluster, &topics, &events(2, 200, 1..=300));
     let ca = tls(&secure.file("ca.pem"));
     let proxy = secure.proxy();
-    let mut huntd = start(&secure, &topics, Kind::Proxied, &ca, "");
+    let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
+    let mut huntd = start(&secure, &topics, Kind::Proxied, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
     // huntd answers with its next request, and one answer is for all that came before.
@@ -216,7 +217,8 @@ fn a_start_whose_first_handshake_is_broken_off_shakes_hands_again() {
     let proxy = secure.proxy();
     proxy.cut(Way::FromBroker, 1);
     let ca = tls(&secure.file("ca.pem"));
-    let mut huntd = start(secure, &topics, Kind::Proxied, &ca, "");
+    let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
+    let mut huntd = start(secure, &topics, Kind::Proxied, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
     let ended = huntd.stop();

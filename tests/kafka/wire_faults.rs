@@ -1,16 +1,19 @@
 //! Faults on the way to and from a broker: bytes are late, in pieces, cut off, changed, or do not
 //! arrive. No record is lost, and no shard halts.
 
-use crate::damage::{LogCopy, assert_halts};
+use crate::damage::{LogCopy, assert_halts, assert_halts_with_any};
 use crate::players::{events, produce};
 use crate::recreated::assert_a_sleeper_halts;
+use crate::security;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::broker::free_ports;
-use support::kafka::proxy::{Pace, Proxy, Way};
+use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
+use support::kafka::secure::{Kind, SecureCluster};
 use support::kafka::{Cluster, Listener, Options};
+use tempfile::TempDir;
 
 /// Kafka's numbers of requests.
 pub(crate) const FETCH: i16 = 1;
@@ -25,11 +28,31 @@ pub(crate) struct Proxied {
     pub(crate) cluster: Cluster,
     pub(crate) proxy: Proxy,
     address: String,
+    encryption: Option<Encryption>,
+}
+
+/// How a daemon reaches the listener if it is one with TLS and SASL.
+struct Encryption {
+    tls: String,
+    sasl: String,
+    /// What the settings name.
+    _files: TempDir,
 }
 
 impl Proxied {
     pub(crate) fn start() -> Proxied {
         Proxied::start_as(Options::for_tests())
+    }
+
+    /// A broker behind a proxy that sees nothing but TLS records.
+    pub(crate) fn start_encrypted() -> Proxied {
+        let secure = SecureCluster::start(&[], &[]);
+        let (proxy, address) = (secure.proxy(), secure.address(Kind::Proxied));
+        let tls = security::tls(&secure.file("ca.pem"));
+        let sasl = security::sasl("SCRAM-SHA-512", &secure.file("password"));
+        let (cluster, files) = secure.into_parts();
+        let encryption = Some(Encryption { tls, sasl, _files: files });
+        Proxied { cluster, proxy, address, encryption }
     }
 
     /// A broker with these options, behind a proxy.
@@ -39,14 +62,23 @@ impl Proxied {
         options.listeners.push(listener);
         let cluster = Cluster::start(1, &options);
         let proxy = Proxy::start(proxied, port);
-        Proxied { cluster, proxy, address: format!("127.0.0.1:{proxied}") }
+        let address = format!("127.0.0.1:{proxied}");
+        Proxied { cluster, proxy, address, encryption: None }
+    }
+
+    pub(crate) fn start_daemon(&self, topics: &Topics) -> Huntd {
+        let encryption = self.encryption.as_ref();
+        let settings = encryption.map_or(vec![], |Encryption { tls, sasl, .. }| {
+            vec![("kafka.tls", tls.as_str()), ("kafka.sasl", sasl.as_str())]
+        });
+        Huntd::start_with(&[&self.address], topics, &settings)
     }
 
     /// A daemon behind the proxy that has published what is in its input so far.
     pub(crate) fn daemon(&self, what: &str) -> (Topics, Huntd, Follower) {
         let topics = Topics::create(&self.cluster, what, 1);
         produce(&self.cluster, &topics, &events(1, 200, 1..=5));
-        let mut huntd = Huntd::start_with(&[&self.address], &topics, &[]);
+        let mut huntd = self.start_daemon(&topics);
         let mut follower = Follower::new(&self.cluster, &topics);
         accounts::wait_until_covered(&self.cluster, &topics, &mut follower, &mut huntd);
         (topics, huntd, follower)
@@ -70,6 +102,8 @@ impl Proxied {
         assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
         assert!(!ended.log.contains("the shard has halted"), "{}", ended.log);
         accounts::assert_is_the_replay(&self.cluster, topics, follower);
+        let (_, replayed) = accounts::replay(&self.cluster, topics, 0);
+        assert_eq!(accounts::logged_digest(&ended.log, 0), replayed.digest);
     }
 }
 
@@ -109,7 +143,7 @@ fn a_topic_that_is_fetched_by_its_name_is_not_read_on_once_it_was_replaced() {
     proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_12);
     let topics = Topics::create(&proxied.cluster, "by-name", 1);
     produce(&proxied.cluster, &topics, &events(1, 20, 1..=30));
-    let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
+    let mut huntd = proxied.start_daemon(&topics);
     let mut follower = Follower::new(&proxied.cluster, &topics);
     accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
     assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "it was fetched by its id");
@@ -124,12 +158,17 @@ fn a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs
     produce(&proxied.cluster, &topics, &events(1, 20, 1..=30));
     let before = LogCopy::of(&mut proxied.cluster, &topics);
     produce(&proxied.cluster, &topics, &events(1, 20, 31..=40));
-    let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
+    let mut huntd = proxied.start_daemon(&topics);
     let mut follower = Follower::new(&proxied.cluster, &topics);
     accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
     assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "epochs were compared");
     before.put_back(&mut proxied.cluster, &topics, &[]);
-    assert_halts(huntd, "the log of input partition 0 ends at 600, below offset 800");
+    // By the second sentence, if the group has taken the partition away meanwhile.
+    let found = [
+        "the log of input partition 0 ends at 600, below offset 800",
+        "the input ends at offset 600, and its records up to 800 were applied before",
+    ];
+    assert_halts_with_any(huntd, &found);
 }
 
 /// The broker is asked for an offset far behind its log, and says so. A client that believes it
@@ -172,36 +211,83 @@ fn a_length_that_one_connection_states_wrong_is_asked_for_again_and_all_goes_on(
 
 #[test]
 fn bytes_that_are_late_in_pieces_or_cut_off_lose_nothing() {
-    let proxied = Proxied::start();
-    let (topics, mut huntd, mut follower) = proxied.daemon("late");
-    let late = Pace::Delayed(Duration::from_millis(300));
-    let mut round = 6;
-    for way in [Way::ToBroker, Way::FromBroker] {
-        for pace in [late, Pace::Dribbled, Pace::Whole] {
-            proxied.proxy.pace(way, pace);
-            if pace == Pace::Whole {
-                proxied.proxy.cut(way, 3);
+    Proxied::start().assert_pieces_lose_nothing();
+}
+
+impl Proxied {
+    /// Bytes are late, come one by one, or not to their end.
+    fn assert_pieces_lose_nothing(&self) {
+        let (topics, mut huntd, mut follower) = self.daemon("late");
+        let late = Pace::Delayed(Duration::from_millis(300));
+        let mut round = 6;
+        for way in [Way::ToBroker, Way::FromBroker] {
+            for pace in [late, Pace::Dribbled, Pace::Whole] {
+                self.proxy.pace(way, pace);
+                if pace == Pace::Whole {
+                    self.proxy.cut(way, 3);
+                }
+                let rounds = round..=round + 4;
+                self.assert_published(&topics, &mut huntd, &mut follower, rounds);
+                round += 5;
             }
-            let rounds = round..=round + 4;
-            proxied.assert_published(&topics, &mut huntd, &mut follower, rounds);
-            round += 5;
         }
+        self.finish(&topics, huntd, follower);
     }
-    proxied.finish(&topics, huntd, follower);
 }
 
 /// The connection stays open, and the kernel of the other side acknowledges what it is sent; but
 /// nothing is answered any more.
 #[test]
 fn a_broker_that_falls_silent_is_asked_on_another_connection() {
-    let proxied = Proxied::start();
-    let (topics, mut huntd, mut follower) = proxied.daemon("silent");
+    Proxied::start().assert_silence_is_short(Frozen::AskedLast(FETCH));
+}
+
+impl Proxied {
+    /// Connections of this kind fall silent.
+    fn assert_silence_is_short(&self, which: Frozen) {
+        let (topics, mut huntd, mut follower) = self.daemon("silent");
+        let before = huntd.metric("huntd_connections_opened_total");
+        self.proxy.freeze(which);
+        let frozen = Instant::now();
+        self.assert_published(&topics, &mut huntd, &mut follower, 6..=10);
+        assert!(frozen.elapsed() < SILENCE_MAX, "it took {:?}", frozen.elapsed());
+        assert!(huntd.metric("huntd_connections_opened_total") > before);
+        self.finish(&topics, huntd, follower);
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_a_tls_record_costs_a_connection_and_nothing_else() {
+    Proxied::start_encrypted().assert_flips_cost_nothing();
+}
+
+#[test]
+fn tls_records_that_are_late_in_pieces_or_cut_off_lose_nothing() {
+    Proxied::start_encrypted().assert_pieces_lose_nothing();
+}
+
+#[test]
+fn a_broker_that_falls_silent_on_tls_connections_is_asked_on_others() {
+    Proxied::start_encrypted().assert_silence_is_short(Frozen::HaveRead);
+}
+
+/// The header, the longest other part before the plaintext, a short answer, and the tag.
+const SPLIT_PLACES: usize = 150;
+
+#[test]
+fn tls_records_that_arrive_in_two_parts_are_opened_wherever_they_are_split() {
+    let proxied = Proxied::start_encrypted();
+    let (topics, mut huntd, mut follower) = proxied.daemon("split");
     let before = huntd.metric("huntd_connections_opened_total");
-    proxied.proxy.freeze(FETCH);
-    let frozen = Instant::now();
-    proxied.assert_published(&topics, &mut huntd, &mut follower, 6..=10);
-    assert!(frozen.elapsed() < SILENCE_MAX, "it took {:?}", frozen.elapsed());
-    assert!(huntd.metric("huntd_connections_opened_total") > before);
+    proxied.proxy.pace(Way::FromBroker, Pace::Split);
+    let end = Instant::now() + PATIENCE;
+    let mut round = 5;
+    while proxied.proxy.split_places() < SPLIT_PLACES {
+        assert!(Instant::now() < end, "too few answers:\n{}", huntd.log());
+        round += 1;
+        proxied.assert_published(&topics, &mut huntd, &mut follower, round..=round);
+    }
+    assert_eq!(huntd.metric("huntd_connections_opened_total"), before, "a record was refused");
     proxied.finish(&topics, huntd, follower);
 }
 
@@ -261,7 +347,7 @@ impl Proxied {
         let ended = huntd.wait();
         assert!(ended.status.signal().is_some(), "{}:\n{}", ended.status, ended.log);
         end_harm();
-        let mut huntd = Huntd::start_with(&[&self.address], &topics, &[]);
+        let mut huntd = self.start_daemon(&topics);
         self.assert_published(&topics, &mut huntd, &mut follower, 11..=15);
         self.finish(&topics, huntd, follower);
     }
@@ -275,7 +361,7 @@ fn a_start_waits_for_answers_that_make_sense() {
     let topics = Topics::create(&proxied.cluster, "zeros-at-start", 1);
     produce(&proxied.cluster, &topics, &events(1, 200, 1..=5));
     proxied.proxy.zero_answers(Some(METADATA));
-    let mut huntd = Huntd::start_with(&[&proxied.address], &topics, &[]);
+    let mut huntd = proxied.start_daemon(&topics);
     let mut follower = Follower::new(&proxied.cluster, &topics);
     huntd.wait_until("a line about it", |huntd| {
         let log = huntd.log();

@@ -3,7 +3,7 @@
 use super::tls_records::RecordWalk;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicI16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -14,8 +14,8 @@ const RECORDS_BYTES_MIN: usize = 8 * 1024;
 /// Bytes that are received at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes of each piece that dribbles.
-const DRIBBLE_BYTES: usize = 7;
+/// Between the two parts of a piece that is split: enough for the first one to arrive alone.
+const SPLIT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Where a request has its number: behind its length.
 const API_KEY_AT: usize = 4;
@@ -36,8 +36,10 @@ pub enum Pace {
     Whole,
     /// Each piece so much later.
     Delayed(Duration),
-    /// A few bytes at a time.
+    /// Byte by byte.
     Dribbled,
+    /// Each piece in two parts, the first of which is a byte longer than with the piece before.
+    Split,
 }
 
 /// Kafka's number of the Fetch request.
@@ -69,11 +71,22 @@ struct Orders {
 struct Shared {
     orders: [Mutex<Orders>; 2],
     connections: AtomicU64,
-    /// Connections below this number whose last request was of this API pass nothing any more.
-    frozen: Mutex<(u64, i16)>,
+    /// Connections below this number pass nothing any more, if they are of this kind.
+    frozen: Mutex<(u64, Frozen)>,
     lie: Mutex<Option<Lie>>,
     /// KeyUpdates of clients that have passed, on connections with TLS 1.3.
     key_updates: AtomicU64,
+    /// Bytes of the longest first part of a piece that was split.
+    split_bytes: AtomicUsize,
+}
+
+/// Which connections freeze.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frozen {
+    /// Those whose last request was of this API.
+    AskedLast(i16),
+    /// Those on which records have come. Nothing else is to be seen of an encrypted one.
+    HaveRead,
 }
 
 /// What some connections say to clients, and is not so.
@@ -96,6 +109,8 @@ struct Passage {
     number: u64,
     /// Kafka's number of the last request, by the first piece that it came in.
     api: AtomicI16,
+    /// Whether a piece with records has come from the broker.
+    has_read: AtomicBool,
 }
 
 /// A running proxy. Its threads end with the process, or with their connections.
@@ -125,9 +140,10 @@ impl Proxy {
         let shared = Arc::new(Shared {
             orders: [orders(), orders()],
             connections: AtomicU64::new(0),
-            frozen: Mutex::new((0, -1)),
+            frozen: Mutex::new((0, Frozen::HaveRead)),
             lie: Mutex::new(None),
             key_updates: AtomicU64::new(0),
+            split_bytes: AtomicUsize::new(0),
         });
         let proxy = Proxy { shared: shared.clone() };
         thread::spawn(move || {
@@ -136,8 +152,9 @@ impl Proxy {
                     continue;
                 };
                 let number = shared.connections.fetch_add(1, Ordering::SeqCst);
-                let api = AtomicI16::new(-1);
-                let passage = Arc::new(Passage { shared: shared.clone(), number, api });
+                let (api, has_read) = (AtomicI16::new(-1), AtomicBool::new(false));
+                let passage = Passage { shared: shared.clone(), number, api, has_read };
+                let passage = Arc::new(passage);
                 for end in [&client, &broker] {
                     end.set_nodelay(true).expect("a connected socket takes it");
                 }
@@ -203,11 +220,16 @@ impl Proxy {
         self.shared.orders(Way::FromBroker).withheld = (api_key, count);
     }
 
-    /// Connections that are there now, and whose last request was of this API, pass nothing any
-    /// more, and stay open. New ones are not touched.
-    pub fn freeze(&self, api_key: i16) {
+    /// Connections that are there now, and of this kind, pass nothing any more, and stay open. New
+    /// ones are not touched.
+    pub fn freeze(&self, which: Frozen) {
         let there = self.shared.connections.load(Ordering::SeqCst);
-        *self.shared.frozen.lock().expect("no holder panics") = (there, api_key);
+        *self.shared.frozen.lock().expect("no holder panics") = (there, which);
+    }
+
+    /// At how many places, from the start of a piece on, pieces of one connection were split.
+    pub fn split_places(&self) -> usize {
+        self.shared.split_bytes.load(Ordering::SeqCst)
     }
 
     /// Connections that are there now say something else from now on, in answers to requests of
@@ -315,6 +337,7 @@ fn put(piece: &mut [u8], these: &[u8], others: &[u8]) -> bool {
 impl Passage {
     fn copy(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
         let (mut buffer, mut records) = (vec![0; PIECE_BYTES], RecordWalk::default());
+        let mut split = 0;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             let piece = &mut buffer[..count];
             if way == Way::ToBroker {
@@ -324,6 +347,9 @@ impl Passage {
                 && let Some(api) = piece.get(API_KEY_AT..API_KEY_AT + 2)
             {
                 self.api.store(i16::from_be_bytes([api[0], api[1]]), Ordering::SeqCst);
+            }
+            if way == Way::FromBroker && count >= RECORDS_BYTES_MIN {
+                self.has_read.store(true, Ordering::SeqCst);
             }
             self.wait_while_frozen(&to);
             if way == Way::FromBroker
@@ -339,7 +365,8 @@ impl Passage {
                 let passing = orders.carry_out(piece, self.api.load(Ordering::SeqCst));
                 (passing, orders.pace)
             };
-            if pass(&mut to, &piece[..passing], pace).is_err() || passing < count {
+            let passed = self.pass(&mut to, &piece[..passing], pace, &mut split);
+            if passed.is_err() || passing < count {
                 break;
             }
         }
@@ -358,22 +385,43 @@ impl Passage {
     /// A frozen connection never goes on: its thread ends when the other end is closed.
     fn wait_while_frozen(&self, other: &TcpStream) {
         let is_frozen = || {
-            let (below, api) = *self.shared.frozen.lock().expect("no holder panics");
-            self.number < below && self.api.load(Ordering::SeqCst) == api
+            let (below, which) = *self.shared.frozen.lock().expect("no holder panics");
+            let is_meant = match which {
+                Frozen::AskedLast(api) => self.api.load(Ordering::SeqCst) == api,
+                Frozen::HaveRead => self.has_read.load(Ordering::SeqCst),
+            };
+            self.number < below && is_meant
         };
         while is_frozen() && other.peer_addr().is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
     }
-}
 
-fn pass(to: &mut TcpStream, piece: &[u8], pace: Pace) -> io::Result<()> {
-    match pace {
-        Pace::Whole => to.write_all(piece),
-        Pace::Delayed(time) => {
-            thread::sleep(time);
-            to.write_all(piece)
+    /// `split`: bytes of the first part of the last piece that was split.
+    fn pass(
+        &self,
+        to: &mut TcpStream,
+        piece: &[u8],
+        pace: Pace,
+        split: &mut usize,
+    ) -> io::Result<()> {
+        match pace {
+            Pace::Whole => to.write_all(piece),
+            Pace::Delayed(time) => {
+                thread::sleep(time);
+                to.write_all(piece)
+            }
+            Pace::Dribbled => piece.chunks(1).try_for_each(|byte| to.write_all(byte)),
+            Pace::Split => {
+                *split += 1;
+                let (first, rest) = piece.split_at((*split).min(piece.len()));
+                if !rest.is_empty() {
+                    self.shared.split_bytes.fetch_max(*split, Ordering::SeqCst);
+                }
+                to.write_all(first)?;
+                thread::sleep(SPLIT_PAUSE);
+                to.write_all(rest)
+            }
         }
-        Pace::Dribbled => piece.chunks(DRIBBLE_BYTES).try_for_each(|few| to.write_all(few)),
     }
 }

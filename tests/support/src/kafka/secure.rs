@@ -34,7 +34,7 @@ pub enum Kind {
     PlainSasl,
     /// TLS with SASL by a token.
     Token,
-    /// TLS behind a proxy, which [`SecureCluster::proxy`] starts.
+    /// TLS with SASL, behind a proxy, which [`SecureCluster::proxy`] starts.
     Proxied,
 }
 
@@ -48,7 +48,7 @@ const KINDS: [(Kind, &str, &str); 7] = [
     (Kind::Expired, "EXPIRED", "SSL"),
     (Kind::PlainSasl, "OPENLOGIN", "SASL_PLAINTEXT"),
     (Kind::Token, "TOKEN", "SASL_SSL"),
-    (Kind::Proxied, "PROXIED", "SSL"),
+    (Kind::Proxied, "PROXIED", "SASL_SSL"),
 ];
 
 /// The broker, and the folder with the files.
@@ -92,6 +92,11 @@ impl SecureCluster {
         options.properties.extend(properties.iter().cloned());
         let cluster = Cluster::start(1, &options);
         SecureCluster { cluster, folder, ports, proxied_port }
+    }
+
+    /// The broker, and the folder with the files, which must outlive it.
+    pub fn into_parts(self) -> (Cluster, TempDir) {
+        (self.cluster, self.folder)
     }
 
     /// Starts the proxy of [`Kind::Proxied`].
@@ -208,10 +213,12 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
         ("listener.name.mutual.ssl.truststore.location", file("trusted-by-mutual.pem")),
         ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
+        ("listener.name.proxied.sasl.enabled.mechanisms", "SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
         ("listener.name.token.sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
         ("listener.name.token.oauthbearer.sasl.jaas.config", bearer),
         ("listener.name.login.plain.sasl.jaas.config", plain),
+        ("listener.name.proxied.scram-sha-512.sasl.jaas.config", scram.clone()),
         ("listener.name.login.scram-sha-256.sasl.jaas.config", scram.clone()),
         ("listener.name.login.scram-sha-512.sasl.jaas.config", scram),
     ]
