@@ -27,12 +27,19 @@ thread_local! {
 #[cfg(test)]
 thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Bytes that this thread has allocated, less those that it has freed.
 #[cfg(test)]
 pub(crate) fn thread_bytes() -> i64 {
     BYTES.get()
+}
+
+/// Allocations of this thread, and growths of allocations.
+#[cfg(test)]
+pub(crate) fn thread_allocations() -> u64 {
+    ALLOCATIONS.get()
 }
 
 /// Counts the allocations of this thread from now on: the hot thread calls it once it is warm.
@@ -69,6 +76,8 @@ struct CountingAllocator;
 impl CountingAllocator {
     #[inline]
     fn count() {
+        #[cfg(test)]
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         if let Some(count) = COUNT.get() {
             count.fetch_add(1, Ordering::Relaxed);
         }

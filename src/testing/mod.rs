@@ -19,3 +19,9 @@ pub mod vectors;
 pub mod whole_state;
 
 pub mod canary;
+
+pub mod tls_peer;
+
+pub(crate) mod tls_client;
+
+pub mod tls_script;

@@ -3,6 +3,7 @@
 use huntd::kafka::security::{ClientCertificate, TlsOptions};
 use huntd::kafka::tls::records::{Opened, TlsSession};
 use huntd::kafka::tls::{Handshake, HandshakeStep, TlsError, client_config};
+use huntd::testing::tls_peer::SUITES;
 use proptest::collection::vec;
 use proptest::prelude::{any, proptest};
 use proptest::sample::{Index, select};
@@ -15,15 +16,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::kafka::secure::{self, HOST};
-
-const SUITES: [SupportedCipherSuite; 6] = [
-    cipher_suite::TLS13_AES_128_GCM_SHA256,
-    cipher_suite::TLS13_AES_256_GCM_SHA384,
-    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-];
 
 /// A server of one suite, the client's records, and what the server has sent with the handshake.
 fn connect(suite: SupportedCipherSuite) -> (ServerConnection, TlsSession, Vec<u8>) {

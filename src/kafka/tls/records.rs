@@ -22,7 +22,7 @@ const RECORDS_MAX: u64 = 1 << 23;
 
 /// Records in a row that may hold nothing but what TLS says to itself: a few tickets and new keys.
 /// Who sends more keeps this thread from its other connections. rustls has the same bound.
-const IDLE_RECORDS_MAX: u32 = 32;
+pub(crate) const IDLE_RECORDS_MAX: u32 = 32;
 
 /// The records of one connection after its handshake.
 pub struct TlsSession {
@@ -192,7 +192,7 @@ fn alert(bytes: &[u8]) -> TlsError {
 }
 
 /// rustls' own code for opening one record.
-fn opener(
+pub(crate) fn opener(
     suite: SupportedCipherSuite,
     secrets: ConnectionTrafficSecrets,
 ) -> Result<Box<dyn MessageDecrypter>, TlsError> {

@@ -67,7 +67,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/tools/",
         ],
     ),
-    ("rustls", &["src/kafka/tls/"]),
+    ("rustls", &["src/kafka/tls/", "src/testing/tls_peer.rs", "src/testing/tls_script.rs"]),
     ("rsasl", &["src/kafka/sasl.rs"]),
     ("crc_fast", &["src/kafka/checksum.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
