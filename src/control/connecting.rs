@@ -4,7 +4,7 @@
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
 use super::topic_rules::TopicProblem;
-use super::{ControlError, ControlOptions, Journal};
+use super::{ControlError, ControlOptions, Journal, journal};
 use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -26,6 +26,8 @@ pub(super) fn connect(
     let mut journal = Journal::new();
     let mut wait_ms = RECONNECT_MS_MIN;
     let mut missing_since = None;
+    // One answer may be wrong. The next try gets its own, on other connections.
+    let mut is_doubted = false;
     loop {
         let error = match try_once(options) {
             Ok(clients) => return Ok(Some(clients)),
@@ -39,10 +41,15 @@ pub(super) fn connect(
             error.is_topic_missing().then(|| missing_since.unwrap_or_else(Instant::now));
         let is_missing_for_good =
             missing_since.is_some_and(|since: Instant| since.elapsed() >= missing_max);
-        if !error.may_pass() && (missing_since.is_none() || is_missing_for_good) {
+        let is_final = !error.may_pass() && (missing_since.is_none() || is_missing_for_good);
+        if is_final && is_doubted {
             return Err(error);
         }
-        journal.waits_for_brokers(&error);
+        is_doubted = is_final;
+        match is_final {
+            true => journal::start_doubted(&error),
+            false => journal.waits_for_brokers(&error),
+        }
         thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
     }

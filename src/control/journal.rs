@@ -46,6 +46,11 @@ enum Kind {
     Starting(i32),
 }
 
+/// Says what would end the start, if other connections say it too.
+pub(super) fn start_doubted(error: &ControlError) {
+    tracing::warn!("{error}: the brokers are asked again before that counts");
+}
+
 /// Says which skips that the operator asked for are of no partition.
 pub(super) fn partitions_known(partitions: i32, asked: &[(i32, i64)]) {
     for (partition, offset) in asked.iter().filter(|(partition, _)| *partition >= partitions) {

@@ -10,6 +10,8 @@ mod reading;
 pub mod rejected;
 pub(crate) mod stage;
 pub(crate) mod task;
+#[cfg(test)]
+mod tests;
 mod topic_check;
 
 use decoding::TURN_BLOCKS_MAX;

@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
 
+/// How a line ends about what is asked again.
+pub(super) const ASKED_AGAIN: &str = "another connection is asked before that counts";
+
 /// Connections to brokers in all; each is a sender of the queue.
 pub(crate) const CONNECTIONS_MAX: usize = 60;
 
@@ -41,13 +44,21 @@ pub(crate) struct Shared {
     pub pool: Rc<BlockPool>,
     /// Who leads.
     pub table: RefCell<LeaderTable>,
-    /// What the last answer about the topic said, if it would halt all shards: another connection
-    /// has to say it, too.
-    metadata_doubt: Cell<Option<MetadataError>>,
+    /// What the last answer about the topic said, if another connection has to say it, too.
+    topic_doubt: Cell<Option<TopicDoubt>>,
     /// To the control thread.
     pub control: Sender<ToControl>,
     /// To the dialler, and its answers.
     pub dialling: Dialling,
+}
+
+/// What counts once two connections in a row have said it of the topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TopicDoubt {
+    /// Which topic it is, and how many partitions it has. Nothing is known to compare that with.
+    First { topic_id: u128, partitions: usize },
+    /// It would halt all shards.
+    Final(MetadataError),
 }
 
 /// What the fetch path is made of.
@@ -102,30 +113,47 @@ impl Shared {
     /// Takes over what a broker says about the cluster and the topic, on a connection that is not
     /// asked again if this fails. The error is a sentence.
     pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), String> {
-        let folded = self.table.borrow_mut().fold(metadata);
-        let doubt = folded.err().filter(MetadataError::is_final);
-        let before = self.metadata_doubt.replace(doubt);
-        match (folded, doubt) {
-            (Ok(()), _) => {
+        let mut table = self.table.borrow_mut();
+        let is_first = table.partition_count() == 0 && metadata.error.is_none();
+        let first = is_first.then_some(TopicDoubt::First {
+            topic_id: metadata.topic_id,
+            partitions: metadata.partitions.len(),
+        });
+        let before = self.topic_doubt.get();
+        if first.is_some() && first != before {
+            self.topic_doubt.set(first);
+            return match before {
+                None => Ok(()),
+                Some(_) => Err(format!(
+                    "two connections do not say the same of which topic the input is, or how many \
+                     partitions it has: {ASKED_AGAIN}"
+                )),
+            };
+        }
+        let folded = table.fold(metadata);
+        drop(table);
+        let doubt = folded.err().filter(MetadataError::is_final).map(TopicDoubt::Final);
+        self.topic_doubt.set(doubt);
+        match folded {
+            Ok(()) => {
                 let topic_id = &self.context.progress.input_topic_id;
                 topic_id.get_or_init(|| metadata.topic_id.to_be_bytes());
-                return Ok(());
+            }
+            Err(error) if doubt.is_some() && doubt != before => {
+                return Err(format!("{error}: {ASKED_AGAIN}"));
             }
             // No retry helps a topic that was recreated or grew: each shard halts with the reason.
-            (_, Some(error)) if before == doubt => {
+            Err(error) if doubt.is_some() => {
                 self.cursors.each(|cursor: &Rc<Cursor>| cursor.fail(error.to_string()));
             }
-            (_, Some(error)) => {
-                return Err(format!("{error}: another connection is asked before that counts"));
-            }
-            (Err(_), None) => {}
+            Err(_) => {}
         }
         folded.map_err(|error| error.to_string())
     }
 
     /// Asks who leads. If the last answer is in doubt, another connection is asked.
     fn ask_metadata(&self) {
-        self.dialling.ask_metadata(match self.metadata_doubt.get() {
+        self.dialling.ask_metadata(match self.topic_doubt.get() {
             None => MetadataLink::Kept,
             Some(_) => MetadataLink::New,
         });
@@ -176,7 +204,7 @@ impl Fetching {
             cursors,
             pool,
             table: RefCell::new(LeaderTable::new()),
-            metadata_doubt: Cell::new(None),
+            topic_doubt: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
         });
@@ -269,6 +297,8 @@ async fn follow_metadata(shared: Rc<Shared>) {
         };
         match taken {
             Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
+            // Another connection is asked at once: no shard can begin before it has answered.
+            Ok(()) if shared.topic_doubt.get().is_some() => continue,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             Err(sentence) => {
                 shared.report(ToControl::Trouble(sentence));

@@ -8,7 +8,7 @@ use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::Decoding;
 use crate::fetch::dialling::{DialError, Dialled};
-use crate::fetch::stage::Shared;
+use crate::fetch::stage::{ASKED_AGAIN, Shared};
 use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
 use crate::kafka::fetch::{
@@ -185,10 +185,8 @@ impl FetchTask {
         }
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
-                let sentence = format!(
-                    "broker {}: {sentence}: another connection is asked before that counts",
-                    link.connection.address()
-                );
+                let address = link.connection.address();
+                let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);
                 ToControl::InputTrouble { partition, trouble }
             }

@@ -3,7 +3,7 @@
 
 use crate::wire_faults::{FETCH, METADATA, Proxied};
 use std::ops::RangeInclusive;
-use support::accounts::Follower;
+use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::proxy::Way;
 use support::wire::Connection;
@@ -193,4 +193,34 @@ fn another_output_topic_that_one_answer_tells_of_is_asked_for_again() {
     let words = format!("a broker says that the topic `{}` is another one", victim.topics.output);
     victim.outlives(METADATA, id.to_vec(), another.to_vec(), &words);
     victim.finish();
+}
+
+/// Several threads of a daemon ask about the input when it starts. Each of them is told something
+/// else once: by the first connection, by the second, and so on.
+#[test]
+fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
+    const CONNECTIONS: u64 = 6;
+    let proxied = Proxied::start();
+    let (topics, huntd, mut follower) = proxied.daemon("first");
+    assert!(huntd.stop().status.success());
+    let mut connection = Connection::open(&proxied.cluster[0].address());
+    let id = connection.topic_id(&topics.input).to_be_bytes();
+    let another = id.map(|byte| byte ^ 1);
+    let mut round = 5;
+    let mut doubts = 0;
+    for (truth, lie) in [(id.to_vec(), another.to_vec()), (partitions(id, 1), partitions(id, 2))] {
+        for skipped in 0..CONNECTIONS {
+            proxied.proxy.lie_after(skipped, METADATA, truth.clone(), lie.clone());
+            let mut huntd = proxied.start_daemon(&topics);
+            round += 1;
+            proxied.assert_published(&topics, &mut huntd, &mut follower, round..=round);
+            let ended = huntd.stop();
+            assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+            assert!(!ended.log.contains("the shard has halted"), "{}", ended.log);
+            doubts += usize::from(ended.log.contains("two connections do not say the same"));
+        }
+        assert!(doubts > 0, "the hot thread was told the truth");
+        doubts = 0;
+    }
+    accounts::assert_is_the_replay(&proxied.cluster, &topics, follower);
 }

@@ -3,6 +3,7 @@
 use super::tls_records::RecordWalk;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -91,8 +92,8 @@ pub enum Frozen {
 
 /// What some connections say to clients, and is not so.
 struct Lie {
-    /// Connections below this number say it.
-    below: u64,
+    /// Connections of these numbers say it.
+    connections: Range<u64>,
     /// In answers to this request.
     api: i16,
     /// Where these bytes stand.
@@ -235,8 +236,17 @@ impl Proxy {
     /// Connections that are there now say something else from now on, in answers to requests of
     /// this API in which these bytes stand. New ones tell the truth.
     pub fn lie(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
-        let below = self.shared.connections.load(Ordering::SeqCst);
-        let lie = Lie { below, api, truth, lie, told: 0 };
+        let there = self.shared.connections.load(Ordering::SeqCst);
+        self.let_lie(Lie { connections: 0..there, api, truth, lie, told: 0 });
+    }
+
+    /// Like [`Proxy::lie`], but only one connection says it: the next one after so many.
+    pub fn lie_after(&self, skipped: u64, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
+        let number = self.shared.connections.load(Ordering::SeqCst) + skipped;
+        self.let_lie(Lie { connections: number..number + 1, api, truth, lie, told: 0 });
+    }
+
+    fn let_lie(&self, lie: Lie) {
         *self.shared.lie.lock().expect("no holder panics") = Some(lie);
     }
 
@@ -378,7 +388,8 @@ impl Passage {
     fn lie_instead_of(&self, piece: &[u8]) -> Option<Vec<u8>> {
         let mut lie = self.shared.lie.lock().expect("no holder panics");
         let lie = lie.as_mut()?;
-        let lies = self.number < lie.below && self.api.load(Ordering::SeqCst) == lie.api;
+        let lies =
+            lie.connections.contains(&self.number) && self.api.load(Ordering::SeqCst) == lie.api;
         if lies { lie.instead_of(piece) } else { None }
     }
 

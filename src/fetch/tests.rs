@@ -1,0 +1,226 @@
+//! The fetch path with a dialler, brokers and a clock that a test plays.
+
+use crate::fetch::FetchOptions;
+use crate::fetch::block::BlockPool;
+use crate::fetch::cursor::{Cursor, Cursors};
+use crate::fetch::dialling::{
+    DialEnds, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
+};
+use crate::fetch::stage::{FetchEnds, Fetching};
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
+use crate::ownership::event::ToControl;
+use crate::queue::bell::Bell;
+use crate::queue::{Receiver, Sender, bounded};
+use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
+use crate::runtime::turns::{HotContext, Turns};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::progress::Progress;
+use std::fs::File;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+const TOPIC_ID: u128 = 7;
+
+/// A daemon that owns partition 0.
+struct Daemon {
+    fetching: Pin<Box<Fetching>>,
+    cursor: Rc<Cursor>,
+    turns: Rc<Turns>,
+    progress: Arc<Progress>,
+    questions: Receiver<ToDialler>,
+    answers: Sender<FromDialler>,
+    reports: Receiver<ToControl>,
+    /// What the dialler says about the cluster.
+    metadata: Metadata,
+    /// On which connections it was asked.
+    links: Vec<MetadataLink>,
+    /// Connections by the port that they lead to, the newest last.
+    connections: Vec<(u16, Handle)>,
+    /// Responses that are waited for, none of which comes.
+    receiving: Vec<(UserData, Vec<u8>)>,
+}
+
+/// A cluster of these brokers, whose ports are their numbers, and the leader of partition 0.
+fn metadata(brokers: &[i32], leader: i32) -> Metadata {
+    let broker = |node_id: &i32| Broker {
+        node_id: *node_id,
+        host: "broker".to_owned(),
+        port: u16::try_from(*node_id).expect("a small number"),
+    };
+    let leader = PartitionLeader {
+        partition: 0,
+        leader: Some(leader),
+        leader_epoch: -1,
+        error: ErrorCode::NONE,
+    };
+    Metadata {
+        brokers: brokers.iter().map(broker).collect(),
+        cluster_id: None,
+        controller: None,
+        error: ErrorCode::NONE,
+        topic_id: TOPIC_ID,
+        partitions: vec![leader],
+        replicas: 1,
+    }
+}
+
+fn options() -> FetchOptions {
+    FetchOptions {
+        client_id: "huntd".to_owned(),
+        input_topic: "input".to_owned(),
+        connections_per_broker: 2,
+        fetch_wait_ms_max: 100,
+        fetch_bytes_max: 1 << 20,
+        partition_bytes_max: 1 << 20,
+        receive_buffer_bytes: 1 << 20,
+        batch_bytes_max: 1 << 20,
+        rack: String::new(),
+        read_committed: true,
+    }
+}
+
+impl Daemon {
+    fn start(metadata: Metadata) -> Daemon {
+        let bell = || Arc::new(Bell::new().expect("a descriptor is left"));
+        let turns = Turns::new(Instant::now(), bell());
+        let (metrics, progress) = (Arc::new(Metrics::new()), Arc::new(Progress::new()));
+        let context =
+            HotContext { turns: turns.clone(), progress: progress.clone(), metrics };
+        let (dialler, questions) = bounded(QUESTIONS_MAX);
+        let (answers, dialled) = bounded(QUESTIONS_MAX);
+        let dial_ends = DialEnds { dialler, dialler_bell: bell(), dialled };
+        let (control, reports) = bounded(crate::fetch::REPORTS_MAX);
+        let (blocks, _) = bounded(1);
+        let cursors = Cursors::new();
+        let cursor = Cursor::new(0, 1, (0, None), Box::default());
+        cursors.open(cursor.clone());
+        let ends = FetchEnds { control, dial_ends, blocks };
+        let shared = (cursors, Rc::new(BlockPool::default()));
+        Daemon {
+            fetching: Box::pin(Fetching::new(context, options(), shared, ends)),
+            cursor,
+            turns,
+            progress,
+            questions,
+            answers,
+            reports,
+            metadata,
+            links: Vec::new(),
+            connections: Vec::new(),
+            receiving: Vec::new(),
+        }
+    }
+
+    /// A turn some milliseconds after the last one.
+    fn turn(&mut self, ms: u64) {
+        self.turns.begin_turn(self.turns.now() + Duration::from_millis(ms));
+        let polled = self.fetching.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "the shard is open");
+        while let Some(question) = self.questions.try_receive() {
+            let answer = match question {
+                ToDialler::Connect { task, endpoint } => {
+                    let dialled = Ok(self.connect(endpoint.port));
+                    FromDialler::Connected { task, dialled }
+                }
+                ToDialler::AskMetadata(link) => {
+                    self.links.push(link);
+                    FromDialler::Metadata(Ok(self.metadata.clone()))
+                }
+            };
+            assert!(self.answers.try_send(answer).is_ok(), "one answer to each question");
+        }
+        while let Some(request) = self.turns.operations().take_order() {
+            self.begin(request);
+        }
+    }
+
+    fn connect(&mut self, port: u16) -> Dialled {
+        // Nothing is ever read from it.
+        let file = File::open("/dev/null").expect("a descriptor is left");
+        let socket: Handle = Arc::new(file.into());
+        self.connections.push((port, socket.clone()));
+        let (fetch, metadata, produce, init_producer_id) = (13, 12, 9, 1);
+        let tells_settings = true;
+        let versions = Versions { fetch, metadata, produce, init_producer_id, tells_settings };
+        let address = ([127, 0, 0, 1], port).into();
+        Dialled { socket, address, versions, tls: None, replace_at: None }
+    }
+
+    /// Requests are sent at once, and no response comes.
+    fn begin(&mut self, request: Request) {
+        let operations = self.turns.operations();
+        match request {
+            Request::Start(user_data, Task::Send { buffer, from, .. }) => {
+                let sent = Ok(buffer.len() - from);
+                operations.finish(user_data, Completed::new(sent, buffer));
+            }
+            Request::Start(user_data, Task::Receive { buffer, .. }) => {
+                self.receiving.push((user_data, buffer));
+            }
+            Request::Cancel(user_data) => {
+                self.receiving.retain(|(receiving, _)| *receiving != user_data);
+                operations.finish(user_data, Completed::new(Ok(0), Vec::new()));
+            }
+            _ => unreachable!("no length is known, and no bell is read"),
+        }
+    }
+
+    /// Turns until there is a connection to this broker's port, for a minute.
+    fn turn_until_connected(&mut self, node_id: i32) {
+        let is_there = |(port, _): &(u16, Handle)| i32::from(*port) == node_id;
+        for _ in 0..600 {
+            self.turn(100);
+            if self.connections.last().is_some_and(is_there) && !self.receiving.is_empty() {
+                return;
+            }
+        }
+        panic!("broker {node_id} is not asked: {:?}", self.sentences());
+    }
+
+    fn sentences(&mut self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        while let Some(report) = self.reports.try_receive() {
+            if let ToControl::Trouble(sentence) = report {
+                sentences.push(sentence);
+            }
+        }
+        sentences
+    }
+}
+
+/// Nothing is known to compare it with.
+#[test]
+fn which_topic_the_input_is_counts_once_two_connections_have_said_the_same() {
+    let truth = metadata(&[1], 1);
+    for lie in [
+        Metadata { topic_id: TOPIC_ID + 1, ..truth.clone() },
+        Metadata { partitions: Vec::new(), ..truth.clone() },
+    ] {
+        let mut daemon = Daemon::start(lie);
+        daemon.turn(0);
+        daemon.metadata = truth.clone();
+        daemon.turn_until_connected(1);
+        let links = [MetadataLink::Kept, MetadataLink::New, MetadataLink::New];
+        assert_eq!(daemon.links, links);
+        assert_eq!(daemon.progress.input_topic_id.get(), Some(&TOPIC_ID.to_be_bytes()));
+        assert!(!daemon.cursor.has_failed());
+        let sentences = daemon.sentences();
+        assert_eq!(sentences.len(), 1, "{sentences:?}");
+        assert!(sentences[0].contains("do not say the same"), "{sentences:?}");
+    }
+}
+
+#[test]
+fn the_second_connection_is_asked_at_once() {
+    let mut daemon = Daemon::start(metadata(&[1], 1));
+    for _ in 0..6 {
+        daemon.turn(0);
+    }
+    assert_eq!(daemon.links, [MetadataLink::Kept, MetadataLink::New]);
+    assert_eq!(daemon.connections.len(), 1, "no time has passed");
+}
