@@ -6,11 +6,11 @@ use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
-use crate::ownership::event::{Claim, InputTrouble, NoOps};
+use crate::ownership::event::{Claim, InputTrouble, NoOps, TroubleSource};
 use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
-use crate::telemetry::progress::Progress;
+use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use crate::telemetry::repeated::Repeated;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two lines about how far restoring is.
 const RESTORING_EVERY: Duration = Duration::from_secs(1);
+
+/// Kinds of lines of which it is known when the last one was written. Beyond that, those that would
+/// be written at once are forgotten: brokers may come under new numbers for ever.
+const KINDS_MAX: usize = 4 * SHARDS_MAX;
 
 /// What the log has heard so far, as far as it matters for what it hears next.
 pub(super) struct Journal {
@@ -33,7 +37,7 @@ enum Kind {
     /// The brokers, before any has answered.
     Brokers,
     /// The fetch path.
-    Fetch,
+    Fetch(TroubleSource),
     /// A broker's error in answer to a Fetch.
     FetchRefused(ErrorCode),
     /// What one connection claims, and another one is asked about.
@@ -104,8 +108,8 @@ impl Journal {
     }
 
     /// The fetch path has trouble, and goes on trying.
-    pub(super) fn fetch_trouble(&mut self, sentence: &str) {
-        self.warn(Kind::Fetch, sentence);
+    pub(super) fn trouble(&mut self, source: TroubleSource, sentence: &str) {
+        self.warn(Kind::Fetch(source), sentence);
     }
 
     /// An input partition has trouble, and goes on. Each error of a broker has lines of its own.
@@ -140,6 +144,9 @@ impl Journal {
 
     /// Whether a line of this kind is due: how many were withheld since the last one, if any were.
     fn notice(&mut self, kind: Kind, now: Instant) -> Option<Option<NonZeroU64>> {
+        if self.repeated.len() >= KINDS_MAX {
+            self.repeated.retain(|_, repeated| repeated.withholds(now));
+        }
         self.repeated.entry(kind).or_default().notice(now)
     }
 
@@ -246,7 +253,10 @@ mod tests {
         let (mut journal, now) = (Journal::new(), Instant::now());
         let kinds = [
             Kind::Brokers,
-            Kind::Fetch,
+            Kind::Fetch(TroubleSource::Leaders),
+            Kind::Fetch(TroubleSource::Broker(1)),
+            Kind::Fetch(TroubleSource::Broker(2)),
+            Kind::Fetch(TroubleSource::Throttle(1)),
             Kind::FetchRefused(ErrorCode(3)),
             Kind::FetchRefused(ErrorCode(6)),
             Kind::Doubted(Claim::Truncated),
@@ -261,6 +271,17 @@ mod tests {
             assert_eq!(journal.notice(kind, now), None, "the same again is withheld");
         }
         let later = now + Duration::from_secs(60);
-        assert_eq!(journal.notice(Kind::Fetch, later), Some(NonZeroU64::new(1)));
+        assert_eq!(journal.notice(Kind::NoOps, later), Some(NonZeroU64::new(1)));
+    }
+
+    #[test]
+    fn kinds_without_an_end_do_not_stay() {
+        let (mut journal, start) = (Journal::new(), Instant::now());
+        for (second, number) in (0..).zip(0..2 * KINDS_MAX as i32) {
+            let kind = Kind::Fetch(TroubleSource::Broker(number));
+            let now = start + Duration::from_secs(second);
+            assert_eq!(journal.notice(kind, now), Some(None));
+            assert!(journal.repeated.len() <= KINDS_MAX);
+        }
     }
 }

@@ -243,7 +243,9 @@ impl Control {
                 }
                 ToControl::ForeignSpan(span) => self.on(OwnershipEvent::ForeignSpan(span)),
                 ToControl::NoOps(no_ops) => self.journal.no_ops(&no_ops),
-                ToControl::Trouble(sentence) => self.journal.fetch_trouble(&sentence),
+                ToControl::Trouble { source, sentence } => {
+                    self.journal.trouble(source, &sentence);
+                }
                 ToControl::InputTrouble { partition, trouble } => {
                     self.journal.input_trouble(partition, &trouble);
                 }

@@ -12,7 +12,7 @@ use crate::kafka::fetch::TopicKey;
 use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
-use crate::ownership::event::ToControl;
+use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::Sender;
 use crate::runtime::turns::HotContext;
 use crate::telemetry::metrics::Gauge;
@@ -242,7 +242,8 @@ impl Fetching {
                             "more than {CONNECTIONS_MAX} broker connections are needed: lower \
                              fetch.connections_per_broker"
                         );
-                        shared.report(ToControl::Trouble(sentence));
+                        let source = TroubleSource::Connections;
+                        shared.report(ToControl::Trouble { source, sentence });
                     }
                     return;
                 }
@@ -301,7 +302,8 @@ async fn follow_metadata(shared: Rc<Shared>) {
             Ok(()) if shared.topic_doubt.get().is_some() => continue,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             Err(sentence) => {
-                shared.report(ToControl::Trouble(sentence));
+                let source = TroubleSource::Leaders;
+                shared.report(ToControl::Trouble { source, sentence });
                 wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
             }
         }

@@ -16,7 +16,7 @@ use crate::kafka::fetch::{
 };
 use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
-use crate::ownership::event::{Claim, InputTrouble, ToControl};
+use crate::ownership::event::{Claim, InputTrouble, ToControl, TroubleSource};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -138,7 +138,7 @@ impl FetchTask {
             let before = self.decoding.blocks_sent();
             let trouble = match self.dial().await {
                 Ok(dialled) => self.serve(dialled).await,
-                Err(error) => ToControl::Trouble(error.to_string()),
+                Err(error) => self.trouble(error),
             };
             self.forget_ends();
             self.asked.clear();
@@ -167,6 +167,12 @@ impl FetchTask {
         dialled
     }
 
+    /// What the log is told of the broker.
+    fn trouble(&self, error: impl ToString) -> ToControl {
+        let (source, sentence) = (TroubleSource::Broker(self.node_id), error.to_string());
+        ToControl::Trouble { source, sentence }
+    }
+
     /// Serves the broker until the connection fails, or is doubted: the report that says why.
     async fn serve(&mut self, dialled: Dialled) -> ToControl {
         let shared = self.shared.clone();
@@ -190,7 +196,7 @@ impl FetchTask {
                 let trouble = InputTrouble::Doubted(claim, sentence);
                 ToControl::InputTrouble { partition, trouble }
             }
-            None => ToControl::Trouble(error.to_string()),
+            None => self.trouble(error),
         }
     }
 
@@ -244,11 +250,13 @@ impl FetchTask {
             return;
         }
         let turns = &self.shared.context.turns;
-        self.shared.report(ToControl::Trouble(format!(
+        let source = TroubleSource::Throttle(self.node_id);
+        let sentence = format!(
             "broker {} wants to be left alone for {throttle_ms} ms: raise this client's quotas, \
              such as consumer_byte_rate",
             link.connection.address()
-        )));
+        );
+        self.shared.report(ToControl::Trouble { source, sentence });
         let quiet = Duration::from_millis(throttle_ms.min(THROTTLE_MS_MAX).into());
         turns.sleep_until(turns.now() + quiet).await;
     }
@@ -262,7 +270,7 @@ impl FetchTask {
                 None => return,
                 Some(Ok(dialled)) => *link = self.link(dialled),
                 Some(Err(error)) => {
-                    self.shared.report(ToControl::Trouble(error.to_string()));
+                    self.shared.report(self.trouble(error));
                     link.replace_at = Some(now + Duration::from_millis(RECONNECT_MS_MAX));
                 }
             }

@@ -9,7 +9,7 @@ use crate::fetch::dialling::{
 use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
-use crate::ownership::event::ToControl;
+use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
@@ -182,11 +182,11 @@ impl Daemon {
         panic!("broker {node_id} is not asked: {:?}", self.sentences());
     }
 
-    fn sentences(&mut self) -> Vec<String> {
+    fn sentences(&mut self) -> Vec<(TroubleSource, String)> {
         let mut sentences = Vec::new();
         while let Some(report) = self.reports.try_receive() {
-            if let ToControl::Trouble(sentence) = report {
-                sentences.push(sentence);
+            if let ToControl::Trouble { source, sentence } = report {
+                sentences.push((source, sentence));
             }
         }
         sentences
@@ -211,7 +211,7 @@ fn which_topic_the_input_is_counts_once_two_connections_have_said_the_same() {
         assert!(!daemon.cursor.has_failed());
         let sentences = daemon.sentences();
         assert_eq!(sentences.len(), 1, "{sentences:?}");
-        assert!(sentences[0].contains("do not say the same"), "{sentences:?}");
+        assert!(sentences[0].1.contains("do not say the same"), "{sentences:?}");
     }
 }
 

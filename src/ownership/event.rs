@@ -255,13 +255,31 @@ pub enum InputTrouble {
     BatchPassedOver(String),
 }
 
+/// What something that an operator may want to know is about. The log hears of each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TroubleSource {
+    /// A connection to the broker of this number.
+    Broker(i32),
+    /// The broker of this number, which wants to be left alone.
+    Throttle(i32),
+    /// Who leads the partitions of the input.
+    Leaders,
+    /// The number of connections.
+    Connections,
+}
+
 /// What the other threads send to the control thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToControl {
     /// The hot thread, about one of its shards.
     Shard(ShardNotice),
     /// The hot thread, about something that an operator may want to know; it goes on trying.
-    Trouble(String),
+    Trouble {
+        /// What it is about.
+        source: TroubleSource,
+        /// What is the matter.
+        sentence: String,
+    },
     /// The hot thread, about an input partition; it goes on.
     InputTrouble {
         /// The partition.

@@ -19,11 +19,16 @@ impl Repeated {
         Repeated { last: None, withheld: 0 }
     }
 
+    /// Whether a notice now would be withheld.
+    pub(crate) fn withholds(&self, now: Instant) -> bool {
+        let pause = Duration::from_secs(REPEATED_NOTICE_S);
+        self.last.is_some_and(|last| now.saturating_duration_since(last) < pause)
+    }
+
     /// Whether to log now; if so, how many notices were withheld since the last one, if any were: a
     /// line has no field that says nothing.
     pub(crate) fn notice(&mut self, now: Instant) -> Option<Option<NonZeroU64>> {
-        let pause = Duration::from_secs(REPEATED_NOTICE_S);
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < pause) {
+        if self.withholds(now) {
             self.withheld += 1;
             return None;
         }

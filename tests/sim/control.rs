@@ -297,7 +297,9 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
-                ToControl::Trouble(_) | ToControl::NoOps(_) | ToControl::InputTrouble { .. } => {}
+                ToControl::Trouble { .. }
+                | ToControl::NoOps(_)
+                | ToControl::InputTrouble { .. } => {}
                 ToControl::ForeignSpan(span) => self.on(around, OwnershipEvent::ForeignSpan(span)),
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);
