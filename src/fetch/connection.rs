@@ -48,6 +48,9 @@ pub(crate) enum ConnectionError {
     /// What the broker says would stop a shard, so another connection is asked.
     #[error("what the broker says is doubted")]
     Doubted,
+    /// No partition needs the broker any more.
+    #[error("the broker is not needed any more")]
+    Unneeded,
     /// The response states a length that cannot be.
     #[error(
         "broker {address} announces a response of {bytes} bytes, fetch.receive_buffer_bytes holds \

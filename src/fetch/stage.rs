@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
 
+/// An edition that the table has before it is first told who leads.
+const EDITION_UNSEEN: u64 = 0;
+
 /// How a line ends about what is asked again.
 pub(super) const ASKED_AGAIN: &str = "another connection is asked before that counts";
 
@@ -178,14 +181,16 @@ pub(crate) struct Fetching {
     tasks: Vec<Task>,
     /// The edition of the table whose leaders have tasks.
     edition: u64,
-    /// Whether the report that there can be no more tasks was sent.
-    is_full: bool,
     /// When the ends of logs are next checked for their age.
     ends_due_at: Instant,
 }
 
 struct Task {
+    /// No other task has the same at the same time.
+    id: usize,
     node_id: i32,
+    /// Which of the broker's connections it has.
+    index: usize,
     future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
@@ -210,7 +215,7 @@ impl Fetching {
         });
         let metadata = Box::pin(follow_metadata(shared.clone()));
         let (tasks, ends_due_at) = (Vec::new(), shared.context.turns.now());
-        Fetching { shared, blocks, metadata, tasks, edition: 0, is_full: false, ends_due_at }
+        Fetching { shared, blocks, metadata, tasks, edition: EDITION_UNSEEN, ends_due_at }
     }
 
     /// Forgets the ends that are out of date, once per [`ENDS_EVERY_MS`].
@@ -231,32 +236,39 @@ impl Fetching {
             return;
         }
         for broker in table.brokers() {
-            let has_tasks = self.tasks.iter().any(|task| task.node_id == broker.node_id);
-            if has_tasks || !table.serves(broker.node_id) {
+            if !table.serves(broker.node_id) {
                 continue;
             }
             for index in 0..shared.options.connections_per_broker {
-                if self.tasks.len() == CONNECTIONS_MAX {
-                    if !std::mem::replace(&mut self.is_full, true) {
-                        let sentence = format!(
-                            "more than {CONNECTIONS_MAX} broker connections are needed: lower \
-                             fetch.connections_per_broker"
-                        );
-                        let source = TroubleSource::Connections;
-                        shared.report(ToControl::Trouble { source, sentence });
-                    }
-                    return;
-                }
                 let node_id = broker.node_id;
-                let task = FetchTask::new(
-                    shared.clone(),
-                    self.tasks.len(),
-                    node_id,
-                    index,
-                    self.blocks.clone(),
-                );
-                self.tasks.push(Task { node_id, future: Box::pin(task.run()) });
+                if self.tasks.iter().any(|task| (task.node_id, task.index) == (node_id, index)) {
+                    continue;
+                }
+                let is_free = |id: &usize| self.tasks.iter().all(|task| task.id != *id);
+                let Some(id) = (0..CONNECTIONS_MAX).find(is_free) else {
+                    let sentence = format!(
+                        "more than {CONNECTIONS_MAX} broker connections are needed: lower \
+                         fetch.connections_per_broker"
+                    );
+                    let source = TroubleSource::Connections;
+                    shared.report(ToControl::Trouble { source, sentence });
+                    return;
+                };
+                let blocks = self.blocks.clone();
+                let task = FetchTask::new(shared.clone(), id, node_id, index, blocks);
+                self.tasks.push(Task { id, node_id, index, future: Box::pin(task.run()) });
             }
+        }
+    }
+
+    /// Polls all tasks, and removes those whose broker is not needed any more. Then there is room
+    /// for others.
+    fn poll_tasks(&mut self, context: &mut Context<'_>) {
+        let count = self.tasks.len();
+        self.tasks.retain_mut(|task| task.future.as_mut().poll(context).is_pending());
+        if self.tasks.len() < count {
+            self.edition = EDITION_UNSEEN;
+            self.shared.context.turns.turn_again();
         }
     }
 }
@@ -274,11 +286,7 @@ impl Future for Fetching {
         }
         self.shared.doubt_leaders_of_new();
         self.add_tasks();
-        for task in &mut self.tasks {
-            if task.future.as_mut().poll(context).is_ready() {
-                unreachable!("a task serves its broker for ever");
-            }
-        }
+        self.poll_tasks(context);
         self.forget_old_ends();
         Poll::Pending
     }

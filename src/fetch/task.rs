@@ -32,6 +32,10 @@ const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
 /// answers by itself (KIP-219), and a wrong word must not stop a shard for days.
 const THROTTLE_MS_MAX: u32 = 10_000;
 
+/// Milliseconds for which a broker that serves no partition of ours keeps its task and connections:
+/// leaders come back after a restart.
+const UNNEEDED_MS_MAX: u64 = 60_000;
+
 /// Correlation id of a question about the topic: no Fetch has it, as theirs count up.
 const CHECK_ID: i32 = -1;
 
@@ -67,6 +71,8 @@ pub(crate) struct FetchTask {
     pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// The dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
+    /// Since when the broker serves no partition of ours.
+    unneeded_since: Option<Instant>,
 }
 
 /// The connection in use.
@@ -125,20 +131,20 @@ impl FetchTask {
             doubt: None,
             out_of_range: Vec::new(),
             is_dialling: false,
+            unneeded_since: None,
         }
     }
 
-    /// Serves the broker for ever, connecting again as often as it takes.
+    /// Serves the broker, connecting again as often as it takes, until no partition needs it.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
         let mut wait_ms = RECONNECT_MS_MIN;
-        loop {
-            turns.until(|| self.has_partitions().then_some(())).await;
+        while let Some(dialled) = self.dial().await {
             let before = self.decoding.blocks_sent();
-            let trouble = match self.dial().await {
+            let trouble = match dialled {
                 Ok(dialled) => self.serve(dialled).await,
-                Err(error) => self.trouble(error),
+                Err(error) => Some(self.trouble(error)),
             };
             self.forget_ends();
             self.asked.clear();
@@ -146,7 +152,9 @@ impl FetchTask {
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            shared.report(trouble);
+            if let Some(trouble) = trouble {
+                shared.report(trouble);
+            }
             shared.table.borrow_mut().mark_broker_stale(self.node_id);
             turns.turn_again();
             turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
@@ -154,17 +162,40 @@ impl FetchTask {
         }
     }
 
-    /// Waits for a connection.
-    async fn dial(&mut self) -> Result<Dialled, DialError> {
+    /// Waits until there is something to fetch, and then for a connection. `None`: no partition
+    /// needs the broker any more.
+    async fn dial(&mut self) -> Option<Result<Dialled, DialError>> {
         let (shared, id, node_id) = (self.shared.clone(), self.id, self.node_id);
         let turns = &shared.context.turns;
         if !self.is_dialling {
-            turns.until(|| shared.ask_for_connection(id, node_id).then_some(())).await;
+            self.is_dialling = turns
+                .until(|| match self.has_partitions() && shared.ask_for_connection(id, node_id) {
+                    true => Some(true),
+                    false => self.is_unneeded().then_some(false),
+                })
+                .await;
         }
-        self.is_dialling = true;
+        if !self.is_dialling {
+            return None;
+        }
         let dialled = turns.until(|| shared.dialling.take_dialled(id)).await;
         self.is_dialling = false;
-        dialled
+        Some(dialled)
+    }
+
+    /// Whether the task can end: the cluster does not have the broker any more, or it has served no
+    /// partition of ours for a while.
+    fn is_unneeded(&mut self) -> bool {
+        let turns = &self.shared.context.turns;
+        let table = self.shared.table.borrow();
+        if table.serves(self.node_id) {
+            self.unneeded_since = None;
+            return false;
+        }
+        let since = *self.unneeded_since.get_or_insert(turns.now());
+        let end = since + Duration::from_millis(UNNEEDED_MS_MAX);
+        turns.turn_at(end);
+        table.broker(self.node_id).is_none() || turns.now() >= end
     }
 
     /// What the log is told of the broker.
@@ -174,7 +205,8 @@ impl FetchTask {
     }
 
     /// Serves the broker until the connection fails, or is doubted: the report that says why.
-    async fn serve(&mut self, dialled: Dialled) -> ToControl {
+    /// `None`: it is not needed any more.
+    async fn serve(&mut self, dialled: Dialled) -> Option<ToControl> {
         let shared = self.shared.clone();
         let mut link = self.link(dialled);
         shared.count_connections(1);
@@ -194,9 +226,10 @@ impl FetchTask {
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);
-                ToControl::InputTrouble { partition, trouble }
+                Some(ToControl::InputTrouble { partition, trouble })
             }
-            None => self.trouble(error),
+            None if matches!(error, ConnectionError::Unneeded) => None,
+            None => Some(self.trouble(error)),
         }
     }
 
@@ -215,7 +248,15 @@ impl FetchTask {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
         loop {
-            turns.until(|| (self.has_partitions() || self.has_old_ends()).then_some(())).await;
+            let is_needed = turns
+                .until(|| match self.has_partitions() || self.has_old_ends() {
+                    true => Some(true),
+                    false => self.is_unneeded().then_some(false),
+                })
+                .await;
+            if !is_needed {
+                return Err(ConnectionError::Unneeded);
+            }
             self.ask_ends(link).await?;
             self.send_fetch(link).await?;
             while !self.asked.is_empty() {

@@ -6,7 +6,7 @@ use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{
     DialEnds, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
-use crate::fetch::stage::{FetchEnds, Fetching};
+use crate::fetch::stage::{CONNECTIONS_MAX, FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
 use crate::ownership::event::{ToControl, TroubleSource};
@@ -14,7 +14,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
 use crate::runtime::turns::{HotContext, Turns};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::Progress;
 use std::fs::File;
 use std::future::Future;
@@ -31,6 +31,7 @@ struct Daemon {
     fetching: Pin<Box<Fetching>>,
     cursor: Rc<Cursor>,
     turns: Rc<Turns>,
+    metrics: Arc<Metrics>,
     progress: Arc<Progress>,
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
@@ -89,8 +90,11 @@ impl Daemon {
         let bell = || Arc::new(Bell::new().expect("a descriptor is left"));
         let turns = Turns::new(Instant::now(), bell());
         let (metrics, progress) = (Arc::new(Metrics::new()), Arc::new(Progress::new()));
-        let context =
-            HotContext { turns: turns.clone(), progress: progress.clone(), metrics };
+        let context = HotContext {
+            turns: turns.clone(),
+            progress: progress.clone(),
+            metrics: metrics.clone(),
+        };
         let (dialler, questions) = bounded(QUESTIONS_MAX);
         let (answers, dialled) = bounded(QUESTIONS_MAX);
         let dial_ends = DialEnds { dialler, dialler_bell: bell(), dialled };
@@ -105,6 +109,7 @@ impl Daemon {
             fetching: Box::pin(Fetching::new(context, options(), shared, ends)),
             cursor,
             turns,
+            metrics,
             progress,
             questions,
             answers,
@@ -170,6 +175,24 @@ impl Daemon {
         }
     }
 
+    /// All connections end.
+    fn break_connections(&mut self) {
+        for (user_data, buffer) in self.receiving.drain(..) {
+            self.turns.operations().finish(user_data, Completed::new(Ok(0), buffer));
+        }
+    }
+
+    /// The first Fetch of a task that is under way alone is answered with no partition.
+    fn answer_with_nothing(&mut self) {
+        let (user_data, mut buffer) = self.receiving.pop().expect("a Fetch is under way");
+        assert!(self.receiving.is_empty());
+        // Its correlation id; no tagged fields, throttle, error, session, topics, tagged fields.
+        let answer = [&[0, 0, 0, 1][..], &[0; 11], &[1, 0]].concat();
+        let whole = [&(answer.len() as u32).to_be_bytes()[..], &answer].concat();
+        buffer[..whole.len()].copy_from_slice(&whole);
+        self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
+    }
+
     /// Turns until there is a connection to this broker's port, for a minute.
     fn turn_until_connected(&mut self, node_id: i32) {
         let is_there = |(port, _): &(u16, Handle)| i32::from(*port) == node_id;
@@ -191,6 +214,48 @@ impl Daemon {
         }
         sentences
     }
+}
+
+#[test]
+fn brokers_that_are_gone_leave_their_places_to_others() {
+    let mut daemon = Daemon::start(metadata(&[1], 1));
+    for node_id in 1..=2 * CONNECTIONS_MAX as i32 {
+        daemon.metadata = metadata(&[node_id], node_id);
+        daemon.break_connections();
+        daemon.turn_until_connected(node_id);
+        assert_eq!(daemon.metrics.gauge(Gauge::Connections), 1);
+        let sentences = daemon.sentences();
+        let is_about_places = |(source, _): &(_, _)| *source == TroubleSource::Connections;
+        assert!(!sentences.iter().any(is_about_places), "{sentences:?}");
+    }
+}
+
+#[test]
+fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
+    let mut daemon = Daemon::start(metadata(&[1, 2], 1));
+    daemon.turn_until_connected(1);
+    // The leader is another one now, and answers no more.
+    daemon.metadata = metadata(&[1, 2], 2);
+    daemon.break_connections();
+    daemon.turn_until_connected(2);
+    let second = daemon.connections.last().expect("it is there").1.clone();
+    let is_open = |handle: &Handle| Arc::strong_count(handle) > 2;
+    assert!(is_open(&second));
+    // And the first one again.
+    daemon.metadata = metadata(&[1, 2], 1);
+    daemon.cursor.is_new.set(true);
+    daemon.turn(0);
+    daemon.turn(0);
+    daemon.answer_with_nothing();
+    daemon.turn_until_connected(1);
+    for _ in 0..59 {
+        daemon.turn(1_000);
+        assert!(is_open(&second), "leaders come back");
+    }
+    for _ in 0..5 {
+        daemon.turn(1_000);
+    }
+    assert!(!is_open(&second));
 }
 
 /// Nothing is known to compare it with.
