@@ -40,6 +40,8 @@ enum Kind {
     Fetch(TroubleSource),
     /// A broker's error in answer to a Fetch.
     FetchRefused(ErrorCode),
+    /// A partition whose leader names a follower that is not known.
+    FollowerUnknown(i32),
     /// What one connection claims, and another one is asked about.
     Doubted(Claim),
     /// Events that changed nothing.
@@ -119,6 +121,14 @@ impl Journal {
                 let sentence =
                     format!("input partition {partition} cannot be fetched now: {error}");
                 self.warn(Kind::FetchRefused(*error), &sentence);
+            }
+            InputTrouble::FollowerUnknown(node_id) => {
+                let sentence = format!(
+                    "input partition {partition} cannot be fetched now: its leader wants it to be \
+                     fetched from broker {node_id}, which is no other broker of the cluster: \
+                     look at the brokers' replica.selector.class, or leave kafka.rack empty"
+                );
+                self.warn(Kind::FollowerUnknown(partition), &sentence);
             }
             InputTrouble::Doubted(claim, sentence) => self.warn(Kind::Doubted(*claim), sentence),
             InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
@@ -259,6 +269,8 @@ mod tests {
             Kind::Fetch(TroubleSource::Throttle(1)),
             Kind::FetchRefused(ErrorCode(3)),
             Kind::FetchRefused(ErrorCode(6)),
+            Kind::FollowerUnknown(0),
+            Kind::FollowerUnknown(1),
             Kind::Doubted(Claim::Truncated),
             Kind::Doubted(Claim::Refused(ErrorCode(2))),
             Kind::Doubted(Claim::Refused(ErrorCode(42))),

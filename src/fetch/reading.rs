@@ -28,6 +28,9 @@ const RETRY_MS: u64 = 50;
 /// the leader is asked again, as by Kafka's own client: its metadata.max.age.ms.
 const PREFERRED_MS: u64 = 300_000;
 
+/// Milliseconds between two searches for a follower that a leader names and that is not known.
+const FOLLOWER_SEARCH_MS: u64 = 1_000;
+
 impl FetchTask {
     /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
     /// Gives the milliseconds for which the broker wants to be left alone.
@@ -118,15 +121,31 @@ impl FetchTask {
 
     /// Fetches a partition from a follower for a while (KIP-392).
     fn prefer(&self, cursor: &Cursor, follower: i32) {
-        let turns = &self.shared.context.turns;
-        let until = turns.now() + Duration::from_millis(PREFERRED_MS);
-        let mut table = self.shared.table.borrow_mut();
-        if follower == self.node_id || !table.prefer(cursor.partition, follower, until) {
-            // The broker is not known yet, or the leader names itself.
-            table.mark_stale(cursor.partition);
-            cursor.retry_at.set(Some(self.retry_at()));
+        let shared = &self.shared;
+        let (partition, now) = (cursor.partition, shared.context.turns.now());
+        let until = now + Duration::from_millis(PREFERRED_MS);
+        let is_other = follower != self.node_id;
+        if !is_other || !shared.table.borrow_mut().prefer(partition, follower, until) {
+            shared.context.metrics.add(Counter::FollowersUnknown, 1);
+            let trouble = InputTrouble::FollowerUnknown(follower);
+            shared.report(ToControl::InputTrouble { partition, trouble });
+            cursor.retry_at.set(Some(self.search_follower(partition)));
         }
-        turns.turn_again();
+        shared.context.turns.turn_again();
+    }
+
+    /// Asks for the brokers again, unless that has been done a moment ago. Gives when to ask the
+    /// leader again.
+    fn search_follower(&self, partition: i32) -> Instant {
+        let (shared, now) = (&self.shared, self.shared.context.turns.now());
+        let searched_at = shared.follower_searched_at.get();
+        let next_at = searched_at.map(|at| at + Duration::from_millis(FOLLOWER_SEARCH_MS));
+        if let Some(next_at) = next_at.filter(|next_at| *next_at > now) {
+            return next_at;
+        }
+        shared.follower_searched_at.set(Some(now));
+        shared.table.borrow_mut().mark_stale(partition);
+        self.retry_at()
     }
 
     fn handle_trouble(

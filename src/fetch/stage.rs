@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub table: RefCell<LeaderTable>,
     /// What the last answer about the topic said, if another connection has to say it, too.
     topic_doubt: Cell<Option<TopicDoubt>>,
+    /// When a follower was last searched for that a leader has named.
+    pub follower_searched_at: Cell<Option<Instant>>,
     /// To the control thread.
     pub control: Sender<ToControl>,
     /// To the dialler, and its answers.
@@ -210,6 +212,7 @@ impl Fetching {
             pool,
             table: RefCell::new(LeaderTable::new()),
             topic_doubt: Cell::new(None),
+            follower_searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
         });

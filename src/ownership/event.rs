@@ -249,6 +249,8 @@ pub enum Claim {
 pub enum InputTrouble {
     /// A broker does not serve it now.
     FetchRefused(ErrorCode),
+    /// The leader names the broker of this number to fetch from, which is no other known one.
+    FollowerUnknown(i32),
     /// One connection claims what would stop the shard, and another one is asked: a sentence.
     Doubted(Claim, String),
     /// A batch that cannot be read was passed over: which offsets, and why.

@@ -71,6 +71,8 @@ counters! {
         "Calls of io_uring_enter by the hot thread.";
     ConnectionsOpened, "connections_opened", "hot thread",
         "Connections to brokers opened, the first ones included.";
+    FollowersUnknown, "unknown_followers", "hot thread",
+        "Answers of a leader that name a follower to fetch from which no broker knows.";
     HotAllocations, "hot_allocations", "hot thread",
         "Allocations of the hot thread since it began to fetch.";
 }

@@ -3,6 +3,7 @@
 
 use crate::wire_faults::{FETCH, METADATA, Proxied};
 use std::ops::RangeInclusive;
+use std::time::Instant;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::proxy::Way;
@@ -83,9 +84,14 @@ fn partition(topic_id: [u8; 16], error: i16) -> Vec<u8> {
 /// What follows the error in a Fetch response whose log ends at this offset: with no records, and
 /// with these tagged fields.
 fn no_records(end: i64, tagged: &[u8]) -> Vec<u8> {
+    no_records_but(end, -1, tagged)
+}
+
+/// Like [`no_records`], with a replica to fetch from instead.
+fn no_records_but(end: i64, replica: i32, tagged: &[u8]) -> Vec<u8> {
     let (end, start) = (end.to_be_bytes(), 0_i64.to_be_bytes());
-    // No aborted transactions, no preferred replica, no bytes of records.
-    [&end[..], &end, &start, &[1], &(-1_i32).to_be_bytes(), &[1], tagged].concat()
+    // No aborted transactions, no bytes of records.
+    [&end[..], &end, &start, &[1], &replica.to_be_bytes(), &[1], tagged].concat()
 }
 
 #[test]
@@ -223,4 +229,33 @@ fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
         doubts = 0;
     }
     accounts::assert_is_the_replay(&proxied.cluster, &topics, follower);
+}
+
+/// A broker that the cluster does not have.
+const NO_BROKER: i32 = 77;
+
+/// Answers of a leader that wants to be asked less often than twenty times a second.
+const ANSWERS_PER_S_MAX: f64 = 4.0;
+
+#[test]
+fn a_replica_that_nobody_knows_is_searched_for_now_and_then_and_the_log_says_so_once() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "no-replica");
+    let (found, end) = (partition(victim.input_id(), 0), victim.end());
+    let truth = [found.clone(), no_records(end, &[0])].concat();
+    let lie = [found, no_records_but(end, NO_BROKER, &[0])].concat();
+    let begun = Instant::now();
+    proxied.proxy.replace_each(Way::FromBroker, &truth, &lie);
+    victim
+        .huntd
+        .wait_until("some searches", |huntd| huntd.metric("huntd_unknown_followers_total") >= 10);
+    let answers = proxied.proxy.replaced(Way::FromBroker) as f64;
+    let seconds = begun.elapsed().as_secs_f64();
+    // Two of them may stand for each search.
+    assert!(answers <= 2.0 + ANSWERS_PER_S_MAX * seconds, "{answers} in {seconds} s");
+    let words = format!("wants it to be fetched from broker {NO_BROKER}");
+    assert_eq!(victim.huntd.log().matches(&words).count(), 1, "{}", victim.huntd.log());
+    proxied.proxy.replace_none(Way::FromBroker);
+    victim.goes_on();
+    victim.finish();
 }
