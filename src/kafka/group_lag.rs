@@ -17,11 +17,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two samples.
-const GROUP_LAG_EVERY_MS: u64 = 5_000;
+const GROUP_LAG_EVERY_MS: u64 = 2_000;
 
-/// Milliseconds without a commit after which a partition with records seems to have no reader. An
-/// owner commits every second, and the alert for zones without an owner waits as long.
-const UNREAD_MS: u64 = 30_000;
+/// Milliseconds without a commit after which a partition with records counts as unread. An owner
+/// commits every second. One of our own shards stands still after as long.
+const UNREAD_MS: u64 = 10_000;
 
 /// A thread that asks the brokers. Dropped, it ends.
 pub struct GroupLag {
@@ -50,12 +50,13 @@ impl GroupLag {
                 progress.group_lag_partitions.set(lags.len() as u64);
                 let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
                 let unread = commits.unread(&lags, is_ours, Instant::now());
+                progress.unread_partitions.set(commits.unread_count());
                 if !unread.is_empty() {
                     tracing::warn!(
                         partitions = ?unread,
                         "nobody reads these partitions: they have records, and the group has \
                          committed nothing of them for {} s; no instance owns them, or their \
-                         owner has halted them or stands still",
+                         owner restores them, has halted them or stands still",
                         UNREAD_MS / 1_000
                     );
                 }
@@ -101,12 +102,18 @@ struct Commits {
 struct SeenCommit {
     offset: i64,
     since: Instant,
-    is_told: bool,
+    /// Long enough to count as unread.
+    is_unread: bool,
 }
 
 impl Commits {
-    /// Partitions of other instances that seem to have no reader. Each is reported once until its
-    /// offset moves again.
+    /// Partitions that count as unread.
+    fn unread_count(&self) -> u64 {
+        self.seen.values().filter(|seen| seen.is_unread).count() as u64
+    }
+
+    /// Partitions of other instances that count as unread from now on. Each is reported once until
+    /// its offset moves again.
     fn unread(
         &mut self,
         lags: &[PartitionLag],
@@ -118,13 +125,13 @@ impl Commits {
         for (partition, PartitionLag { offset, records }) in (0..).zip(lags) {
             let known = before.get(&partition).filter(|seen| seen.offset == *offset);
             let mut seen =
-                *known.unwrap_or(&SeenCommit { offset: *offset, since: now, is_told: false });
+                *known.unwrap_or(&SeenCommit { offset: *offset, since: now, is_unread: false });
             if *records == 0 || is_ours(partition) {
-                seen.since = now;
+                (seen.since, seen.is_unread) = (now, false);
             }
             let waited = now.saturating_duration_since(seen.since);
-            if waited >= Duration::from_millis(UNREAD_MS) && !seen.is_told {
-                seen.is_told = true;
+            if waited >= Duration::from_millis(UNREAD_MS) && !seen.is_unread {
+                seen.is_unread = true;
                 unread.push(partition);
             }
             self.seen.insert(partition, seen);
@@ -168,19 +175,23 @@ mod tests {
         let (mut commits, start) = (Commits::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let is_ours = |partition| partition == 1;
-        let mut unread = |ends: &[(i64, i64)], ms| commits.unread(&lags(ends), is_ours, at(ms));
+        let mut unread = |ends: &[(i64, i64)], ms| {
+            let news = commits.unread(&lags(ends), is_ours, at(ms));
+            (news, commits.unread_count())
+        };
         // The second one is ours, and the third has nothing to read.
         let waiting = [(10, 20), (10, 20), (20, 20)];
-        assert!(unread(&waiting, 0).is_empty());
-        assert!(unread(&waiting, UNREAD_MS - 1).is_empty());
-        assert_eq!(unread(&waiting, UNREAD_MS), [0]);
-        assert!(unread(&[(10, 90), (10, 90), (20, 20)], 2 * UNREAD_MS).is_empty(), "it is told");
+        assert_eq!(unread(&waiting, 0), (vec![], 0));
+        assert_eq!(unread(&waiting, UNREAD_MS - 1), (vec![], 0));
+        assert_eq!(unread(&waiting, UNREAD_MS), (vec![0], 1));
+        let more = [(10, 90), (10, 90), (20, 20)];
+        assert_eq!(unread(&more, 2 * UNREAD_MS), (vec![], 1), "it is told");
         // It has moved, and the third one has records now.
         let moved = [(20, 90), (10, 90), (20, 30)];
-        assert!(unread(&moved, 2 * UNREAD_MS + 1).is_empty());
-        assert_eq!(unread(&moved, 3 * UNREAD_MS + 1), [0, 2]);
+        assert_eq!(unread(&moved, 2 * UNREAD_MS + 1), (vec![], 0));
+        assert_eq!(unread(&moved, 3 * UNREAD_MS + 1), (vec![0, 2], 2));
         // While the brokers do not answer, nobody can read.
-        assert!(unread(&[], 5 * UNREAD_MS).is_empty());
-        assert!(unread(&moved, 6 * UNREAD_MS).is_empty());
+        assert_eq!(unread(&[], 5 * UNREAD_MS), (vec![], 0));
+        assert_eq!(unread(&moved, 6 * UNREAD_MS), (vec![], 0));
     }
 }

@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 37] = [
+pub const FAMILIES: [Family; 38] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -108,6 +108,12 @@ pub const FAMILIES: [Family; 37] = [
         "Records that the group has not committed, by partition, of every partition.",
     ),
     family(
+        "huntd_partitions_unread",
+        "gauge",
+        "Partitions of others, or of no instance, that have records and of which the group has \
+         committed nothing for ten seconds.",
+    ),
+    family(
         "huntd_lag_seconds",
         "gauge",
         "Age of the newest event that was applied, or 0 without lag, by partition.",
@@ -163,6 +169,13 @@ pub fn render(observed: &Observed) -> String {
     page
 }
 
+fn group_lags(page: &mut String, name: &str, progress: &Progress) {
+    for partition in 0..progress.group_lag_partitions.get() as i32 {
+        let lag = progress.shard(partition).group_lag.get().max(0).cast_unsigned();
+        line(page, name, &format!("{{partition=\"{partition}\"}}"), lag);
+    }
+}
+
 fn values(page: &mut String, name: &str, observed: &Observed) {
     let Observed { metrics, progress, status } = observed;
     match name {
@@ -214,12 +227,8 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_lag_records" => {
             by_partition(page, name, progress, |shard| shard.lag().map(i64::cast_unsigned));
         }
-        "huntd_group_lag_records" => {
-            for partition in 0..progress.group_lag_partitions.get() as i32 {
-                let lag = progress.shard(partition).group_lag.get().max(0).cast_unsigned();
-                line(page, name, &format!("{{partition=\"{partition}\"}}"), lag);
-            }
-        }
+        "huntd_group_lag_records" => group_lags(page, name, progress),
+        "huntd_partitions_unread" => line(page, name, "", progress.unread_partitions.get()),
         "huntd_lag_seconds" => {
             let now_ms = unix_ms();
             by_partition(page, name, progress, |shard| lag_seconds(shard, now_ms));

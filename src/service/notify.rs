@@ -50,6 +50,8 @@ pub(crate) struct Sample {
     pub restoring: Restoring,
     /// Records that are in the input and not yet in an acknowledged frame; `None` while unknown.
     pub lag: Option<i64>,
+    /// Partitions that other instances do not read, or that have none.
+    pub unread: u64,
 }
 
 /// What to tell systemd now.
@@ -198,6 +200,7 @@ fn sample(observed: &Observed) -> Sample {
         shards,
         restoring: Restoring::of(&observed.progress),
         lag,
+        unread: observed.progress.unread_partitions.get(),
     }
 }
 
@@ -232,6 +235,9 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
     match sample.lag {
         Some(lag) => line += &format!(", {lag} records behind"),
         None => line += ", lag not known yet",
+    }
+    if sample.unread > 0 {
+        line += &format!(", NOBODY READS {} other partitions, read the log", sample.unread);
     }
     line
 }
@@ -308,6 +314,7 @@ mod tests {
             shards: 2,
             restoring,
             lag: Some(7),
+            unread: 0,
         }
     }
 
@@ -406,12 +413,12 @@ mod tests {
         sample.lag = None;
         sample.records += 3 * STATUS_MS;
         sample.now += Duration::from_millis(STATUS_MS);
-        sample.trouble.halted = 1;
+        (sample.trouble.halted, sample.unread) = (1, 3);
         assert_eq!(
             reporter.next(sample).status.as_deref(),
             Some(
                 "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
-                 not known yet"
+                 not known yet, NOBODY READS 3 other partitions, read the log"
             )
         );
     }

@@ -27,6 +27,8 @@ pub struct Progress {
     pub input_topic_id: TopicId,
     /// Partitions, from 0 on, of which `group_lag` is known now.
     pub group_lag_partitions: Count,
+    /// Partitions of other instances, or of none, that have records and that nobody reads.
+    pub unread_partitions: Count,
 }
 
 impl Progress {
@@ -38,6 +40,7 @@ impl Progress {
             rulesets: Default::default(),
             input_topic_id: TopicId::default(),
             group_lag_partitions: Count::default(),
+            unread_partitions: Count::default(),
         }
     }
 

@@ -240,9 +240,15 @@ fn partitions_whose_owner_is_gone_are_named_by_an_instance_that_does_not_own_the
     // The other partition has nothing that could be read.
     let only_one = events(1, 20, 11..=20).into_iter().map(|(_, text)| (1, text));
     produce(kafka::shared(), &topics, &only_one.collect::<Vec<_>>());
-    let mut waiting = start("waiting");
+    let systemd = Systemd::listen();
+    let settings = [("kafka", &*named("waiting"))];
+    let mut waiting = Huntd::start_under(&systemd.path, kafka::shared(), &topics, &settings);
     let words = "nobody reads these partitions: they have records";
     waiting.wait_until("a line about it", |huntd| huntd.log().contains(words));
     assert!(waiting.log().contains("\"partitions\":\"[1]\""), "{}", waiting.log());
+    assert_eq!(waiting.metric("huntd_partitions_unread"), 1);
+    let says_so = |line: &String| line.contains("NOBODY READS 1 other partitions");
+    let heard = (0..100).any(|_| systemd.hear().iter().any(says_so));
+    assert!(heard, "the status line does not say so");
     waiting.kill9();
 }
