@@ -31,7 +31,7 @@ mod trust;
 mod wide;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::engine::event::Event;
 use crate::engine::events::Events;

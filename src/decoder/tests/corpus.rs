@@ -9,14 +9,19 @@ const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };
 
 const MOVE: &str = r#"{"type":"move","player_id":42,"seq":7,"ts_us":1,"x":120350.5,"y":-4}"#;
 
-struct Case {
-    name: &'static str,
-    record: Vec<u8>,
-    expected: &'static str,
+/// The corpus: records that are events, and others.
+pub(crate) const ACCEPTED: &str = include_str!("../../../tests/data/corpus/accepted.txt");
+pub(crate) const REFUSED: &str = include_str!("../../../tests/data/corpus/refused.txt");
+
+/// A record, and the event or the reject that it gives.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) record: Vec<u8>,
+    pub(crate) expected: &'static str,
 }
 
 /// The cases of a corpus file: three lines each, set apart by empty lines.
-fn cases(file: &'static str) -> Vec<Case> {
+pub(crate) fn cases(file: &'static str) -> Vec<Case> {
     let lines: Vec<&str> = file.lines().skip_while(|line| !line.starts_with("# ")).collect();
     let cases = lines.chunks(4).map(|case| Case {
         name: case[0].strip_prefix("# ").expect("a case begins with its name"),
@@ -59,18 +64,18 @@ fn assert_corpus(file: &'static str) {
 
 #[test]
 fn every_accepted_record_of_the_corpus_gives_its_event() {
-    assert_corpus(include_str!("../../../tests/data/corpus/accepted.txt"));
+    assert_corpus(ACCEPTED);
 }
 
 #[test]
 fn every_refused_record_of_the_corpus_gives_its_reject() {
-    assert_corpus(include_str!("../../../tests/data/corpus/refused.txt"));
+    assert_corpus(REFUSED);
 }
 
 #[test]
 fn the_corpus_names_no_case_twice_and_holds_every_reject_of_a_value_that_has_bytes() {
-    let refused = cases(include_str!("../../../tests/data/corpus/refused.txt"));
-    let accepted = cases(include_str!("../../../tests/data/corpus/accepted.txt"));
+    let refused = cases(REFUSED);
+    let accepted = cases(ACCEPTED);
     let names: BTreeSet<_> = refused.iter().chain(&accepted).map(|case| case.name).collect();
     assert_eq!(names.len(), refused.len() + accepted.len());
     let rejects: BTreeSet<_> = refused.iter().map(|case| case.expected).collect();
@@ -86,9 +91,7 @@ fn the_corpus_names_no_case_twice_and_holds_every_reject_of_a_value_that_has_byt
 fn the_corpus_holds_every_kind_of_action() {
     let mut decoder = Decoder::new();
     let mut decode = |case: Case| decoder.decode(ORIGIN, Some(&case.record)).ok();
-    let events = cases(include_str!("../../../tests/data/corpus/accepted.txt"))
-        .into_iter()
-        .filter_map(&mut decode);
+    let events = cases(ACCEPTED).into_iter().filter_map(&mut decode);
     let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
     for kind in ActionKind::ALL {
         assert!(held.contains(kind), "tests/data/corpus/accepted.txt has no {}", kind.name());

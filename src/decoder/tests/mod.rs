@@ -1,6 +1,6 @@
 //! What the decoder makes of each kind of record, and that its tiers agree.
 
-mod corpus;
+pub(crate) mod corpus;
 mod shapes;
 mod tiers;
 mod vectors;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a failing game names its seed")]
 
-use super::World;
+use super::{World, documented};
 use crate::engine::Shard;
 use crate::engine::event::Action;
 use crate::engine::rules::rulebook::Rulebook;
@@ -18,13 +18,13 @@ use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
 use std::time::Instant;
 
-const ZONES: u16 = 3;
+pub(super) const ZONES: u16 = 3;
 
 /// Players of a random game, from 1 on.
-const PLAYERS: u64 = 24;
+pub(super) const PLAYERS: u64 = 24;
 
 /// A world whose players cross from zone to zone at random.
-struct RandomWorld {
+pub(super) struct RandomWorld {
     rulebook: Rulebook,
     shards: Vec<Shard>,
     positions: Vec<ZonePosition>,
@@ -33,7 +33,7 @@ struct RandomWorld {
 }
 
 impl RandomWorld {
-    fn new(seed: u64) -> RandomWorld {
+    pub(super) fn new(seed: u64) -> RandomWorld {
         println!("seed {seed}");
         let rulebook = rulebook(seed.is_multiple_of(2));
         RandomWorld {
@@ -46,7 +46,7 @@ impl RandomWorld {
     }
 
     /// One event: its zone, its updates, and where the zone is then.
-    fn play(&mut self) -> (u16, Vec<Update>, i64) {
+    pub(super) fn play(&mut self) -> (u16, Vec<Update>, i64) {
         let event = self.game.event(&mut |bound| self.random.below(bound));
         let zone = self.random.below(ZONES.into()) as u16;
         let mut updates = Updates::new();
@@ -58,7 +58,7 @@ impl RandomWorld {
     }
 
     /// A process that begins with the world as it is.
-    fn served(&self) -> Served {
+    pub(super) fn served(&self) -> Served {
         let mut served = Served::new(ZONES.into(), 1_000);
         for (shard, position) in self.shards.iter().zip(&self.positions) {
             served.view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
@@ -72,7 +72,9 @@ fn answer(served: &Served, path: &str) -> String {
     let mut exchange = Exchange::default();
     exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
     exchange.advance(served, &Gate::open(), 0);
-    super::text_of(&exchange)
+    let answer = super::text_of(&exchange);
+    documented::check("GET", path, &answer);
+    answer
 }
 
 /// Everything that is asked of a world, except what happened before a process began.

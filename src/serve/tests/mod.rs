@@ -2,9 +2,11 @@
 
 mod access;
 mod contract;
+mod documented;
 mod expecting;
 mod polls;
 mod posting;
+mod schema;
 mod statuses;
 mod streaming;
 
@@ -88,7 +90,9 @@ impl World {
         let mut exchange = Exchange::default();
         exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
         exchange.advance(&self.served, &self.gate, 0);
-        String::from_utf8(exchange.unsent().to_vec()).unwrap()
+        let answer = text_of(&exchange);
+        documented::check("GET", target, &answer);
+        answer
     }
 
     fn body(&self, target: &str) -> String {

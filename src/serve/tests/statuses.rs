@@ -1,7 +1,7 @@
 //! The statuses of every route: those that the server answers are those of the OpenAPI document.
 
 use super::access::{ask, world_at_rate};
-use super::{ROUTES, World, json, text_of};
+use super::{ROUTES, World, documented, json, text_of};
 use crate::serve::answers::{OPENAPI, ZoneState};
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -28,7 +28,11 @@ fn status(world: &World, method: &str, target: &str, headers: &str) -> Option<St
     let mut exchange = Exchange::default();
     exchange.receive(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{headers}\r\n").as_bytes());
     exchange.advance(&world.served, &world.gate, 0);
-    text_of(&exchange).get(9..12).map(str::to_owned)
+    let answer = text_of(&exchange);
+    if !answer.is_empty() {
+        documented::check(method, target, &answer);
+    }
+    answer.get(9..12).map(str::to_owned)
 }
 
 /// What a request is answered that shows no token, not the right one, or is too large; and what one
@@ -74,7 +78,9 @@ fn posted(world: &World, token: &str, body: &str, appended: Appended) -> String 
         exchange.append(admitted);
         assert_ne!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
     }
-    text_of(&exchange)[9..12].to_owned()
+    let answer = text_of(&exchange);
+    documented::check("POST", EVENTS, &answer);
+    answer[9..12].to_owned()
 }
 
 fn of_post() -> BTreeSet<String> {
