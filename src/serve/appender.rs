@@ -10,12 +10,17 @@ use rdkafka::client::OAuthToken;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Commands on their way to the brokers at once.
 pub(crate) const COMMANDS_WAITING_MAX: usize = 16_384;
+
+/// Commands that are handed to librdkafka in one turn: about a millisecond. The others wait, as
+/// part of the next batch.
+const COMMANDS_PER_TURN: usize = 1_024;
 
 /// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
@@ -33,7 +38,7 @@ pub(crate) struct Appender {
     /// By zone.
     lanes: Vec<Lane>,
     /// Zones with events that may be sent.
-    ready: Vec<u16>,
+    ready: VecDeque<u16>,
 }
 
 /// One zone's events on their way to the brokers.
@@ -137,7 +142,12 @@ impl Appender {
         let reports = Reports { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
         let producer: BaseProducer<Reports> =
             config.create_with_context(reports).map_err(unusable)?;
-        Ok(Appender { topic, producer: Arc::new(producer), lanes: Vec::new(), ready: Vec::new() })
+        Ok(Appender {
+            topic,
+            producer: Arc::new(producer),
+            lanes: Vec::new(),
+            ready: VecDeque::new(),
+        })
     }
 
     /// What a thread of its own has to do: it hands on the reports, until the appender is gone.
@@ -158,17 +168,26 @@ impl Appender {
         }
         let lane = &mut self.lanes[at];
         if lane.in_flight == 0 && lane.waiting.is_empty() {
-            self.ready.push(ticket.zone);
+            self.ready.push_back(ticket.zone);
         }
         lane.waiting.push((record, ticket));
     }
 
-    /// Sends what waits for no earlier batch of its zone.
+    /// Whether some events wait for nothing but [`Appender::send`].
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Sends what waits for no earlier batch of its zone, as much of it as one turn may.
     pub(crate) fn send(&mut self) {
-        for zone in self.ready.drain(..) {
+        let mut left = COMMANDS_PER_TURN;
+        while left > 0
+            && let Some(zone) = self.ready.pop_front()
+        {
             let lane = &mut self.lanes[usize::from(zone)];
-            lane.in_flight = lane.waiting.len();
-            for (record, ticket) in lane.waiting.drain(..) {
+            lane.in_flight = lane.waiting.len().min(left);
+            left -= lane.in_flight;
+            for (record, ticket) in lane.waiting.drain(..lane.in_flight) {
                 let record =
                     BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
                         .partition(zone.into())
@@ -189,7 +208,43 @@ impl Appender {
         let lane = &mut self.lanes[usize::from(ticket.zone)];
         lane.in_flight -= 1;
         if lane.in_flight == 0 && !lane.waiting.is_empty() {
-            self.ready.push(ticket.zone);
+            self.ready.push_back(ticket.zone);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::security::Security;
+
+    #[test]
+    fn a_turn_hands_over_a_bounded_number_of_commands_and_the_next_ones_the_rest() {
+        let name = "test".to_owned();
+        // No broker listens there, so nothing is ever reported.
+        let brokers = vec!["127.0.0.1:1".to_owned()];
+        let security = Security::default();
+        let client = ClientOptions { brokers, client_id: name.clone(), security, group: name };
+        let (reports, _receiver) = queue::bounded(COMMANDS_WAITING_MAX);
+        let mut appender = Appender::connect(&client, "events".to_owned(), reports).unwrap();
+        for command in 0..4 * COMMANDS_PER_TURN {
+            let zone = (command % 2) as u16;
+            let ticket = Ticket { zone, session: 0, posting: 0, command };
+            appender.append(b"{}".to_vec(), ticket);
+        }
+        let mut turn = || {
+            appender.send();
+            let in_flight = appender.lanes.iter().map(|lane| lane.in_flight);
+            (in_flight.collect::<Vec<_>>(), appender.is_ready())
+        };
+        let most = COMMANDS_PER_TURN;
+        assert_eq!(turn(), (vec![most, 0], true));
+        assert_eq!(turn(), (vec![most, most], false));
+        // The rest of each zone is its next batch.
+        assert_eq!(turn(), (vec![most, most], false));
+        for command in (0..2 * most).step_by(2) {
+            appender.reported(Ticket { zone: 0, session: 0, posting: 0, command });
+        }
+        assert!(appender.is_ready());
     }
 }

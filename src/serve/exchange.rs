@@ -20,6 +20,10 @@ use crate::view::zone::ZonePosition;
 /// Bytes of answers that wait to be sent before another request is answered.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
 
+/// Requests that are answered before what they were answered is sent: some hundred microseconds of
+/// a client that asks for much at once, after which others have their turn.
+const ANSWERS_AT_ONCE: usize = 64;
+
 /// Bytes of a buffer that is kept for the next request; a larger one is freed.
 const BUFFER_BYTES_KEPT: usize = 2 * UNSENT_BYTES_MAX;
 
@@ -144,7 +148,9 @@ impl Exchange {
 
     /// What became of the events that were posted: each with its append, or why there is none.
     pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
-        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
+        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else {
+            return;
+        };
         let is_list = body.trim_ascii_start().first() == Some(&b'[');
         self.post = Some(match appended {
             Ok(commands) => Post::Appended { commands, is_list, until_ms },
@@ -171,12 +177,13 @@ impl Exchange {
             return ExchangeNeed::Turn(stream.write(served, now_ms, &mut self.unsent));
         }
         let received = std::mem::take(&mut self.received);
-        let mut taken = 0;
+        // Bodies that HEAD leaves out were made, too.
+        let (mut taken, mut answered, mut left_out) = (0, 0, 0);
         let need = loop {
             if self.is_closing {
                 break ExchangeNeed::Close;
             }
-            if self.unsent.len() >= UNSENT_BYTES_MAX {
+            if self.unsent.len() + left_out >= UNSENT_BYTES_MAX || answered == ANSWERS_AT_ONCE {
                 break ExchangeNeed::Sending;
             }
             match parse(&received[taken..]) {
@@ -195,7 +202,10 @@ impl Exchange {
                     match self.answer(served, gate, &request, now_ms) {
                         Some(need) => break need,
                         None => {
-                            taken += bytes;
+                            (taken, answered) = (taken + bytes, answered + 1);
+                            if request.method == RequestMethod::Head {
+                                left_out += self.body.len();
+                            }
                             (self.begun_ms, self.pass) = (None, None);
                             self.was_asked_on = false;
                             if self.stream.is_some() {
@@ -300,13 +310,9 @@ impl Exchange {
             (RequestMethod::Get | RequestMethod::Head, health::METRICS) => {
                 match pass.may_read_all().then(|| health::metrics(served)) {
                     Some(text) => {
-                        head.write(
-                            &mut self.unsent,
-                            "200 OK",
-                            health::CONTENT_TYPE,
-                            text.as_bytes(),
-                            "",
-                        );
+                        self.body = text.into_bytes();
+                        let (out, content_type) = (&mut self.unsent, health::CONTENT_TYPE);
+                        head.write(out, "200 OK", content_type, &self.body, "");
                     }
                     None => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                 }

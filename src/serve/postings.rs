@@ -86,6 +86,12 @@ impl Postings {
         }
     }
 
+    /// Whether there is something to send or to hear of at once.
+    pub(crate) fn has_work(&self) -> bool {
+        let is_ready = self.appender.as_ref().is_some_and(Appender::is_ready);
+        is_ready || !self.reports.is_empty()
+    }
+
     /// What the brokers say of a command next.
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         match self.reports.receive() {

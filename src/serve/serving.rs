@@ -27,13 +27,15 @@ const FOLD_UPDATES_MAX: usize = 512;
 /// Updates that are folded between two checks whether a client waits: some microseconds.
 const FOLD_UPDATES_PIECE: usize = 32;
 
-/// Milliseconds that folding takes at most while clients wait for it.
-const FOLD_MS_MAX: u64 = 1;
+/// Milliseconds that folding takes at most while clients wait for it, and that answering takes at
+/// most while updates may wait. Either may end later by one piece of its work: some updates, or
+/// what a client asks for at once. The largest single answers are the tiles of a large zone.
+const SHARE_MS_MAX: u64 = 1;
 
 /// Serves until the feed ends. The bell calls this thread. `beside` runs beside everything else.
 pub(crate) fn run(
-    mut served: Served,
-    mut sessions: Sessions,
+    served: Served,
+    sessions: Sessions,
     feed: Receiver<FeedMessage>,
     bell: &Arc<Bell>,
     beside: impl Future<Output = ()> + 'static,
@@ -43,37 +45,69 @@ pub(crate) fn run(
     let mut tasks = pin!(executor.run(future::pending::<()>()));
     let waker = Waker::from(bell.clone());
     let mut context = Context::from_waker(&waker);
-    let mut folding = Folding { feed, frame: None, has_news: false };
-    // How long the sessions took: folding may take as long.
-    let mut answering = Duration::ZERO;
+    let mut serving = Serving::new(served, sessions, feed, bell.clone());
     confine_this_thread(Confinement::Serving)?;
     allocator::count_serving_thread();
-    loop {
-        let share = answering.min(Duration::from_millis(FOLD_MS_MAX));
-        let folded = match folding.turn(&mut served, &mut sessions, share) {
-            FoldingTurn::Ended => return Ok(()),
-            folded => folded,
-        };
+    let share = Duration::from_millis(SHARE_MS_MAX);
+    while serving.turn(share, || _ = tasks.as_mut().poll(&mut context))? != FoldingTurn::Ended {}
+    Ok(())
+}
+
+/// Folding and answering, turn by turn.
+pub(crate) struct Serving {
+    pub(super) served: Served,
+    pub(super) sessions: Sessions,
+    folding: Folding,
+    bell: Arc<Bell>,
+    /// How long the sessions took: folding may take as long.
+    answering: Duration,
+}
+
+impl Serving {
+    /// Nothing is folded yet.
+    pub(crate) fn new(
+        served: Served,
+        sessions: Sessions,
+        feed: Receiver<FeedMessage>,
+        bell: Arc<Bell>,
+    ) -> Serving {
+        let folding = Folding { feed, frame: None, has_news: false };
+        Serving { served, sessions, folding, bell, answering: Duration::ZERO }
+    }
+
+    /// Folds, does what else there is `beside`, and answers. While both updates and clients wait,
+    /// either takes about so long at most. Gives what there was to fold.
+    pub(crate) fn turn(
+        &mut self,
+        share: Duration,
+        beside: impl FnOnce(),
+    ) -> Result<FoldingTurn, RingError> {
+        let Serving { served, sessions, folding, bell, answering } = self;
+        let folded = folding.turn(served, sessions, share.min(*answering));
+        if folded == FoldingTurn::Ended {
+            return Ok(folded);
+        }
         let begun = Instant::now();
         if std::mem::take(&mut folding.has_news) {
-            sessions.frames_folded(&mut served);
+            sessions.frames_folded(served);
         }
-        sessions.take_reports(&mut served);
-        sessions.times_passed(&mut served);
-        _ = tasks.as_mut().poll(&mut context);
+        sessions.take_reports();
+        sessions.times_passed();
+        beside();
         served.counts.sessions = sessions.count();
         served.counts.streams = sessions.streams();
         served.counts.allocations = allocator::serving_allocations();
         let may_rest = folded != FoldingTurn::Some && bell.try_rest();
-        sessions.turn(&mut served, may_rest.then(|| sessions.sleep_max()))?;
+        sessions.turn(served, may_rest.then(|| sessions.sleep_max()), share)?;
         bell.wake_up();
-        answering = if may_rest { Duration::ZERO } else { begun.elapsed() };
+        *answering = if may_rest { Duration::ZERO } else { begun.elapsed() };
+        Ok(folded)
     }
 }
 
 /// What there was to fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FoldingTurn {
+pub(crate) enum FoldingTurn {
     /// There may be more.
     Some,
     /// All that there was.
@@ -111,34 +145,37 @@ impl Folding {
     ) -> FoldingTurn {
         let (begun, mut updates) = (Instant::now(), 0);
         while updates < FOLD_UPDATES_MAX {
-            let frame = match self.frame.take() {
-                Some(frame) => frame,
-                None => match self.feed.try_recv() {
-                    Ok(message) => match take(served, message) {
-                        Some(frame) => frame,
-                        None => {
-                            self.has_news = true;
-                            continue;
-                        }
-                    },
+            if self.frame.is_none() {
+                match self.feed.try_recv() {
+                    Ok(message) => self.frame = take(served, message),
                     Err(TryRecvError::Empty) => return FoldingTurn::All,
                     Err(TryRecvError::Closed) => return FoldingTurn::Ended,
-                },
-            };
-            let frame = self.frame.insert(frame);
-            let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_PIECE);
-            let part = &frame.updates[frame.folded..][..piece];
-            settle(served, frame.zone, |served| served.fold(frame.zone, part));
-            (frame.folded, updates) = (frame.folded + piece, updates + piece.max(1));
-            if frame.folded == frame.updates.len() {
-                frame.seal(served);
-                (self.frame, self.has_news) = (None, true);
+                }
             }
+            // What brings no updates counts as one.
+            updates += self.fold_piece(served).max(1);
             if sessions.has_work() && begun.elapsed() >= share {
                 return FoldingTurn::Some;
             }
         }
         FoldingTurn::Some
+    }
+
+    /// Folds some updates of the frame, if there is one. Gives how many.
+    fn fold_piece(&mut self, served: &mut Served) -> usize {
+        let Some(frame) = &mut self.frame else {
+            self.has_news = true;
+            return 0;
+        };
+        let piece = (frame.updates.len() - frame.folded).min(FOLD_UPDATES_PIECE);
+        let part = &frame.updates[frame.folded..][..piece];
+        settle(served, frame.zone, |served| served.fold(frame.zone, part));
+        frame.folded += piece;
+        if frame.folded == frame.updates.len() {
+            frame.seal(served);
+            (self.frame, self.has_news) = (None, true);
+        }
+        piece
     }
 }
 

@@ -11,6 +11,7 @@ use crate::serve::stream::StreamTurn;
 use crate::serve::timers::Timers;
 use crate::serve::waiting::{AwaitedOffset, OffsetWaiters};
 use rustix::process::{Resource, getrlimit};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,14 @@ const RECEIVED_BYTES_MAX: usize = 20 * 1024;
 /// Exchanges that are kept for the next requests: some more than are under way in one turn.
 const SPARE_EXCHANGES: usize = 256;
 
-/// Events of sockets in one turn; after that, updates have theirs.
-const EVENTS_PER_TURN: usize = 256;
+/// Events of sockets in one turn, and sessions that go on; after that, updates have theirs.
+const STEPS_PER_TURN: usize = 256;
+
+/// Sessions whose time has come, in one turn: to close one takes some microseconds.
+const TIMES_PER_TURN: usize = 256;
+
+/// Commands in one turn of which it is taken what the brokers say.
+const REPORTS_PER_TURN: usize = 1_024;
 
 /// Answers that the kernel gets at once: those that are ready wait for the others.
 const ANSWERS_PER_ENTER: usize = 4;
@@ -67,8 +74,9 @@ pub(crate) struct Sessions {
     for_offset: OffsetWaiters,
     /// Sessions that read a stream.
     streams: usize,
-    /// Those that go on, empty: its memory is used again.
-    woken: Vec<SocketNumber>,
+    /// Sessions that need not wait any more, in the order in which they go on. One may go on twice,
+    /// or be gone.
+    woken: VecDeque<SocketNumber>,
     sessions_max: usize,
     accept_again_ms: u64,
     /// Answers that the kernel does not have yet.
@@ -131,7 +139,7 @@ impl Sessions {
             for_frame: Vec::new(),
             for_offset: OffsetWaiters::default(),
             streams: 0,
-            woken: Vec::new(),
+            woken: VecDeque::new(),
             sessions_max: sessions_max as usize,
             accept_again_ms: 0,
             unsubmitted: 0,
@@ -162,34 +170,56 @@ impl Sessions {
     }
 
     /// Sends what is ready, waits at most so long for something to happen (`None`: not at all), and
-    /// deals with all that has.
+    /// deals with what has, for about as long as `share` says: the rest waits for the next turn.
     pub(crate) fn turn(
         &mut self,
         served: &mut Served,
         wait: Option<Duration>,
+        share: Duration,
     ) -> Result<(), RingError> {
         if self.sockets.count() < self.sessions_max && self.now_ms() >= self.accept_again_ms {
             self.sockets.accept();
         }
-        self.enter(wait)?;
-        for _ in 0..EVENTS_PER_TURN {
-            match self.sockets.next() {
-                Some(event) => self.deal_with(served, event),
-                // No answer waits until updates are folded.
-                None if self.unsubmitted > 0 => self.enter(None)?,
-                None => break,
+        let is_behind = !self.woken.is_empty() || self.postings.has_work();
+        self.enter(wait.filter(|_| !is_behind))?;
+        let end = self.started.elapsed() + share;
+        for _ in 0..STEPS_PER_TURN {
+            let has_done = self.step(served);
+            if !has_done && self.unsubmitted == 0 {
+                break;
             }
-            if self.unsubmitted >= ANSWERS_PER_ENTER {
+            if !has_done || self.unsubmitted >= ANSWERS_PER_ENTER {
                 self.enter(None)?;
             }
+            if self.started.elapsed() >= end {
+                break;
+            }
+        }
+        // No answer waits until updates are folded.
+        if self.unsubmitted > 0 {
+            self.enter(None)?;
         }
         self.postings.send();
         Ok(())
     }
 
-    /// Whether clients have done something that was not dealt with yet.
+    /// Deals with one event, and with one session that goes on. False: there is neither.
+    fn step(&mut self, served: &mut Served) -> bool {
+        let event = self.sockets.next();
+        let has_event = event.is_some();
+        if let Some(event) = event {
+            self.deal_with(served, event);
+        }
+        let Some(number) = self.woken.pop_front() else { return has_event };
+        if let Stage::Waiting | Stage::WaitingFor(_) = self.sessions[number as usize].stage {
+            self.advance(served, number);
+        }
+        true
+    }
+
+    /// Whether something was not dealt with yet that clients wait for.
     pub(crate) fn has_work(&mut self) -> bool {
-        self.sockets.has_work()
+        !self.woken.is_empty() || self.sockets.has_work()
     }
 
     fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
@@ -409,13 +439,15 @@ impl Sessions {
     }
 
     /// Takes what the brokers say of events.
-    pub(crate) fn take_reports(&mut self, served: &mut Served) {
-        while let Some(report) = self.postings.next_report() {
+    pub(crate) fn take_reports(&mut self) {
+        for _ in 0..REPORTS_PER_TURN {
+            let Some(report) = self.postings.next_report() else { break };
             let number = report.ticket.session;
             if let Stage::Appending(posting) = &mut self.sessions[number as usize].stage {
                 posting.take(report);
                 if self.finish_posting(number) {
-                    self.advance(served, number);
+                    self.sessions[number as usize].stage = Stage::Waiting;
+                    self.woken.push_back(number);
                 }
             }
         }
@@ -423,29 +455,23 @@ impl Sessions {
     }
 
     /// Frames were folded: those who wait for one go on, and those whose offset is reached.
-    pub(crate) fn frames_folded(&mut self, served: &mut Served) {
-        let mut woken = std::mem::replace(&mut self.for_frame, std::mem::take(&mut self.woken));
-        for number in &woken {
-            self.sessions[*number as usize].is_listed = false;
+    pub(crate) fn frames_folded(&mut self, served: &Served) {
+        for number in self.for_frame.drain(..) {
+            self.sessions[number as usize].is_listed = false;
+            self.woken.push_back(number);
         }
-        self.for_offset.wake(|zone| served.reached(zone), &mut woken);
-        for number in woken.drain(..) {
-            if let Stage::Waiting | Stage::WaitingFor(_) = self.sessions[number as usize].stage {
-                self.advance(served, number);
-            }
-        }
-        self.woken = woken;
+        self.for_offset.wake(|zone| served.reached(zone), &mut self.woken);
     }
 
     /// Deals with the sessions whose time has come.
-    pub(crate) fn times_passed(&mut self, served: &mut Served) {
+    pub(crate) fn times_passed(&mut self) {
         self.now = self.started.elapsed();
-        while let Some(number) = self.timers.take_due(self.now_ms()) {
+        for _ in 0..TIMES_PER_TURN {
+            let Some(number) = self.timers.take_due(self.now_ms()) else { break };
             match self.sessions[number as usize].stage {
-                Stage::Waiting => self.advance(served, number),
-                Stage::WaitingFor(_) => {
+                Stage::Waiting | Stage::WaitingFor(_) => {
                     self.wait_no_more(number);
-                    self.advance(served, number);
+                    self.woken.push_back(number);
                 }
                 Stage::Receiving | Stage::Sending(_) | Stage::Closing => self.close(number),
                 Stage::Closed | Stage::Appending(_) => {}

@@ -9,6 +9,7 @@ mod posting;
 mod schema;
 mod statuses;
 mod streaming;
+mod turns;
 
 use crate::engine::Shard;
 use crate::engine::event::{Action, Event};
