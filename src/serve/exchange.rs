@@ -148,9 +148,7 @@ impl Exchange {
 
     /// What became of the events that were posted: each with its append, or why there is none.
     pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
-        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else {
-            return;
-        };
+        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
         let is_list = body.trim_ascii_start().first() == Some(&b'[');
         self.post = Some(match appended {
             Ok(commands) => Post::Appended { commands, is_list, until_ms },
@@ -211,6 +209,7 @@ impl Exchange {
                             if self.stream.is_some() {
                                 break ExchangeNeed::Sending;
                             }
+                            self.is_closing |= !request.keep_alive;
                         }
                     }
                 }
@@ -277,19 +276,16 @@ impl Exchange {
         let is_get = request.method != RequestMethod::Post;
         if let Some(asset) = page::asset(request.path).filter(|_| is_get) {
             self.write_asset(head, asset);
-            self.is_closing |= head.closes;
             return None;
         }
         if let Some((status, text)) = health::probe(request.path, served).filter(|_| is_get) {
             head.write(&mut self.unsent, status, health::CONTENT_TYPE, text.as_bytes(), "");
-            self.is_closing |= head.closes;
             return None;
         }
         let pass = match self.admit(gate, request, now_ms) {
             Ok(pass) => pass,
             Err(problem) => {
                 head.refuse(&mut self.unsent, &problem);
-                self.is_closing |= head.closes;
                 return None;
             }
         };
@@ -316,7 +312,6 @@ impl Exchange {
                     }
                     None => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                 }
-                self.is_closing |= head.closes;
                 None
             }
             _ => self.answer_get(served, request, head, now_ms),
@@ -345,7 +340,6 @@ impl Exchange {
             Err(problem) => head.refuse(&mut self.unsent, &problem),
         }
         self.until_ms = None;
-        self.is_closing |= head.closes;
         None
     }
 
@@ -388,7 +382,6 @@ impl Exchange {
             }
         };
         head.refuse(&mut self.unsent, &refused);
-        self.is_closing |= head.closes;
         None
     }
 
@@ -414,7 +407,6 @@ impl Exchange {
             }
         });
         head.write(&mut self.unsent, status, "application/json", &body, "");
-        self.is_closing |= head.closes;
     }
 
     fn open(&mut self, stream: Stream, pass: Pass) {

@@ -1,6 +1,7 @@
 //! Requests and answers without sockets or Kafka.
 
 mod access;
+mod closing;
 mod contract;
 mod documented;
 mod expecting;
