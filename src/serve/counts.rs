@@ -8,6 +8,48 @@ pub(crate) const BOUNDS_US: [u64; 24] = [
     10_000, 25_000, 50_000, 100_000, 1_000_000,
 ];
 
+/// What is answered, as far as its time has another meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
+    /// A request without events: from when it was taken from the kernel until its answer was sent.
+    #[default]
+    Request,
+    /// Posted events: the same, without the time that brokers and the daemon took.
+    Post,
+    /// Some events of a stream: from when they could be written until they were sent.
+    Stream,
+}
+
+impl AnswerKind {
+    /// The metric, and what it says.
+    pub(crate) const METRICS: [(AnswerKind, &str, &str); 3] = [
+        (
+            AnswerKind::Request,
+            "huntd_serve_answer_seconds",
+            "Seconds from when a request was read until its answer was written.",
+        ),
+        (
+            AnswerKind::Post,
+            "huntd_serve_post_seconds",
+            "The same of posted events, without what brokers and the daemon took.",
+        ),
+        (
+            AnswerKind::Stream,
+            "huntd_serve_stream_seconds",
+            "Seconds from when events of a stream could be written until they were.",
+        ),
+    ];
+}
+
+/// How long some answers took.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerTimes {
+    /// By bucket.
+    pub(crate) counts: [u64; BOUNDS_US.len() + 1],
+    /// The sum of the times, in microseconds.
+    pub(crate) sum_us: u64,
+}
+
 /// Counts since the start.
 #[derive(Debug, Default)]
 pub struct ServeCounts {
@@ -17,18 +59,15 @@ pub struct ServeCounts {
     pub(crate) streams: usize,
     /// Allocations of the serving thread, and growths of allocations.
     pub(crate) allocations: u64,
-    /// By bucket, how often that was the time from when a request was taken from the kernel until
-    /// its answer was sent. Posted events and later parts of streams are not among them.
-    pub(crate) answers: [u64; BOUNDS_US.len() + 1],
-    /// The sum of these times, in microseconds.
-    pub(crate) answers_us: u64,
+    /// By kind.
+    pub(crate) answers: [AnswerTimes; 3],
 }
 
 impl ServeCounts {
     /// An answer took so long.
-    pub(crate) fn answered(&mut self, time: Duration) {
-        let us = time.as_micros() as u64;
-        self.answers[BOUNDS_US.partition_point(|bound| *bound < us)] += 1;
-        self.answers_us = self.answers_us.saturating_add(us);
+    pub(crate) fn answered(&mut self, kind: AnswerKind, time: Duration) {
+        let (us, times) = (time.as_micros() as u64, &mut self.answers[kind as usize]);
+        times.counts[BOUNDS_US.partition_point(|bound| *bound < us)] += 1;
+        times.sum_us = times.sum_us.saturating_add(us);
     }
 }

@@ -1,7 +1,7 @@
 //! `/metrics`, `/livez` and `/readyz` of a serving process.
 
 use crate::serve::answers::{Served, ZoneState};
-use crate::serve::counts::{BOUNDS_US, ServeCounts};
+use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
 use std::time::Instant;
@@ -70,7 +70,7 @@ pub(crate) fn metrics(served: &Served) -> String {
 }
 
 fn write_counts(out: &mut String, counts: &ServeCounts) {
-    let ServeCounts { sessions, streams, allocations, answers, answers_us } = counts;
+    let ServeCounts { sessions, streams, allocations, answers } = counts;
     let mut family = |name: &str, kind: &str, help: &str, samples: &str| {
         _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
     };
@@ -80,14 +80,15 @@ fn write_counts(out: &mut String, counts: &ServeCounts) {
     family("huntd_serve_streams", "gauge", "Clients that read a stream.", &sample);
     let (name, help) = ("huntd_serve_allocations_total", "Allocations of the serving thread.");
     family(name, "counter", help, &format!("{name} {allocations}\n"));
-    let (name, mut samples, mut count) = ("huntd_serve_answer_seconds", String::new(), 0);
-    let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
-    for (bound, answers) in bounds.chain(["+Inf".to_owned()]).zip(answers) {
-        count += answers;
-        _ = writeln!(samples, "{name}_bucket{{le=\"{bound}\"}} {count}");
+    for (kind, name, help) in AnswerKind::METRICS {
+        let (times, mut samples, mut count) = (&answers[kind as usize], String::new(), 0);
+        let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
+        for (bound, answers) in bounds.chain(["+Inf".to_owned()]).zip(times.counts) {
+            count += answers;
+            _ = writeln!(samples, "{name}_bucket{{le=\"{bound}\"}} {count}");
+        }
+        let sum = times.sum_us as f64 / 1e6;
+        _ = write!(samples, "{name}_sum {sum}\n{name}_count {count}\n");
+        family(name, "histogram", help, &samples);
     }
-    let sum = *answers_us as f64 / 1e6;
-    _ = write!(samples, "{name}_sum {sum}\n{name}_count {count}\n");
-    let help = "Seconds from when a request was read until its answer was written.";
-    family(name, "histogram", help, &samples);
 }

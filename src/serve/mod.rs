@@ -55,6 +55,8 @@ pub mod waiting;
 
 pub mod counts;
 
+mod session;
+
 pub(crate) mod sessions;
 
 pub(crate) mod serving;

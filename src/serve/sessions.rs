@@ -4,12 +4,14 @@
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::{SocketEvent, SocketNumber, Sockets};
 use crate::serve::answers::Served;
+use crate::serve::counts::AnswerKind;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
-use crate::serve::postings::{Posting, Postings};
+use crate::serve::postings::Postings;
+use crate::serve::session::{ClientSession, SessionStage};
 use crate::serve::stream::StreamTurn;
 use crate::serve::timers::Timers;
-use crate::serve::waiting::{AwaitedOffset, OffsetWaiters};
+use crate::serve::waiting::OffsetWaiters;
 use rustix::process::{Resource, getrlimit};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -62,7 +64,7 @@ const SLEEP_MS_MAX: u64 = 100;
 pub(crate) struct Sessions {
     sockets: Sockets,
     /// By the numbers of their sockets.
-    sessions: Vec<Session>,
+    sessions: Vec<ClientSession>,
     timers: Timers,
     gate: Rc<Gate>,
     postings: Postings,
@@ -75,8 +77,8 @@ pub(crate) struct Sessions {
     /// Sessions that read a stream.
     streams: usize,
     /// Sessions that need not wait any more, in the order in which they go on. One may go on twice,
-    /// or be gone.
-    woken: VecDeque<SocketNumber>,
+    /// or be gone. With each the time since when it could.
+    woken: VecDeque<(SocketNumber, Instant)>,
     sessions_max: usize,
     accept_again_ms: u64,
     /// Answers that the kernel does not have yet.
@@ -84,44 +86,6 @@ pub(crate) struct Sessions {
     started: Instant,
     /// Since the start, when the kernel was asked last.
     now: Duration,
-}
-
-/// One client's session.
-#[derive(Default)]
-struct Session {
-    stage: Stage,
-    /// `None`: nothing is under way.
-    exchange: Option<Box<Exchange>>,
-    /// When what is being answered was taken from the kernel.
-    taken_at: Option<Instant>,
-    /// The client sends no more.
-    has_ended: bool,
-    /// Bytes have come that the exchange has not looked at.
-    has_more: bool,
-    /// It is among those that wait for a frame, or was.
-    is_listed: bool,
-    /// It reads a stream, from the first turn of it on.
-    is_stream: bool,
-}
-
-/// What a session is at.
-#[derive(Default)]
-enum Stage {
-    /// There is no client.
-    #[default]
-    Closed,
-    /// The client has to send something.
-    Receiving,
-    /// An answer is being sent; then the exchange needs this.
-    Sending(ExchangeNeed),
-    /// The brokers have to take events.
-    Appending(Posting),
-    /// A frame has to come, or a time.
-    Waiting,
-    /// A zone has to come to an offset, or a time.
-    WaitingFor(AwaitedOffset),
-    /// The client has to take notice of the end.
-    Closing,
 }
 
 impl Sessions {
@@ -210,8 +174,12 @@ impl Sessions {
         if let Some(event) = event {
             self.deal_with(served, event);
         }
-        let Some(number) = self.woken.pop_front() else { return has_event };
-        if let Stage::Waiting | Stage::WaitingFor(_) = self.sessions[number as usize].stage {
+        let Some((number, since)) = self.woken.pop_front() else { return has_event };
+        let session = &mut self.sessions[number as usize];
+        if let SessionStage::Waiting | SessionStage::WaitingFor(_) = session.stage {
+            if session.kind != AnswerKind::Request {
+                session.taken_at.get_or_insert(since);
+            }
             self.advance(served, number);
         }
         true
@@ -248,7 +216,7 @@ impl Sessions {
             SocketEvent::Ended(number) => {
                 let session = &mut self.sessions[number as usize];
                 session.has_ended = true;
-                if !session.is_heard() || matches!(session.stage, Stage::Receiving) {
+                if !session.is_heard() || matches!(session.stage, SessionStage::Receiving) {
                     self.close(number);
                 }
             }
@@ -262,9 +230,9 @@ impl Sessions {
 
     fn open(&mut self, number: SocketNumber) {
         if number as usize >= self.sessions.len() {
-            self.sessions.resize_with(number as usize + 1, Session::default);
+            self.sessions.resize_with(number as usize + 1, ClientSession::default);
         }
-        self.sessions[number as usize].stage = Stage::Receiving;
+        self.sessions[number as usize].stage = SessionStage::Receiving;
         self.sockets.receive(number);
         self.timers.set(number, self.now_ms() + IDLE_MS_MAX);
         if self.sockets.count() >= self.sessions_max {
@@ -273,10 +241,10 @@ impl Sessions {
     }
 
     fn close(&mut self, number: SocketNumber) {
-        let Session { is_listed, is_stream, .. } = self.sessions[number as usize];
-        self.streams -= usize::from(is_stream);
+        let ClientSession { is_listed, kind, .. } = self.sessions[number as usize];
+        self.streams -= usize::from(kind == AnswerKind::Stream);
         self.wait_no_more(number);
-        self.sessions[number as usize] = Session { is_listed, ..Session::default() };
+        self.sessions[number as usize] = ClientSession { is_listed, ..ClientSession::default() };
         self.timers.clear(number);
         self.sockets.close(number);
     }
@@ -285,7 +253,8 @@ impl Sessions {
     fn received(&mut self, served: &mut Served, number: SocketNumber, taken_at: Instant) {
         let session = &mut self.sessions[number as usize];
         match session.stage {
-            Stage::Receiving => {
+            SessionStage::Receiving => {
+                session.kind = AnswerKind::Request;
                 session.taken_at.get_or_insert(taken_at);
                 self.advance(served, number);
             }
@@ -308,10 +277,12 @@ impl Sessions {
     fn sent(&mut self, served: &mut Served, number: SocketNumber, buffer: Vec<u8>) {
         let session = &mut self.sessions[number as usize];
         if let Some(taken_at) = session.taken_at.take() {
-            served.counts.answered((self.started + self.now).duration_since(taken_at));
+            let time = (self.started + self.now).saturating_duration_since(taken_at);
+            served.counts.answered(session.kind, session.taken + time);
         }
+        session.taken = Duration::ZERO;
         exchange_of(session, &mut self.spare).sent(buffer);
-        let Stage::Sending(need) = session.stage else { unreachable!("it was sending") };
+        let SessionStage::Sending(need) = session.stage else { unreachable!("it was sending") };
         if self.supply(served, number, need) {
             self.advance(served, number);
         }
@@ -327,7 +298,7 @@ impl Sessions {
             let need = exchange.advance(served, &self.gate, now_ms);
             if !exchange.unsent().is_empty() {
                 let buffer = exchange.take_unsent();
-                session.stage = Stage::Sending(need);
+                session.stage = SessionStage::Sending(need);
                 return self.send(number, buffer, 0);
             }
             if !self.supply(served, number, need) {
@@ -344,7 +315,7 @@ impl Sessions {
             ExchangeNeed::Sending => return true,
             ExchangeNeed::Close if session.has_ended => self.close(number),
             ExchangeNeed::Close => {
-                session.stage = Stage::Closing;
+                session.stage = SessionStage::Closing;
                 session.exchange = None;
                 // Closing with unread bytes would reset the connection and take the answer with it.
                 self.sockets.end_sending(number);
@@ -354,15 +325,19 @@ impl Sessions {
             ExchangeNeed::Post => return self.post(served, number),
             ExchangeNeed::Frame { until_ms } => self.wait(number, until_ms, true),
             ExchangeNeed::Offset { awaited, until_ms } => {
-                session.stage = Stage::WaitingFor(awaited);
+                if session.kind == AnswerKind::Post {
+                    session.pause();
+                }
+                session.stage = SessionStage::WaitingFor(awaited);
                 self.for_offset.add(awaited, number);
                 self.timers.set(number, until_ms);
             }
             ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
-                if !std::mem::replace(&mut session.is_stream, true) {
-                    self.streams += 1;
-                }
+                let kind = std::mem::replace(&mut session.kind, AnswerKind::Stream);
+                self.streams += usize::from(kind != AnswerKind::Stream);
+                // What has not changed is not written.
+                session.taken_at = None;
                 self.wait(number, until_ms, or_frame);
             }
             ExchangeNeed::Bytes if session.has_more => return true,
@@ -374,7 +349,7 @@ impl Sessions {
 
     fn wait_for_bytes(&mut self, number: SocketNumber) {
         let session = &mut self.sessions[number as usize];
-        session.stage = Stage::Receiving;
+        session.stage = SessionStage::Receiving;
         let exchange = session.exchange.as_ref().expect("it was just asked");
         let until_ms = match exchange.begun_ms() {
             None => self.now.as_millis() as u64 + IDLE_MS_MAX,
@@ -393,7 +368,7 @@ impl Sessions {
 
     fn wait(&mut self, number: SocketNumber, until_ms: u64, or_frame: bool) {
         let session = &mut self.sessions[number as usize];
-        session.stage = Stage::Waiting;
+        session.stage = SessionStage::Waiting;
         if or_frame && !std::mem::replace(&mut session.is_listed, true) {
             self.for_frame.push(number);
         }
@@ -401,7 +376,7 @@ impl Sessions {
     }
 
     fn wait_no_more(&mut self, number: SocketNumber) {
-        if let Stage::WaitingFor(awaited) = self.sessions[number as usize].stage {
+        if let SessionStage::WaitingFor(awaited) = self.sessions[number as usize].stage {
             self.for_offset.remove(awaited, number);
         }
     }
@@ -410,14 +385,14 @@ impl Sessions {
     fn post(&mut self, served: &Served, number: SocketNumber) -> bool {
         let now_ms = self.now_ms();
         let session = &mut self.sessions[number as usize];
-        // How long the brokers take is not the server's time.
-        session.taken_at = None;
+        session.kind = AnswerKind::Post;
+        session.pause();
         let exchange = session.exchange.as_mut().expect("it has a request");
         let (body, zone, pass) = exchange.posted().expect("it asks for this");
         let clock = (&*self.gate, now_ms);
         match self.postings.append(number, (body, zone, &pass), served, clock) {
             Ok(posting) => {
-                session.stage = Stage::Appending(posting);
+                session.stage = SessionStage::Appending(posting);
                 self.timers.clear(number);
                 self.finish_posting(number)
             }
@@ -432,7 +407,7 @@ impl Sessions {
     /// answered.
     fn finish_posting(&mut self, number: SocketNumber) -> bool {
         let session = &mut self.sessions[number as usize];
-        let Stage::Appending(posting) = &mut session.stage else { return false };
+        let SessionStage::Appending(posting) = &mut session.stage else { return false };
         let Some(commands) = posting.take_whole() else { return false };
         session.exchange.as_mut().expect("it has posted").append(Ok(commands));
         true
@@ -443,11 +418,11 @@ impl Sessions {
         for _ in 0..REPORTS_PER_TURN {
             let Some(report) = self.postings.next_report() else { break };
             let number = report.ticket.session;
-            if let Stage::Appending(posting) = &mut self.sessions[number as usize].stage {
+            if let SessionStage::Appending(posting) = &mut self.sessions[number as usize].stage {
                 posting.take(report);
                 if self.finish_posting(number) {
-                    self.sessions[number as usize].stage = Stage::Waiting;
-                    self.woken.push_back(number);
+                    self.sessions[number as usize].stage = SessionStage::Waiting;
+                    self.woken.push_back((number, self.started + self.now));
                 }
             }
         }
@@ -456,11 +431,14 @@ impl Sessions {
 
     /// Frames were folded: those who wait for one go on, and those whose offset is reached.
     pub(crate) fn frames_folded(&mut self, served: &Served) {
+        let now = Instant::now();
         for number in self.for_frame.drain(..) {
             self.sessions[number as usize].is_listed = false;
-            self.woken.push_back(number);
+            self.woken.push_back((number, now));
         }
-        self.for_offset.wake(|zone| served.reached(zone), &mut self.woken);
+        let woken = &mut self.woken;
+        let mut wake = |number| woken.push_back((number, now));
+        self.for_offset.wake(|zone| served.reached(zone), &mut wake);
     }
 
     /// Deals with the sessions whose time has come.
@@ -469,27 +447,24 @@ impl Sessions {
         for _ in 0..TIMES_PER_TURN {
             let Some(number) = self.timers.take_due(self.now_ms()) else { break };
             match self.sessions[number as usize].stage {
-                Stage::Waiting | Stage::WaitingFor(_) => {
+                SessionStage::Waiting | SessionStage::WaitingFor(_) => {
                     self.wait_no_more(number);
-                    self.woken.push_back(number);
+                    self.woken.push_back((number, self.started + self.now));
                 }
-                Stage::Receiving | Stage::Sending(_) | Stage::Closing => self.close(number),
-                Stage::Closed | Stage::Appending(_) => {}
+                SessionStage::Receiving | SessionStage::Sending(_) | SessionStage::Closing => {
+                    self.close(number)
+                }
+                SessionStage::Closed | SessionStage::Appending(_) => {}
             }
         }
     }
 }
 
-impl Session {
-    /// Whether what the client sends may be a request.
-    fn is_heard(&self) -> bool {
-        let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
-        !is_stream && !matches!(self.stage, Stage::Closing)
-    }
-}
-
 /// The session's exchange, or a spare one.
 #[expect(clippy::vec_box, reason = "as in `Sessions`")]
-fn exchange_of<'a>(session: &'a mut Session, spare: &mut Vec<Box<Exchange>>) -> &'a mut Exchange {
+fn exchange_of<'a>(
+    session: &'a mut ClientSession,
+    spare: &mut Vec<Box<Exchange>>,
+) -> &'a mut Exchange {
     session.exchange.get_or_insert_with(|| spare.pop().unwrap_or_default())
 }

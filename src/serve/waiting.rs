@@ -4,7 +4,7 @@
 //! every session again after each frame is most of a server's work.
 
 use crate::runtime::sockets::SocketNumber;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// What a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,12 +32,12 @@ impl OffsetWaiters {
         self.sessions.remove(&(awaited, session));
     }
 
-    /// Moves the sessions whose offset is reached to `woken`. `next_offset` tells how far a zone
-    /// has come; `None`: nothing is answered of it now.
+    /// Gives the sessions whose offset is reached. `next_offset` tells how far a zone has come;
+    /// `None`: nothing is answered of it now.
     pub(crate) fn wake(
         &mut self,
         next_offset: impl Fn(u16) -> Option<i64>,
-        woken: &mut VecDeque<SocketNumber>,
+        wake: &mut impl FnMut(SocketNumber),
     ) {
         let mut zone = Some(0);
         while let Some(from) = zone {
@@ -46,7 +46,7 @@ impl OffsetWaiters {
             let Some((awaited, session)) = next else { return };
             if next_offset(awaited.zone).is_some_and(|reached| awaited.next_offset <= reached) {
                 self.sessions.remove(&(awaited, session));
-                woken.push_back(session);
+                wake(session);
                 zone = Some(awaited.zone);
             } else {
                 zone = awaited.zone.checked_add(1);
@@ -83,9 +83,8 @@ mod tests {
                 1 if is_silent => None,
                 zone => Some(reached[usize::from(zone.min(3))]),
             };
-            let mut woken = VecDeque::new();
-            waiting.wake(next_offset, &mut woken);
-            let mut woken = Vec::from(woken);
+            let mut woken = Vec::new();
+            waiting.wake(next_offset, &mut |session| woken.push(session));
             let may_go = |awaited: &AwaitedOffset| {
                 next_offset(awaited.zone).is_some_and(|reached| awaited.next_offset <= reached)
             };

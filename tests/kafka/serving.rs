@@ -18,7 +18,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka;
-use support::scrape::{get, tasks};
+use support::scrape::{Page, get, tasks};
 use support::serving::Serving;
 
 const ZONES: i32 = 2;
@@ -171,6 +171,8 @@ fn commands_are_answered_with_what_the_daemon_published_and_a_repeated_seq_takes
     let late = r#"{"type":"rotate","player_id":7,"heading":333,"seq":9000000000000003}"#;
     let (status, body) = serving.post("/v1/events?wait_ms=300", late);
     assert_eq!(status, "202", "{body}");
+    // Five posts, the time of each of which is told.
+    assert_eq!(Page::of(serving.address()).value("huntd_serve_post_seconds_count"), 5);
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     huntd.wait_for_address();
     let ends = kafka::shared().client().ends(&topics.input, ZONES);

@@ -46,3 +46,14 @@ fn polls_take_no_allocation_and_each_answer_s_time_is_counted() {
     let with = between(POLLS);
     assert!(with <= without + 16, "{with} allocations with {POLLS} polls, {without} without");
 }
+
+#[test]
+fn the_times_of_a_stream_s_events_are_counted() {
+    let playing = Playing::start(&["--events", "400000", "--rate", "2000", "--partitions", "1"]);
+    let count = |name: &str| metric(&mut playing.connect(), &format!("{name}_count"));
+    assert_eq!(count("huntd_serve_stream_seconds"), 0);
+    let mut stream = playing.connect();
+    stream.write_all(b"GET /v1/stream?zone=0 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    playing.wait_until("events are written", |_| count("huntd_serve_stream_seconds") > 100);
+    assert_eq!(count("huntd_serve_post_seconds"), 0);
+}

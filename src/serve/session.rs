@@ -1,0 +1,61 @@
+//! A client's session: what it is at.
+
+use crate::serve::counts::AnswerKind;
+use crate::serve::exchange::{Exchange, ExchangeNeed};
+use crate::serve::postings::Posting;
+use crate::serve::waiting::AwaitedOffset;
+use std::time::{Duration, Instant};
+
+/// One client's session.
+#[derive(Default)]
+pub(super) struct ClientSession {
+    pub(super) stage: SessionStage,
+    /// `None`: nothing is under way.
+    pub(super) exchange: Option<Box<Exchange>>,
+    /// Since when it is answered: since its request was taken from the kernel, or since it goes on
+    /// after brokers, daemon or clock.
+    pub(super) taken_at: Option<Instant>,
+    /// How long the answer has taken before it waited for them.
+    pub(super) taken: Duration,
+    /// What is answered.
+    pub(super) kind: AnswerKind,
+    /// The client sends no more.
+    pub(super) has_ended: bool,
+    /// Bytes have come that the exchange has not looked at.
+    pub(super) has_more: bool,
+    /// It is among those that wait for a frame, or was.
+    pub(super) is_listed: bool,
+}
+
+/// What a session is at.
+#[derive(Default)]
+pub(super) enum SessionStage {
+    /// There is no client.
+    #[default]
+    Closed,
+    /// The client has to send something.
+    Receiving,
+    /// An answer is being sent; then the exchange needs this.
+    Sending(ExchangeNeed),
+    /// The brokers have to take events.
+    Appending(Posting),
+    /// A frame has to come, or a time.
+    Waiting,
+    /// A zone has to come to an offset, or a time.
+    WaitingFor(AwaitedOffset),
+    /// The client has to take notice of the end.
+    Closing,
+}
+
+impl ClientSession {
+    /// It waits for others: until it goes on, the time is not the server's.
+    pub(super) fn pause(&mut self) {
+        self.taken += self.taken_at.take().map_or(Duration::ZERO, |at| at.elapsed());
+    }
+
+    /// Whether what the client sends may be a request.
+    pub(super) fn is_heard(&self) -> bool {
+        let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
+        !is_stream && !matches!(self.stage, SessionStage::Closing)
+    }
+}
