@@ -23,6 +23,8 @@ const OVER: u64 = u64::MAX;
 /// A daemon, and players who play.
 pub(crate) struct Beside<'a> {
     pub(crate) huntd: &'a Huntd,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) topics: &'a Topics,
     /// Input offsets by zone, of when all players had joined.
     pub(crate) ends: &'a [i64],
     per_s: &'a AtomicU64,
@@ -70,7 +72,8 @@ pub(crate) fn play(cluster: &Cluster, size: &Size, measure: impl FnOnce(&Beside)
             }
         });
         let _over = Over(&per_s);
-        measure(&Beside { huntd: &huntd, ends: &ends, per_s: &per_s });
+        let (huntd, topics, ends) = (&huntd, &topics, &ends);
+        measure(&Beside { huntd, cluster, topics, ends, per_s: &per_s });
     });
 }
 

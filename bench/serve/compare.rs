@@ -1,5 +1,6 @@
 //! huntd's servers and the peers, asked for the same at the same rates.
 
+use crate::appended::Log;
 use crate::beside::Beside;
 use crate::busy::Busy;
 use crate::foreign::Client;
@@ -72,8 +73,8 @@ impl Servers<'_> {
         self.pids.iter().map(|pid| process::cpu(*pid)).sum()
     }
 
-    fn resident_mib(&self) -> u64 {
-        self.pids.iter().map(|pid| process::resident_bytes(*pid)).sum::<u64>() >> 20
+    fn resident(&self) -> u64 {
+        self.pids.iter().map(|pid| process::resident_bytes(*pid)).sum()
     }
 
     /// Prints their rows. Gives what else there is to say.
@@ -84,8 +85,11 @@ impl Servers<'_> {
         asks: &[Ask],
         players: &[String],
     ) -> Vec<String> {
-        let (mut said, before_mib) = (Vec::new(), self.resident_mib());
+        let (mut said, before) = (Vec::new(), self.resident());
         let mut generators = Generators::connect(&self.addresses, size.sessions);
+        // Those that wait to be accepted are, meanwhile.
+        std::thread::sleep(size.time / 4);
+        let idle = self.resident();
         for ask in asks.iter().copied() {
             beside.set_rate(size.events_beside(ask));
             let (warm, per_s) = (size.time / 2, size.per_s(ask));
@@ -95,20 +99,19 @@ impl Servers<'_> {
             std::thread::sleep(warm);
             let idle = (self.cpu() - cpu_before).as_secs_f64() / warm.as_secs_f64();
             let alone = alone.end();
+            let log = Log::begin(beside.cluster, beside.topics);
             // The broker's code, the daemon's and the servers' tables have to be warm.
-            generators.run(ask, per_s, warm, players);
+            let warmed = generators.run(ask, per_s, warm, players);
             let (before, events) = (self.cpu(), EventCost::begin(beside.huntd));
             let sending = generators.cpu();
-            // The servers time no posts.
-            let is_timed = self.has_view && ask != Ask::Command;
-            let began = is_timed.then(|| Inside::of(&self.addresses));
+            let began = self.has_view.then(|| Inside::of(&self.addresses, ask));
             let measured = generators.run(ask, per_s, size.time, players);
             let idle_cpu = size.time.mul_f64(idle);
             let events = events.end();
             let (cpu, sending) = (self.cpu() - before, generators.cpu() - sending);
             row(self.name, per_s, ask, &measured, (cpu, idle_cpu));
             if let Some(began) = began {
-                let inside = Inside::of(&self.addresses).since(&began, size.time);
+                let inside = Inside::of(&self.addresses, ask).since(&began, size.time);
                 said.push(format!("{}, {}: {inside}", self.name, ask.name()));
             }
             said.push(format!(
@@ -118,6 +121,11 @@ impl Servers<'_> {
                 ask.name(),
                 idle * 1e3,
             ));
+            if ask == Ask::Command && self.has_view {
+                let answered = [&warmed.appended[..], &measured.appended].concat();
+                let others = warmed.others() + measured.others();
+                said.push(log.check(&answered, others));
+            }
             if ask == Ask::Poll {
                 let cores =
                     ((cpu + sending).as_secs_f64() / size.time.as_secs_f64() - idle).max(0.0);
@@ -126,9 +134,12 @@ impl Servers<'_> {
             }
         }
         said.push(format!(
-            "{}: {before_mib} MiB resident before, {} after",
+            "{}: {} MiB resident before, {:.0} bytes more for each of {} sessions, {} MiB after",
             self.name,
-            self.resident_mib()
+            before >> 20,
+            idle.saturating_sub(before) as f64 / size.sessions as f64,
+            size.sessions,
+            self.resident() >> 20,
         ));
         said
     }
@@ -151,7 +162,7 @@ pub(crate) fn row(
     measured: &Measured,
     (cpu, idle): (Duration, Duration),
 ) {
-    let Measured { latency_us, late_us, answer_us, failed } = measured;
+    let Measured { latency_us, late_us, answer_us, failed, .. } = measured;
     let ms = |of: &Histogram<u64>, at: f64| of.value_at_quantile(at) as f64 / 1e3;
     let each = |cpu: f64| cpu * 1e6 / latency_us.len() as f64;
     say(&format!(

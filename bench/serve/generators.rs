@@ -130,6 +130,8 @@ impl Generators {
             let line = generator.line();
             let result: Value = serde_json::from_str(&line).expect("a result is JSON");
             all.failed += result["failed"].as_u64().expect("a number");
+            let appended = serde_json::from_value::<Vec<(u16, i64)>>(result["appended"].clone());
+            all.appended.extend(appended.expect("zones and offsets"));
             for (name, histogram) in all.histograms() {
                 for entry in result[name].as_array().expect("a list") {
                     let number = |at: usize| entry[at].as_u64().expect("a number");
@@ -182,7 +184,7 @@ pub(crate) fn generate(address: &str, sessions: usize) {
             let recorded = histogram.iter_recorded();
             recorded.map(|v| [v.value_iterated_to(), v.count_since_last_iteration()]).collect()
         };
-        let mut result = json!({"failed": measured.failed});
+        let mut result = json!({"failed": measured.failed, "appended": measured.appended});
         for (name, histogram) in measured.histograms() {
             result[name] = json!(pairs(histogram));
         }

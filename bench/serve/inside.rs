@@ -1,5 +1,6 @@
 //! What huntd's servers count of themselves.
 
+use crate::generators::Ask;
 use std::time::Duration;
 use support::scrape::Page;
 
@@ -12,11 +13,16 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    pub(crate) fn of(addresses: &[String]) -> Inside {
+    pub(crate) fn of(addresses: &[String], ask: Ask) -> Inside {
+        let times = match ask {
+            Ask::Poll | Ask::Card | Ask::Board => "huntd_serve_answer_seconds",
+            Ask::Command => "huntd_serve_post_seconds",
+            Ask::Stream => "huntd_serve_stream_seconds",
+        };
         let mut inside = Inside { answers: Vec::new(), allocations: 0, updates: 0 };
         for address in addresses {
             let page = Page::of(address);
-            let answers = page.buckets("huntd_serve_answer_seconds");
+            let answers = page.buckets(times);
             match inside.answers.is_empty() {
                 true => inside.answers = answers,
                 false => {

@@ -19,6 +19,7 @@
 //! boards but the commands. A process has too few descriptors for all sessions, so there are two of
 //! each server.
 
+mod appended;
 mod beside;
 mod busy;
 mod compare;

@@ -6,6 +6,7 @@ use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -53,12 +54,20 @@ pub(crate) struct Measured {
     pub answer_us: Histogram<u64>,
     /// Answers with another status than 200.
     pub failed: u64,
+    /// Zone and offset of each command that was answered with them.
+    pub appended: Vec<(u16, i64)>,
 }
 
 impl Measured {
     pub(crate) fn new() -> Measured {
         let new = || Histogram::new_with_bounds(1, 60_000_000, 3).expect("fine bounds");
-        Measured { latency_us: new(), late_us: new(), answer_us: new(), failed: 0 }
+        let (latency_us, late_us, answer_us) = (new(), new(), new());
+        Measured { latency_us, late_us, answer_us, failed: 0, appended: Vec::new() }
+    }
+
+    /// Answers that do not say where in the log a command is.
+    pub(crate) fn others(&self) -> u64 {
+        self.latency_us.len() - self.appended.len() as u64
     }
 
     /// The histograms, which are all measured in microseconds.
@@ -153,8 +162,9 @@ impl OpenLoop {
     fn read(&mut self, measured: &mut Measured) {
         self.receive(|session| {
             let now = Instant::now();
-            while let Some((is_fine, bytes)) = answer(&session.received) {
-                session.received.drain(..bytes);
+            while let Some((is_fine, body)) = answer(&session.received) {
+                measured.appended.extend(place(&session.received[body.clone()]));
+                session.received.drain(..body.end);
                 let (due, sent) = session.asked.pop_front().expect("an answer has its request");
                 let us = |from: Instant, to: Instant| {
                     to.saturating_duration_since(from).as_micros().max(1) as u64
@@ -189,12 +199,21 @@ impl OpenLoop {
     }
 }
 
-/// The first whole answer of these bytes: whether it is a 200, and its length.
-fn answer(bytes: &[u8]) -> Option<(bool, usize)> {
+/// Where a command is in the log, as its answer begins.
+fn place(body: &[u8]) -> Option<(u16, i64)> {
+    let rest = std::str::from_utf8(body).ok()?.strip_prefix("{\"zone\":")?;
+    let (zone, rest) = rest.split_once(",\"offset\":")?;
+    let (offset, _) = rest.split_once(',')?;
+    Some((zone.parse().ok()?, offset.parse().ok()?))
+}
+
+/// The first whole answer of these bytes: whether it is a 200, and where its body is.
+fn answer(bytes: &[u8]) -> Option<(bool, Range<usize>)> {
     let head = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head is text");
     let mut fields = text.lines().filter_map(|line| line.split_once(": "));
     let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let length = length.map_or(0, |(_, length)| length.parse().expect("a length is a number"));
-    (bytes.len() >= head + length).then(|| (text.starts_with("HTTP/1.1 200 "), head + length))
+    let is_whole = bytes.len() >= head + length;
+    is_whole.then(|| (text.starts_with("HTTP/1.1 200 "), head..head + length))
 }

@@ -1,5 +1,6 @@
 //! The highest rate of commands whose answers come in time.
 
+use crate::appended::Log;
 use crate::beside::Beside;
 use crate::generators::{Ask, Generators};
 use crate::{Size, say, servers};
@@ -18,9 +19,13 @@ pub(crate) fn search(size: &Size, beside: &Beside) {
     let players = servings[0].players(size.sessions.min(100));
     let addresses: Vec<String> = servings.iter().map(|of| of.address().to_owned()).collect();
     let mut generators = Generators::connect(&addresses, size.sessions);
+    let log = Log::begin(beside.cluster, beside.topics);
+    let (mut answered, mut others) = (Vec::new(), 0);
     let mut holds = |per_s: u64| {
         let time = size.time.min(Duration::from_secs(5));
         let measured = generators.run(Ask::Command, per_s, time, &players);
+        answered.extend_from_slice(&measured.appended);
+        others += measured.others();
         let p99_us = measured.latency_us.value_at_quantile(0.99);
         say(&format!(
             "commands at {per_s}/s: p99 {:.1} ms, {} not 200",
@@ -47,5 +52,6 @@ pub(crate) fn search(size: &Size, beside: &Beside) {
             }
         }
     }
+    say(&log.check(&answered, others));
     say(&format!("the highest rate of commands whose p99 is {P99_US} us at most: {low}/s"));
 }

@@ -2,6 +2,7 @@
 
 use crate::compare::{head, row};
 use crate::generators::{Ask, Generators};
+use crate::inside::Inside;
 use crate::{Size, ZONES, say, servers, start};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +71,8 @@ pub(crate) fn streams(size: &Size, cluster: &Cluster) {
     let servings = servers(&huntd, &cluster.client().ends(&topics.input, ZONES));
     let addresses: Vec<String> = servings.iter().map(|of| of.address().to_owned()).collect();
     let players: Vec<String> = (1..=size.streams).map(|id| id.to_string()).collect();
+    let resident = || servings.iter().map(|of| process::resident_bytes(of.pid())).sum::<u64>();
+    let without = resident();
     let mut generators = Generators::connect(&addresses, size.streams);
     let cpu = || servings.iter().map(|of| process::cpu(of.pid())).sum::<Duration>();
     let is_over = AtomicBool::new(false);
@@ -86,9 +89,18 @@ pub(crate) fn streams(size: &Size, cluster: &Cluster) {
             turning.flush();
         });
         let (before, per_s) = (cpu(), size.streams as u64 * 1_000 / EVERY_MS);
+        let (counted, begun) = (Inside::of(&addresses, Ask::Stream), Instant::now());
         let measured = generators.run(Ask::Stream, per_s, size.time, &players);
+        let inside = Inside::of(&addresses, Ask::Stream).since(&counted, begun.elapsed());
         is_over.store(true, Ordering::Relaxed);
-        say(&format!("{} streams, {} events", size.streams, measured.latency_us.len()));
+        say(&format!(
+            "{} streams, {} events; {} MiB resident before, {:.0} bytes more for each of them; \
+             {inside}",
+            size.streams,
+            measured.latency_us.len(),
+            without >> 20,
+            resident().saturating_sub(without) as f64 / size.streams as f64,
+        ));
         head();
         row("huntd serve", per_s, Ask::Stream, &measured, (cpu() - before, Duration::ZERO));
     });

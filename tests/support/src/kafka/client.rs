@@ -9,7 +9,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::OwnedMessage;
+use rdkafka::message::{BorrowedMessage, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
@@ -196,6 +196,20 @@ impl Client {
 
     /// All records of a partition now, from its start to its end, transactions' aborts included.
     pub fn consume(&self, topic: &str, partition: i32) -> Vec<OwnedMessage> {
+        let mut records = Vec::new();
+        let from = Offset::Beginning;
+        self.read(topic, partition, from, |record| records.push(record.detach()));
+        records
+    }
+
+    /// Gives each record of a partition now, from an offset to its end.
+    pub fn read(
+        &self,
+        topic: &str,
+        partition: i32,
+        from: Offset,
+        mut give: impl FnMut(&BorrowedMessage),
+    ) {
         let consumer: BaseConsumer = self
             .config()
             .set("group.id", "huntd-tests-read")
@@ -207,15 +221,13 @@ impl Client {
             .create()
             .expect("the configuration is valid");
         let mut assignment = TopicPartitionList::new();
-        assignment
-            .add_partition_offset(topic, partition, Offset::Beginning)
-            .expect("the offset is valid");
+        let added = assignment.add_partition_offset(topic, partition, from);
+        added.expect("the offset is valid");
         consumer.assign(&assignment).expect("the assignment is valid");
-        let mut records = Vec::new();
         loop {
             match consumer.poll(PATIENCE) {
-                Some(Ok(record)) => records.push(record.detach()),
-                Some(Err(KafkaError::PartitionEOF(_))) => return records,
+                Some(Ok(record)) => give(&record),
+                Some(Err(KafkaError::PartitionEOF(_))) => return,
                 // These errors come while a leader moves or a broker restarts; the client goes on
                 // by itself.
                 Some(Err(KafkaError::MessageConsumption(code))) if is_passing(code) => {}
