@@ -2,7 +2,7 @@
 
 use crate::engine::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::engine::chunks::{CHUNK_ROWS, CacheLine};
-use crate::engine::index::{Glance, Index};
+use crate::engine::index::{Index, Lookup};
 use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::table::Table;
 
@@ -52,15 +52,15 @@ impl Actors {
 
     /// The first step of a look ahead: asks for where a player's row is noted.
     #[inline]
-    pub(crate) fn glance(&self, player_id: u64) -> Glance {
-        self.index.glance(player_id)
+    pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
+        self.index.begin_lookup(player_id)
     }
 
     /// The second step: asks for the row that a player's actor most likely has, and returns its
     /// number, or no row's.
     #[inline]
-    pub(crate) fn likely_row(&self, glance: Glance) -> u32 {
-        let row = self.index.likely(glance);
+    pub(crate) fn likely_row(&self, begin_lookup: Lookup) -> u32 {
+        let row = self.index.likely(begin_lookup);
         self.ask_for(row);
         row
     }

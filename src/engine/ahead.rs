@@ -2,7 +2,7 @@
 
 use crate::engine::actors::Actors;
 use crate::engine::events::ListedEvent;
-use crate::engine::index::Glance;
+use crate::engine::index::Lookup;
 
 /// Prefetch distance in events, from the index to the row and from the row to its turn: not many
 /// more reads than a core has in flight.
@@ -12,23 +12,23 @@ pub(super) const EVENTS_AHEAD: usize = 16;
 /// names, each some events before it is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
-    glances: [Glance; EVENTS_AHEAD],
+    lookups: [Lookup; EVENTS_AHEAD],
     rows: [u32; EVENTS_AHEAD],
 }
 
 impl Ahead {
     /// Begins to look up the actor of this event, if there is one.
     #[inline(always)]
-    pub(super) fn glance(&mut self, actors: &Actors, events: &[ListedEvent], at: usize) {
+    pub(super) fn begin_lookup(&mut self, actors: &Actors, events: &[ListedEvent], at: usize) {
         if let Some(event) = events.get(at) {
-            self.glances[at % EVENTS_AHEAD] = actors.glance(event.player_id);
+            self.lookups[at % EVENTS_AHEAD] = actors.begin_lookup(event.player_id);
         }
     }
 
     /// Finds where that actor most likely is.
     #[inline(always)]
     pub(super) fn find(&mut self, actors: &Actors, at: usize) {
-        self.rows[at % EVENTS_AHEAD] = actors.likely_row(self.glances[at % EVENTS_AHEAD]);
+        self.rows[at % EVENTS_AHEAD] = actors.likely_row(self.lookups[at % EVENTS_AHEAD]);
     }
 
     /// Where the actor of an event most likely is.

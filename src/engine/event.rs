@@ -15,10 +15,10 @@ pub(crate) const JSON_DEPTH_MAX: usize = 8;
 /// Rises whenever the decoder makes another event of a record, or rejects another record.
 pub(crate) const DECODER_VERSION: u64 = 2;
 
-/// Slots of an actor's inventory; a hand-off carries all of them.
+/// Slots of an actor's inventory; a handoff carries all of them.
 pub(crate) const INVENTORY_SLOTS: usize = 8;
 
-/// Timed effects that an actor can be under at once; a hand-off carries all of them.
+/// Timed effects that an actor can be under at once; a handoff carries all of them.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
 /// One player event, with the place in the input log that it came from. What an arrival carries is

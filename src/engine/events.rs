@@ -3,7 +3,7 @@
 
 use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
 
-/// Which of the hand-offs beside a list an arrival carries.
+/// Which of the handoffs beside a list an arrival carries.
 pub(crate) type HandoffNumber = u32;
 
 /// An event as a list has it.

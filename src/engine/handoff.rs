@@ -144,7 +144,7 @@ impl Tombstones {
     }
 }
 
-/// Updates that a hand-off consists of, in a row and in this order.
+/// Updates that a handoff consists of, in a row and in this order.
 pub(crate) const HANDOFF_PARTS: usize = 9;
 const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
 const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
@@ -192,7 +192,7 @@ impl HandoffOut {
     }
 
     /// The handoff in these updates of `from_zone`, with its player. `None`: they are not
-    /// the parts of one player's hand-off, all of them and in their order.
+    /// the parts of one player's handoff, all of them and in their order.
     pub(crate) fn from_updates(
         from_zone: u16,
         updates: &[Update; HANDOFF_PARTS],

@@ -54,7 +54,7 @@ struct Bucket([Entry; BUCKET_PLACES]);
 
 /// What the first step of a prefetch hands to the second one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Glance {
+pub(crate) struct Lookup {
     bucket: u32,
     tag: u32,
 }
@@ -107,16 +107,16 @@ impl Index {
 
     /// The first step of a look ahead: asks for a player's bucket.
     #[inline]
-    pub(crate) fn glance(&self, player_id: u64) -> Glance {
+    pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
         let hash = hash_of(player_id);
         let bucket = self.bucket(hash);
         self.buckets.ask_for(bucket);
-        Glance { bucket, tag: tag(hash) }
+        Lookup { bucket, tag: tag(hash) }
     }
 
     /// The second step: the row of the player, if it has a place in its bucket; any number if not.
     #[inline]
-    pub(crate) fn likely(&self, Glance { bucket, tag }: Glance) -> u32 {
+    pub(crate) fn likely(&self, Lookup { bucket, tag }: Lookup) -> u32 {
         // All places at once and without a branch, because no processor can predict which place it
         // is.
         let Bucket(places) = &self.buckets[bucket];
@@ -233,7 +233,8 @@ mod tests {
     fn a_look_ahead_finds_almost_everybody() {
         let mut index = Index::new(100_000);
         (0..100_000).for_each(|row| index.insert(u64::from(row), row, u64::from));
-        let found = (0..100_000).filter(|row| index.likely(index.glance(u64::from(*row))) == *row);
+        let found =
+            (0..100_000).filter(|row| index.likely(index.begin_lookup(u64::from(*row))) == *row);
         assert!(found.count() > 99_000);
     }
 

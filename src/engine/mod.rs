@@ -141,7 +141,7 @@ pub struct Shard {
 const NO_ROW: u32 = u32::MAX;
 
 /// Where an event's updates go, with the time that they carry.
-pub(crate) struct Tell<'a> {
+pub(crate) struct EventOutput<'a> {
     updates: &'a mut Updates,
     ts_us: i64,
     /// The zone's clock, if it has to be published before a timed update.
@@ -151,7 +151,7 @@ pub(crate) struct Tell<'a> {
     ordinal: u64,
 }
 
-impl Tell<'_> {
+impl EventOutput<'_> {
     /// Makes the update of one change of a player, or of the world where the player is 0. It is
     /// inlined: the caller knows the kind, so the compiler knows how the change is packed.
     #[inline(always)]
@@ -276,16 +276,16 @@ impl Shard {
         events: &Events,
         first: usize,
         updates: &mut Updates,
-        mut tell_outcome: impl FnMut(&ListedEvent, Outcome, &[Update]),
+        mut on_outcome: impl FnMut(&ListedEvent, Outcome, &[Update]),
     ) -> usize {
         let (events, handoffs) = (&events.listed()[first..], events.handoffs());
         let mut ahead = Ahead::default();
         for at in 0..EVENTS_AHEAD {
-            ahead.glance(&self.actors, events, at);
+            ahead.begin_lookup(&self.actors, events, at);
         }
         for at in 0..EVENTS_AHEAD {
             ahead.find(&self.actors, at);
-            ahead.glance(&self.actors, events, at + EVENTS_AHEAD);
+            ahead.begin_lookup(&self.actors, events, at + EVENTS_AHEAD);
         }
         for (at, event) in events.iter().enumerate() {
             if !updates.has_room() {
@@ -293,10 +293,10 @@ impl Shard {
             }
             let row = ahead.row(at);
             ahead.find(&self.actors, at + EVENTS_AHEAD);
-            ahead.glance(&self.actors, events, at + 2 * EVENTS_AHEAD);
+            ahead.begin_lookup(&self.actors, events, at + 2 * EVENTS_AHEAD);
             let before = updates.len();
             let outcome = self.apply_at(row, event, handoffs, updates);
-            tell_outcome(event, outcome, &updates.as_slice()[before..]);
+            on_outcome(event, outcome, &updates.as_slice()[before..]);
             if let Outcome::RulesMissing { .. } = outcome {
                 return at + 1;
             }
@@ -320,7 +320,7 @@ impl Shard {
         updates: &mut Updates,
     ) -> Outcome {
         self.clock.observe(event.time_ms);
-        let mut tell = Tell {
+        let mut out = EventOutput {
             before: updates.len(),
             updates,
             ts_us: event.ts_us,
@@ -328,28 +328,28 @@ impl Shard {
             ordinal: self.clock.records(),
         };
         if self.clock.has_just_started() {
-            tell.clock_ms = Some(self.clock.published());
-            tell.push_clock();
+            out.clock_ms = Some(self.clock.published());
+            out.push_clock();
         }
         if self.is_behind() {
-            self.settle_due(&mut tell);
+            self.settle_due(&mut out);
         }
         if self.hunts.due_ms() <= self.clock.now_ms() {
-            self.end_due_hunts(&mut tell);
+            self.end_due_hunts(&mut out);
         }
         let outcome = match event.action.kind().subject() {
-            Subject::Player => self.on_player_event(hint, event, &mut tell),
+            Subject::Player => self.on_player_event(hint, event, &mut out),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
-                let decided = self.on_world_event(event, handoffs, &mut tell);
+                let decided = self.on_world_event(event, handoffs, &mut out);
                 decided.unwrap_or_else(Outcome::Refused)
             }
         };
         if let Outcome::Refused(refusal) = outcome {
             let (action, seq) = (event.action.kind(), event.seq);
-            tell.push(event.player_id, Change::Refused { refusal, action, seq });
+            out.push(event.player_id, Change::Refused { refusal, action, seq });
         }
-        self.work_on_hunts(event.action == Action::Tick, &mut tell);
-        if tell.clock_ms.is_none() {
+        self.work_on_hunts(event.action == Action::Tick, &mut out);
+        if out.clock_ms.is_none() {
             self.clock.publish();
         }
         outcome
@@ -360,19 +360,19 @@ impl Shard {
         &mut self,
         event: &ListedEvent,
         handoffs: &[Handoff],
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
         match event.action {
-            Action::Tick => self.on_tick(event.seq, tell),
-            Action::RulesChange { ruleset } => Ok(self.on_rules_change(ruleset, tell)),
+            Action::Tick => self.on_tick(event.seq, out),
+            Action::RulesChange { ruleset } => Ok(self.on_rules_change(ruleset, out)),
             Action::Arrive { x, y, handoff } => {
-                self.on_arrive(event.player_id, (x, y), &handoffs[handoff as usize], tell)
+                self.on_arrive(event.player_id, (x, y), &handoffs[handoff as usize], out)
             }
             Action::HuntStart { hunt, seed, treasures, duration_ms } => {
                 let start = Hunt { hunt, seed, treasures, ..Hunt::default() };
-                self.on_hunt_start(start, duration_ms, tell)
+                self.on_hunt_start(start, duration_ms, out)
             }
-            Action::HuntEnd { hunt } => self.on_hunt_end(hunt, tell),
+            Action::HuntEnd { hunt } => self.on_hunt_end(hunt, out),
             Action::Join { .. }
             | Action::Leave { .. }
             | Action::Move { .. }
@@ -383,16 +383,16 @@ impl Shard {
         }
     }
 
-    fn on_tick(&mut self, id: u64, tell: &mut Tell) -> Result<Outcome, Refusal> {
+    fn on_tick(&mut self, id: u64, out: &mut EventOutput) -> Result<Outcome, Refusal> {
         if id <= self.last_tick {
             return Ok(Outcome::NoOp);
         }
         self.last_tick = id;
-        tell.push_clock();
+        out.push_clock();
         Ok(Outcome::Applied)
     }
 
-    fn on_rules_change(&mut self, ruleset: u32, tell: &mut Tell) -> Outcome {
+    fn on_rules_change(&mut self, ruleset: u32, out: &mut EventOutput) -> Outcome {
         if ruleset == self.ruleset {
             return Outcome::NoOp;
         }
@@ -400,7 +400,7 @@ impl Shard {
             return Outcome::RulesMissing { ruleset };
         };
         self.play_by(edition);
-        tell.push(0, Change::RulesChanged { ruleset });
+        out.push(0, Change::RulesChanged { ruleset });
         Outcome::Applied
     }
 
@@ -410,12 +410,17 @@ impl Shard {
     }
 
     #[inline]
-    fn on_player_event(&mut self, hint: u32, event: &ListedEvent, tell: &mut Tell) -> Outcome {
+    fn on_player_event(
+        &mut self,
+        hint: u32,
+        event: &ListedEvent,
+        out: &mut EventOutput,
+    ) -> Outcome {
         if event.player_id == 0 {
             return Outcome::Refused(Refusal::NoPlayer);
         }
         let Some((row, body)) = self.actors.find_from(hint, event.player_id) else {
-            return self.on_absent_player_event(event, tell);
+            return self.on_absent_player_event(event, out);
         };
         let mut body = *body;
         if event.seq <= body.seq {
@@ -423,14 +428,14 @@ impl Shard {
         }
         // More may be due than was settled before the event; of its own player nothing is left.
         if (body.has_effects() || body.downed()) && self.is_behind() {
-            self.settle(row, tell);
+            self.settle(row, out);
             body = *self.actors.body(row);
         }
         body.seq = event.seq;
         let decided = match event.action {
-            Action::Move { x, y } if !body.downed() => self.on_move(row, &mut body, x, y, tell),
-            Action::Rotate { heading } if !body.downed() => on_rotate(&mut body, heading, tell),
-            _ => return self.on_rarer_action(row, event, tell),
+            Action::Move { x, y } if !body.downed() => self.on_move(row, &mut body, x, y, out),
+            Action::Rotate { heading } if !body.downed() => on_rotate(&mut body, heading, out),
+            _ => return self.on_rarer_action(row, event, out),
         };
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
         self.actors.write_body(row, body);
@@ -440,21 +445,21 @@ impl Shard {
     /// Actions other than a plain step or turn. They have a function and a copy of the body of
     /// their own, so that steps and turns keep theirs in registers.
     #[inline(never)]
-    fn on_rarer_action(&mut self, row: u32, event: &ListedEvent, tell: &mut Tell) -> Outcome {
+    fn on_rarer_action(&mut self, row: u32, event: &ListedEvent, out: &mut EventOutput) -> Outcome {
         let mut body = *self.actors.body(row);
         body.seq = event.seq;
         let decided = match event.action {
             Action::Leave { to_zone } => {
-                let decided = self.on_leave(row, body, to_zone, tell);
+                let decided = self.on_leave(row, body, to_zone, out);
                 return decided.unwrap_or_else(Outcome::Refused);
             }
             Action::Join { .. } => Err(Refusal::AlreadyJoined),
             _ if body.downed() => Err(Refusal::Downed),
             Action::Shoot { weapon, heading } => {
-                self.on_shoot(row, &mut body, weapon, heading, tell)
+                self.on_shoot(row, &mut body, weapon, heading, out)
             }
-            Action::Use { item } => self.on_use(row, &mut body, item, tell),
-            Action::Loot { hunt } => self.on_loot(row, &body, hunt, tell),
+            Action::Use { item } => self.on_use(row, &mut body, item, out),
+            Action::Loot { hunt } => self.on_loot(row, &body, hunt, out),
             Action::Move { .. }
             | Action::Rotate { .. }
             | Action::Arrive { .. }
@@ -467,16 +472,16 @@ impl Shard {
         decided.into()
     }
 
-    /// Events of players that are not here leave no trace, so that a hand-off under way to this
+    /// Events of players that are not here leave no trace, so that a handoff under way to this
     /// zone is never taken for an old one.
     #[inline(never)]
-    fn on_absent_player_event(&mut self, event: &ListedEvent, tell: &mut Tell) -> Outcome {
+    fn on_absent_player_event(&mut self, event: &ListedEvent, out: &mut EventOutput) -> Outcome {
         let known = self.tombstones.find(event.player_id);
         if event.seq <= known.map_or(0, |tombstone| tombstone.seq) {
             return Outcome::NoOp;
         }
         let decided = match event.action {
-            Action::Join { x, y } => self.on_join(event.player_id, event.seq, x, y, tell),
+            Action::Join { x, y } => self.on_join(event.player_id, event.seq, x, y, out),
             _ => Err(Refusal::NotJoined),
         };
         decided.into()
@@ -484,11 +489,11 @@ impl Shard {
 }
 
 #[inline]
-fn on_rotate(body: &mut actor::Body, heading: u16, tell: &mut Tell) -> Result<(), Refusal> {
+fn on_rotate(body: &mut actor::Body, heading: u16, out: &mut EventOutput) -> Result<(), Refusal> {
     if heading >= walk::HEADINGS {
         return Err(Refusal::HeadingOutOfRange);
     }
     body.set_heading(heading);
-    tell.push(body.player_id, Change::Rotated { heading });
+    out.push(body.player_id, Change::Rotated { heading });
     Ok(())
 }

@@ -109,7 +109,7 @@ impl Shard {
             // What comes later is asked for, as each actor is noted in places far apart.
             if let Some(ahead) = words.ahead(ACTORS_AHEAD * ACTOR_WORDS).and_then(Body::from_words)
             {
-                shard.actors.glance(ahead.player_id);
+                shard.actors.begin_lookup(ahead.player_id);
                 shard.tiles.ask_for(ahead.x(), ahead.y());
             }
             let body = Body::from_words(words.take()?)?;

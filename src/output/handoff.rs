@@ -54,7 +54,7 @@ impl HandoffRecord {
         self.handoff.to_zone.into()
     }
 
-    /// Appends the record: a `join` that carries a hand-off.
+    /// Appends the record: a `join` that carries a handoff.
     pub fn write(&self, out: &mut Vec<u8>) {
         let HandoffOut { x, y, handoff, .. } = self.handoff;
         // The player's next event has a higher number than what was applied.

@@ -107,7 +107,7 @@ impl Zone {
         for player in &players {
             assert_eq!(shard.inventory(player.player_id), Some(&player.items));
             for stack in &player.items {
-                // A hand-off may bring items that these rules do not know.
+                // A handoff may bring items that these rules do not know.
                 let known = shard.rules().item(stack.item);
                 assert!(known.is_none_or(|item| stack.count <= item.stack_max), "{stack:?}");
             }

@@ -86,7 +86,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     if let Some(file) = &args.match_file {
         writeln!(
             out,
-            "the same without a broker, or a daemon's own ticks and hand-offs: huntd replay \
+            "the same without a broker, or a daemon's own ticks and handoffs: huntd replay \
              --file {} --partitions {zones} --repeat {} --base-ms {base_ms}",
             file.display(),
             args.repeat

@@ -4,7 +4,7 @@
 //! once, at its best place. Between leaving a zone and arriving in another it is on no board.
 
 use crate::engine::actors::ACTORS_MAX;
-use crate::engine::index::Glance;
+use crate::engine::index::Lookup;
 use crate::engine::rank_tree::RankTree;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
@@ -35,20 +35,23 @@ fn entry(partition: u16, row: u32) -> u32 {
 /// The first looks ahead at the next updates, by number.
 #[derive(Default)]
 struct Ahead {
-    glances: [Glance; 2 * UPDATES_AHEAD],
+    lookups: [Lookup; 2 * UPDATES_AHEAD],
 }
 
 impl Ahead {
     /// Before the update `at` of these is folded.
     fn look(&mut self, zone: &ZoneView, updates: &[Update], at: usize) {
-        let places = self.glances.len();
+        let places = self.lookups.len();
         if at == 0 {
-            self.glances.iter_mut().zip(updates).for_each(|(of, next)| *of = zone.glance(next));
-            self.glances[..UPDATES_AHEAD].iter().for_each(|of| zone.ask_for(*of));
+            self.lookups
+                .iter_mut()
+                .zip(updates)
+                .for_each(|(of, next)| *of = zone.begin_lookup(next));
+            self.lookups[..UPDATES_AHEAD].iter().for_each(|of| zone.ask_for(*of));
         }
-        zone.ask_for(self.glances[(at + UPDATES_AHEAD) % places]);
+        zone.ask_for(self.lookups[(at + UPDATES_AHEAD) % places]);
         if let Some(next) = updates.get(at + places) {
-            self.glances[at % places] = zone.glance(next);
+            self.lookups[at % places] = zone.begin_lookup(next);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::actor::Compass;
 use crate::engine::actors::ACTORS_MAX;
 use crate::engine::change::Change;
 use crate::engine::chunks::{CHUNK_ROWS, Chunks};
-use crate::engine::index::{Glance, Index};
+use crate::engine::index::{Index, Lookup};
 use crate::engine::rank_tree::{Key, RankTree};
 use crate::engine::rules::Rules;
 use crate::engine::rules::rulebook::{Edition, Rulebook};
@@ -280,13 +280,13 @@ impl ZoneView {
     }
 
     /// The first of two looks ahead: asks for where the player of an update stands in the index.
-    pub(super) fn glance(&self, update: &Update) -> Glance {
-        self.index.glance(update.player_id())
+    pub(super) fn begin_lookup(&self, update: &Update) -> Lookup {
+        self.index.begin_lookup(update.player_id())
     }
 
     /// The second one: asks for what the update most likely changes.
-    pub(super) fn ask_for(&self, glance: Glance) {
-        let row = self.index.likely(glance);
+    pub(super) fn ask_for(&self, begin_lookup: Lookup) {
+        let row = self.index.likely(begin_lookup);
         self.cards.ask_for(row);
         self.details.ask_for(row);
     }

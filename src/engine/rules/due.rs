@@ -6,7 +6,7 @@
 
 use crate::engine::change::Change;
 use crate::engine::refusal::Effect;
-use crate::engine::{Shard, Tell, mix};
+use crate::engine::{EventOutput, Shard, mix};
 
 /// The most actors for which one event may end something, such as an effect. The others wait for
 /// the next event.
@@ -18,10 +18,10 @@ pub(super) const RESPAWN_TRIES: u64 = 16;
 impl Shard {
     /// Ends what is over, for as many actors as one event may: first where it was due first.
     #[inline(never)]
-    pub(crate) fn settle_due(&mut self, tell: &mut Tell) {
+    pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
         for _ in 0..DUE_ACTORS_PER_EVENT {
             match self.actors.first_due(self.clock.now_ms()) {
-                Some(row) => self.settle(row, tell),
+                Some(row) => self.settle(row, out),
                 None => return,
             }
         }
@@ -35,7 +35,7 @@ impl Shard {
 
     /// Ends what is over for one actor.
     #[inline(never)]
-    pub(crate) fn settle(&mut self, row: u32, tell: &mut Tell) {
+    pub(crate) fn settle(&mut self, row: u32, out: &mut EventOutput) {
         let now_ms = self.clock.now_ms();
         let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
         if pack.next_due_ms().is_none_or(|at_ms| at_ms > now_ms) {
@@ -45,7 +45,7 @@ impl Shard {
             let until_ms = &mut pack.effects_until_ms[*effect as usize];
             if *until_ms != 0 && *until_ms <= now_ms {
                 self.end_effect(&mut body, *effect, std::mem::take(until_ms));
-                tell.push(body.player_id, Change::EffectEnded { effect: *effect });
+                out.push(body.player_id, Change::EffectEnded { effect: *effect });
             }
         }
         if pack.respawn_at_ms != 0 && pack.respawn_at_ms <= now_ms {
@@ -57,8 +57,8 @@ impl Shard {
             self.tiles.enter(tile, row);
             body.stand_at(x, y);
             let health = body.health();
-            tell.push(body.player_id, Change::Respawned { health, tile, x, y });
-            self.emit_hint(&mut body, tell);
+            out.push(body.player_id, Change::Respawned { health, tile, x, y });
+            self.emit_hint(&mut body, out);
         }
         self.actors.write_body(row, body);
         self.actors.write_pack(row, pack);

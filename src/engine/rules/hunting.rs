@@ -4,7 +4,7 @@ use crate::engine::change::Change;
 use crate::engine::hunt::{HUNTS_MAX, Hunt, HuntPhase, Treasure};
 use crate::engine::refusal::{Hint, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
-use crate::engine::{Outcome, Shard, Tell, mix};
+use crate::engine::{EventOutput, Outcome, Shard, mix};
 
 /// Tiles that laying a treasure tries before the hunt goes without it.
 pub(super) const LAYING_TRIES: u64 = 32;
@@ -29,7 +29,7 @@ impl Shard {
         &mut self,
         start: Hunt,
         duration_ms: u32,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
         if start.hunt <= self.hunts.last_hunt {
             return Ok(Outcome::NoOp);
@@ -48,14 +48,18 @@ impl Shard {
         let begun = Hunt { phase: HuntPhase::Laying, started_ms, ends_ms, ..start };
         self.hunts.write(slot, begun);
         let Hunt { hunt, treasures, .. } = begun;
-        tell.push(0, Change::HuntStarted { hunt, treasures, duration_ms });
+        out.push(0, Change::HuntStarted { hunt, treasures, duration_ms });
         Ok(Outcome::Applied)
     }
 
-    pub(crate) fn on_hunt_end(&mut self, hunt: u32, tell: &mut Tell) -> Result<Outcome, Refusal> {
+    pub(crate) fn on_hunt_end(
+        &mut self,
+        hunt: u32,
+        out: &mut EventOutput,
+    ) -> Result<Outcome, Refusal> {
         match self.hunts.find(hunt) {
             Some(slot) => {
-                self.close(slot, HuntEndCause::CalledOff, tell);
+                self.close(slot, HuntEndCause::CalledOff, out);
                 Ok(Outcome::Applied)
             }
             None if hunt <= self.hunts.last_hunt => Ok(Outcome::NoOp),
@@ -65,21 +69,21 @@ impl Shard {
 
     /// Ends the hunts whose window is over, once one is.
     #[inline(never)]
-    pub(crate) fn end_due_hunts(&mut self, tell: &mut Tell) {
+    pub(crate) fn end_due_hunts(&mut self, out: &mut EventOutput) {
         for slot in 0..HUNTS_MAX {
             let hunt = self.hunts.hunt(slot);
             if hunt.running() && hunt.ends_ms <= self.clock.now_ms() {
-                self.close(slot, HuntEndCause::TimeUp, tell);
+                self.close(slot, HuntEndCause::TimeUp, out);
             }
         }
     }
 
-    pub(crate) fn close(&mut self, slot: usize, cause: HuntEndCause, tell: &mut Tell) {
+    pub(crate) fn close(&mut self, slot: usize, cause: HuntEndCause, out: &mut EventOutput) {
         let hunt = *self.hunts.hunt(slot);
         let elapsed_ms = self.elapsed_ms(&hunt);
         let Hunt { hunt: number, opened, finishers, .. } = hunt;
         let finishers = finishers.into();
-        tell.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
+        out.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
         self.hunts.stop(slot);
         self.hunts.write(slot, Hunt { phase: HuntPhase::Closing, swept: 0, announced: 0, ..hunt });
     }
@@ -91,9 +95,9 @@ impl Shard {
     /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
     /// none waits for the end of another.
     #[inline]
-    pub(crate) fn work_on_hunts(&mut self, tick: bool, tell: &mut Tell) {
+    pub(crate) fn work_on_hunts(&mut self, tick: bool, out: &mut EventOutput) {
         if self.hunts.any_busy() {
-            self.work_on_busy_hunts(tell);
+            self.work_on_busy_hunts(out);
         }
         if self.hunts.any_searching() {
             self.search_paths(tick);
@@ -101,14 +105,14 @@ impl Shard {
     }
 
     #[inline(never)]
-    fn work_on_busy_hunts(&mut self, tell: &mut Tell) {
+    fn work_on_busy_hunts(&mut self, out: &mut EventOutput) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
         for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
             match self.hunts.hunt(slot).phase {
                 HuntPhase::Free | HuntPhase::Open => unreachable!("such a slot is not busy"),
-                HuntPhase::Laying => self.lay(slot, &mut updates_left, tell),
+                HuntPhase::Laying => self.lay(slot, &mut updates_left, out),
                 HuntPhase::Closing => {
-                    self.emit_finishers(slot, &mut updates_left, tell);
+                    self.emit_finishers(slot, &mut updates_left, out);
                     self.sweep(slot);
                 }
             }
@@ -142,7 +146,7 @@ impl Shard {
     }
 
     /// Lays treasures by the hunt's seed. One for which no free tile is found soon is left out.
-    fn lay(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
+    fn lay(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
         let mut hunt = *self.hunts.hunt(slot);
         while hunt.tried < hunt.treasures && *updates_left > 0 {
             *updates_left -= 1;
@@ -156,7 +160,7 @@ impl Shard {
             self.hunts.write_treasure(slot, treasure, Treasure::Lies(tile));
             self.tiles.lay(tile, Some(TreasureKey { slot: slot as u8, number: treasure }));
             let (x, y) = self.tiles.middle(tile);
-            tell.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
+            out.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
         }
         if hunt.tried == hunt.treasures {
             hunt.phase = HuntPhase::Open;
@@ -164,7 +168,7 @@ impl Shard {
         }
         self.hunts.write(slot, hunt);
         if hunt.all_found() {
-            self.close(slot, HuntEndCause::AllFound, tell);
+            self.close(slot, HuntEndCause::AllFound, out);
         }
     }
 
@@ -192,7 +196,7 @@ impl Shard {
     }
 
     /// Publishes finishers in the order of their ranks and pays the prizes to those who are here.
-    fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, tell: &mut Tell) {
+    fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
         let mut hunt = *self.hunts.hunt(slot);
         if hunt.announced == hunt.finishers {
             return;
@@ -204,7 +208,7 @@ impl Shard {
             self.hunts.remove_finisher(slot, hunt.announced);
             hunt.announced += 1;
             *updates_left -= 1;
-            tell.push(
+            out.push(
                 finisher.player_id,
                 Change::Finished {
                     found: finisher.found,
@@ -217,7 +221,7 @@ impl Shard {
             if let Some(row) = here {
                 *updates_left -= 1;
                 let mut pack = *self.actors.pack(row);
-                self.add_score(&mut pack, ScoreCause::Prize, prize.into(), tell);
+                self.add_score(&mut pack, ScoreCause::Prize, prize.into(), out);
                 self.actors.write_pack(row, pack);
             }
         }

@@ -7,7 +7,7 @@ use crate::engine::actor::{Body, Compass, Pack};
 use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal};
 use crate::engine::rules::{ItemUse, inventory};
-use crate::engine::{Shard, Tell};
+use crate::engine::{EventOutput, Shard};
 
 impl Shard {
     pub(crate) fn on_use(
@@ -15,7 +15,7 @@ impl Shard {
         row: u32,
         body: &mut Body,
         item: u8,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let does = self.rules.item(item).ok_or(Refusal::UnknownItem)?.does;
         let mut pack = *self.actors.pack(row);
@@ -27,20 +27,20 @@ impl Shard {
         if useless {
             return Err(Refusal::ItemUseless);
         }
-        tell.push(body.player_id, Change::ItemUsed { item, held });
+        out.push(body.player_id, Change::ItemUsed { item, held });
         match does {
             ItemUse::Start(effect) => {
                 let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
-                self.start_effect(body, &mut pack, effect, lasts_ms, tell);
+                self.start_effect(body, &mut pack, effect, lasts_ms, out);
                 if effect == Effect::Compass {
-                    self.emit_hint_unless(Compass::default(), body, tell);
+                    self.emit_hint_unless(Compass::default(), body, out);
                 }
             }
             ItemUse::Heal(health) => {
                 let gained = health.min(self.rules.actors.health - body.health());
                 body.set_health(body.health() + gained);
                 let health = body.health().into();
-                tell.push(body.player_id, Change::Healed { gained, health });
+                out.push(body.player_id, Change::Healed { gained, health });
             }
         }
         self.actors.write_pack(row, pack);
@@ -64,7 +64,7 @@ impl Shard {
         pack: &mut Pack,
         effect: Effect,
         lasts_ms: u32,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) {
         let Some(until_ms) = self.effect_until(pack, effect, lasts_ms) else {
             return;
@@ -79,7 +79,7 @@ impl Shard {
         }
         body.start(effect);
         let lasts_ms = (until_ms - self.clock.now_ms()) as u32;
-        tell.push(body.player_id, Change::EffectStarted { effect, lasts_ms });
+        out.push(body.player_id, Change::EffectStarted { effect, lasts_ms });
     }
 
     /// Ends an effect that was over at this time. The caller writes the row.

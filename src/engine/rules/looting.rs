@@ -7,7 +7,7 @@ use crate::engine::hunt::{Finisher, Hunt, HuntPhase, Treasure};
 use crate::engine::refusal::{Effect, HuntEndCause, Refusal, ScoreCause};
 use crate::engine::tiles::TreasureKey;
 use crate::engine::walk::square_cm;
-use crate::engine::{Shard, Tell, mix};
+use crate::engine::{EventOutput, Shard, mix};
 
 impl Shard {
     /// Opens the treasure in reach that is nearest; of equal ones that on the lowest tile.
@@ -16,7 +16,7 @@ impl Shard {
         row: u32,
         body: &Body,
         hunt: Option<u32>,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let wanted = match hunt {
             Some(hunt) => Some(self.hunts.find(hunt).ok_or(Refusal::UnknownHunt)?),
@@ -32,12 +32,12 @@ impl Shard {
         }
         hunt.opened += 1;
         let mut pack = *self.actors.pack(row);
-        self.take_loot(&mut pack, &hunt, key.number, tell);
+        self.take_loot(&mut pack, &hunt, key.number, out);
         self.count_find(slot, &mut hunt, &mut pack);
         self.actors.write_pack(row, pack);
         self.hunts.write(slot, hunt);
         if hunt.all_found() {
-            self.close(slot, HuntEndCause::AllFound, tell);
+            self.close(slot, HuntEndCause::AllFound, out);
         }
         Ok(())
     }
@@ -57,14 +57,14 @@ impl Shard {
     }
 
     /// What the treasure holds is a function of the hunt's seed, the shard and the event's ordinal.
-    fn take_loot(&self, pack: &mut Pack, hunt: &Hunt, treasure: u16, tell: &mut Tell) {
+    fn take_loot(&self, pack: &mut Pack, hunt: &Hunt, treasure: u16, out: &mut EventOutput) {
         let chance = mix::chance(hunt.seed, self.partition, self.clock.records());
         let weights = self.rules.points.iter().map(|row| row.weight);
         let worth = self.rules.points[roll(chance, weights)].points;
         let raised = self.strength(pack, Effect::DoubleLoot);
         let points = u64::from(worth) * u64::from(raised.unwrap_or(100)) / 100;
         let points = u32::try_from(points).unwrap_or(u32::MAX);
-        tell.push(
+        out.push(
             pack.player_id,
             Change::Looted {
                 doubled: raised.is_some(),
@@ -74,11 +74,11 @@ impl Shard {
                 elapsed_ms: self.elapsed_ms(hunt),
             },
         );
-        self.add_score(pack, ScoreCause::Loot, points.into(), tell);
+        self.add_score(pack, ScoreCause::Loot, points.into(), out);
         let weights = self.rules.finds.iter().map(|find| find.weight);
         let item = self.rules.finds[roll(mix::chance(chance, 0, 0), weights)].item;
         if item != 0 {
-            self.put_items(pack, ItemStack { item, count: 1 }, tell);
+            self.put_items(pack, ItemStack { item, count: 1 }, out);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal};
 use crate::engine::rules::Rules;
 use crate::engine::walk::{Walk, distance_cm, square_cm};
-use crate::engine::{Shard, Tell};
+use crate::engine::{EventOutput, Shard};
 
 /// How an actor's allowance grows.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Shard {
         body: &mut Body,
         x: i32,
         y: i32,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body, self.clock.now_ms());
@@ -54,8 +54,8 @@ impl Shard {
         }
         body.set_allowance(body.allowance() - cost);
         body.stand_at(x, y);
-        tell.push(body.player_id, Change::Moved { tile, x, y });
-        self.emit_hint(body, tell);
+        out.push(body.player_id, Change::Moved { tile, x, y });
+        self.emit_hint(body, out);
         Ok(())
     }
 
@@ -76,15 +76,15 @@ impl Shard {
 
     /// Publishes the path hint of an actor with a compass, if it differs from the last one.
     #[inline]
-    pub(crate) fn emit_hint(&self, body: &mut Body, tell: &mut Tell) {
+    pub(crate) fn emit_hint(&self, body: &mut Body, out: &mut EventOutput) {
         if body.has(Effect::Compass) {
-            self.emit_hint_unless(body.compass(), body, tell);
+            self.emit_hint_unless(body.compass(), body, out);
         }
     }
 
     /// Publishes the path hint for an actor's tile, unless it equals the last one.
     #[inline(never)]
-    pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, tell: &mut Tell) {
+    pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, out: &mut EventOutput) {
         let tile = self.tiles.under(body.x(), body.y());
         let Some((slot, hint, distance)) = self.hint(tile) else { return };
         let hunt = self.hunts.hunt(slot).hunt;
@@ -92,7 +92,7 @@ impl Shard {
         if compass != last {
             body.set_compass(compass);
             let distance_tiles = distance.into();
-            tell.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });
+            out.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });
         }
     }
 

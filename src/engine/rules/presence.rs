@@ -7,7 +7,7 @@ use crate::engine::handoff::{HandoffId, HandoffOut, Tombstone};
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::inventory;
 use crate::engine::walk::square_cm;
-use crate::engine::{Outcome, Shard, Tell};
+use crate::engine::{EventOutput, Outcome, Shard};
 
 /// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
 pub(super) const ARRIVAL_TILES_PER_SIDE: u32 = 8;
@@ -23,7 +23,7 @@ impl Shard {
         seq: u64,
         x: i32,
         y: i32,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         if self.actors.count() == self.rules.actors.count_max {
             return Err(Refusal::ZoneFull);
@@ -33,8 +33,8 @@ impl Shard {
         let known = self.tombstones.take(player_id).unwrap_or_default();
         let start = seq.min(CROSSING_START_MAX) as u32;
         let known = Tombstone { seq, crossing_sent: known.crossing_sent.max(start), ..known };
-        self.enter(player_id, known, (x, y), tile, tell);
-        tell.push(player_id, Change::Joined { health: self.rules.actors.health, x, y });
+        self.enter(player_id, known, (x, y), tile, out);
+        out.push(player_id, Change::Joined { health: self.rules.actors.health, x, y });
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl Shard {
         known: Tombstone,
         (x, y): (i32, i32),
         tile: u32,
-        tell: &Tell,
+        out: &EventOutput,
     ) -> u32 {
         let mut body = Body::default();
         (body.player_id, body.seq) = (player_id, known.seq);
@@ -55,7 +55,7 @@ impl Shard {
         body.set_health(self.rules.actors.health);
         let pack = Pack {
             player_id,
-            scored_ordinal: tell.ordinal(),
+            scored_ordinal: out.ordinal(),
             scored_at_ms: self.clock.now_ms(),
             crossing_sent: known.crossing_sent,
             accepted: known.accepted,
@@ -81,7 +81,7 @@ impl Shard {
         row: u32,
         body: Body,
         to_zone: Option<u16>,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
         let refused = match to_zone {
             Some(zone) if zone == self.partition => Some(Refusal::SameZone),
@@ -107,11 +107,11 @@ impl Shard {
             crossing_sent,
             accepted: pack.accepted,
         });
-        tell.push(body.player_id, Change::Left { to_zone, seq: body.seq });
+        out.push(body.player_id, Change::Left { to_zone, seq: body.seq });
         if let Some(to_zone) = to_zone {
             let (x, y) = self.opposite(body.x(), body.y());
             let handoff = self.handoff_of(&body, &pack, crossing_sent);
-            tell.handoff(body.player_id, &HandoffOut { to_zone, x, y, handoff });
+            out.handoff(body.player_id, &HandoffOut { to_zone, x, y, handoff });
         }
         Ok(Outcome::Applied)
     }
@@ -145,7 +145,7 @@ impl Shard {
         player_id: u64,
         at: (i32, i32),
         handoff: &Handoff,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
         if player_id == 0 {
             return Err(Refusal::NoPlayer);
@@ -171,15 +171,15 @@ impl Shard {
         };
         match (here, self.arrival_tile(at)) {
             // It joined before its handoff came.
-            (Some(row), _) => self.unpack(row, known, handoff, tell),
+            (Some(row), _) => self.unpack(row, known, handoff, out),
             (None, Some((tile, x, y))) => {
                 self.tombstones.take(player_id);
-                let row = self.enter(player_id, known, (x, y), tile, tell);
+                let row = self.enter(player_id, known, (x, y), tile, out);
                 let (from_zone, crossing) = (handoff.from_zone, handoff.crossing);
-                tell.push(player_id, Change::Arrived { from_zone, crossing, x, y });
-                self.unpack(row, known, handoff, tell);
+                out.push(player_id, Change::Arrived { from_zone, crossing, x, y });
+                self.unpack(row, known, handoff, out);
             }
-            (None, None) => self.send_back(known, at, handoff, tell),
+            (None, None) => self.send_back(known, at, handoff, out),
         }
         Ok(Outcome::Applied)
     }
@@ -215,42 +215,48 @@ impl Shard {
     }
 
     /// Gives an actor what was carried for it.
-    fn unpack(&mut self, row: u32, known: Tombstone, handoff: &Handoff, tell: &mut Tell) {
+    fn unpack(&mut self, row: u32, known: Tombstone, handoff: &Handoff, out: &mut EventOutput) {
         let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
         body.seq = known.seq;
         pack.crossing_sent = known.crossing_sent;
         pack.accepted = known.accepted;
         for stack in handoff.items.into_iter().filter(|stack| stack.count > 0) {
-            self.put_items(&mut pack, stack, tell);
+            self.put_items(&mut pack, stack, out);
         }
         for slot in 0..EFFECT_SLOTS {
             let left_ms = handoff.effects_left_ms[slot];
             let effect = handoff.effects[slot].checked_sub(1);
             if let Some(effect) = effect.and_then(Effect::from_code) {
-                self.start_effect(&mut body, &mut pack, effect, left_ms, tell);
+                self.start_effect(&mut body, &mut pack, effect, left_ms, out);
             }
         }
-        self.emit_hint(&mut body, tell);
+        self.emit_hint(&mut body, out);
         self.actors.write_body(row, body);
-        self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, tell);
+        self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, out);
         self.actors.write_pack(row, pack);
     }
 
-    pub(crate) fn put_items(&self, pack: &mut Pack, stack: ItemStack, tell: &mut Tell) {
+    pub(crate) fn put_items(&self, pack: &mut Pack, stack: ItemStack, out: &mut EventOutput) {
         let stack_max = self.rules.item(stack.item).map_or(u8::MAX, |item| item.stack_max);
         let player_id = pack.player_id;
         let (held, lost) = inventory::put(&mut pack.items, stack, stack_max);
         let gained = u16::from(stack.count - lost);
         if gained > 0 {
-            tell.push(player_id, Change::ItemGained { item: stack.item, gained, held });
+            out.push(player_id, Change::ItemGained { item: stack.item, gained, held });
         }
         if lost > 0 {
-            tell.push(player_id, Change::ItemLost { item: stack.item, lost: lost.into() });
+            out.push(player_id, Change::ItemLost { item: stack.item, lost: lost.into() });
         }
     }
 
     /// There is no room: the player goes back to where it came from, with a handoff of its own.
-    fn send_back(&mut self, known: Tombstone, at: (i32, i32), handoff: &Handoff, tell: &mut Tell) {
+    fn send_back(
+        &mut self,
+        known: Tombstone,
+        at: (i32, i32),
+        handoff: &Handoff,
+        out: &mut EventOutput,
+    ) {
         let crossing = known.crossing_sent.saturating_add(1);
         self.tombstones.put(Tombstone { crossing_sent: crossing, ..known });
         let far = self.tiles.side_cm() - 1;
@@ -259,6 +265,6 @@ impl Shard {
         // It comes after whatever left this zone before it.
         let (from_zone, last_seq) = (self.partition, known.seq);
         let handoff = Handoff { from_zone, crossing, last_seq, ..*handoff };
-        tell.handoff(known.player_id, &HandoffOut { to_zone, x, y, handoff });
+        out.handoff(known.player_id, &HandoffOut { to_zone, x, y, handoff });
     }
 }

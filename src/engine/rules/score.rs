@@ -3,7 +3,7 @@
 use crate::engine::actor::Pack;
 use crate::engine::change::Change;
 use crate::engine::refusal::ScoreCause;
-use crate::engine::{Shard, Tell};
+use crate::engine::{EventOutput, Shard};
 
 impl Shard {
     /// Adds points. Of equal scores, the one that was published first is ahead, so the update's
@@ -13,15 +13,15 @@ impl Shard {
         pack: &mut Pack,
         cause: ScoreCause,
         points: u64,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) {
         if points == 0 {
             return;
         }
         pack.score = pack.score.saturating_add(points);
         pack.scored_at_ms = self.clock.now_ms();
-        pack.scored_ordinal = tell.ordinal();
+        pack.scored_ordinal = out.ordinal();
         let points = u32::try_from(points).unwrap_or(u32::MAX);
-        tell.push(pack.player_id, Change::Scored { cause, points, score: pack.score });
+        out.push(pack.player_id, Change::Scored { cause, points, score: pack.score });
     }
 }

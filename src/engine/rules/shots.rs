@@ -10,7 +10,7 @@ use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal, ScoreCause};
 use crate::engine::rules::Weapon;
 use crate::engine::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
-use crate::engine::{NO_ROW, Shard, Tell};
+use crate::engine::{EventOutput, NO_ROW, Shard};
 
 /// Tiles with walls or actors that a shot looks up together.
 const OBSTACLES_AHEAD: usize = 8;
@@ -31,7 +31,7 @@ impl Shard {
         body: &mut Body,
         weapon: u8,
         heading: Option<u16>,
-        tell: &mut Tell,
+        out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let known = self.rules.weapons.get(usize::from(weapon));
         let rules = *known.ok_or(Refusal::UnknownWeapon)?;
@@ -47,9 +47,9 @@ impl Shard {
         let Flight { distance_cm, target } = self.fly(row, body, &rules, heading);
         let target_id = target.map(|target| self.actors.body(target).player_id);
         let shot = Change::Shot { weapon, heading, distance_cm, target: target_id };
-        tell.push(body.player_id, shot);
+        out.push(body.player_id, shot);
         if let Some(target) = target {
-            self.hit(row, target, weapon, &rules, tell);
+            self.hit(row, target, weapon, &rules, out);
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Shard {
         None
     }
 
-    fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, tell: &mut Tell) {
+    fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, out: &mut EventOutput) {
         let mut other = *self.actors.body(target);
         let by = self.actors.body(row).player_id;
         let shielded = other.has(Effect::Shield);
@@ -121,20 +121,20 @@ impl Shard {
         let damage = (u32::from(rules.damage) * percent / 100).min(other.health().into()) as u16;
         other.set_health(other.health() - damage);
         let health = other.health().into();
-        tell.push(other.player_id, Change::Damaged { weapon, damage, health, by });
+        out.push(other.player_id, Change::Damaged { weapon, damage, health, by });
         let downed = other.downed();
         if downed {
             let respawn_ms = self.rules.actors.respawn_ms;
             let mut pack = *self.actors.pack(target);
             pack.respawn_at_ms = self.clock.now_ms() + u64::from(respawn_ms);
-            tell.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
+            out.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
             self.actors.write_pack(target, pack);
         }
         self.actors.write_body(target, other);
         if downed {
             let mut shooter = *self.actors.pack(row);
             let points = self.rules.actors.downed_points.into();
-            self.add_score(&mut shooter, ScoreCause::Downed, points, tell);
+            self.add_score(&mut shooter, ScoreCause::Downed, points, out);
             self.actors.write_pack(row, shooter);
         }
     }

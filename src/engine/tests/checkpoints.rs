@@ -40,14 +40,14 @@ impl Game {
     }
 
     fn play(&mut self, shard: &mut Shard, events: u64) -> Vec<Update> {
-        let (mut told, mut updates) = (Vec::new(), Updates::new());
+        let (mut published, mut updates) = (Vec::new(), Updates::new());
         for _ in 0..events {
             let event = self.events.event(&mut |bound| self.random.below(bound));
             updates.clear();
             shard.apply(&event, &mut updates);
-            told.extend_from_slice(updates.as_slice());
+            published.extend_from_slice(updates.as_slice());
         }
-        told
+        published
     }
 }
 
@@ -102,10 +102,10 @@ fn a_shard_that_is_restored_from_a_checkpoint_goes_on_like_the_original() {
         let later = game.clone();
         let written = checkpoint_while_playing(&mut game, &mut shard);
         let mut restored = Shard::decode_state(&written, &rulebook()).expect("its own bytes");
-        let told = later.clone().play(&mut untouched, 3_000);
-        assert!(later.clone().play(&mut restored, 3_000) == told, "seed {seed}");
+        let published = later.clone().play(&mut untouched, 3_000);
+        assert!(later.clone().play(&mut restored, 3_000) == published, "seed {seed}");
         assert_eq!(restored.digest(), untouched.digest(), "seed {seed}");
-        assert!(!told.is_empty());
+        assert!(!published.is_empty());
     }
 }
 

@@ -25,9 +25,9 @@ fn a_handoff_takes_everything_along_and_enters_at_the_opposite_edge() {
     let mut east = Game::of_zone(2, rules());
     let HandoffOut { x, y, handoff, .. } = out;
     let arrived = east.apply(7, 0, Action::Arrive { x, y, handoff });
-    let told: Vec<String> = arrived.iter().map(super::script::sentence).collect();
+    let published: Vec<String> = arrived.iter().map(super::script::sentence).collect();
     assert_eq!(
-        told,
+        published,
         [
             "7 arrived from_zone=1 crossing=5 x=383 y=3000",
             "7 item_gained item=2 gained=3 held=3",

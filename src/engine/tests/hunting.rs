@@ -155,7 +155,7 @@ fn a_hunt_that_is_called_off_still_tells_its_finishers() {
          1 loot
          > 1 looted doubled=false treasure=0 hunt=3 points=100 elapsed_ms=0
          > 1 scored cause=loot points=100 score=100
-         # A finisher that left is told, but has no use for a prize.
+         # A finisher that left is published, but has no use for a prize.
          1 leave
          > 1 left seq=3
          0 hunt_end hunt=3
@@ -204,8 +204,8 @@ fn a_compass_points_the_way_and_never_the_wrong_one() {
 
 /// The path hints of players while a line is played.
 fn hints(game: &mut Game, line: &str) -> Vec<String> {
-    let told = game.play(line);
-    told.iter().map(sentence).filter(|told| told.contains("path_hint")).collect()
+    let published = game.play(line);
+    published.iter().map(sentence).filter(|published| published.contains("path_hint")).collect()
 }
 
 #[test]
@@ -234,9 +234,9 @@ fn who_arrives_or_stands_up_with_a_compass_is_told_the_way_at_once() {
     assert_eq!(hints(&mut game, arrival), ["1 path_hint hint=east hunt=3 distance_tiles=6"]);
     game.play("2 join x=500 y=3584");
     game.play("2 shoot weapon=0 heading=0");
-    let told = game.wait(5000).iter().map(sentence).collect::<Vec<_>>();
-    assert!(told[0].starts_with("1 respawned"), "{told:?}");
-    assert!(told[1].starts_with("1 path_hint"), "{told:?}");
+    let published = game.wait(5000).iter().map(sentence).collect::<Vec<_>>();
+    assert!(published[0].starts_with("1 respawned"), "{published:?}");
+    assert!(published[1].starts_with("1 path_hint"), "{published:?}");
 }
 
 #[test]
@@ -288,11 +288,13 @@ fn many_finishers_are_told_some_an_event_and_the_first_three_get_prizes() {
         game.play(&format!("{player} join x={x} y={y}"));
         game.play(&format!("{player} loot"));
     }
-    let mut told = vec![game.play("0 hunt_end hunt=1")];
-    told.extend((0..8).map(|_| game.play("50 join x=0 y=0")));
-    assert!(told.iter().all(|event| event.len() <= 14));
-    let told: Vec<String> = told.iter().flatten().map(sentence).collect();
-    let of = |what: &str| told.iter().filter(|told| told.contains(what)).collect::<Vec<_>>();
+    let mut published = vec![game.play("0 hunt_end hunt=1")];
+    published.extend((0..8).map(|_| game.play("50 join x=0 y=0")));
+    assert!(published.iter().all(|event| event.len() <= 14));
+    let published: Vec<String> = published.iter().flatten().map(sentence).collect();
+    let of = |what: &str| {
+        published.iter().filter(|published| published.contains(what)).collect::<Vec<_>>()
+    };
     let wanted: Vec<String> = (1..40)
         .map(|rank| format!("{rank} finished found=1 hunt=1 rank={rank} elapsed_ms=0"))
         .collect();

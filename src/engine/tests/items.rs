@@ -100,10 +100,18 @@ fn haste_that_is_over_does_not_count_because_more_of_it_comes() {
         game.play(&format!("{player} arrive x=0 y=0 crossing=1 last_seq=5 effect=1 left_ms=400"));
         game.play(&format!("{player} move x=5000 y={} seq=11", 1024 * player));
     }
-    let told = game.play_late("5 arrive x=0 y=0 crossing=1 last_seq=6 effect=1 left_ms=9000", 1000);
-    let told: Vec<String> = told.iter().map(sentence).collect();
-    assert_eq!(told.last().unwrap(), "5 effect_started effect=haste lasts_ms=9000", "{told:?}");
-    assert!(!told.iter().any(|told| told.starts_with("5 effect_ended")), "{told:?}");
+    let published =
+        game.play_late("5 arrive x=0 y=0 crossing=1 last_seq=6 effect=1 left_ms=9000", 1000);
+    let published: Vec<String> = published.iter().map(sentence).collect();
+    assert_eq!(
+        published.last().unwrap(),
+        "5 effect_started effect=haste lasts_ms=9000",
+        "{published:?}"
+    );
+    assert!(
+        !published.iter().any(|published| published.starts_with("5 effect_ended")),
+        "{published:?}"
+    );
     game.check(
         "5 move x=8001 y=5120 seq=12
          > 5 refused reason=too_fast action=move seq=12
@@ -161,9 +169,9 @@ fn a_charm_doubles_points() {
     (0..10).for_each(|_| drop(game.wait(0)));
     game.play("1 arrive x=5120 y=5120 crossing=1 last_seq=0 effect=4 left_ms=1000");
     let updates = game.play("1 loot");
-    let told: Vec<String> = updates.iter().map(super::script::sentence).collect();
-    assert!(told[0].starts_with("1 looted doubled=true"), "{told:?}");
-    assert_eq!(told[1], "1 scored cause=loot points=200 score=200");
+    let published: Vec<String> = updates.iter().map(super::script::sentence).collect();
+    assert!(published[0].starts_with("1 looted doubled=true"), "{published:?}");
+    assert_eq!(published[1], "1 scored cause=loot points=200 score=200");
 }
 
 #[test]

@@ -142,11 +142,11 @@ proptest! {
         let shard = |zone: usize| Shard::new(zone as u16, &rulebook);
         let mut alone = [shard(0), shard(1)];
         let mut mixed = [shard(0), shard(1)];
-        let mut told_alone = [Vec::new(), Vec::new()];
-        let mut told_mixed = [Vec::new(), Vec::new()];
+        let mut published_alone = [Vec::new(), Vec::new()];
+        let mut published_mixed = [Vec::new(), Vec::new()];
         for zone in 0..2 {
             for event in &streams[zone] {
-                told_alone[zone].extend(apply(&mut alone[zone], event).1);
+                published_alone[zone].extend(apply(&mut alone[zone], event).1);
             }
         }
         let mut next = [0, 0];
@@ -156,10 +156,10 @@ proptest! {
             }
             let wanted = (turns[turn / 64 % 16] >> (turn % 64) & 1) as usize;
             let zone = if next[wanted] < 1000 { wanted } else { 1 - wanted };
-            told_mixed[zone].extend(apply(&mut mixed[zone], &streams[zone][next[zone]]).1);
+            published_mixed[zone].extend(apply(&mut mixed[zone], &streams[zone][next[zone]]).1);
             next[zone] += 1;
         }
-        prop_assert!(told_mixed == told_alone);
+        prop_assert!(published_mixed == published_alone);
         for zone in 0..2 {
             prop_assert_eq!(mixed[zone].digest(), alone[zone].digest());
         }
@@ -170,7 +170,7 @@ proptest! {
         let mut game = Game::new(seed);
         let events: Vec<Event> = (0..2000).map(|_| game.event()).collect();
         let mut one_by_one = Shard::new(3, &rulebook());
-        let told: Vec<Update> =
+        let published: Vec<Update> =
             events.iter().flat_map(|event| apply(&mut one_by_one, event).1).collect();
         let mut batched = Shard::new(3, &rulebook());
         let (mut all, mut updates, mut at) = (Vec::new(), Updates::new(), 0);
@@ -191,7 +191,7 @@ proptest! {
             }
         }
         all.extend_from_slice(updates.as_slice());
-        prop_assert_eq!(all, told);
+        prop_assert_eq!(all, published);
         prop_assert_eq!(batched.digest(), one_by_one.digest());
     }
 }

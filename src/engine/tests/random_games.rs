@@ -40,13 +40,13 @@ fn events(count: usize) -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn play(shard: &mut Shard, events: &[Event]) -> Vec<Update> {
-    let mut told = Vec::new();
+    let mut published = Vec::new();
     for event in events {
         let mut updates = Updates::new();
         shard.apply(event, &mut updates);
-        told.extend_from_slice(updates.as_slice());
+        published.extend_from_slice(updates.as_slice());
     }
-    told
+    published
 }
 
 fn new_shard() -> Shard {

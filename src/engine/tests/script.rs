@@ -179,7 +179,7 @@ fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
     Action::unpack(kind, &values)
 }
 
-/// A hand-off with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes
+/// A handoff with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes
 /// from zone 9 unless the script says from where.
 fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
     let get = |key| fields.get(key).copied().unwrap_or(0);

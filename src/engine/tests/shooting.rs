@@ -91,8 +91,8 @@ fn who_finds_no_free_tile_stands_up_where_it_lies() {
     game.play("1 join x=500 y=500");
     game.play("2 join x=1500 y=500");
     game.play("1 shoot weapon=0 heading=0");
-    let told: Vec<String> = game.wait(5000).iter().map(sentence).collect();
-    assert_eq!(told, ["2 respawned health=100 tile=1 x=1500 y=500"]);
+    let published: Vec<String> = game.wait(5000).iter().map(sentence).collect();
+    assert_eq!(published, ["2 respawned health=100 tile=1 x=1500 y=500"]);
 }
 
 #[test]
