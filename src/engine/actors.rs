@@ -20,7 +20,7 @@ pub(crate) struct Actors {
     /// Rows below `used` that are free again.
     free: Vec<u32>,
     used: u32,
-    /// By when something ends for the actor.
+    /// When something next ends for the actor.
     due: RankTree,
     /// When that is for the first one; the largest number if there is none.
     due_ms: u64,
@@ -50,14 +50,14 @@ impl Actors {
         self.index.find(player_id, |row| self.bodies.row(row).player_id)
     }
 
-    /// The first step of a look ahead: asks for where a player's row is noted.
+    /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
     #[inline]
     pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
         self.index.begin_lookup(player_id)
     }
 
-    /// The second step: asks for the row that a player's actor most likely has, and returns its
-    /// number, or no row's.
+    /// The second step: prefetches the row that a player's actor most likely has, and returns its
+    /// number, or the number of no row.
     #[inline]
     pub(crate) fn likely_row(&self, begin_lookup: Lookup) -> u32 {
         let row = self.index.likely(begin_lookup);
@@ -105,7 +105,7 @@ impl Actors {
 
     /// Orders all actors by when they are due. All of them were loaded.
     pub(crate) fn order(&mut self) {
-        assert!(self.free.is_empty(), "an actor went before all were loaded");
+        assert!(self.free.is_empty(), "an actor was removed before all were loaded");
         let packs = (0..self.used).map(|row| (self.packs.row(row), row));
         let mut due: Vec<(Key, u32)> =
             packs.filter_map(|(pack, row)| Some((due_key(pack)?, row))).collect();

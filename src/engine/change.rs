@@ -387,13 +387,14 @@ changes! {
         /// How long it still lasts.
         left_ms: u32 = Word Number "left_ms",
     },
-    /// The game goes on by other rules, this update the first of them.
+    /// From this update on, the zone plays by other rules.
     RulesChanged = 29 "rules_changed" {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
     },
     /// The zone's clock. Later times count from it. It is published before an event's first update
-    /// that a time belongs to, by each tick, and when it starts; as long as it stands, once.
+    /// that a time belongs to, by each tick, and when it starts, but only once while it stands
+    /// still.
     Clock = 30 "clock" {
         /// Milliseconds since the Unix epoch; 0 before it starts.
         unix_ms: u64 = Long Number "unix_ms",

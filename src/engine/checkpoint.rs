@@ -10,7 +10,7 @@ use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
 use crate::engine::state::{ACTOR_WORDS, FORMAT};
 use crate::engine::table::Row;
 
-/// Rows that one piece of a checkpoint looks at, empty ones included: some ten microseconds.
+/// Rows that one piece of a checkpoint visits, empty ones included: some ten microseconds.
 const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
 /// Whether a checkpoint has given all its bytes.
@@ -95,8 +95,8 @@ impl Checkpoint {
         self.waiting_count += words.len();
     }
 
-    /// Writes rows of the current step until there is no more room, or it is done, or so many were
-    /// looked at.
+    /// Writes rows of the current step until there is no more room, or it is done, or this many
+    /// were visited.
     fn write_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
         let Step { part, mut next, end } = self.steps[self.step];
         while next < end && self.waiting_count == 0 && *rows > 0 {
@@ -137,8 +137,8 @@ impl Checkpoint {
 }
 
 impl Shard {
-    /// Begins a checkpoint of the current state: how many bytes it takes. Bounded work, whatever
-    /// the state's size. One that was not read to its end is over.
+    /// Begins a checkpoint of the current state, and returns how many bytes it takes. Bounded work,
+    /// whatever the state's size. It replaces a checkpoint that was not read to its end.
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.end_checkpoint();
         let checkpoint = self.note();

@@ -4,10 +4,10 @@ use crate::runtime::prefetch::prefetch_at;
 use std::ops::{Index, IndexMut};
 
 /// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
-/// memory stays some microseconds.
+/// memory takes only some microseconds.
 pub(crate) const CHUNK_ROWS: usize = 128;
 
-/// Rows of a chunk that are a word or less: as much memory at a time.
+/// Rows of a chunk if a row is a word or less: as much memory at a time.
 pub(crate) const CHUNK_WORDS: usize = 1024;
 
 /// Values by number, in chunks of `ROWS`, a power of two. The addresses of all chunks that there

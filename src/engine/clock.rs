@@ -1,6 +1,6 @@
 //! The shard's clock. It follows the times of the shard's records, and nothing else.
 
-/// Record times that the shard's clock looks back on: it follows the smallest of them.
+/// Recent record times that the shard's clock knows: it follows the smallest of them.
 pub(crate) const CLOCK_RECORDS: usize = 8;
 
 /// The same, as records are counted.
@@ -9,8 +9,8 @@ const RECORDS: u64 = CLOCK_RECORDS as u64;
 /// Time within a shard, in milliseconds.
 ///
 /// It follows the smallest of the last eight record times and never runs back, so one record with a
-/// wrong time, even a year ahead, does not move it. It stands at 0 until eight records came; their
-/// smallest time is where it starts.
+/// wrong time, even a year ahead, does not move it. It stands at 0 until eight records have come,
+/// and starts at their smallest time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],

@@ -12,7 +12,7 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
 pub(crate) const JSON_DEPTH_MAX: usize = 8;
 
-/// Rises whenever the decoder makes another event of a record, or rejects another record.
+/// Rises whenever the decoder makes a different event from a record, or rejects other records.
 pub(crate) const DECODER_VERSION: u64 = 2;
 
 /// Slots of an actor's inventory; a handoff carries all of them.
@@ -46,7 +46,7 @@ pub struct Event<H = Handoff> {
 pub struct Handoff {
     /// The zone that the player left.
     pub from_zone: u16,
-    /// Grows with each of the player's handoffs: a zone accepts each (player, n) once.
+    /// Rises with each of the player's handoffs: a zone accepts each (player, crossing) once.
     pub crossing: u32,
     /// The player's score.
     pub score: u64,
@@ -337,13 +337,13 @@ events! {
         DurationMs = "duration_ms" Integer[0, u32::MAX],
         /// The zone that a player leaves for.
         ToZone = "to_zone" Integer[0, u16::MAX],
-        /// Hash of the rules to go on by.
+        /// Hash of the rules to switch to.
         Ruleset = "ruleset" Integer[0, u32::MAX],
         /// What a player brings from another zone.
         Handoff = "handoff" Handoff,
     }
     actions<H = Handoff> {
-        /// The player enters this shard, with nothing in hand.
+        /// The player enters this shard, and carries nothing.
         Join = 0 "join" Player { x: i32 = X Required, y: i32 = Y Required, },
         /// The player enters this shard from another one, with what it carried there.
         Arrive = 1 "arrive" Arrival as "join" {
@@ -377,7 +377,7 @@ events! {
         },
         /// A hunt ends before its time.
         HuntEnd = 10 "hunt_end" World { hunt: u32 = Hunt Required, },
-        /// The game goes on by the rules with this hash.
+        /// The zone switches to the rules with this hash.
         RulesChange = 11 "rules_change" World { ruleset: u32 = Ruleset Required, },
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
 
-/// Which of the handoffs beside a list an arrival carries.
+/// Number of an arrival's handoff in the list beside the events.
 pub(crate) type HandoffNumber = u32;
 
 /// An event as a list has it.
@@ -24,8 +24,8 @@ impl Events {
         Events { list: Vec::with_capacity(events), handoffs: Vec::with_capacity(arrivals) }
     }
 
-    /// An empty list as [`Events::with_capacity`] makes it, with its memory taken from the system:
-    /// it is the same from then on, however long the lists become.
+    /// An empty list like that of [`Events::with_capacity`], whose memory is already taken from the
+    /// system. From then on it uses the same memory, however long the list becomes.
     pub(crate) fn with_touched_capacity(events: usize, arrivals: usize) -> Events {
         let tick =
             Event { offset: 0, time_ms: 0, player_id: 0, seq: 0, ts_us: 0, action: Action::Tick };

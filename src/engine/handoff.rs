@@ -15,11 +15,11 @@ pub(crate) const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_S
 /// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
 pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 
-/// Players that left a zone and are still known there: as many as it holds, as all may leave.
+/// Players that left a zone and are still known there: as many as it holds, because all may leave.
 pub(crate) const TOMBSTONES_MAX: usize = ACTORS_MAX;
 
-/// Which of a player's handoffs one is. They come in this order: a later one has a higher `seq`,
-/// and one that was sent back, or on, the same `seq` and a higher number.
+/// Identifies one of a player's handoffs, and orders them. A later handoff has a higher `seq`; one
+/// that was sent back, or on, has the same `seq` and a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HandoffId {
     /// The `seq` of the `leave`.

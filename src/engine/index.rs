@@ -105,7 +105,7 @@ impl Index {
         if at < self.bucket_count { at } else { at & (self.mask >> 1) }
     }
 
-    /// The first step of a look ahead: asks for a player's bucket.
+    /// The first step of a look-up ahead of time: prefetches a player's bucket.
     #[inline]
     pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
         let hash = hash_of(player_id);

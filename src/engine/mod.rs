@@ -87,11 +87,11 @@ pub enum Outcome {
     Applied,
     /// The rules turned it down; an update says so.
     Refused(Refusal),
-    /// It came before: a repeated or older `seq`, id or handoff; or the game goes by these rules
-    /// already. No update is made.
+    /// It came before, with a repeated or older `seq`, id or handoff; or the zone plays by these
+    /// rules already. No update is made.
     NoOp,
     /// It asks for rules that the shard does not have. Nothing after it may be applied: a shard
-    /// that has these rules goes on differently.
+    /// that has these rules would go on differently.
     RulesMissing {
         /// Hash of those rules.
         ruleset: u32,
@@ -175,7 +175,7 @@ impl EventOutput<'_> {
         self.ordinal * EVENT_UPDATES_MAX as u64 + (self.updates.len() - self.before) as u64
     }
 
-    /// Tells all parts of a handoff.
+    /// Publishes all parts of a handoff.
     pub(crate) fn handoff(&mut self, player_id: u64, handoff: &HandoffOut) {
         handoff.parts().into_iter().for_each(|part| self.push(player_id, part));
     }
@@ -270,7 +270,8 @@ impl Shard {
     }
 
     /// Applies events from `first` on, as long as the updates have room for one more and the rules
-    /// are loaded, and tells what became of each, with its updates. Returns how many there were.
+    /// are loaded. Passes each event to `on_outcome`, with what became of it and its updates.
+    /// Returns the number of these events.
     pub fn apply_all(
         &mut self,
         events: &Events,
@@ -304,7 +305,7 @@ impl Shard {
         events.len()
     }
 
-    /// Applies one event, in bounded work, and tells what follows from it. The caller has made sure
+    /// Applies one event, in bounded work, and returns what became of it. The caller has made sure
     /// that the updates have room.
     pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
         let (event, handoff) = event.apart(0);
@@ -472,8 +473,8 @@ impl Shard {
         decided.into()
     }
 
-    /// Events of players that are not here leave no trace, so that a handoff under way to this
-    /// zone is never taken for an old one.
+    /// Events of players that are not here leave no trace. Otherwise a handoff under way to this
+    /// zone could be taken for an old one.
     #[inline(never)]
     fn on_absent_player_event(&mut self, event: &ListedEvent, out: &mut EventOutput) -> Outcome {
         let known = self.tombstones.find(event.player_id);

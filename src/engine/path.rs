@@ -8,7 +8,7 @@
 //!
 //! Treasures are opened and never closed again. So a distance in a finished map is exact as long as
 //! the treasure that it leads to is unopened. A hint follows the distances down to see whether it
-//! is. If it is not, the hint is stale.
+//! is. If the treasure has been opened, the hint is stale.
 //!
 //! Two things decide everything that a search finds: which treasures it seeks, and how many pieces
 //! of work it has done. They alone are state, and the maps are computed from them.

@@ -250,7 +250,7 @@ impl RankTree {
         }
     }
 
-    /// An entry of a node has too few entries: it gets some of its neighbour's, or all of them.
+    /// A node below this one has too few entries: it gets some of its neighbour's, or all of them.
     fn mend(&mut self, number: u32, height: u32, at: usize) {
         let (left_at, right_at) = (at.max(1) - 1, at.max(1));
         let node = self.nodes[number];

@@ -20,7 +20,7 @@ pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x05");
 /// Words of an actor: those of its two rows.
 pub(crate) const ACTOR_WORDS: usize = BODY_WORDS + PACK_WORDS;
 
-/// Actors for whose places a restoring shard asks before it comes to them.
+/// How many actors ahead a restoring shard prefetches their places.
 const ACTORS_AHEAD: usize = 8;
 
 /// Why bytes are no state to go on from.
@@ -106,7 +106,7 @@ impl Shard {
         shard.clock = Clock::from_words(&words.take()?);
         shard.last_tick = words.word()?;
         for _ in 0..words.word()? {
-            // What comes later is asked for, as each actor is noted in places far apart.
+            // Later actors are prefetched, because each is noted in places far apart.
             if let Some(ahead) = words.ahead(ACTORS_AHEAD * ACTOR_WORDS).and_then(Body::from_words)
             {
                 shard.actors.begin_lookup(ahead.player_id);

@@ -21,7 +21,7 @@ pub(crate) struct Tiles {
     side_shift: u32,
     tiles: Vec<Tile>,
     /// Where walls stand, where a wall or somebody does, where a treasure lies: a bit a tile, so
-    /// that what looks over many tiles finds them all in the nearest cache.
+    /// that a scan of many tiles finds them all in the nearest cache.
     walls: Bits,
     taken: Bits,
     treasures: Bits,
@@ -208,7 +208,7 @@ impl Tiles {
         self.tiles[tile as usize].first.checked_sub(1)
     }
 
-    /// Who comes after an actor on its tile, if anybody does.
+    /// The next actor on the same tile, if there is one.
     #[inline]
     pub(crate) fn next_actor(&self, actor: u32) -> Option<u32> {
         self.links.get(actor)?.checked_sub(1)
@@ -225,7 +225,7 @@ impl Tiles {
         })
     }
 
-    /// Asks for the tile at a position, if it is on the map.
+    /// Prefetches the tile at a position, if it is on the map.
     #[inline]
     pub(crate) fn ask_for(&self, x: i32, y: i32) {
         if let Some(tile) = self.at(x, y) {
@@ -233,7 +233,7 @@ impl Tiles {
         }
     }
 
-    /// An actor comes to stand on a tile.
+    /// An actor enters a tile.
     #[inline]
     pub(crate) fn enter(&mut self, tile: u32, actor: u32) {
         self.links.reach(actor);
@@ -244,7 +244,7 @@ impl Tiles {
         tile.actors += 1;
     }
 
-    /// An actor that stands on a tile goes.
+    /// An actor leaves the tile that it stands on.
     #[inline]
     pub(crate) fn exit(&mut self, number: u32, actor: u32) {
         let tile = &mut self.tiles[number as usize];

@@ -36,8 +36,8 @@ impl Updates {
         Updates { list: Vec::with_capacity(FRAME_UPDATES_MAX), is_touched: false }
     }
 
-    /// Takes the memory of an empty list from the system at once, unless that was done before: it
-    /// is the same from then on, however long the lists become.
+    /// Takes the memory of an empty list from the system at once, unless that was done before. From
+    /// then on it uses the same memory, however long the list becomes.
     pub(crate) fn touch(&mut self) {
         assert!(self.list.is_empty());
         if !self.is_touched {

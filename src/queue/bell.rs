@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU8;
 use std::task::Wake;
 use std::time::Duration;
 
-/// What wakes one thread, its owner: an eventfd to sleep at, and whether it does.
+/// Wakes one thread, its owner: an eventfd to sleep at, and whether the owner sleeps.
 pub struct Bell {
     rest: Rest<AtomicU8>,
     eventfd: File,

@@ -128,7 +128,8 @@ pub struct Receiver<T> {
 impl<T> Receiver<T> {
     /// The next item, or why there is none.
     pub fn receive(&mut self) -> Received<T> {
-        // A sender pushes, then goes: what a gone sender has pushed is seen by the poll after this.
+        // A sender pushes, then goes: the poll after this sees everything that a gone sender has
+        // pushed.
         let ended = self.senders_gone();
         match self.try_receive() {
             Some(item) => Received::Item(item),

@@ -44,8 +44,8 @@ impl<W: Word> Rest<W> {
         self.word.replace(AWAKE, ASLEEP, Ordering::AcqRel)
     }
 
-    /// For the owner, before it polls its queues: all that was sent before a call up to here is
-    /// seen.
+    /// For the owner, before it polls its queues: it then sees everything that was sent before any
+    /// earlier call.
     pub(crate) fn wake_up(&self) {
         self.word.swap(AWAKE, Ordering::AcqRel);
     }

@@ -16,7 +16,7 @@ pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
 pub(super) const RESPAWN_TRIES: u64 = 16;
 
 impl Shard {
-    /// Ends what is over, for as many actors as one event may: first where it was due first.
+    /// Ends what is over, for as many actors as one event may settle, the earliest due first.
     #[inline(never)]
     pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
         for _ in 0..DUE_ACTORS_PER_EVENT {
@@ -27,7 +27,7 @@ impl Shard {
         }
     }
 
-    /// Whether more is due than was settled: else nothing is over for any actor.
+    /// Whether more was due than was settled. If not, nothing is over for any actor.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.actors.is_due(self.clock.now_ms())

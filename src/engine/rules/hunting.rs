@@ -9,15 +9,15 @@ use crate::engine::{EventOutput, Outcome, Shard, mix};
 /// Tiles that laying a treasure tries before the hunt goes without it.
 pub(super) const LAYING_TRIES: u64 = 32;
 
-/// Updates of one event for what hunts have still to publish: treasures laid, finishers.
+/// Updates of one event for what hunts still have to publish: treasures laid, finishers.
 pub(super) const HUNT_UPDATES_PER_EVENT: usize = 12;
 
-/// Milliseconds of event time between two pieces of that search. On a map of 65,536 tiles the ways
-/// to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
+/// Milliseconds of event time between two pieces of the search for paths. On a map of 65,536 tiles
+/// the ways to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
 pub(super) const PATH_PIECE_MS: u64 = 4;
 
-/// Pieces that one event works on at most, when much time passed since the one before. A tick works
-/// on more, some 20 us: it comes once a second, and the paths of a quiet zone are found by it.
+/// Pieces that one event works on at most, if much time has passed since the previous event. A tick
+/// works on more, some 20 us: it comes once a second, and finds the paths of a quiet zone.
 pub(super) const PATH_PIECES_PER_EVENT: u64 = 4;
 
 /// See [`PATH_PIECES_PER_EVENT`].
@@ -92,7 +92,7 @@ impl Shard {
         u32::try_from(self.clock.now_ms() - hunt.started_ms).unwrap_or(u32::MAX)
     }
 
-    /// A bounded piece of what hunts have still to do. Slots take turns at going first, so that
+    /// A bounded piece of what hunts still have to do. Slots take turns at going first, so that
     /// none waits for the end of another.
     #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, out: &mut EventOutput) {

@@ -10,7 +10,7 @@ use crate::engine::walk::square_cm;
 use crate::engine::{EventOutput, Shard, mix};
 
 impl Shard {
-    /// Opens the treasure in reach that is nearest; of equal ones that on the lowest tile.
+    /// Opens the nearest treasure in reach; of equally near ones, the one on the lowest tile.
     pub(crate) fn on_loot(
         &mut self,
         row: u32,

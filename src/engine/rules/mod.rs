@@ -46,7 +46,7 @@ pub(crate) const HEALTH_MAX: u16 = 10_000;
 /// an i64 with room to spare.
 pub(crate) const ZONE_CM_MAX: u32 = 1 << 24;
 
-/// Updates of one event that have the zone's clock.
+/// Updates of one event that publish the zone's clock.
 const CLOCK_UPDATES_MAX: usize = 1;
 const _: () = assert!(
     DUE_ACTORS_PER_EVENT * SETTLE_UPDATES_MAX
@@ -80,7 +80,7 @@ const DECIDING: [u64; 17] = [
     ARRIVAL_TILES_PER_SIDE as u64,
 ];
 
-/// Rises whenever the engine makes other updates of the same events and rules.
+/// Rises whenever the engine makes different updates from the same events and rules.
 pub(crate) const ENGINE_VERSION: u64 = 5;
 
 /// Everything that decides what an event does.
@@ -113,7 +113,7 @@ pub struct Map {
     pub tiles_per_side: u32,
     /// Speed that an actor's allowance grows with.
     pub speed_cm_per_s_max: u32,
-    /// How long the allowance grows: a burst after a rest is at most this long a way.
+    /// How long the allowance grows: a burst after a rest is at most the way of this time.
     pub speed_burst_ms: u32,
     /// A bit a tile, row by row: where walls stand. Empty where there is none.
     pub walls: Vec<u64>,
@@ -265,8 +265,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether a game that was begun by `other` rules can go on by these: its map and its tables
-    /// stay as they are.
+    /// Whether a game that began by `other` rules can go on by these: its map and its tables must
+    /// not change.
     fn check_beside(&self, other: &Rules) -> Result<(), RulesError> {
         let same = "as in the first rules: a game that is under way keeps its map and its size";
         let (world, others) = (&self.world, &other.world);

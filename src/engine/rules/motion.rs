@@ -42,7 +42,7 @@ impl Shard {
         let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body, self.clock.now_ms());
         let (way_x, way_y) = (x - body.x(), y - body.y());
-        // A player who is far too fast is found out without a root.
+        // A player who is far too fast is detected without a square root.
         let reach_cm = u64::from(body.allowance() / 1000);
         if square_cm(way_x, way_y) > reach_cm * reach_cm {
             return Err(Refusal::TooFast);
@@ -96,8 +96,8 @@ impl Shard {
         }
     }
 
-    /// Lets the allowance grow to this time, at the pace that was the actor's until then. What
-    /// changes the pace has to ask for it before.
+    /// Lets the allowance grow to this time, at the pace that the actor had until then. To be
+    /// called before the pace changes.
     pub(crate) fn grow_allowance(&self, body: &mut Body, at_ms: u64) {
         let pace = &self.paces[usize::from(body.has(Effect::Haste))];
         let elapsed_ms = at_ms.saturating_sub(body.allowance_at_ms);

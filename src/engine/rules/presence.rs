@@ -12,8 +12,9 @@ use crate::engine::{EventOutput, Outcome, Shard};
 /// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
 pub(super) const ARRIVAL_TILES_PER_SIDE: u32 = 8;
 
-/// Handoffs count on from a player's `seq` where nothing else is known of it, so that a player who
-/// left for good and came back elsewhere does not use a number again. This much is left to count.
+/// The numbers of a player's handoffs begin at its `seq` if nothing else is known of the player, so
+/// that one who left for good and came back elsewhere does not use a number again. They begin at
+/// this number at most, so that enough are left.
 const CROSSING_START_MAX: u64 = u32::MAX as u64 / 2;
 
 impl Shard {
@@ -38,7 +39,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes an actor with nothing in hand, on a tile that was checked.
+    /// Makes an actor that carries nothing, on a tile that was checked.
     fn enter(
         &mut self,
         player_id: u64,

@@ -7,8 +7,8 @@
 use crate::engine::rules::{Rules, RulesError};
 use std::sync::Arc;
 
-/// Files of rules that a daemon knows: what it was begun with, and what the input changed to since
-/// the oldest snapshot.
+/// Rules files that a daemon may know: those that its zones began with, and those that the input
+/// has changed to since the oldest snapshot.
 pub(crate) const RULES_FILES_MAX: usize = 16;
 
 /// Rules that a shard can go from one to another of.

@@ -1,9 +1,9 @@
 //! Shooting.
 //!
 //! A shot flies straight over the tiles until a wall, the map's edge or the weapon's range ends it.
-//! It hits on the first tile on its way where somebody stands close enough to the line: there the
-//! one nearest along the line, of equal ones the lowest player id. An actor that is down is not
-//! hit. Shots do not cross zones.
+//! It hits on the first tile on its way where somebody stands close enough to the line: the actor
+//! that is nearest along the line, of equally near ones the lowest player id. An actor that is down
+//! is not hit. Shots do not cross zones.
 
 use crate::engine::actor::Body;
 use crate::engine::change::Change;
@@ -68,7 +68,7 @@ impl Shard {
         Flight { distance_cm: weapon.range_cm, target: None }
     }
 
-    /// Where a shot that comes by these tiles ends, if it does.
+    /// Where a shot that passes these tiles ends, if it ends there.
     fn first_hit(
         &self,
         row: u32,
@@ -78,7 +78,8 @@ impl Shard {
         tiles: &[u32; OBSTACLES_AHEAD],
     ) -> Option<Flight> {
         let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
-        // Who stands there is somewhere in memory: asked for together, they wait together.
+        // The actors that stand there lie anywhere in memory: prefetched together, they share one
+        // wait.
         let firsts = tiles.clone().filter_map(|tile| self.tiles.first_actor(tile));
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
         let mut count = 0;

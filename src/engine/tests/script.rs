@@ -32,7 +32,8 @@ pub(crate) fn rules() -> Rules {
     rules
 }
 
-/// Those, but every treasure is worth 100 points and holds nothing else, and two make a finisher.
+/// The same rules, except that every treasure is worth 100 points and holds nothing else, and that
+/// two make a finisher.
 pub(crate) fn plain() -> Rules {
     let mut rules = rules();
     rules.points.truncate(1);
@@ -104,13 +105,14 @@ impl Game {
         updates.as_slice().to_vec()
     }
 
-    /// Lets time pass: eight ticks, which is what the shard's clock needs to believe it.
+    /// Lets time pass: eight ticks, because the shard's clock follows the smallest of eight times.
     pub(crate) fn wait(&mut self, ms: i64) -> Vec<Update> {
         self.time_ms += ms;
         self.tick(8)
     }
 
-    /// Plays a line whose event is the one that makes the shard's clock believe that time passed.
+    /// Plays a line whose event is the eighth at a later time, the one that moves the shard's
+    /// clock.
     pub(crate) fn play_late(&mut self, line: &str, ms: i64) -> Vec<Update> {
         self.time_ms += ms;
         assert_eq!(self.tick(7), []);

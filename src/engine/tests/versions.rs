@@ -1,6 +1,6 @@
 //! What each version makes of one fixed game, `tests/data/game.tsv`: a change of it without a new
-//! version fails here. Of two daemons with one version, one would go on where the other stood, and
-//! give other updates.
+//! version fails here. Otherwise, of two daemons with one version, one would continue from the
+//! other's state and make different updates.
 
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::Shard;
