@@ -7,8 +7,8 @@ use crate::fetch::rejected::Rejected;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-/// Bytes of a block of events, the unit that the queue carries: two pages stay in the L1 cache
-/// between the decoder, which fills it, and the engine, which empties it.
+/// Bytes of a block of events: two pages stay in the L1 cache between the decoder, which fills the
+/// block, and the engine, which empties it.
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// Events in one block.
@@ -26,14 +26,15 @@ const BLOCK_HEADER_BYTES_MAX: usize = 112;
 pub(crate) const BLOCK_REJECTS_MAX: usize = 32;
 
 /// Blocks that one shard may have between the decoder and the end of the engine: 1 MiB of events,
-/// some Fetch responses' worth. Beyond it the shard is left out of the next Fetch.
+/// which is some Fetch responses. A shard with more is left out of the next Fetch.
 pub(crate) const SHARD_BLOCKS_MAX: usize = 128;
 
 /// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
 /// behind.
 const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 
-/// Bytes of rejects at which a block is full: junk compresses well, and is copied as it was.
+/// Bytes of rejects at which a block is full: junk compresses well, and its copies are not
+/// compressed.
 const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
 
 /// Events of a contiguous run of one shard's input.
@@ -44,7 +45,7 @@ pub struct Block {
     /// Which ownership of the partition the events were decoded for.
     pub ownership_id: u32,
     /// The input offset up to which (exclusive) this block and those before it account for the
-    /// input, whether as events, rejects or records that are none.
+    /// input, whether as events, rejects or other records.
     pub next_offset: i64,
     /// When the response that the events came in began to arrive.
     pub received_at: Option<Instant>,
@@ -66,8 +67,8 @@ impl Block {
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
-    /// Whether its rejects alone take as much memory as a block may: it is full then, too. To be
-    /// asked when one was added.
+    /// Whether its rejects alone take as much memory as a block may: then it is full, too. To be
+    /// asked after each added reject.
     pub(crate) fn is_heavy(&self) -> bool {
         let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         let of_reject = |reject: &Rejected| bytes(&reject.key) + bytes(&reject.value);

@@ -1,9 +1,9 @@
 //! One connection to a broker: requests out, responses in, as operations of its thread.
 //!
-//! The dialler has opened it. Nothing is received behind a response before that is asked for, so
-//! the buffer holds one response from the buffer's start, contiguous, and the same memory is used
-//! for every response: it stays in the cache. One may send while another receives. Of an encrypted
-//! connection each record is opened where it has arrived, and moved down behind what was opened
+//! The dialler has opened it. Nothing is received behind a response before the next one is asked
+//! for. So a response is contiguous from the buffer's start, and every response uses the same
+//! memory, which stays in the cache. One task may send while another receives. On an encrypted
+//! connection, each record is opened where it has arrived, and moved down behind what was opened
 //! before it.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
@@ -45,7 +45,7 @@ pub(crate) enum ConnectionError {
         /// What is wrong.
         error: TlsError,
     },
-    /// What the broker says would stop a shard, so another connection is asked.
+    /// The broker's answer would stop a shard, so another connection is asked.
     #[error("what the broker says is doubted")]
     Doubted,
     /// No partition needs the broker any more.
@@ -190,7 +190,7 @@ impl Connection {
         self.address
     }
 
-    /// Whether its encryption should not go on for much longer.
+    /// Whether its keys have nearly reached their limit of use.
     pub(crate) fn is_worn(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().session.is_worn())
     }
@@ -270,7 +270,7 @@ impl Connection {
         Ok(Response { buffer, end: needed, received_at })
     }
 
-    /// What has come early, and room behind it.
+    /// The bytes that came early, and room behind them.
     fn begin_response(&self) -> Incoming {
         let (mut buffer, early) = (self.buffer.take(), self.early.take());
         let tls = self.tls.as_ref().map(|tls| tls.borrow());

@@ -33,7 +33,7 @@ pub(crate) struct Cursor {
     /// The offset that the next Fetch asks for: `position`, or beyond it while records wait to be
     /// decoded.
     pub fetch_offset: Cell<i64>,
-    /// Leader epoch of the batch before `fetch_offset`, -1 while unknown: a broker tells by it
+    /// Leader epoch of the batch before `fetch_offset`, -1 while unknown: from it a broker can tell
     /// whether its log is still the one that was read (KIP-320). It must belong to that offset, or
     /// a change of leaders looks like a truncated log.
     pub fetch_leader_epoch: Cell<i32>,
@@ -47,18 +47,18 @@ pub(crate) struct Cursor {
     blocks_max: Cell<usize>,
     /// The fetch path has not seen the partition yet.
     pub is_new: Cell<bool>,
-    /// The Fetch path leaves the partition alone until then.
+    /// The fetch path does not ask for the partition before this time.
     pub retry_at: Cell<Option<Instant>>,
-    /// What a connection has said at a position that would stop the shard: another one is asked.
+    /// A claim of one connection that would stop the shard: another connection is asked.
     doubt: Cell<Option<Doubt>>,
-    /// When it was last known, or asked for, where the log ends; `None` before the first Fetch.
+    /// When the log's end was last known, or asked for; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
-    /// Input offsets to pass over, in ascending order: their records took the engine down, or an
-    /// operator has said so.
+    /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
+    /// operator asked for it.
     pub skips: Box<[i64]>,
     /// Why the input cannot be read any further.
     fault: RefCell<Option<CursorFault>>,
@@ -75,7 +75,7 @@ pub(crate) enum CursorFault {
     Diverged(StartError),
 }
 
-/// Something that a connection has said about a position.
+/// A claim of one connection about a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt {
     claim: Claim,
@@ -89,7 +89,7 @@ struct Doubt {
 pub(crate) enum CursorState {
     /// Fetch and decode.
     Flowing,
-    /// There are no frames for the shard: decode nothing, and leave it out of the next Fetch.
+    /// The shard has no free frame: decode nothing, and leave it out of the next Fetch.
     Stalled,
     /// The shard is released, or a fault stopped it: forget what is still on the way.
     Closed,
@@ -127,7 +127,7 @@ impl Cursor {
     }
 
     /// Whether the next Fetch should ask for this partition: it flows, and half of its blocks are
-    /// free, so that what comes is not likely to be thrown away.
+    /// free, so the response will hardly be thrown away.
     pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
         self.state.get() == CursorState::Flowing
             && self.blocks_out.get() <= self.blocks_max.get() / 2
@@ -159,13 +159,14 @@ impl Cursor {
         }
     }
 
-    /// The next Fetch asks for what was not decoded: what came, or is on its way, is thrown away.
+    /// The next Fetch asks again for what was not decoded: received bytes, and those on their way,
+    /// are thrown away.
     pub(crate) fn rewind(&self) {
         self.fetch_offset.set(self.position.get());
         self.fetch_leader_epoch.set(self.leader_epoch.get());
     }
 
-    /// Whether another connection has said the same about the position before. If not, this is
+    /// Whether another connection has made the same claim about the position. If not, the claim is
     /// noted: bits may flip on the way, and a broker that has just started may be wrong about its
     /// log. Where the damage matters, both have to find the same.
     pub(crate) fn is_confirmed(
@@ -181,7 +182,7 @@ impl Cursor {
         })
     }
 
-    /// What was said about the position was wrong.
+    /// The claims about the position were wrong.
     pub(crate) fn trust(&self) {
         self.doubt.set(None);
     }
@@ -217,8 +218,8 @@ impl Cursor {
         }
     }
 
-    /// The shards stage can take more of this shard. Whether it could not before: the fetch path
-    /// needs a turn then.
+    /// The shards stage can take more of this shard. True: it could not before, so the fetch path
+    /// needs a turn.
     pub(crate) fn go_on(&self) -> bool {
         let was_stalled = self.state.get() == CursorState::Stalled;
         if was_stalled {

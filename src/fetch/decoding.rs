@@ -17,7 +17,7 @@ use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Blocks that one connection decodes before the other stages have their turn, so that the engine
+/// Blocks that one connection decodes before the other stages get their turn, so that the engine
 /// works on blocks that are still in the cache.
 pub(crate) const TURN_BLOCKS_MAX: usize = 8;
 
@@ -49,7 +49,7 @@ impl Decoding {
         self.writer.blocks_sent
     }
 
-    /// What is decoded from now on began to arrive then.
+    /// Everything that is decoded from now on began to arrive at this time.
     pub(crate) fn received(&mut self, at: Instant) {
         self.writer.received_at = Some(at);
     }
@@ -98,7 +98,7 @@ impl Decoding {
         Ok(())
     }
 
-    /// Whether a whole batch was decoded to its end, or has nothing that is left to be decoded.
+    /// Whether a whole batch was decoded to its end, or has nothing left to decode.
     async fn decode_whole(
         &mut self,
         cursor: &Cursor,
@@ -135,7 +135,7 @@ impl Decoding {
         offsets: &RangeInclusive<i64>,
         sentence: &str,
     ) -> bool {
-        // Whatever is asked for next, the epoch of the record before it is not known.
+        // The epoch of the record before the next position is not known.
         self.writer.leader_epoch = UNKNOWN_EPOCH;
         if !self.writer.begin(cursor).await {
             return false;
@@ -166,7 +166,7 @@ impl Decoding {
         };
         loop {
             let filled = fill(&mut self.decoder, &mut records, self.writer.block(), skips);
-            // What stands before a damaged record is sent, too.
+            // The records before a damaged one are sent, too.
             self.writer.stamp(&header);
             if filled? == Filled::Records {
                 return Ok(true);
@@ -194,7 +194,7 @@ impl From<BatchError> for UnreadableBatch {
     }
 }
 
-/// What ended the filling of a block.
+/// Why the filling of a block ended.
 #[derive(PartialEq, Eq)]
 enum Filled {
     /// The block is full.
@@ -348,7 +348,7 @@ impl BlockWriter {
                 CursorState::Closed | CursorState::Stalled => Some(None),
                 CursorState::Flowing if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
                 CursorState::Flowing => {
-                    // The shards have their turn next: they give blocks back, or stall it.
+                    // The shards get their turn next: they give blocks back, or stall the cursor.
                     context.turns.turn_again();
                     None
                 }
@@ -361,7 +361,7 @@ impl BlockWriter {
         self.block.is_some()
     }
 
-    /// Sends a block if the queue has room; else the shards make some in this turn, after this.
+    /// Sends a block if the queue has room. If not, the shards make room later in this turn.
     fn try_send(&self, block: &mut Option<Box<Block>>) -> Option<()> {
         *block = self.blocks.try_send(block.take()?).err();
         if block.is_none() {
@@ -374,7 +374,7 @@ impl BlockWriter {
 
     /// Sends the block, if there is one, it accounts for any input, and the shard is still there.
     async fn send(&mut self, cursor: &Cursor) {
-        // The shard may have taken no further block in the middle of a batch.
+        // The shard may have refused a further block in the middle of a batch.
         let Some(block) = self.block.take() else { return };
         if block.next_offset == cursor.position.get() || cursor.state.get() == CursorState::Closed {
             cursor.give_block(&self.shared.pool, block);

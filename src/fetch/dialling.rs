@@ -1,6 +1,6 @@
-//! Between a thread with a ring and its dialler: what is asked for, what comes of it, and which
-//! broker is asked about the cluster. Values and decisions; the dialler's thread does the I/O, and
-//! the simulator does it with a network of its own.
+//! Between a thread with a ring and its dialler: questions, answers, and which broker is asked
+//! about the cluster. Only values and decisions: the dialler's thread does the I/O, or the
+//! simulator with a network of its own.
 
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
@@ -66,7 +66,7 @@ pub enum MetadataLink {
     New,
 }
 
-/// What comes of a [`ToDialler`].
+/// The answer to a [`ToDialler`].
 pub enum FromDialler {
     /// Of [`ToDialler::Connect`].
     Connected {
@@ -89,7 +89,7 @@ pub struct DialEnds {
     pub dialled: Receiver<FromDialler>,
 }
 
-/// What the asking thread makes of its ends, with the answers that nobody has taken yet.
+/// The asking thread's side: its ends, and the answers that nobody has taken yet.
 pub(crate) struct Dialling {
     questions: Sender<ToDialler>,
     bell: Arc<Bell>,
@@ -116,7 +116,7 @@ impl Dialling {
         self.bell.ring();
     }
 
-    /// Puts what the dialler has answered where it is waited for.
+    /// Sorts the dialler's answers by the tasks that wait for them.
     pub(crate) fn take_answers(&self) {
         while let Some(answer) = self.answers.borrow_mut().try_receive() {
             match answer {
@@ -288,8 +288,8 @@ fn shown(endpoint: &Endpoint) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Which broker is asked about the cluster: those that are known, and in turn with them the ones
-/// from the configuration, whose names may have other addresses by now (KIP-899).
+/// Which broker is asked about the cluster: the known ones, in turn with those of the
+/// configuration, whose names may have other addresses now (KIP-899).
 pub struct Candidates {
     bootstrap: Vec<Endpoint>,
     known: Vec<Endpoint>,

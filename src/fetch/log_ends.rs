@@ -1,5 +1,5 @@
-//! Questions of a fetch task about where logs begin and end, on its own connection: the lag of
-//! partitions that are not fetched, and what became of an offset that is not there.
+//! Questions of a fetch task about where logs begin and end, on its own connection. They give the
+//! lag of partitions that are not fetched, and the reason why an offset is not in its log.
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
@@ -16,10 +16,10 @@ pub(super) const ENDS_EVERY_MS: u64 = 1_000;
 /// wait: enough for several questions, so that one slow answer changes nothing.
 const END_AGE_MS_MAX: u64 = 5_000;
 
-/// Correlation id of a question about ends: no Fetch has it, as theirs count up.
+/// Correlation id of a question about ends. No Fetch has it, because theirs count up.
 const ENDS_ID: i32 = -2;
 
-/// A log's end while no broker has named it.
+/// A log's end that no broker has named yet.
 const END_UNKNOWN: i64 = -1;
 
 type Offsets = Vec<(i32, Option<i64>)>;
@@ -45,8 +45,8 @@ impl Shared {
 }
 
 impl FetchTask {
-    /// Whether a partition is served here whose end was last known too long ago: it is left out of
-    /// Fetches, because its shard takes no more, or the broker does not serve it.
+    /// Whether this task serves a partition whose end is out of date: it is left out of Fetches
+    /// because its shard takes no more, or the broker does not serve it.
     pub(super) fn has_old_ends(&self) -> bool {
         let turns = &self.shared.context.turns;
         let mut has_old = false;
@@ -55,7 +55,7 @@ impl FetchTask {
                 match ends_due_at(cursor) {
                     Some(at) if at > turns.now() => turns.turn_at(at),
                     Some(_) => has_old = true,
-                    // Its first Fetch tells.
+                    // Its first Fetch will say.
                     None => {}
                 }
             }
@@ -63,7 +63,7 @@ impl FetchTask {
         has_old
     }
 
-    /// Asks for the ends that were last known too long ago, so that the lag is the true one.
+    /// Asks for the ends that are out of date, so that the lag is right.
     pub(super) async fn ask_ends(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         if !self.has_old_ends() {
             return Ok(());
@@ -85,13 +85,12 @@ impl FetchTask {
         Ok(())
     }
 
-    /// The connection is gone: until there is another one, the ends of the logs that it read are
-    /// not known.
+    /// The connection is gone: until another one replaces it, the ends of its logs are not known.
     pub(super) fn forget_ends(&self) {
         self.shared.forget_ends(|cursor| self.serves(cursor));
     }
 
-    /// Finds out why offsets are not in their logs: each shard halts with the reason, or goes on if
+    /// Finds out why offsets are not in their logs. Each shard halts with the reason, or goes on if
     /// its offset is there after all.
     pub(super) async fn find_bounds(
         &mut self,
@@ -112,7 +111,7 @@ impl FetchTask {
                      that is applied already: an unclean election lost records; restore them, or \
                      begin over with `huntd run --genesis`"
                 )),
-                // The offset is there, or the broker does not know yet what is.
+                // The offset is there, or the broker does not know its log yet.
                 _ => {
                     cursor.trust();
                     cursor.retry_at.set(Some(self.retry_at()));

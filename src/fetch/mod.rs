@@ -27,7 +27,7 @@ pub(crate) const RECEIVE_BUFFER_STEP_BYTES: usize = 64 * 1024;
 /// Bytes of a receive buffer: room for the largest default batch and what is around it.
 pub(crate) const RECEIVE_BUFFER_BYTES_MIN: usize = 18 * RECEIVE_BUFFER_STEP_BYTES;
 
-/// Bytes of a receive buffer: beyond this it has long left every cache.
+/// Bytes of a receive buffer: a larger one fits no cache.
 pub(crate) const RECEIVE_BUFFER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes that a Fetch may ask for at least, so that a configuration with tiny limits still moves.
@@ -42,8 +42,8 @@ pub(crate) const CONNECTIONS_PER_BROKER_MAX: usize = 8;
 /// Milliseconds that a broker may hold back a Fetch.
 pub(crate) const FETCH_WAIT_MS_MAX: u32 = 10_000;
 
-/// Reports that may wait for the control thread. What does not fit is left out and comes again: a
-/// broker that stays away is reported with every try.
+/// Reports that may wait for the control thread. One that does not fit is dropped and repeated
+/// later: a broker that stays away is reported with every try.
 pub(crate) const REPORTS_MAX: usize = 256;
 
 /// The options of the fetch path, checked already.

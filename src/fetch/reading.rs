@@ -1,4 +1,4 @@
-//! What a fetch task makes of a response: where each partition goes on, and what to do about
+//! What a fetch task makes of a response: where each partition continues, and what to do about
 //! errors.
 //!
 //! An answer that would halt a shard counts only after two connections have brought it: bits may
@@ -21,19 +21,19 @@ use std::iter;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two tries of what a broker refused for the moment.
+/// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
 
 /// Milliseconds for which a partition is fetched from the follower that its leader prefers. Then
-/// the leader is asked again, as by Kafka's own client: its metadata.max.age.ms.
+/// the leader is asked again, as Kafka's own client does after metadata.max.age.ms.
 const PREFERRED_MS: u64 = 300_000;
 
 /// Milliseconds between two searches for a follower that a leader names and that is not known.
 const FOLLOWER_SEARCH_MS: u64 = 1_000;
 
 impl FetchTask {
-    /// Walks a response down to the batch headers: notes errors, and where each partition goes on.
-    /// Gives the milliseconds for which the broker wants to be left alone.
+    /// Reads a response down to the batch headers: notes errors, and where each partition
+    /// continues. Returns for how many milliseconds the broker wants no further request.
     pub(super) fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
         self.answers.clear();
         let response = fetch::parse(bytes, self.version, self.correlation_id)?;
@@ -111,7 +111,7 @@ impl FetchTask {
             }
             // A part without one whole batch: the next one that begins with this partition has it.
             Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
-            // The log ends here: whatever was said about this position was wrong.
+            // The log ends here, so earlier claims about this position were wrong.
             Ok(_) if part.high_watermark == offset => cursor.trust(),
             Ok(_) => {}
             // The batches before a damaged one are good and are decoded.
@@ -159,12 +159,12 @@ impl FetchTask {
         self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
         let trouble = InputTrouble::FetchRefused(error);
         self.shared.report(ToControl::InputTrouble { partition, trouble });
-        // From its first refusal on, another question has to tell where the log ends.
+        // From its first refusal on, another question has to find where the log ends.
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
         if self.shared.table.borrow_mut().prefer_leader(partition) {
-            // A follower may be behind. What it refuses, the leader may serve.
+            // A follower may be behind. The leader may serve what it refuses.
             self.shared.context.turns.turn_again();
             return;
         }
@@ -212,7 +212,8 @@ impl FetchTask {
         }
     }
 
-    /// Whether another connection has said the same of the position. If not, another one is asked.
+    /// Whether another connection has made the same claim about the position. If not, another one
+    /// is asked.
     fn believes(
         &mut self,
         cursor: &Cursor,
@@ -228,8 +229,7 @@ impl FetchTask {
         is_confirmed
     }
 
-    /// A batch that cannot be read stops its shard. An operator can have it passed over: see
-    /// decision 039.
+    /// A batch that cannot be read stops its shard. An operator can pass over it: see decision 039.
     async fn meet_unreadable(&mut self, cursor: &Cursor, batch: UnreadableBatch) {
         let (partition, position) = (cursor.partition, cursor.position.get());
         let UnreadableBatch { error, offsets } = batch;

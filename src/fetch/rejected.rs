@@ -1,4 +1,4 @@
-//! Records that are no events, with as much of them as a dead letter takes.
+//! Records that are not events, with as much of them as a dead letter takes.
 
 use crate::decoder::Decoder;
 use crate::decoder::reject::Reject;
@@ -9,11 +9,11 @@ use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::kafka::record_stream::StreamedRecord;
 use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX};
 
-/// Bytes of a record's key in its letter; of a longer one, the first.
+/// Bytes of a record's key in its letter: the first ones of a longer key.
 const KEY_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of a value in its letter; of a longer one, the first. With the rest of the letter this is
-/// what a topic with default settings takes.
+/// Bytes of a value in its letter: the first ones of a longer value. With the rest of the letter,
+/// this fits a topic with default settings.
 const VALUE_BYTES_MAX: usize = BROKER_BATCH_BYTES - LETTER_HEAD_BYTES_MAX - KEY_BYTES_MAX;
 
 /// The timestamp of what has none.
@@ -39,7 +39,7 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// A record that is there as a whole.
+    /// A record whose bytes are all there.
     pub(super) fn of(reject: Reject, decoder: &mut Decoder, record: &Record<'_>) -> Rejected {
         let value = record.value();
         let cut =
@@ -90,8 +90,8 @@ impl Rejected {
         }
     }
 
-    /// Cuts off what its letter does not take. What an operator has had passed over gets a letter
-    /// that every topic takes.
+    /// Cuts the record to the size of its letter. A record that an operator passes over gets a
+    /// letter that every topic takes.
     fn fit(mut self, value_bytes: u64, cut: impl FnOnce() -> Option<CutValue>) -> Rejected {
         let bytes_max = match self.reject {
             Reject::Poison => RECORD_BYTES_MAX,

@@ -77,7 +77,7 @@ pub(crate) struct FetchEnds {
 }
 
 impl Shared {
-    /// Tells the control thread. False: there is no room now; what does not fit comes again.
+    /// Reports to the control thread. False: there is no room now, and the report will be repeated.
     pub(crate) fn report(&self, report: ToControl) -> bool {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
@@ -115,8 +115,8 @@ impl Shared {
         self.context.turns.now() + Duration::from_millis(wait_ms)
     }
 
-    /// Takes over what a broker says about the cluster and the topic, on a connection that is not
-    /// asked again if this fails. The error is a sentence.
+    /// Learns what a broker says about the cluster and the topic. If that fails, the connection is
+    /// not asked again. The error is a sentence.
     pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), String> {
         let mut table = self.table.borrow_mut();
         let is_first = table.partition_count() == 0 && metadata.error.is_none();
@@ -230,8 +230,8 @@ impl Fetching {
         }
     }
 
-    /// Adds the missing tasks of each broker that leads a partition: in a large cluster, most lead
-    /// none.
+    /// Adds the missing tasks of each broker that leads a partition of ours: in a large cluster,
+    /// most lead none.
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();

@@ -1,7 +1,7 @@
-//! One broker connection's loop: ask, receive, ask for what follows, then decode what came.
+//! One broker connection's loop: ask, receive, ask for what follows, then decode the response.
 //!
-//! The next Fetch leaves as soon as the batch headers of a response were walked, so the broker
-//! works while this thread decodes. What it brings waits in the socket until the decoding is done.
+//! The next Fetch is sent as soon as the batch headers of a response were scanned, so the broker
+//! works while this thread decodes. Its response waits in the socket until the decoding is done.
 
 use crate::fetch::block::Block;
 use crate::fetch::connection::{Connection, ConnectionError};
@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 /// be fetched now: that may change within a moment, and only the next Fetch can ask for it.
 const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
 
-/// Milliseconds for which a broker is left alone at its word. One that means more delays its next
-/// answers by itself (KIP-219), and a wrong word must not stop a shard for days.
+/// Milliseconds for which a broker that throttles gets no request, at most. If it wants more, it
+/// delays its next answers by itself (KIP-219), and a wrong number must not stop a shard for days.
 const THROTTLE_MS_MAX: u32 = 10_000;
 
 /// Milliseconds for which a broker that serves no partition of ours keeps its task and connections:
@@ -65,7 +65,7 @@ pub(crate) struct FetchTask {
     alone_left: usize,
     /// The number of the connection in use. Each connection has another one.
     pub(super) connection: u64,
-    /// Why the answers of the connection in use are doubted: another connection is asked.
+    /// Why the answers of the connection in use are in doubt: another connection is asked.
     pub(super) doubt: Option<DoubtedClaim>,
     /// Partitions whose position is not in the log, as two connections have said.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
@@ -84,7 +84,7 @@ pub(super) struct BrokerLink {
     replace_at: Option<Instant>,
 }
 
-/// What the connection in use has said, and another one is asked about.
+/// A claim of the connection in use, which another connection has to confirm.
 pub(super) struct DoubtedClaim {
     pub(super) partition: i32,
     pub(super) claim: Claim,
@@ -210,7 +210,7 @@ impl FetchTask {
         let shared = self.shared.clone();
         let mut link = self.link(dialled);
         shared.count_connections(1);
-        // What an earlier connection asked for is lost.
+        // Requests of an earlier connection are lost.
         shared.cursors.each(|cursor| {
             if self.serves(cursor) {
                 cursor.rewind();
@@ -285,7 +285,7 @@ impl FetchTask {
         }
     }
 
-    /// Leaves the broker alone for as long as it wants, within reason.
+    /// Sends the broker nothing for as long as it asks, up to a bound.
     async fn heed_throttle(&self, link: &BrokerLink, throttle_ms: u32) {
         if throttle_ms == 0 {
             return;
@@ -302,8 +302,8 @@ impl FetchTask {
         turns.sleep_until(turns.now() + quiet).await;
     }
 
-    /// Between two Fetches: goes on with a new connection before the broker closes this one
-    /// (KIP-368), or its keys are worn.
+    /// Between two Fetches: moves to a new connection before the broker closes this one (KIP-368),
+    /// or its keys reach their limit of use.
     fn replace(&mut self, link: &mut BrokerLink) {
         let now = self.shared.context.turns.now();
         if self.is_dialling {
@@ -321,8 +321,8 @@ impl FetchTask {
         }
     }
 
-    /// Makes sure that the response that has just arrived, and is not used yet, is of the topic
-    /// that was read before.
+    /// Makes sure that a response that has just arrived is of the same topic as before, before it
+    /// is used.
     async fn check_topic(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         let BrokerLink { connection, versions, topic_check, .. } = link;
         let shared = self.shared.clone();
@@ -436,8 +436,8 @@ impl FetchTask {
         Ok(())
     }
 
-    /// Chooses the partitions to ask for. True: one that this task serves is left out, as it cannot
-    /// be fetched now.
+    /// Chooses the partitions to ask for. True: a partition of this task is left out, because it
+    /// cannot be fetched now.
     fn choose_partitions(&mut self) -> bool {
         let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);

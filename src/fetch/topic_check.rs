@@ -2,8 +2,8 @@
 //!
 //! A topic that is deleted and created again keeps its name, and its new records take the offsets
 //! of the old ones. From version 13 on a Fetch names the topic by its id and such a topic is
-//! refused. Older brokers are asked for the id, after an answer has come and before it is used: an
-//! id never returns, so all that was fetched before is of the same topic.
+//! refused. Older brokers are asked for the id, after an answer has come and before it is used. An
+//! id never returns: if it is still the same, everything fetched before is of the same topic.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// the topic may be another one. While a Fetch waits at the broker, deleting the topic fails it.
 const PAUSE_MS_MAX: u64 = 200;
 
-/// Milliseconds between two checks in any case.
+/// Milliseconds between two checks, at most.
 const CHECK_EVERY_MS: u64 = 5_000;
 
 /// What one connection knows of the topic.
