@@ -1,7 +1,8 @@
 //! Decimal digits to numbers, eight bytes at a time in one 64-bit word.
 //!
-//! Each function reads at the start of its bytes and gives what is left of them. `None` means that
-//! they do not begin in the plain form that it reads, whether or not they are valid JSON.
+//! Each function reads at the start of its bytes and returns the bytes after what it has read.
+//! `None` means that they do not begin in the plain form that it reads, whether or not they are
+//! valid JSON.
 
 /// The first eight bytes, the very first one lowest; zeroes stand for what is beyond the end.
 #[inline(always)]
@@ -70,7 +71,7 @@ fn unsigned_after(first: u64, mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = first;
     let mut values = word(bytes) ^ repeat(b'0');
     let mut digits = leading_digits(values);
-    // A full word moves on by a constant, so that the processor need not know the digits to go on.
+    // A full word advances by a constant, so the processor can go on before it knows the digits.
     if digits == 8 {
         number = number * 100_000_000 + eight_digits(values);
         bytes = bytes.get(8..)?;

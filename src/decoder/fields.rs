@@ -1,4 +1,4 @@
-//! What the table of `engine/event.rs` says, made quick to look up: names and ranges.
+//! Names and ranges from the table of `engine/event.rs`, arranged for quick look-ups.
 //!
 //! The tiers that read one value after the other set an event's fields here, so that a range is
 //! checked in one way.

@@ -1,7 +1,7 @@
 //! The last tier: any JSON to an event, by simd-json. It alone decides what is valid.
 //!
-//! The record is copied to a padded scratch buffer first. simd-json wants the padding, and writes
-//! unescaped strings over its input; the record itself stays as it was, for the dead letter.
+//! The record is copied to a padded scratch buffer first. simd-json needs the padding, and writes
+//! unescaped strings over its input. The record itself stays unchanged, for the dead letter.
 
 use super::RecordPosition;
 use super::fields::{field_named, set_integer, set_position, type_named};
@@ -91,8 +91,8 @@ impl JsonDecoder {
 const NAME_CHARS_SHOWN: usize = 32;
 
 impl JsonDecoder {
-    /// What in a rejected record is to blame: a field, or the unknown type. Not for every record:
-    /// the rejected ones are read a second time.
+    /// The part of a rejected record that is to blame: a field, or the unknown type. Only rejected
+    /// records are read a second time for it.
     pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
         self.parse(value, culprit).ok().flatten()
     }
@@ -126,7 +126,7 @@ fn culprit(nodes: &[Node<'_>]) -> Option<String> {
     Some(missing.collect::<Vec<_>>().join(", ")).filter(|missing| !missing.is_empty())
 }
 
-/// A type's name as it may be shown: short, and without anything that a terminal obeys.
+/// A type's name as it may be shown: short, and without control characters for a terminal.
 fn type_name(node: &Node<'_>) -> Option<String> {
     let Node::String(name) = node else { return None };
     let shown = name.chars().take(NAME_CHARS_SHOWN);
@@ -149,7 +149,7 @@ struct Fields {
 impl Fields {
     fn event(&self, origin: RecordPosition) -> Result<Event, Reject> {
         let kind = match self.kind.ok_or(Reject::MissingField)? {
-            // Who brings something comes from another zone.
+            // A player that brings something comes from another zone.
             ActionKind::Join if self.values.handoff.is_some() => ActionKind::Arrive,
             kind => kind,
         };

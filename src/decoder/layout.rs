@@ -1,10 +1,10 @@
 //! The second tier: a record that is laid out as an earlier one, read without parsing JSON.
 //!
 //! A producer writes the same keys in the same order with the same spacing again and again. A
-//! layout is what such records have in common, the bytes between their values; it is learnt from
-//! a record that the last tier has accepted. A record that has these very bytes, with a plain
-//! value of the right kind in each gap, differs from the accepted one in nothing but those values,
-//! so it is valid too. Any other record is left to the last tier: nothing is rejected here.
+//! layout is what such records have in common: the bytes between their values. It is learnt from a
+//! record that the last tier has accepted. A record that has the same bytes, with a plain value of
+//! the right kind in each gap, differs from the accepted one only in those values, so it is valid
+//! too. Any other record is left to the last tier: nothing is rejected here.
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
@@ -31,7 +31,7 @@ const _: () = assert!(PROBATION < LAYOUTS_MAX);
 /// Hits of a layout at which the hits of all are halved.
 const HITS_MAX: u32 = 1 << 16;
 
-/// Most records in a row that are not looked at, while looking at them has taught nothing.
+/// Records in a row that are not examined, at most, while examining records has taught nothing.
 const PAUSE_MAX: u32 = 64;
 
 /// The layouts of recent records, the ones that match most often first.
@@ -39,7 +39,7 @@ pub struct Layouts {
     list: Vec<Layout>,
     /// Counts the layouts that took an older one's place.
     replaced: usize,
-    /// Records to learn nothing from, and how many they were last time.
+    /// Records that will not be examined, and how many they were last time.
     pause: u32,
     last_pause: u32,
 }
@@ -98,7 +98,7 @@ impl Layouts {
         }
     }
 
-    /// Keeps the list in the order of hits; old hits fade, so that the order follows the times.
+    /// Keeps the list in the order of hits. Old hits fade, so the order follows recent records.
     #[inline]
     fn count_hit(&mut self, index: usize) {
         let hits = self.list[index].hits + 1;
@@ -181,7 +181,7 @@ struct Layout {
     kind: ActionKind,
     present: FieldSet,
     /// The record's second eight bytes, as far as they stand before the first value, and which bits
-    /// they take: with the tail, enough to pass over most other layouts.
+    /// they take: together with the tail, enough to rule out most other layouts.
     head: u64,
     head_mask: u64,
     /// The record's last eight bytes, as far as they stand after the last value, likewise.
@@ -231,8 +231,8 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adds the field whose value comes first in `bytes`, and gives what is left of them. `text` is
-    /// all that comes after the value before, and is left as all that comes after this one.
+    /// Adds the field whose value comes first in `bytes`, and returns the bytes after it. `text` is
+    /// everything after the previous value, and becomes everything after this one.
     fn add_field<'v>(
         &mut self,
         key: &[u8],
@@ -257,7 +257,7 @@ impl Layout {
             }
             Some(FieldForm::Position) => (Slot::Position, bytes, position(bytes)?.1),
             Some(FieldForm::Id | FieldForm::Integer) => (Slot::Digits, bytes, unsigned(bytes)?.1),
-            // What is nested is part of the texts around it.
+            // A nested value is part of the texts around it.
             None if bytes.starts_with(b"{") || bytes.starts_with(b"[") => {
                 return after_nested(bytes);
             }

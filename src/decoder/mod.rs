@@ -1,4 +1,4 @@
-//! Record to event: what a record must look like to be one. `docs/EVENTS.md` is its contract.
+//! From a record to an event: which records are events. `docs/EVENTS.md` is the contract.
 
 pub mod shape;
 
@@ -114,8 +114,8 @@ impl Decoder {
         decoded.map(|()| event.expect("a record that is no reject is an event"))
     }
 
-    /// Adds the event in the value that stands in a buffer at this range. What is around the value
-    /// changes nothing; if there is enough of it, the value need not be copied.
+    /// Adds the event in the value that stands in a buffer at this range. The bytes around the
+    /// value change nothing; if there are enough of them, the value need not be copied.
     #[inline]
     pub fn decode_within(
         &mut self,
@@ -179,7 +179,7 @@ impl Decoder {
         }
     }
 
-    /// Which tier decided how many records since the decoder was made.
+    /// How many records each tier has decided since the decoder was made.
     pub fn tier_counts(&self) -> TierCounts {
         self.counts
     }

@@ -1,5 +1,5 @@
-//! Known names and what they stand for, found without comparing one after the other: a processor
-//! that cannot foresee which of many names comes next loses more time than the comparing takes.
+//! Known names and what they stand for, found without comparing one after the other. A processor
+//! that cannot predict which of many names comes next loses more time than the comparisons take.
 
 /// Places of a table, a power of two: about twice as many as names, so that some spread keeps them
 /// apart.

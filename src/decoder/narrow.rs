@@ -9,8 +9,8 @@ use super::simd::{load_4, load_16, load_32, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
 
-/// Runs of most records: a player's numbers and a position. What takes more is asked for where
-/// a record has more.
+/// Runs of most records: a player's numbers and a position. Further runs are handled only if a
+/// record has more.
 const RUNS_USUAL: usize = 5;
 
 /// Ends of runs that are found in one half of a record without asking how many there are: no fewer

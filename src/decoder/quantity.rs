@@ -1,7 +1,7 @@
 //! Quantities with a unit, from JSON numbers to the integers that the engine computes with.
 //!
-//! The only place that touches a floating-point number: from here on everything is whole
-//! centimetres, so that no two machines can disagree.
+//! The only place that touches a floating-point number: from here on everything is in whole
+//! centimetres, so no two machines can disagree.
 
 /// A JSON number without fraction or exponent: its magnitude and its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

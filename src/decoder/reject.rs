@@ -2,13 +2,13 @@
 
 /// Why a record is no event. The record goes to the dead-letter topic and the stream goes on.
 ///
-/// Where several reasons hold, the first one in this list that can be seen decides: the value as a
-/// whole, then its JSON, then its fields in the order in which they stand, then what is missing.
+/// If several reasons apply, the first one found counts: the decoder checks the value as a whole,
+/// then its JSON, then its fields in the order in which they stand, then which fields are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Reject {
-    /// A tombstone.
-    #[error("the record has no value, and a tombstone is not an event")]
+    /// Kafka's null value.
+    #[error("the record has no value, so it is not an event")]
     NullValue,
     /// A value of no bytes.
     #[error("the record's value is empty")]
@@ -49,10 +49,12 @@ pub enum Reject {
     /// A field that every event, or this type of event, must have.
     #[error("a field that this type of event requires is missing")]
     MissingField,
-    /// It panicked the engine again and again: every replay passes over it.
-    #[error("the record took the engine down, so every replay passes over it")]
+    /// It panicked the engine three times, or an operator passed over it.
+    #[error(
+        "every replay passes over the record: it panicked the engine, or an operator asked for it"
+    )]
     Poison,
-    /// It stands in an unreadable batch, which an operator has had passed over.
+    /// It stands in an unreadable batch, which an operator has passed over.
     #[error("the batch cannot be read, and is passed over")]
     UnreadableBatch,
 }
@@ -78,7 +80,7 @@ impl Reject {
         Reject::UnreadableBatch,
     ];
 
-    /// Reasons that others than the decoder find: what every replay passes over.
+    /// Reasons that the decoder does not find: those of records that every replay passes over.
     pub(crate) const PASSED_OVER: [Reject; 2] = [Reject::Poison, Reject::UnreadableBatch];
 
     /// The name in metrics and dead letters.
@@ -104,7 +106,7 @@ impl Reject {
     }
 }
 
-// The sentences above spell these two bounds out.
+// The sentences above contain these two bounds.
 const _: () = assert!(crate::engine::event::RECORD_BYTES_MAX == 16_384);
 const _: () = assert!(crate::engine::event::JSON_DEPTH_MAX == 8);
 

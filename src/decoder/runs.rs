@@ -1,5 +1,5 @@
-//! The runs of digits in a record that is an event: what each of them is, and so what it may be in
-//! another record that has the same text around it.
+//! The runs of digits in a record that is an event: what each of them means, and so what it may be
+//! in another record with the same text around it.
 
 use super::fields::{field_named, type_named};
 use crate::engine::event::{ActionKind, EventField};

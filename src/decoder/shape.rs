@@ -1,5 +1,5 @@
-//! The first tier: a short record with the text of an earlier one, read without going through it
-//! from its start to its end.
+//! The first tier: a short record with the text of an earlier one, read at once instead of from its
+//! start to its end.
 //!
 //! A shape is a record without the digits of its numbers. It is learnt from a record that another
 //! tier has accepted. A record that has these very texts, with a number in the right range between
@@ -79,7 +79,7 @@ const PLACES: usize = 256;
 const NONE: u8 = u8::MAX;
 const _: () = assert!(SHAPES_MAX <= NONE as usize);
 
-/// Most records in a row that are not looked at, while looking at them has taught nothing.
+/// Records in a row that are not examined, at most, while examining records has taught nothing.
 const PAUSE_MAX: u32 = 255;
 
 /// A text of at most 32 bytes, and which of them count.
@@ -352,8 +352,8 @@ impl ShapeList {
         processor.read(self, origin, &window, value.len(), events)
     }
 
-    /// Adds a shape. A full list forgets the one with the fewest hits; old hits fade, so that what
-    /// was in use long ago goes too.
+    /// Adds a shape. A full list forgets the one with the fewest hits; old hits fade, so a shape
+    /// that was used long ago is forgotten too.
     fn add(&mut self, shape: Shape) {
         if self.shapes.len() == SHAPES_MAX {
             let fewest = (0..SHAPES_MAX).min_by_key(|number| self.shapes[*number].hits.get());
@@ -372,7 +372,7 @@ impl ShapeList {
 pub struct Shapes {
     processor: Option<Processor>,
     list: ShapeList,
-    /// Records to learn nothing from, and how many they were last time.
+    /// Records that will not be examined, and how many they were last time.
     pause: u32,
     last_pause: u32,
 }
@@ -419,8 +419,8 @@ impl Shapes {
 
     /// Remembers the shape of a record that is an event, if it has one.
     ///
-    /// Records that are all different must not cost much: while what is learnt brings no hit, ever
-    /// fewer are looked at.
+    /// Records that are all different must not cost much: while new shapes bring no hit, fewer and
+    /// fewer are examined.
     pub fn learn(&mut self, value: &[u8]) {
         if self.processor.is_none() || self.pause > 0 {
             self.pause = self.pause.saturating_sub(1);

@@ -50,8 +50,8 @@ impl Processor {
         all.into_iter().filter_map(|(has, vectors)| has.then_some(Processor(vectors)))
     }
 
-    /// Other processors have none of it: their records are left to the tiers that need no vector
-    /// instructions.
+    /// Other processors have none of these: the tiers that need no vector instructions read their
+    /// records.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn detect() -> impl Iterator<Item = Processor> {
         std::iter::empty()

@@ -1,5 +1,5 @@
 //! Trust in a tier: it rises with each record that the tier knows, and falls with each that it does
-//! not. To try a tier in vain costs as much as it can save.
+//! not. Trying a tier in vain costs as much as it can save.
 
 /// The most trust that a tier can have. After this many records in a row that it does not know, it
 /// is shown only one record of 16. These are not at equal distances, because records may repeat
@@ -13,7 +13,7 @@ const TRUST_EARNED: u32 = 2;
 /// The trust in one tier.
 pub(super) struct Trust {
     left: u32,
-    /// Records that came when none was left.
+    /// Records that came when no trust was left.
     distrusted: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the decoder makes of each kind of record, and that its tiers agree.
+//! Shows what the decoder makes of each kind of record, and that its tiers agree.
 
 pub(crate) mod corpus;
 mod shapes;
