@@ -10,7 +10,7 @@ use crate::output::frame::{
 use crate::output::update_json;
 use std::str::FromStr;
 
-/// First bytes of a binary frame.
+/// The first bytes of a binary frame.
 pub(crate) const MAGIC: [u8; 4] = *b"HNTF";
 
 /// Version of frames: of both forms, and of the chain.
@@ -91,11 +91,12 @@ fn kind_name(kind: FrameKind) -> &'static str {
     }
 }
 
-/// Why a record cannot be read. Readers pass over [`FrameError::NotAFrame`] alone. At any other
-/// they stop: the record may be a fence, or hold updates without which nothing after it counts.
+/// Why a record cannot be read. Readers ignore a record only after [`FrameError::NotAFrame`]. After
+/// any other error they stop: the record may be a fence, or hold updates without which nothing
+/// after it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Neither form begins like this.
+    /// The record begins like neither form.
     #[error("the record begins neither as a JSON frame nor as a binary one")]
     NotAFrame,
     /// Longer than any frame may be.
@@ -141,8 +142,8 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameErr
     Ok((header, updates))
 }
 
-/// The form of the frame that begins like this, if it is of our version. Nothing else is read
-/// before that is known: another version may have other fields.
+/// The form of the frame with these first bytes, if it is of our version. Nothing else is read
+/// before the version is known: another version may have other fields.
 fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
     if let Some(rest) = bytes.strip_prefix(&MAGIC) {
         return match rest.first() {
@@ -187,7 +188,7 @@ fn check(header: &FrameHeader) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Little-endian fields from the front of a slice. `None`: the slice is too short.
+/// Reads little-endian fields from the front of a slice. `None`: the slice is too short.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -6,9 +6,9 @@
 use crate::engine::event::{Action, ActionField, ActionSpec, EventField, Handoff};
 use crate::engine::field::{FieldSource, FieldSpec, FieldValues};
 
-/// Appends one event. The world's events have no player, and those with an id of their own no
-/// `seq`: 0 leaves the field out. Key order and spacing are always the same: producers write their
-/// records with one piece of code too, and the decoder is quickest on what it saw before.
+/// Appends one event. The world's events have no player, and most have no `seq`: 0 leaves the field
+/// out. Key order and spacing are always the same, as in the records of other producers, because
+/// the decoder is fastest on texts that it has seen before.
 pub fn write_event(out: &mut Vec<u8>, player_id: u64, seq: u64, ts_us: i64, action: &Action) {
     let ActionSpec { type_name, fields, .. } = *action.kind().spec();
     out.extend_from_slice(b"{\"type\":\"");

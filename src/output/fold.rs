@@ -21,7 +21,7 @@ pub struct Start {
     pub chain: Chain,
 }
 
-/// A stretch of the log that cannot be gone on with.
+/// Why a stretch of the log cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// The updates are not those that the chain was made of.
@@ -29,15 +29,15 @@ pub(crate) enum Broken {
         /// Output offset of the frame.
         offset: i64,
     },
-    /// A frame that is not ours to read, such as one of another version: it may be a fence, so it
-    /// cannot be passed over.
+    /// A frame that this huntd cannot read, such as one of another version: it may be a fence, so
+    /// it cannot be passed over.
     Unreadable {
         /// Output offset of the frame.
         offset: i64,
         /// What is wrong with it.
         error: FrameError,
     },
-    /// The log does not hold what the mark was taken of: it was truncated, or created again.
+    /// The log is not the one that the mark was taken in: it was truncated, or created again.
     OtherLog,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Broken {
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     next: i64,
-    /// It has to join a log whose start is gone.
+    /// The reader has to join, because the log's start is gone.
     reader: Reader,
     /// Where a reader stands after the first record, if that is known from a mark.
     anchor: Option<Position>,
@@ -63,7 +63,7 @@ pub(crate) struct Fold {
 impl Fold {
     /// Begins at the first record that the log still has.
     pub(crate) fn from_log_start(log_start: i64) -> Fold {
-        // At the log's very start nothing was accepted yet; later, a reader has to join.
+        // At the log's very start a reader needs no position; later, it has to join.
         let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
         Fold::new(log_start, reader, None)
     }
@@ -113,12 +113,12 @@ impl Fold {
         self.begun_by
     }
 
-    /// The place after the last record. `None` as long as no reader could join.
+    /// The place after the last record. `None` as long as the reader has not joined.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
     }
 
-    /// Nothing before this offset is left to be read.
+    /// There is no record before this offset that was not read.
     pub(crate) fn pass_to(&mut self, offset: i64) {
         self.next = self.next.max(offset);
     }
@@ -138,7 +138,7 @@ impl Fold {
             let is_ours = frame.is_some_and(|(header, _)| is_taken_at(position, &header));
             return if is_ours { Ok(()) } else { Err(Broken::OtherLog) };
         }
-        // What is no frame counts for no reader.
+        // A record that is not a frame counts for no reader.
         let Some((header, updates)) = frame else { return Ok(()) };
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;
@@ -154,7 +154,7 @@ impl Fold {
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
-            // What came before, a reader took at a place that does not count.
+            // The reader took earlier frames at a position that does not count.
             Verdict::Joined => {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
@@ -193,7 +193,7 @@ mod tests {
     use crate::output::encode::{FRAME_VERSION, encode};
     use crate::output::frame::{Format, Frame};
 
-    /// It may be a fence. A reader that passes it over takes a former owner for the present one.
+    /// It may be a fence. A reader that ignored it would take a former owner for the present one.
     #[test]
     fn a_frame_that_cannot_be_read_is_not_passed_over_as_what_is_no_frame_is() {
         let mut fold = Fold::from_log_start(0);

@@ -25,7 +25,7 @@ pub enum FrameKind {
     Updates = 1,
     /// The record that raises a shard's owner epoch, and repeats where the shard stands.
     Fence = 2,
-    /// An input record that every replay passes over, because it takes the engine down.
+    /// Names an input record that every replay passes over, such as one that panics the engine.
     Skip = 3,
     /// The zone starts over: an operator's answer to a state that is lost for good.
     Genesis = 4,
@@ -40,7 +40,8 @@ pub enum Format {
     Binary,
 }
 
-/// How frames are compressed on their way and in the broker's log; consumers undo it unasked.
+/// How frames are compressed on their way and in the broker's log. Consumers decompress them by
+/// themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -50,8 +51,9 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What costs the least CPU time in total. JSON shrinks to a fifth, and so does the brokers'
-    /// work. Binary frames are mostly ids and times, and give brokers little to do as they are.
+    /// The codec that costs the least CPU time in total. LZ4 shrinks JSON to a fifth, and with it
+    /// the brokers' work. Binary frames are mostly ids and times, and cost brokers little as they
+    /// are.
     pub(crate) fn best_for(format: Format) -> Compression {
         match format {
             Format::Json => Compression::Lz4,

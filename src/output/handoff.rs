@@ -1,8 +1,8 @@
 //! Players on their way to another zone: records that an owner appends to the input itself.
 //!
 //! A handoff is delivered at least once, and accepted once: the zone that it goes to knows the
-//! number of each player's last handoff. Every replay sends what it meets again, also where the
-//! updates are published, so a handoff is lost only if its `leave` is.
+//! number of each player's last handoff. Every replay sends again the handoffs that it meets, even
+//! if their updates are published, so a handoff is lost only with its `leave`.
 
 use crate::engine::change::Change;
 use crate::engine::event::Action;
@@ -62,7 +62,7 @@ impl HandoffRecord {
         write_event(out, self.player_id, seq, self.ts_us, &Action::Arrive { x, y, handoff });
     }
 
-    /// As a dead letter, for a zone that does not exist.
+    /// The dead letter of a handoff to a zone that does not exist.
     pub(crate) fn dead_letter(&self) -> DeadLetter {
         let mut value = Vec::new();
         self.write(&mut value);

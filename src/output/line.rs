@@ -43,7 +43,7 @@ const GROUP: u64 = 100_000_000;
 /// Bytes that hold the digits of a 64-bit number before its last eight.
 const HEAD_BYTES: usize = 16;
 
-/// The digits of a number before its last eight, to be copied while they stay.
+/// The digits of a number before its last eight, to be copied while they stay the same.
 #[derive(Default)]
 pub(crate) struct Head {
     /// The number without its last eight digits; 0 while there are none.
@@ -80,8 +80,8 @@ impl Line {
         &self.bytes[..self.length]
     }
 
-    /// A number in decimal that mostly has the same digits before its last eight as the number
-    /// before it: a player's id, or a time.
+    /// Appends a number in decimal that mostly shares the digits before its last eight with the
+    /// previous number: a player's id, or a time.
     pub(crate) fn push_digits_after(&mut self, number: u64, head: &mut Head) {
         let (upper, lower) = (number / GROUP, number % GROUP);
         if upper == head.number && upper != 0 {
@@ -96,7 +96,7 @@ impl Line {
         head.digits.copy_from_slice(&self.bytes[start..start + HEAD_BYTES]);
     }
 
-    /// A number in decimal, by groups of eight digits.
+    /// Appends a number in decimal, by groups of eight digits.
     pub(crate) fn push_digits(&mut self, number: u64) {
         if number < GROUP {
             self.push_first_group(number);

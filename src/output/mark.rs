@@ -1,4 +1,5 @@
-//! The mark of a snapshot: where a reader of the output stood when everything before it was there.
+//! The mark of a snapshot: where a reader of the output stood when everything before the snapshot
+//! was in the output.
 
 use crate::output::frame::Chain;
 use crate::output::reader::Position;

@@ -2,7 +2,7 @@
 //! wrote it.
 //!
 //! Every reader of frames folds them through this rule in the order of the log, the owner of the
-//! shard included, and all come to the same updates. docs/PROTOCOL.md states the rule, and
+//! shard included, and all accept the same updates. docs/PROTOCOL.md states the rule, and
 //! docs/vectors/reader.json has histories with what a reader must make of them.
 
 use crate::engine::update::Update;
@@ -93,7 +93,7 @@ impl Reader {
         Reader::default()
     }
 
-    /// A reader that goes on from where another one stood.
+    /// A reader that continues at a stored position.
     pub(crate) fn at(position: Position) -> Reader {
         Reader { position, ..Reader::default() }
     }
@@ -104,7 +104,7 @@ impl Reader {
         Reader { footing: Footing::None, ..Reader::default() }
     }
 
-    /// Whether it stands anywhere: one that is joining does not until it has met a fence in force.
+    /// Whether it has a position: a joining reader has none until it has met a fence in force.
     pub fn has_joined(&self) -> bool {
         self.footing != Footing::None
     }
@@ -167,9 +167,9 @@ impl Reader {
         }
     }
 
-    /// Whether another owner had taken over already when the fence was written that the reader has
-    /// joined at. Who takes over later writes a fence with the next owner epoch first, and repeats
-    /// no other.
+    /// Whether another owner had already taken over when the fence was written at which the reader
+    /// joined. An owner that takes over later first writes a fence with the next owner epoch, and
+    /// repeats no other fence.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
         let next_epoch = self.position.owner_epoch.saturating_add(1);
@@ -221,7 +221,7 @@ impl Reader {
         Verdict::Progress { is_at_next }
     }
 
-    /// A genesis counts at its place only: one that comes again later is a duplicate.
+    /// A genesis counts only at its place: a later copy is a duplicate.
     fn start_over(&mut self, header: &FrameHeader) -> Verdict {
         if header.first_update != self.position.next_update {
             return Verdict::Duplicate;

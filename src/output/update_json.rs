@@ -25,7 +25,7 @@ pub(crate) fn write(updates: &[Update], out: &mut Vec<u8>) {
     }
 }
 
-/// What the numbers that every update has begin with.
+/// The leading digits of the numbers that every update has.
 #[derive(Default)]
 struct Heads {
     player: Head,
@@ -182,8 +182,8 @@ impl Line {
     }
 }
 
-/// Reads the object that `input` begins with and moves `input` behind it. `None`: it is not one
-/// that [`write`] makes, and `input` is anywhere.
+/// Reads the object at the start of `input` and moves `input` behind it. `None`: it is not one that
+/// [`write`] makes, and `input` may stand anywhere.
 pub(crate) fn read(input: &mut &[u8]) -> Option<Update> {
     skip(input, b"{\"kind\":\"")?;
     let name = until(input, b'"')?;

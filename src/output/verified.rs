@@ -1,8 +1,8 @@
-//! Verified acknowledgements: what a reader of the log makes of what was acknowledged.
+//! Verified acknowledgements: whether a reader of the log would accept the acknowledged frames.
 //!
-//! That the broker has a frame says little: another owner's fence may stand before it. So an
-//! acknowledgement counts only if its record stands right after the last one that counted, from
-//! our fence on. The records of a foreign span have to be read first.
+//! An acknowledgement alone says little: another owner's fence may stand before the frame. So an
+//! acknowledgement counts only if its record stands right after the last one that counted, from our
+//! fence on. The records of a foreign span have to be read first.
 
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
@@ -15,7 +15,7 @@ pub(crate) struct Verified {
     reader: Reader,
 }
 
-/// Whether an acknowledgement counts, and why not.
+/// Whether an acknowledgement counts, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
     /// A reader has accepted the frame.
@@ -40,13 +40,13 @@ impl Verified {
         Mark::new(self.next, self.reader.position())
     }
 
-    /// The records before our next frame were folded.
+    /// The foreign records before our next frame were folded.
     pub(crate) fn pass_foreign(&mut self, mark: Mark) {
         assert!(self.next < mark.output_offset, "the check of a foreign span leads forward");
         *self = Verified::new(mark);
     }
 
-    /// Takes the acknowledgement of our next frame. Only if it counts has anything changed.
+    /// Takes the acknowledgement of our next frame. If it does not count, nothing changes.
     pub(crate) fn ack(&mut self, output_offset: i64, header: &FrameHeader) -> Ack {
         if output_offset < self.next {
             return Ack::Misplaced;
