@@ -22,11 +22,11 @@ pub(super) const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
 #[derive(Debug)]
 pub(super) struct Acquirer {
     pub(super) options: OwnershipOptions,
-    /// How often records took the engine down; `None` until it is known which input they are in.
+    /// How often records panicked the engine; `None` until it is known which input they are in.
     pub(super) panics: Option<PanicCounts>,
-    /// What the group has to answer before fences are written.
+    /// The question that the group has to answer before fences are written.
     question: Option<Question>,
-    /// Numbers of the last question, ownership and fence.
+    /// Numbers of the last question, the last ownership and the last fence.
     questions: u64,
     ownerships: u32,
     fences: u128,
@@ -62,17 +62,17 @@ impl Acquirer {
         self.options.partitions
     }
 
-    /// It is known which topic the input is: shards can be acquired.
+    /// The input topic's id is known: shards can be acquired.
     pub(super) fn input_known(&mut self, panics: PanicCounts) {
         self.panics = Some(panics);
     }
 
-    /// There are more rules to begin by.
+    /// The operator has added rules.
     pub(super) fn rules_loaded(&mut self, rulesets: Vec<u32>) {
         self.options.rulesets = rulesets;
     }
 
-    /// Players change zones with the number of partitions, so no shard can go on.
+    /// Another number of partitions may send players to other zones, so no shard can go on.
     pub(super) fn counted(&self, table: &mut ShardTable, partitions: i32) {
         let (before, now) = (self.partitions() as usize, partitions as usize);
         if now <= before {
@@ -87,7 +87,7 @@ impl Acquirer {
         }
     }
 
-    /// We are not a member any more: the group will not answer.
+    /// We are no longer a member: the group will not answer.
     pub(super) fn forget_question(&mut self) {
         self.question = None;
     }
@@ -112,7 +112,7 @@ impl Acquirer {
         }
     }
 
-    /// This is what a shard may start from.
+    /// The survey of a shard is done: what it may start from is known.
     pub(super) fn surveyed(
         &mut self,
         table: &mut ShardTable,
@@ -166,8 +166,8 @@ impl Acquirer {
         }
     }
 
-    /// Goes on with every task that reads an output and has a slot, and gives up tasks that have
-    /// not moved for long.
+    /// Continues every task that reads an output and has a slot, and gives up tasks that have not
+    /// moved for long.
     pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         for partition in table.partitions() {
@@ -191,8 +191,8 @@ impl Acquirer {
         self.ask_the_group(table, now);
     }
 
-    /// For one shard at a time: where brokers do not answer it takes a while, and the group is
-    /// heard between two of them.
+    /// One shard at a time: if brokers do not answer, it takes a while, and the group's events are
+    /// handled between two shards.
     fn find_states(&mut self, table: &mut ShardTable) {
         let is_asking =
             |action: &OwnershipAction| matches!(action, OwnershipAction::FindStates { .. });
@@ -241,7 +241,7 @@ impl Acquirer {
         table.actions.push_back(OwnershipAction::Ask { question: self.questions, offsets });
     }
 
-    /// The group has answered. What it said before its answer came first: it may have given shards
+    /// The group has answered. Its earlier events were handled before: it may have given shards
     /// away.
     pub(super) fn answered(
         &mut self,
@@ -352,7 +352,8 @@ impl Acquirer {
         table.open(Opening { ownership_id, ruleset, zones, acquired });
     }
 
-    /// The state cannot be loaded. An older state takes its place, or this one once it can be read.
+    /// The state cannot be loaded. The next attempt takes an older state, or this one if it can be
+    /// read by then.
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
             let history = *history;
@@ -360,7 +361,7 @@ impl Acquirer {
         }
     }
 
-    /// Finding or loading a state was given up for something that comes first.
+    /// Finding or loading a state was interrupted by something more urgent.
     pub(super) fn interrupted(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         if let Some(task) = table.task(partition) {
             task.unask();

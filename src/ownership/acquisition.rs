@@ -1,7 +1,7 @@
 //! The acquisition of one shard, as decisions alone. A start, a restart and a rebalance all use it.
 //!
-//! An [`Acquisition`] says what it needs to know or to have written, hears what came of it, and
-//! ends with an [`Acquired`] shard or a refusal. It touches no broker, clock or file.
+//! An [`Acquisition`] says what it needs to know or to have written, takes the result, and ends
+//! with an [`Acquired`] shard or a start error. It touches no broker, clock or file.
 //!
 //! ```text
 //! read to the log's end ─► confirm membership ─► write FENCE(owner epoch + 1) ─► read through it
@@ -27,13 +27,13 @@ const FENCE_ATTEMPTS_MAX: usize = 8;
 pub struct Candidate {
     /// Its place in input and output.
     pub start: Start,
-    /// Where it became valid.
+    /// Its mark: where it became valid.
     pub mark: Mark,
     /// The rules that it was made by.
     pub ruleset: u32,
     /// Input offsets that were passed over before.
     pub skips: Vec<i64>,
-    /// The input was deleted and created again since: no input offset means what it meant.
+    /// The input was deleted and created again since, so its input offsets mean other records.
     pub is_of_deleted_input: bool,
 }
 
@@ -50,10 +50,10 @@ pub struct Bounds {
     pub output_end: i64,
 }
 
-/// What to do if a shard's state cannot be had.
+/// What to do if no state of a shard can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Say so and stop.
+    /// Report it and stop.
     Refuse,
     /// Begin with an empty zone where the output ends: `--genesis`.
     StartOver,
@@ -68,11 +68,11 @@ pub struct Brief {
     pub rulesets: Vec<u32>,
     /// Available states, newest first.
     pub candidates: Vec<Candidate>,
-    /// Input offsets that took the engine down too often.
+    /// Input offsets that panicked the engine too often.
     pub poison: Vec<i64>,
-    /// What to do if nothing can be started from.
+    /// What to do if no state can be used.
     pub remedy: Remedy,
-    /// Start over in any case: no available state leads to what is published.
+    /// Start over in any case: a replay from every available state differs from what is published.
     pub diverged: bool,
 }
 
@@ -99,7 +99,7 @@ pub enum Need {
     End,
 }
 
-/// A shard is ours, and this is where it stands.
+/// A shard that is ours, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// Input and output partition.
@@ -108,7 +108,8 @@ pub struct Acquired {
     pub owner_epoch: u64,
     /// The id of our fence, to repeat it with.
     pub fence_id: u128,
-    /// Behind our last record: where our frames begin, and what the output holds by then.
+    /// The mark after our last record: where our frames begin, and what the output holds up to
+    /// there.
     pub mark: Mark,
     /// Where the engine starts.
     pub start: Start,
@@ -153,7 +154,7 @@ pub struct Acquisition {
     /// The candidate that is tried; one past the last is the state before the first event.
     candidate: usize,
     fold: Fold,
-    /// Where another candidate was taken: what comes after it is out of order until reading
+    /// Where another candidate was chosen: records after this offset are out of order until reading
     /// has begun again before it.
     turned_at: Option<i64>,
     state: State,
@@ -187,7 +188,7 @@ impl Acquisition {
         self.brief.partition
     }
 
-    /// Folds on from the first candidate, from this one on, whose mark the log can hold.
+    /// Folds from the mark of the first candidate, from this one on, whose mark the log can have.
     fn try_candidate(&mut self, from: usize) {
         let end = self.bounds.output_end;
         let candidates = &self.brief.candidates;
@@ -199,7 +200,7 @@ impl Acquisition {
             Some(candidate) if output_start <= candidate.mark.output_offset => {
                 Fold::from_mark(candidate.mark, output_start)
             }
-            // A mark that retention has passed does not matter to a reader that joins later.
+            // If retention has passed the mark, a reader joins later.
             _ => Fold::from_log_start(output_start),
         };
         self.go_on();
@@ -220,7 +221,7 @@ impl Acquisition {
         }
     }
 
-    /// What came of it, once [`Acquisition::need`] is [`Need::End`].
+    /// The outcome, once [`Acquisition::need`] is [`Need::End`].
     pub fn into_outcome(self) -> Result<Acquired, StartError> {
         self.ended.expect("only an acquisition that has ended has an outcome")
     }
@@ -240,7 +241,7 @@ impl Acquisition {
             Err(Broken::Unreadable { offset, error }) => {
                 self.end(Err(StartError::Unreadable { offset, error }));
             }
-            // The snapshot is of another log; an older one may not be.
+            // The snapshot belongs to another log; an older one may belong to this one.
             Err(Broken::OtherLog) => {
                 self.try_candidate(self.candidate + 1);
                 self.turned_at = Some(offset).filter(|offset| self.fold.next() <= *offset);
@@ -259,8 +260,8 @@ impl Acquisition {
         self.try_candidate(0);
     }
 
-    /// There were no more records than those taken, at a time after the bounds were asked for: what
-    /// is missing up to their end is no record.
+    /// There were no more records than those taken, at a time after the bounds were asked for.
+    /// Missing offsets up to the end have no record.
     pub fn reach_end(&mut self) {
         if let State::Head | State::Offered = self.state
             && self.turned_at.is_none()
@@ -299,7 +300,7 @@ impl Acquisition {
                 }
             }
             State::Offered if self.fold.next() >= self.bounds.output_end => self.ask_group(),
-            // What is read meanwhile may show that the shard's position is not known.
+            // Records that are read meanwhile may show that the shard's position is not known.
             State::Confirming => self.ask_group(),
             State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
                 match self.is_in_force() {
@@ -336,7 +337,7 @@ impl Acquisition {
         })
     }
 
-    /// The owner epoch in force is not our fence's: again from the top.
+    /// Another fence is in force: begins again.
     fn lose_fence(&mut self) {
         match self.fences < FENCE_ATTEMPTS_MAX || self.fold.reader().is_none() {
             true => self.ask_group(),
@@ -355,8 +356,8 @@ impl Acquisition {
         let candidate = self.kept().map(|_| self.candidate);
         let mut skips = self.fold.skips().clone();
         skips.extend(self.kept().iter().flat_map(|kept| &kept.skips));
-        // What is published was made with the record: without it, no replay would make it again. A
-        // record that is not there yet may turn out to be a good one.
+        // The updates of this record are published: a replay without it would differ. A record that
+        // does not exist yet may turn out to be good.
         let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
         let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
         if let Some(offset) = self.brief.poison.iter().find(is_new) {
@@ -381,7 +382,7 @@ impl Acquisition {
         self.brief.candidates.get(self.candidate).filter(|_| self.fold.genesis().is_none())
     }
 
-    /// Where the engine can start so that it makes again what is published, and goes on.
+    /// Where the engine can start so that it makes the published updates again, and goes on.
     fn choose_start(&self, published: Mark) -> Result<Start, StartError> {
         if self.brief.diverged {
             return Err(StartError::Diverged { update: published.next_update });
@@ -400,8 +401,8 @@ impl Acquisition {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
-            // The updates that snapshots know of were published to a log that is gone, and may have
-            // been read.
+            // The snapshots' updates were published to a log that is gone, and readers may have
+            // them.
             let made = |candidate: &Candidate| candidate.start.next_update;
             let made = self.brief.candidates.iter().map(made).max().unwrap_or(0);
             if made > 0 && genesis.is_none() {
@@ -429,7 +430,8 @@ impl Acquisition {
         Ok(start)
     }
 
-    /// An empty zone continues where the output ends, or where the input still is.
+    /// An empty zone continues where the output ends, or at the first offset that the input still
+    /// has.
     fn start_over(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let covered = mark.next_offset;

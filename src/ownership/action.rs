@@ -16,8 +16,7 @@ pub enum OwnershipAction {
     /// Find out where the logs of these partitions begin and end, and which snapshots this host
     /// has: `OwnershipEvent::Surveyed` for each.
     Survey(Vec<i32>),
-    /// Find states of a shard on other hosts, too:
-    /// `OwnershipEvent::Found`.
+    /// Also find states of a shard on other hosts: `OwnershipEvent::Found`.
     FindStates {
         /// The shard's partition.
         partition: i32,
@@ -72,7 +71,7 @@ pub enum OwnershipAction {
         /// The shard's partition.
         partition: i32,
     },
-    /// Nothing on the hot thread belongs to this partition any more.
+    /// The partition has no shard on the hot thread any more.
     Disown {
         /// The shard's partition.
         partition: i32,
@@ -105,14 +104,14 @@ pub enum OwnershipAction {
     /// Join the group as a new member:
     /// `OwnershipEvent::Rejoined`.
     Rejoin,
-    /// Leave the group: everything is let go.
+    /// Leave the group: every shard is released.
     Leave {
         /// Input offsets to commit before.
         offsets: Vec<(i32, i64)>,
         /// Shards that only an operator can help.
         halted: u32,
     },
-    /// End the daemon: the group does not take it, and trying again cannot help.
+    /// End the daemon: the group does not accept it, and trying again cannot help.
     Fail(MembershipError),
     /// Log this.
     Log(Note),
@@ -140,7 +139,7 @@ pub enum Note {
     Releasing(Vec<i32>),
     /// The group has given these partitions to others.
     Lost(Vec<i32>),
-    /// This process did nothing for so long that the group may have given it up.
+    /// This process stood still for so long that the group may have removed it.
     StoodStill(Duration),
     /// The group has given our instance id to another member: we join again.
     Rejoining {
@@ -149,7 +148,7 @@ pub enum Note {
         /// Why it was given away.
         loss: IdLoss,
     },
-    /// Something that passes is waited for.
+    /// A wait for something that passes.
     Waiting {
         /// What it is about; sentences of one kind are throttled together.
         kind: Waiting,
@@ -186,7 +185,7 @@ pub enum Note {
         /// The owner epoch in force.
         owner_epoch: u64,
     },
-    /// A fence stands in the output that our group does not explain.
+    /// The output has a fence that our group does not explain.
     Rival {
         /// The shard's partition.
         partition: i32,

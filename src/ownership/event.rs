@@ -1,4 +1,4 @@
-//! What can happen to the shards of a daemon: everything that [`Ownership`] hears.
+//! What can happen to the shards of a daemon: all events of [`Ownership`].
 //!
 //! [`Ownership`]: crate::ownership::Ownership
 
@@ -13,15 +13,15 @@ use crate::ownership::start_error::StartError;
 /// Something that has happened.
 #[derive(Debug)]
 pub enum OwnershipEvent<'a> {
-    /// It is known which topic the input is, and how often its records took the engine down.
+    /// The input topic's id is known, and how often each of its records panicked the engine.
     InputKnown(PanicCounts),
     /// The operator has added rules: the hashes of all, that of a new zone first.
     RulesLoaded(Vec<u32>),
     /// The consumer group.
     Group(MembershipEvent),
-    /// What came of `OwnershipAction::Rejoin`.
+    /// The result of `OwnershipAction::Rejoin`.
     Rejoined(Result<(), MembershipError>),
-    /// What came of `OwnershipAction::CheckTopic`.
+    /// The result of `OwnershipAction::CheckTopic`.
     TopicChecked(Result<(), MembershipError>),
     /// A shard on the hot thread.
     Shard(ShardNotice),
@@ -29,14 +29,14 @@ pub enum OwnershipEvent<'a> {
     DeliveryFailed(DeliveryFailure),
     /// The publisher found records between two frames of a shard.
     ForeignSpan(ForeignSpan),
-    /// What came of `OwnershipAction::Survey`.
+    /// The result of `OwnershipAction::Survey`.
     Surveyed {
         /// The shard's partition.
         partition: i32,
         /// What it may start from.
         survey: Result<Survey, TopicError>,
     },
-    /// What came of `OwnershipAction::FindStates`.
+    /// The result of `OwnershipAction::FindStates`.
     Found {
         /// The shard's partition.
         partition: i32,
@@ -58,7 +58,7 @@ pub enum OwnershipEvent<'a> {
         /// The shard's partition.
         partition: i32,
     },
-    /// Finding or loading states was given up, because the group had something to say.
+    /// Finding or loading states was interrupted by an event of the group.
     Interrupted {
         /// The shard's partition.
         partition: i32,
@@ -67,13 +67,13 @@ pub enum OwnershipEvent<'a> {
     Output(OutputEvent<'a>),
     /// The output was deleted and created again since the daemon began.
     OutputRecreated,
-    /// The input has so many partitions.
+    /// The input has this many partitions.
     InputCounted(i32),
     /// Time has passed; this is where the shards of [`Ownership::watched`] are.
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched
     Tick(&'a [ShardFacts]),
-    /// The daemon has to end: everything is let go in order.
+    /// The daemon has to end: every shard is released in order.
     Stop,
 }
 
@@ -161,7 +161,7 @@ pub struct DeliveryFailure {
     pub ownership_id: u32,
     /// What happened.
     pub sentence: String,
-    /// Sending it again would fail again: only the operator can help.
+    /// Sending it again would fail again: only an operator can help.
     pub is_final: bool,
 }
 
@@ -228,8 +228,8 @@ impl ShardFacts {
     }
 }
 
-/// What one connection says about a position and would stop the shard, if another one says the
-/// same.
+/// A statement of one connection about a position, which stops the shard if another connection says
+/// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
     /// The broker does not serve it, and no retry helps.
@@ -244,7 +244,7 @@ pub enum Claim {
     TooLarge,
 }
 
-/// Something that an input partition goes on after.
+/// A trouble after which an input partition goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputTrouble {
     /// A broker does not serve it now.

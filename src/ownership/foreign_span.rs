@@ -20,7 +20,7 @@ pub struct ForeignSpan {
 /// What lies between two frames of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanResult {
-    /// No fence: the frame at the mark is the next one to count.
+    /// No fence: our frame at the mark is the next one to count.
     Passed(Mark),
     /// Another owner's fence: the shard is not ours.
     Fenced {
@@ -65,7 +65,7 @@ impl SpanCheck {
         }
     }
 
-    /// What lies between; `None` while something is left to be read.
+    /// What the records between mean; `None` while some are left to be read.
     pub fn result(&self) -> Option<SpanResult> {
         if self.torn {
             return Some(SpanResult::Torn);

@@ -1,5 +1,5 @@
-//! Decides why the group has given our instance id to another member: the coordinator may have
-//! forgotten us, or two instances may share the id.
+//! Finds the reason why the group has given our instance id to another member: the coordinator may
+//! have forgotten us, or two instances may share the id.
 //!
 //! A coordinator that was killed may come back without its newest members, and fence those that it
 //! has forgotten. Two instances that share an id fence each other again and again, although no
@@ -16,7 +16,7 @@ const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// Milliseconds between two checks of the clock after which this process has stood still for so
-/// long that the group may have given it up: with their defaults, brokers allow no shorter session.
+/// long that the group may have removed it: with their defaults, brokers allow no shorter session.
 const STOOD_STILL_MS_MIN: u64 = 6_000;
 
 /// Seconds after which a standstill explains nothing any more.
@@ -25,12 +25,12 @@ const STOOD_STILL_EXPLAINS_S: u64 = 60;
 /// Why the group has given our instance id to another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdLoss {
-    /// This process stood still for so long, as under SIGSTOP: the group gave it up, and it is its
-    /// own new membership that has the id.
+    /// This process stood still for this long, as under SIGSTOP: the group removed it, and its own
+    /// new membership has the id.
     StoodStill(Duration),
     /// A broker was away, and may have come back without knowing us.
     BrokerAway,
-    /// Nothing that is known here: another process may use the id.
+    /// No known reason: another process may use the id.
     Unexplained,
 }
 
@@ -58,13 +58,13 @@ impl InstanceIdLosses {
         })
     }
 
-    /// A broker does not answer: what it says once it is back may be a mistake.
+    /// A broker does not answer: its first answers once it is back may be wrong.
     pub(crate) fn broker_is_away(&mut self) {
         self.was_broker_away = true;
     }
 
-    /// Our id was given away: why, or `None` if it was too often for us to join again. One absence
-    /// and one standstill explain it once.
+    /// Our id was given away: returns why, or `None` if that happened too often for us to join
+    /// again. An absence or a standstill explains one loss.
     pub(crate) fn lose(&mut self, now: Instant) -> Option<IdLoss> {
         let explains = Duration::from_secs(STOOD_STILL_EXPLAINS_S);
         let is_near =

@@ -15,13 +15,13 @@ pub(super) enum Purpose {
     CheckSpan(Box<SpanCheck>),
 }
 
-/// What is done with one output partition, and what was asked for so far.
+/// The work on one output partition, and what it has asked for so far.
 #[derive(Debug)]
 pub(super) struct LogTask {
     purpose: Purpose,
     /// What was asked for last, other than records.
     asked: Option<Need>,
-    /// Offset of the next record that comes without being asked for.
+    /// Offset of the next record that will come without a new request.
     next_record: Option<i64>,
     /// The end was reached, and nothing came since. It is not reported again by itself.
     is_at_end: bool,
@@ -44,7 +44,7 @@ impl LogTask {
         }
     }
 
-    /// What it was for, once it needs nothing more.
+    /// What the task was for, once it needs nothing more.
     pub(super) fn into_purpose(self) -> Purpose {
         self.purpose
     }
@@ -74,7 +74,7 @@ impl LogTask {
         self.asked.replace(need) != Some(need)
     }
 
-    /// Nothing will come of what was asked for.
+    /// The request will have no result.
     pub(super) fn unask(&mut self) {
         self.asked = None;
     }
@@ -109,10 +109,10 @@ impl LogTask {
         }
     }
 
-    /// Takes what happened in the partition: whether that is progress. Where a record is missing
-    /// that has to come, the end comes again and again.
+    /// Takes what happened in the partition, and returns whether that is progress. While a record
+    /// is missing, the end is reported again and again.
     pub(super) fn take(&mut self, event: &OutputEvent<'_>) -> bool {
-        // Until reading has begun again further back, what comes is out of order.
+        // Until reading has begun again further back, records are out of order.
         if let (Need::Read { from }, OutputEvent::Record { .. } | OutputEvent::End { .. }) =
             (self.need(), event)
             && self.next_record.is_none_or(|next| from < next)

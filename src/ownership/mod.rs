@@ -1,8 +1,8 @@
 //! Which shards are ours, and where each of them starts: one state machine, without I/O.
 //!
-//! [`Ownership::on`] hears what has happened and when; [`Ownership::next_action`] says what to do.
-//! The control thread polls, feeds and executes ([`crate::control`]), and the simulator does the
-//! same with brokers of its own.
+//! [`Ownership::on`] takes what has happened and when; [`Ownership::next_action`] says what to do.
+//! The control thread polls, passes events in and executes actions ([`crate::control`]), and the
+//! simulator does the same with brokers of its own.
 //!
 //! ```text
 //!  assigned                                          group, fence, replay point      state
@@ -50,18 +50,18 @@ use shard_table::ShardTable;
 use start_error::StartError;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that the group may take to say whether we are in it.
+/// Milliseconds that the group may take to say whether we are a member.
 pub const GROUP_ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds before a shard that another instance has fenced is taken back, if the group still
 /// gives it to us: it may not know yet.
 const YIELD_MS: u64 = 2_000;
 
-/// Milliseconds over which a shard cannot be started, where a change of leaders may be the cause,
-/// before it halts.
+/// Milliseconds for which a shard's start is retried before it halts, if a change of leaders may be
+/// the cause.
 pub const START_ERROR_MS_MAX: u64 = 5_000;
 
-/// Times that one record may take the engine down before it is passed over.
+/// Panics of one record after which it is passed over.
 pub const PANICS_MAX: u32 = 3;
 
 /// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
@@ -92,7 +92,7 @@ pub struct Ownership {
     acquirer: Acquirer,
 }
 
-/// What there is to say about all shards together.
+/// A summary of all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The group has let us in.
@@ -117,12 +117,12 @@ impl Ownership {
         }
     }
 
-    /// What is to be done next.
+    /// The next thing to do.
     pub fn next_action(&mut self) -> Option<OwnershipAction> {
         self.table.actions.pop_front()
     }
 
-    /// Hears what has happened.
+    /// Takes what has happened.
     pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
         let Ownership { session, table, acquirer } = self;
         table.actions.extend(session.check_clock(now));
@@ -153,7 +153,7 @@ impl Ownership {
             }
             OwnershipEvent::Output(event) => self.output(&event, now),
             OwnershipEvent::OutputRecreated => acquirer.output_recreated(table),
-            // It is said again once the shards are let go.
+            // The count is reported again after the release.
             OwnershipEvent::InputCounted(_) if table.release.is_some() => {}
             OwnershipEvent::InputCounted(partitions) => acquirer.counted(table, partitions),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
@@ -164,7 +164,7 @@ impl Ownership {
         }
     }
 
-    /// The partitions of which a tick has to bring facts, in ascending order.
+    /// The partitions about which a tick must bring facts, in ascending order.
     pub fn watched(&self) -> Vec<i32> {
         let open = self.table.iter().filter(|(_, shard)| shard.open().is_some());
         let mut watched: Vec<i32> = open.map(|(partition, _)| partition).collect();
@@ -204,11 +204,11 @@ impl Ownership {
         &mut self.table.slots
     }
 
-    /// Hears the group. While shards are let go, everything but their loss has to wait.
+    /// Takes an event of the group. During a release, every event except a loss has to wait.
     fn hear(&mut self, event: MembershipEvent, now: Instant) {
         self.session.hears(&event);
         match (event, &mut self.table.release) {
-            // It is meant for the member that we were.
+            // It is meant for our former membership.
             _ if self.session.is_rejoining() => {}
             (MembershipEvent::Lost(partitions), _) => self.lose(partitions, now),
             (MembershipEvent::Error(error), _) => self.group_fails(error, now),
@@ -272,7 +272,7 @@ impl Ownership {
         self.table.actions.push_back(OwnershipAction::Rejoin);
     }
 
-    /// Begins to let shards go. Those that are on the hot thread end in order.
+    /// Begins a release. Shards on the hot thread end in order.
     fn begin_release(&mut self, reason: ReleaseReason, partitions: &[i32], now: Instant) {
         let mut release = Release::new(reason, now);
         for partition in self.table.release.iter().flat_map(Release::partitions) {
@@ -307,7 +307,7 @@ impl Ownership {
         }
     }
 
-    /// The shards are let go: the group may go on, and what it said meanwhile is heard now.
+    /// The release is over: the group may go on, and its events that waited are handled now.
     fn end_release(&mut self, now: Instant) {
         let Some(release) = self.table.release.take() else { return };
         let (offsets, halted) = (release.offsets(), self.summary().halted);
@@ -321,7 +321,7 @@ impl Ownership {
         }
     }
 
-    /// Hears the hot thread.
+    /// Takes a notice of the hot thread.
     fn notice(&mut self, notice: ShardNotice, now: Instant) {
         let (partition, ownership_id) = notice.ownership();
         let is_current = self.table.is_current(partition, ownership_id);
@@ -377,7 +377,7 @@ impl Ownership {
         }
     }
 
-    /// Hears the output topic.
+    /// Takes an event of the output topic.
     fn output(&mut self, event: &OutputEvent<'_>, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         match event {
@@ -419,7 +419,7 @@ impl Ownership {
         }
     }
 
-    /// What stands between two frames of a shard is known.
+    /// The check of a foreign span has ended.
     fn span_checked(&mut self, partition: i32, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         table.stop_reading(partition);
@@ -437,7 +437,8 @@ impl Ownership {
             SpanResult::Fenced { owner_epoch } => {
                 table.log(Note::Fenced { partition, owner_epoch });
                 table.drop_shard(partition);
-                // The group will say whose it is. If it stays ours, so be it: acquiring asks first.
+                // The group will say whose shard it is. If it stays ours, it is acquired again, and
+                // that asks the group first.
                 let at = now + Duration::from_millis(YIELD_MS);
                 table.make_due(partition, at, History::default());
             }
@@ -470,8 +471,9 @@ impl Ownership {
         }
     }
 
-    /// This is where a shard is. The first Fetch of an ownership shows where its input ends: at or
-    /// after where it ended when the fence was written. From there on the shard is live.
+    /// Takes where a shard stands. The first Fetch of an ownership shows where its input ends: not
+    /// before the end that it had when the fence was written. The shard is live once it has applied
+    /// that much.
     fn locate(&mut self, facts: &ShardFacts, now: Instant) {
         let Ownership { table, acquirer, .. } = self;
         let partition = facts.partition;

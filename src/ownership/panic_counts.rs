@@ -1,21 +1,21 @@
-//! Counts how often each record took the engine down. The control thread keeps the counts over
+//! Counts how often each record panicked the engine. The control thread keeps the counts over
 //! restarts.
 
 use std::collections::BTreeMap;
 
-/// How often each record took the engine down.
+/// How often each record panicked the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanicCounts {
     counts: BTreeMap<(i32, i64), u32>,
 }
 
 impl PanicCounts {
-    /// No record has.
+    /// No record has panicked it.
     pub fn new() -> PanicCounts {
         PanicCounts::default()
     }
 
-    /// The record has, once more: how often it has by now.
+    /// Counts one more panic of a record, and returns the count.
     pub(crate) fn add(&mut self, partition: i32, offset: i64) -> u32 {
         let count = self.counts.entry((partition, offset)).or_default();
         *count += 1;
@@ -27,13 +27,13 @@ impl PanicCounts {
         self.counts.insert((partition, offset), count);
     }
 
-    /// The input offsets of a partition that did so at least so often, in ascending order.
+    /// The input offsets of a partition with at least this many panics, in ascending order.
     pub(crate) fn offsets(&self, partition: i32, times: u32) -> Vec<i64> {
         let all = self.counts.range((partition, i64::MIN)..=(partition, i64::MAX));
         all.filter(|(_, count)| **count >= times).map(|((_, offset), _)| *offset).collect()
     }
 
-    /// Partition, input offset and count of every record that has.
+    /// Partition, input offset and count of every record that has panicked the engine.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i32, i64, u32)> {
         self.counts.iter().map(|((partition, offset), count)| (*partition, *offset, *count))
     }

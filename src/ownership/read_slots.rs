@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Output partitions that are read at once while something comes of each.
+/// Output partitions that are read at once while each brings records.
 pub(crate) const READ_SLOTS: usize = 4;
 
-/// Milliseconds without anything after which a partition gives its slot to the next one, and goes
-/// on beside it: what waits for a broker or for the group keeps nothing else waiting.
+/// Milliseconds without progress after which a partition gives its slot to the next one, and is
+/// still read beside it: a partition that waits for a broker or for the group delays no other.
 const SLOT_MS_MAX: u64 = 100;
 
-/// The partitions that have had a slot, with the time at which something last came of each.
+/// The partitions that have had a slot, with the time of each one's last progress.
 #[derive(Clone, Debug)]
 pub struct ReadSlots {
     slots: usize,
@@ -39,19 +39,19 @@ impl ReadSlots {
         is_free
     }
 
-    /// Something came of a partition.
+    /// A partition has made progress.
     pub(crate) fn moved(&mut self, partition: i32, now: Instant) {
         if let Some(at) = self.holders.get_mut(&partition) {
             *at = now;
         }
     }
 
-    /// How long nothing has come of a partition that has a slot.
+    /// For how long a partition with a slot has made no progress.
     pub(crate) fn idle(&self, partition: i32, now: Instant) -> Option<Duration> {
         self.holders.get(&partition).map(|at| now.saturating_duration_since(*at))
     }
 
-    /// Nothing is read of a partition any more.
+    /// A partition is not read any more.
     pub(crate) fn free(&mut self, partition: i32) {
         self.holders.remove(&partition);
     }

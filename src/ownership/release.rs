@@ -1,4 +1,4 @@
-//! Lets shards go in order. A release ends when what was decoded is applied, published and
+//! Releases shards in order. A release ends when everything decoded is applied, published and
 //! acknowledged, and a last snapshot is stored, or when its time is over.
 
 use crate::kafka::membership::MembershipEvent;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
 pub(crate) const RELEASE_MS_MAX: u64 = 2_500;
 
-/// Why shards are let go.
+/// Why shards are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReleaseReason {
     /// The group wants them back.
@@ -18,18 +18,18 @@ pub(super) enum ReleaseReason {
     Stopping,
 }
 
-/// Shards that are being let go, all of them until one time.
+/// Shards that are being released, with one deadline for all.
 #[derive(Debug)]
 pub(super) struct Release {
     /// Why.
     pub(super) reason: ReleaseReason,
     shards: BTreeMap<i32, Leaving>,
     until: Instant,
-    /// What the group said meanwhile. It says little while a revocation is not answered.
+    /// Events of the group that wait. There are few while a revocation is not answered.
     postponed: VecDeque<MembershipEvent>,
 }
 
-/// One of them.
+/// One of the shards.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     /// What to commit for it, if it was on the hot thread.
@@ -42,18 +42,18 @@ struct Leaving {
 }
 
 impl Release {
-    /// Nothing is let go yet.
+    /// A release without shards.
     pub(super) fn new(reason: ReleaseReason, now: Instant) -> Release {
         let until = now + Duration::from_millis(RELEASE_MS_MAX);
         Release { reason, shards: BTreeMap::new(), until, postponed: VecDeque::new() }
     }
 
-    /// A shard is let go, too.
+    /// Adds a shard.
     pub(super) fn add(&mut self, partition: i32, acked: Option<i64>) {
         self.shards.insert(partition, Leaving { acked, is_busy: true, is_waited_for: true });
     }
 
-    /// A shard is let go that has sent nothing since it was assigned.
+    /// Adds a shard that has sent nothing since it was assigned.
     pub(super) fn add_unopened(&mut self, partition: i32) {
         let nothing = Leaving { acked: None, is_busy: false, is_waited_for: false };
         self.shards.insert(partition, nothing);
@@ -69,7 +69,7 @@ impl Release {
     /// The shard has another owner already: there is nothing to release.
     pub(super) fn remove(&mut self, partition: i32) {
         self.shards.remove(&partition);
-        // The group took it back before it heard that we had it.
+        // The group took it back before we answered its assignment.
         for event in &mut self.postponed {
             if let MembershipEvent::Assigned(partitions) = event {
                 partitions.retain(|assigned| *assigned != partition);
@@ -77,7 +77,7 @@ impl Release {
         }
     }
 
-    /// Whether a shard is let go.
+    /// Whether a shard is being released.
     pub(super) fn contains(&self, partition: i32) -> bool {
         self.shards.contains_key(&partition)
     }
@@ -97,12 +97,12 @@ impl Release {
         self.postponed.push_back(event);
     }
 
-    /// Takes what the group said meanwhile.
+    /// Takes the events of the group that waited.
     pub(super) fn into_postponed(self) -> VecDeque<MembershipEvent> {
         self.postponed
     }
 
-    /// This is where a shard is.
+    /// Takes where a shard stands.
     pub(super) fn take(&mut self, facts: &ShardFacts) {
         if let Some(leaving) = self.shards.get_mut(&facts.partition) {
             leaving.acked = leaving.acked.map(|_| facts.acked);

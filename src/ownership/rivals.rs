@@ -20,13 +20,13 @@ const OWNED_MS_MIN: u64 = 30_000;
 /// Milliseconds after a rival's fence in which it may be the cause of whatever is wrong.
 const SUSPECTED_MS: u64 = 60_000;
 
-/// What is known of rivals, by partition, since the group gave us the partition.
+/// The facts about rivals, by partition, since the group gave us the partition.
 #[derive(Debug, Default)]
 pub(super) struct Rivals {
     known: BTreeMap<i32, Rivalry>,
 }
 
-/// What the last fences in an output say of another owner.
+/// What the last fences in an output say about another owner.
 #[derive(Debug, Default)]
 struct Rivalry {
     /// The owner epoch of our last fence; 0: we have written none.
@@ -37,23 +37,23 @@ struct Rivalry {
     lost: u32,
     /// When a rival's fence was met last.
     seen_at: Option<Instant>,
-    /// Something is wrong that a rival would explain.
+    /// Whether something is wrong that a rival would explain.
     is_doubted: bool,
 }
 
-/// What stands in an output that we are about to fence.
+/// The state of an output that we are about to fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputClaim {
     /// No fence that the group does not explain.
     Ours,
     /// A rival's fence.
     Taken,
-    /// A rival's fence once more, or one that explains what is wrong with the shard.
+    /// One fence of a rival too many, or one that explains what is wrong with the shard.
     Lost,
 }
 
 impl Rivals {
-    /// The group has given the partition to us or to others: what came before is explained.
+    /// The group has given the partition to us or to others: that explains earlier fences.
     pub(super) fn forget(&mut self, partition: i32) {
         self.known.remove(&partition);
     }
@@ -86,18 +86,19 @@ impl Rivals {
         self.known.entry(partition).or_default().opened_at = Some(now);
     }
 
-    /// The shard has made again what is published: nothing is wrong with it.
+    /// The shard's replay has reached the published updates: nothing is wrong with it.
     pub(super) fn trust(&mut self, partition: i32) {
         self.known.entry(partition).or_default().is_doubted = false;
     }
 
-    /// Something is wrong with the shard that a rival would explain: whether that was said before.
+    /// Notes that something is wrong with the shard that a rival would explain. Returns whether
+    /// that was noted before.
     pub(super) fn doubt(&mut self, partition: i32) -> bool {
         let rivalry = self.known.entry(partition).or_default();
         std::mem::replace(&mut rivalry.is_doubted, true)
     }
 
-    /// Whether a rival was here of late.
+    /// Whether there was a rival recently.
     pub(super) fn are_suspected(&self, partition: i32, now: Instant) -> bool {
         let seen_at = self.known.get(&partition).and_then(|rivalry| rivalry.seen_at);
         let suspected = Duration::from_millis(SUSPECTED_MS);

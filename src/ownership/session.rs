@@ -34,7 +34,7 @@ enum State {
     /// Our instance id is taken: we join as another member.
     Rejoining {
         since: Instant,
-        /// `None`: we are at it.
+        /// `None`: an attempt is under way.
         retry_at: Option<Instant>,
     },
 }
@@ -55,12 +55,12 @@ impl Session {
         self.state == State::Member
     }
 
-    /// Whether what the group says is meant for the member that we were.
+    /// Whether the group's events are meant for our former membership.
     pub(super) fn is_rejoining(&self) -> bool {
         matches!(self.state, State::Rejoining { .. })
     }
 
-    /// The group lets us in, or has given away what was ours: it has to let us in again.
+    /// The group lets us in, or has given our partitions away and has to let us in again.
     pub(super) fn hears(&mut self, event: &MembershipEvent) {
         self.state = match (event, self.state) {
             (MembershipEvent::Assigned(_), State::Joining) => State::Member,
@@ -90,7 +90,7 @@ impl Session {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
             }
-            // A start reads what is in the files now, and finds all that we could still lose.
+            // A new start reads the current files, and loses nothing that we could still save.
             error if error.is_cured_by_a_start() && !self.is_member() => {
                 OwnershipAction::Fail(error)
             }
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// What came of joining again.
+    /// The result of joining again.
     pub(super) fn rejoined(
         &mut self,
         result: Result<(), MembershipError>,
@@ -121,7 +121,7 @@ impl Session {
         Some(self.bear(&error))
     }
 
-    /// Trouble that passes.
+    /// A trouble that passes.
     fn bear(&mut self, error: &MembershipError) -> OwnershipAction {
         if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
             self.losses.broker_is_away();
@@ -129,7 +129,7 @@ impl Session {
         waiting(error)
     }
 
-    /// What is to be done by now.
+    /// What is due now.
     pub(super) fn next_action(&mut self, now: Instant) -> Option<OwnershipAction> {
         let has_passed = |since: Instant, wait_ms: u64| {
             now.saturating_duration_since(since) >= Duration::from_millis(wait_ms)

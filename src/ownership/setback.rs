@@ -1,5 +1,4 @@
-//! Decides what to do about a shard with which something is wrong: it is tried again, starts over,
-//! or halts.
+//! Decides what to do about a shard that has a problem: try again, start over, or halt.
 
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquirer::{Acquirer, REACQUIRE};
@@ -15,8 +14,8 @@ use std::time::{Duration, Instant};
 const SECOND_TRY: Duration = Duration::from_millis(START_ERROR_MS_MAX);
 
 impl Acquirer {
-    /// Readers are at places of a log that is gone, so no shard can go on. This event comes again
-    /// and again, and halts the shards that the group has given to us meanwhile.
+    /// Readers have positions in a log that is gone, so no shard can go on. This event is repeated,
+    /// and halts the shards that the group has given to us meanwhile.
     pub(super) fn output_recreated(&self, table: &mut ShardTable) {
         for partition in table.partitions() {
             if !table.is_halted(partition) {
@@ -26,7 +25,7 @@ impl Acquirer {
         }
     }
 
-    /// Brokers, topics or the group are not as they have to be.
+    /// Brokers, topics or the group prevent a start for now.
     pub(super) fn fail(
         &mut self,
         table: &mut ShardTable,
@@ -36,14 +35,14 @@ impl Acquirer {
     ) {
         match table.get(partition) {
             Some(shard) if shard.is_being_acquired() && error.may_pass() => {
-                // Time without an answer does not count as time in which it could not be started.
+                // Time without an answer does not count as time of failed starts.
                 let history = History { failing_since: None, ..shard.history() };
                 let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
                 table.log(Note::Waiting { kind, sentence });
                 table.make_due(partition, now + REACQUIRE, history);
             }
             Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
-            // What failed was the check of a foreign span: without it nothing more can be verified.
+            // The check of a foreign span failed: without it nothing more can be verified.
             Some(ShardState::Open(_)) => {
                 self.acquire_again(table, partition, error.to_string(), now);
             }
@@ -87,7 +86,7 @@ impl Acquirer {
         table.halt_unstartable(partition, error);
     }
 
-    /// The replay does not make what is published. A rival may have published it, so the shard is
+    /// The replay differs from what is published. A rival may have published it, so the shard is
     /// tried once more.
     pub(super) fn diverged(
         &mut self,
@@ -104,7 +103,7 @@ impl Acquirer {
         table.make_due(partition, now + SECOND_TRY, History::default());
     }
 
-    /// What is published cannot be made again.
+    /// The published updates cannot be made again.
     fn cannot_go_on(&mut self, table: &mut ShardTable, partition: i32, why: String, now: Instant) {
         table.leave_hot_thread(partition);
         match self.options.remedy {
@@ -121,7 +120,7 @@ impl Acquirer {
         }
     }
 
-    /// Counts that a record took the engine down: how often it has by now.
+    /// Counts that a record panicked the engine, and returns how often it has.
     pub(super) fn count_panic(
         &mut self,
         table: &mut ShardTable,
@@ -134,8 +133,8 @@ impl Acquirer {
         times
     }
 
-    /// The engine could not take a record. It may be able to another time; if it never is, the
-    /// record is passed over, by this owner and all that come.
+    /// The engine panicked at a record. Another attempt may succeed; if none does, this owner and
+    /// all later ones pass over the record.
     pub(super) fn panicked(
         &mut self,
         table: &mut ShardTable,
@@ -145,7 +144,7 @@ impl Acquirer {
         now: Instant,
     ) {
         if times > PANICS_MAX {
-            // It was to be passed over, but what it caused is published already.
+            // It should be passed over, but its updates are published already.
             let sentence = format!(
                 "the engine fails at offset {offset}, whose updates are published: run the version \
                  that published them, or start over with `huntd run --genesis`"

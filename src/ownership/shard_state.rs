@@ -1,4 +1,4 @@
-//! What is known of one shard that the group gave us, in one value.
+//! All facts about one shard that the group gave us, in one value.
 
 use crate::ownership::acquisition::Acquired;
 use crate::ownership::log_task::LogTask;
@@ -7,9 +7,9 @@ use std::time::Instant;
 /// Where a shard is.
 #[derive(Debug)]
 pub(super) enum ShardState {
-    /// To be acquired at this time.
+    /// To be acquired.
     Due {
-        /// Not before.
+        /// Not before this time.
         at: Instant,
         /// What earlier attempts have shown.
         history: History,
@@ -57,26 +57,26 @@ pub(super) struct History {
 pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
-    /// How far it is.
+    /// Its phase.
     pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
     pub(super) acked: i64,
-    /// The check of a foreign span between its frames. It goes on while the shard closes: without
-    /// it, it is not known what was acknowledged.
+    /// The check of a foreign span between its frames. It goes on while the shard closes, because
+    /// it decides what was acknowledged.
     pub(super) span: Option<Box<LogTask>>,
 }
 
-/// How far a shard on the hot thread is.
+/// The phase of a shard on the hot thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenPhase {
     /// Behind the end that its input had when it was opened; `None` while that is unknown.
     Restoring(Option<i64>),
-    /// It has applied what was in its input by then.
+    /// It has applied everything that was in its input when it was opened.
     Live,
     /// About to end on the hot thread.
     Closing,
-    /// It has ended on the hot thread. What it has sent may be on its way, and the check of a
-    /// foreign span may have to say what became of it.
+    /// It has ended on the hot thread. Its last records may still be on their way, and a foreign
+    /// span may have to be checked for them.
     Closed,
 }
 

@@ -9,7 +9,7 @@ use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-/// All shards of a daemon, with what has to be done about them.
+/// All shards of a daemon, with the actions that they need.
 #[derive(Debug)]
 pub(super) struct ShardTable {
     shards: BTreeMap<i32, ShardState>,
@@ -17,7 +17,7 @@ pub(super) struct ShardTable {
     pub(super) slots: ReadSlots,
     /// The release that is under way.
     pub(super) release: Option<Release>,
-    /// What has to be done.
+    /// The actions.
     pub(super) actions: VecDeque<OwnershipAction>,
 }
 
@@ -87,8 +87,8 @@ impl ShardTable {
         self.actions.push_back(OwnershipAction::Log(note));
     }
 
-    /// A shard has to be acquired, not before this time. One that is being let go is not taken
-    /// back.
+    /// A shard has to be acquired, not before this time. A shard that is being released is not
+    /// taken back.
     pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
         self.stop_reading(partition);
         match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
@@ -125,7 +125,7 @@ impl ShardTable {
         }
     }
 
-    /// Nothing is read of a shard's output any more.
+    /// A shard's output is not read any more.
     pub(super) fn stop_reading(&mut self, partition: i32) {
         if self.task(partition).is_some() {
             self.actions.push_back(OwnershipAction::Forget { partition });
@@ -142,7 +142,7 @@ impl ShardTable {
         self.actions.push_back(OwnershipAction::Disown { partition });
     }
 
-    /// Ends whatever is done with a shard at once.
+    /// Ends all work on a shard at once.
     pub(super) fn drop_shard(&mut self, partition: i32) {
         if self.open_mut(partition).is_some_and(|open| open.phase != OpenPhase::Closed) {
             self.actions.push_back(OwnershipAction::Drop { partition });
@@ -150,7 +150,7 @@ impl ShardTable {
         self.leave_hot_thread(partition);
     }
 
-    /// A shard stops for good. It is on the hot thread no more.
+    /// A shard stops for good, and is no longer on the hot thread.
     pub(super) fn halt(&mut self, partition: i32, sentence: String) {
         self.leave_hot_thread(partition);
         self.shards.insert(partition, ShardState::Halted);

@@ -7,7 +7,7 @@
 use crate::output::encode::FrameError;
 
 impl StartError {
-    /// What has happened, without what to do about it: nothing may have to be done.
+    /// What has happened, without what to do: perhaps there is nothing to do.
     pub(crate) fn cause(&self) -> String {
         let sentence = self.to_string();
         sentence.split("; ").next().unwrap_or_default().to_owned()
@@ -84,7 +84,7 @@ pub enum StartError {
     InputGone {
         /// The first offset to apply.
         wanted: i64,
-        /// The first offset that is left.
+        /// The first offset that the input still has.
         input_start: i64,
     },
     /// The input is shorter than what was applied of it.
@@ -167,7 +167,7 @@ pub enum StartError {
         /// The ruleset's hash in the event.
         ruleset: u32,
     },
-    /// The replay does not make what is published.
+    /// The replay differs from what is published.
     #[error(
         "the replay differs from what is published, at update {update}: the version or the input \
          has changed, or retention has deleted a skip from the output; run the version that \
@@ -202,7 +202,7 @@ mod tests {
         assert!(sentence(1_665).contains("has other records than before below offset 1665"));
     }
 
-    /// Starting over would be wrong where the cause passes, or where another deployment publishes.
+    /// Starting over would be wrong if the cause passes, or if another deployment publishes.
     #[test]
     fn a_cause_advises_nothing() {
         let update = 7;

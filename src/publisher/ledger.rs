@@ -1,9 +1,9 @@
 //! What is on its way to the broker, shard by shard, and how far the verified part reaches.
 //!
-//! Each shard keeps a window of everything it sent, in order. Frames are verified in order, as the
-//! log has them; dead letters and handoffs go to other topics and are acknowledged when they
-//! are. What counts as acknowledged is a prefix of the window without a gap. A checkpoint stands in
-//! the same window: it is gated when it comes to the front.
+//! Each shard keeps a window of everything it sent, in order. Frames are verified in the order of
+//! the log. Dead letters and handoffs go to other topics, and count as soon as they are
+//! acknowledged. What counts as acknowledged is a prefix of the window without a gap. A checkpoint
+//! stands in the same window: it is gated when it comes to the front.
 
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
@@ -70,7 +70,7 @@ struct Window {
 
 /// What stands in a window.
 enum Entry {
-    /// A frame that nothing was heard of.
+    /// A frame that is not acknowledged yet.
     Frame(FrameHeader),
     /// One that is acknowledged at this output offset.
     Acked(FrameHeader, i64),
@@ -78,7 +78,7 @@ enum Entry {
     Verified(Mark),
     /// A dead letter or an own record of the input, and whether it is acknowledged.
     Beside { acked: bool },
-    /// It is acknowledged when what is before it is.
+    /// It counts as acknowledged when everything before it does.
     Checkpoint(CheckpointId),
 }
 
@@ -92,8 +92,8 @@ impl Ledger {
         }
     }
 
-    /// An ownership begins: its frames will stand after this mark. Returns the one before it if a
-    /// checkpoint of that one still waited: it will not be gated any more.
+    /// An ownership begins: its frames will stand after this mark. Returns the previous ownership
+    /// if a checkpoint of it still waits: that one will not be gated any more.
     pub(crate) fn begin(&mut self, partition: i32, ownership_id: u32, mark: Mark) -> Option<u32> {
         let window = self.window(partition);
         let before = window.ownership_id;
@@ -138,8 +138,8 @@ impl Ledger {
         let _moved = self.settle(id.partition);
     }
 
-    /// The broker has acknowledged it, at this offset of its topic. Of an older or a failed
-    /// ownership nothing counts.
+    /// The broker has acknowledged it, at this offset of its topic. Nothing of an older or a failed
+    /// ownership counts.
     pub(crate) fn acked(&mut self, receipt: Receipt, offset: i64) -> Settled {
         let window = self.window(receipt.partition);
         if receipt.ownership_id != window.ownership_id || window.failed {
@@ -214,8 +214,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that a delivery failed, or does not count. True: that is news, and not the consequence
-    /// of an earlier failure or of an ownership that is over.
+    /// Notes that a delivery failed, or does not count. True: this is the ownership's first
+    /// failure, and the ownership is not over.
     pub(crate) fn failed(&mut self, partition: i32, ownership_id: u32) -> bool {
         let window = self.window(partition);
         let news = ownership_id == window.ownership_id && !window.failed;
@@ -247,7 +247,7 @@ impl Window {
     }
 
     /// Verifies the acknowledged frames, in their order, up to the first that is not acknowledged.
-    /// At a foreign span it stops: from where, and to which output offset, the log has to be read.
+    /// It stops at a foreign span, and returns between which output offsets the log has to be read.
     fn verify(&mut self) -> Result<Option<(Mark, i64)>, &'static str> {
         let Some(verified) = &mut self.verified else { return Ok(None) };
         while !self.is_at_span
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(ledger.acked(new, 100), Settled::UpTo(15));
     }
 
-    /// An ownership that was lost while it was released leaves one behind.
+    /// An ownership that was lost during its release leaves one behind.
     #[test]
     fn the_next_ownership_ends_a_checkpoint_that_waits() {
         let mut ledger = begun();

@@ -1,9 +1,9 @@
 //! Updates to Kafka, on a thread of its own.
 //!
 //! Frames and dead letters come from the hot thread in order and leave in that order, shard by
-//! shard. What the broker has acknowledged becomes progress; what it never will becomes a
-//! [`DeliveryFailure`](crate::ownership::event::DeliveryFailure), after which the shard is acquired
-//! again: nothing is sent twice from memory.
+//! shard. An acknowledgement becomes progress. A record that the broker will never acknowledge
+//! becomes a [`DeliveryFailure`](crate::ownership::event::DeliveryFailure), after which the shard
+//! is acquired again: nothing is sent twice from memory.
 
 pub(crate) mod ledger;
 pub mod native;
@@ -38,19 +38,19 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Microseconds that a frame may wait for its batch; longer than this is no real time.
+/// Microseconds that a frame may wait for its batch: a longer wait would not be real time.
 pub(crate) const LINGER_US_MAX: u32 = 900_000;
 
 /// Frames of one shard that may be unacknowledged, the upper bound of `publish.frames_per_shard`.
 pub(crate) const SHARD_FRAMES_MAX: usize = 1024;
 
-/// What may wait for the publisher: every frame, and dead letters.
+/// Messages that may wait for the publisher: every frame, and dead letters.
 pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 
 /// Entries of the publisher's submission queue: a send and a receive for each leader.
 const PUBLISHER_RING_ENTRIES: u32 = 128;
 
-/// Whose code speaks with the brokers that frames go to.
+/// The client that sends frames to brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProduceClient {
     /// The publisher's own ring.
@@ -197,7 +197,8 @@ pub struct PublisherEnds {
     pub metrics: Arc<Metrics>,
 }
 
-/// Publishes until the inbox has ended and everything is acknowledged, or that takes too long.
+/// Publishes until the inbox has ended and everything is acknowledged, or until that takes too
+/// long.
 pub fn run(
     options: PublisherOptions,
     ends: PublisherEnds,
@@ -224,8 +225,8 @@ pub fn run(
     }
 }
 
-/// librdkafka ends its threads one after the other, and while brokers are away that takes seconds,
-/// for which nobody has to wait.
+/// librdkafka ends its threads one after the other. If brokers are away, that takes seconds, and
+/// nobody has to wait for it.
 fn drop_later(producer: Producer<Sent>) {
     let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(producer));
 }

@@ -1,8 +1,8 @@
 //! The door to librdkafka's idempotent producer.
 //!
 //! A frame that is lost in the middle of a shard's stream is a gap that no reader closes, and two
-//! that change places are a gap and a duplicate. So the settings that decide about retries and
-//! order are not the operator's: they are pinned here and checked against what librdkafka took.
+//! that change places are a gap and a duplicate. So operators cannot change the settings for
+//! retries and order: they are pinned here, and checked against the values that librdkafka took.
 
 use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::client::{TokenSource, topic_error, writer_config};
@@ -60,15 +60,15 @@ const PINNED: &[(&str, &str)] = &[
 
 /// A producer for frames and dead letters, whose deliveries each carry a `T`.
 ///
-/// What is given along stays here, and librdkafka carries its number only: so nothing of it is lost
-/// with a client that does not report any more.
+/// The receipts stay here, and librdkafka carries only their numbers, so a client that reports
+/// nothing any more loses none.
 pub(crate) struct Producer<T> {
     options: PublisherOptions,
     /// `None` until the first record.
     client: Option<BaseProducer<Reports>>,
     sender: mpsc::Sender<Reported>,
     reported: mpsc::Receiver<Reported>,
-    /// By the record's number: what was given along, until the delivery is reported.
+    /// By the record's number: its receipt, until the delivery is reported.
     receipts: BTreeMap<usize, T>,
     /// Number of the last record.
     records: usize,
@@ -76,11 +76,11 @@ pub(crate) struct Producer<T> {
 
 /// What became of one frame or dead letter.
 pub struct Delivery<T> {
-    /// What the sender gave along.
+    /// The receipt that the sender passed in.
     pub receipt: T,
-    /// Offset that the broker gave it, if it has it.
+    /// The offset that the broker gave it, if the broker has it.
     pub offset: i64,
-    /// Why it failed, or nothing: the broker has it.
+    /// Why it failed; `None`: the broker has it.
     pub failure: Option<SendFailure>,
 }
 
@@ -128,7 +128,7 @@ pub trait Produce<T> {
         receipt: T,
     ) -> Result<(), SendError>;
 
-    /// Goes on with its work, and lets deliveries be reported, without waiting for any.
+    /// Continues its work and collects reports of deliveries, without waiting for any.
     fn poll(&mut self, time: Time);
 
     /// The next delivery that [`Produce::poll`] has met.
@@ -137,13 +137,14 @@ pub trait Produce<T> {
     /// Records whose delivery was not reported yet.
     fn outstanding(&self) -> usize;
 
-    /// Whether nothing rings for deliveries that are due: the producer must be asked.
+    /// Whether the producer must be polled, because nothing rings when it has deliveries.
     fn must_be_polled(&self) -> bool;
 
-    /// Why the producer is of no use any more, if it is: it must be replaced.
+    /// Why the producer must be replaced, if it has failed for good.
     fn fatal_error(&self) -> Option<String>;
 
-    /// Starts over: everything that is not delivered yet is given up. What became of all of it.
+    /// Starts over, and gives up everything that is not delivered yet. Returns what became of each
+    /// record.
     fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
@@ -156,7 +157,7 @@ impl<T> Producer<T> {
         Producer { options, client: None, sender, reported, receipts: BTreeMap::new(), records: 0 }
     }
 
-    /// Starts it before that.
+    /// Starts it before the first record.
     pub(crate) fn start(&mut self) -> Result<&BaseProducer<Reports>, ProducerError> {
         if self.client.is_none() {
             let config = config(&self.options);
@@ -173,7 +174,7 @@ impl<T> Producer<T> {
         Ok(self.client.as_ref().expect("it has started"))
     }
 
-    /// Waits so long at most for a delivery.
+    /// Waits at most this long for a delivery.
     pub(crate) fn wait(&self, wait_max: Duration) {
         if let Some(client) = &self.client {
             client.poll(wait_max);
@@ -201,8 +202,8 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// Gives up everything that is not delivered yet: what became of all of it. What is not
-    /// reported in time has failed, and nobody hears what is reported of it later.
+    /// Gives up everything that is not delivered yet, and returns what became of each record. A
+    /// delivery that is not reported in time counts as failed, and a later report is ignored.
     fn abandon(mut self, wait_max: Duration) -> Vec<Delivery<T>> {
         if let Some(client) = &self.client {
             client.purge(PurgeConfig::default().queue().inflight());
@@ -354,12 +355,13 @@ fn config(options: &PublisherOptions) -> ClientConfig {
     config
 }
 
-/// A record beyond the buffer would wait for room for ever.
+/// A record that is larger than the buffer would wait for room for ever.
 fn record_bytes_max(options: &PublisherOptions) -> usize {
     (options.queue_kbytes_max * 1024).min(RECORD_BYTES_MAX)
 }
 
-/// librdkafka adjusts settings that contradict each other; what it took must be what was meant.
+/// librdkafka adjusts settings that contradict each other, so the values that it took are compared
+/// with ours.
 fn check_pinned(config: &ClientConfig) -> Result<(), ProducerError> {
     let native = config.create_native_config().map_err(|error| ProducerError(error.to_string()))?;
     for (name, value) in PINNED {

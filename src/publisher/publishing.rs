@@ -41,7 +41,7 @@ impl Time {
     }
 }
 
-/// How the inbox was found.
+/// What a look into the inbox has found.
 pub enum Inbox {
     /// There may be more.
     Full,
@@ -53,13 +53,13 @@ pub enum Inbox {
     Ended,
 }
 
-/// What the publisher's thread does after a turn.
+/// What the publisher's thread must do after a turn.
 pub(super) enum Pause {
     /// There is more to do.
     None,
-    /// It sleeps until it is called, so long at most.
+    /// It sleeps until it is called, at most this long.
     UntilCalled(Duration),
-    /// It sleeps until a delivery is known, so long at most. No call changes anything.
+    /// It sleeps until a delivery is known, at most this long. No call changes anything.
     UntilDelivered(Duration),
     /// It ends.
     Ended,
@@ -77,7 +77,7 @@ pub struct Publisher<P> {
     tick_trouble: Repeated,
     /// Zones that a player can go to.
     zones: i32,
-    /// Taken from the inbox, and not taken by the producer yet.
+    /// Taken from the inbox, but not yet by the producer.
     held: Option<Outgoing>,
     /// The frame that is being encoded.
     bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// Sends what waits, and handles what is known of deliveries.
+    /// Sends what waits, and handles the known deliveries.
     pub fn turn(&mut self, time: Time) -> Result<Inbox, PublisherError> {
         self.time = time;
         self.tick();
@@ -138,7 +138,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         Inbox::Full
     }
 
-    /// Takes a message; what has to be sent comes back.
+    /// Takes a message, and returns what has to be sent.
     fn take(&mut self, message: ToPublisher) -> Option<Outgoing> {
         match message {
             ToPublisher::Begin { partition, ownership_id, mark, zones } => {
@@ -174,7 +174,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.snapshots_bell.ring();
     }
 
-    /// Sends one item, or drops it with its failed ownership. What comes back has to wait.
+    /// Sends one item, or drops it with its failed ownership. Returns an item that has to wait.
     fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
         let (partition, ownership_id) = outgoing.ownership();
         let is_unwanted = matches!(outgoing, Outgoing::Handoff(_)) && !self.options.carry_players;
@@ -246,8 +246,8 @@ impl<P: Produce<Sent>> Publisher<P> {
         Ok(None)
     }
 
-    /// Appends a tick to each input partition that is ours and due for one. One that cannot be
-    /// sent, or fails, is made up for by the next.
+    /// Appends a tick to each input partition that is ours and due for one. The next tick makes up
+    /// for one that cannot be sent or fails.
     fn tick(&mut self) {
         let Time { now, now_us } = self.time;
         let due: Vec<i32> = self.ticker.due(now).collect();
@@ -347,7 +347,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// A fatal error has made the producer useless: all that it still had is lost for its shards.
+    /// A fatal error has made the producer useless: the deliveries that it still had have failed.
     fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
         for (partition, ownership_id) in self.ledger.waiting() {
             let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
@@ -370,7 +370,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         }
     }
 
-    /// What was not sent counts as settled, so that quotas add up.
+    /// A record that was not sent counts as settled, so that quotas add up.
     fn give_back(&mut self, outgoing: Outgoing) {
         let bytes = outgoing.bytes_max();
         match outgoing {
@@ -407,8 +407,8 @@ impl<P: Produce<Sent>> Publisher<P> {
             Inbox::Full => Ok(Pause::None),
             Inbox::Empty if self.producer.must_be_polled() => Ok(Pause::UntilCalled(busy)),
             Inbox::Empty => Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_IDLE_MS_MAX))),
-            // It waits until the broker has taken something, forever while the daemon runs: that is
-            // the backpressure. At the daemon's end it is bounded.
+            // It waits until the broker has taken something, without a bound while the daemon runs:
+            // that is the backpressure. At the daemon's end the wait is bounded.
             Inbox::Stuck if !self.ends.inbox.senders_gone() => Ok(Pause::UntilDelivered(busy)),
             Inbox::Stuck => self.flush(self.ends.inbox.len() + 1),
             Inbox::Ended => self.flush(0),

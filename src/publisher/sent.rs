@@ -41,7 +41,7 @@ pub struct Quota {
 }
 
 impl SentLetter {
-    /// A letter, where the operator has asked for these skips.
+    /// The receipt of a letter, given the skips that the operator has asked for.
     pub(super) fn of(letter: &DeadLetter, skips: &[(i32, i64)]) -> SentLetter {
         let DeadLetter { partition, offset, reason, .. } = *letter;
         let is_passed_over = Reject::PASSED_OVER.iter().any(|reject| reject.name() == reason);
@@ -51,7 +51,7 @@ impl SentLetter {
 }
 
 impl Sent {
-    /// What it means to the record's shard that it was not delivered. `None`: nothing.
+    /// What a failed delivery means for the record's shard. `None`: nothing.
     pub(super) fn loss(&self, failure: SendFailure) -> Option<SendFailure> {
         let Sent::DeadLetter(quota, letter) = self else { return Some(failure) };
         let (partition, offset) = (quota.receipt.partition, letter.offset);

@@ -1,12 +1,12 @@
 //! When each owned partition is due for a tick, so that time passes where nothing happens.
 //!
-//! Pure: time is an argument. A partition has one tick on its way at most, so a dead one gathers
-//! none.
+//! Pure: time is an argument. A partition has at most one tick on its way, so ticks do not pile up
+//! at a dead partition.
 
 use crate::telemetry::progress::SHARDS_MAX;
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two ticks of a zone: beyond this, its time would stand still.
+/// Milliseconds between two ticks of a zone, at most: with more, its time would stand still.
 pub(crate) const TICK_EVERY_MS_MAX: u32 = 60_000;
 
 /// The ticks of all shards, by partition number.
@@ -72,7 +72,7 @@ impl Ticker {
 }
 
 /// The id of the tick at this time. All ticks of one interval have one id, no matter who sends
-/// them, so a zone that two daemons believe to own takes one of them.
+/// them. So if two daemons believe that they own a zone, the zone takes one of their ticks.
 pub(crate) fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
     let now_ms = now_ms.max(1).cast_unsigned();
     (now_ms - now_ms % u64::from(every_ms.max(1))).max(1)

@@ -22,7 +22,7 @@ pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
 pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Input offsets that a replay of one snapshot passes over: each took the engine down thrice.
+/// Input offsets that a replay of one snapshot passes over: each panicked the engine thrice.
 const SKIPS_MAX: usize = 1024;
 
 /// Bytes before the first block, of which the header takes some.

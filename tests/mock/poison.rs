@@ -1,4 +1,4 @@
-//! A record that takes the engine down in the running daemon: its shard goes down and comes back,
+//! A record that panics the engine in the running daemon: its shard goes down and comes back,
 //! three times, and then the record is passed over for good.
 
 use huntd::daemon::Daemon;

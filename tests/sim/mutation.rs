@@ -33,7 +33,7 @@ pub(crate) enum Mutation {
     OpenedUnanswered,
     /// A shard whose output is read no more keeps its slot.
     SlotKept,
-    /// How often records took the engine down is not kept over a restart.
+    /// How often records panicked the engine is not kept over a restart.
     PanicsForgotten,
     /// A start does not name the leader epoch that its snapshot has.
     LeaderEpochForgotten,

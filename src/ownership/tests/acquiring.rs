@@ -29,7 +29,7 @@ fn states_elsewhere_are_asked_for_only_if_somebody_else_has_owned_the_shard() {
     let (mut log, mut shard) = owned_log(9);
     let here = snapshot(&log, &shard);
     log.publish(&mut shard, 3);
-    // Nobody has: what is elsewhere is not even looked at.
+    // Nobody has: states on other hosts are not even looked for.
     let bogus = Candidate { ruleset: 99, ..here.clone() };
     log.elsewhere = vec![bogus];
     assert_eq!(log.acquire(brief(vec![here.clone()])).expect("acquired").start, here.start);
@@ -212,7 +212,7 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_zone_starts_ove
     let (mut log, mut shard) = owned_log(9);
     log.publish(&mut shard, 9);
     let known = |candidates| Brief { rulesets: vec![RULESET, 8], ..brief(candidates) };
-    // By its offsets alone it could be the start. Nothing after it tells by which rules it went on.
+    // By its offsets alone it could be the start. Nothing after it names the rules.
     let old = Candidate { is_of_deleted_input: true, ruleset: 8, ..snapshot(&log, &shard) };
     assert_eq!(log.acquire(known(vec![old.clone()])), Err(StartError::InputRecreated));
     let fresh = Brief { remedy: Remedy::StartOver, ..known(vec![old.clone()]) };
@@ -246,7 +246,7 @@ fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
     let (mut log, mut shard) = owned_log(9);
     // What is published was made with the first of these, so that no replay passes it over.
     let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
-    // Nobody knows yet what will stand after the input's end.
+    // The record after the input's end does not exist yet.
     let told = [&poison[..], &[log.input.1, i64::MAX]].concat();
     let poisoned = Brief { poison: told, ..brief(Vec::new()) };
     let acquired = log.acquire(poisoned.clone()).expect("acquired");

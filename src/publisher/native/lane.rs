@@ -1,7 +1,7 @@
 //! The batches of one output partition, from their first frame to the broker's answer.
 //!
-//! Pure: requests and answers are values. A batch that has left does not change
-//! any more; it leaves again, as the same bytes and behind those before it, until a broker has it.
+//! Pure: requests and answers are values. A batch that was sent does not change any more. It is
+//! sent again, as the same bytes and after those before it, until a broker has it.
 
 use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::batch_writer::{
@@ -33,12 +33,12 @@ pub(super) struct Lane<T> {
     /// only one batch is under way: a broker that does not know a producer takes any sequence
     /// number for its first.
     is_known: bool,
-    /// A batch has come back. Nothing leaves before all that is under way has come back too, so
-    /// that the next to leave is the oldest.
+    /// A batch has come back. Nothing is sent until everything under way has come back too, so the
+    /// oldest batch is sent first.
     is_recovering: bool,
     /// Where the batches under way were sent.
     leader: i32,
-    /// Nothing leaves before.
+    /// Nothing is sent before this time.
     retry_at: Option<Instant>,
     retry_ms: u64,
     /// Whether frames may share a batch.
@@ -49,7 +49,7 @@ struct Batch<T> {
     number: u64,
     content: Content,
     receipts: Vec<T>,
-    /// What it counts against the bound of all lanes.
+    /// Bytes that it counts against the bound of all lanes.
     held_bytes: usize,
     is_under_way: bool,
 }
@@ -60,17 +60,17 @@ enum Content {
     Sealed(Vec<u8>),
 }
 
-/// A batch that is done with.
+/// A batch that is acknowledged or given up.
 pub(super) struct Done<T> {
-    /// What was given along with each of its records.
+    /// The receipt of each of its records.
     pub receipts: Vec<T>,
-    /// What it counted against the bound.
+    /// Bytes that it counted against the bound.
     pub held_bytes: usize,
     /// For the next batch.
     pub memory: Option<Vec<u8>>,
 }
 
-/// With what a batch is sealed.
+/// What sealing a batch takes.
 pub(super) struct Sealing<'a> {
     /// The name of a lane that has none.
     pub producer: ProducerId,
@@ -135,11 +135,11 @@ impl<T> Lane<T> {
 
     /// Whether a batch is not under way.
     pub(super) fn has_waiting(&self) -> bool {
-        // What is under way comes first, and what has come back makes the lane recover.
+        // Batches under way come first, and a batch that has come back makes the lane recover.
         self.batches.iter().any(|batch| !batch.is_under_way)
     }
 
-    /// Whether the next batch may leave for this broker now.
+    /// Whether the next batch may be sent to this broker now.
     pub(super) fn may_leave(&mut self, leader: i32, now: Instant) -> bool {
         let under_way = self.batches.iter().filter(|batch| batch.is_under_way).count();
         if under_way == 0 {
@@ -152,7 +152,7 @@ impl<T> Lane<T> {
             && self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// When something may leave again, if only time is in the way.
+    /// When a batch may be sent again, if it waits only for time.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
@@ -163,7 +163,7 @@ impl<T> Lane<T> {
         next.map_or(0, |batch| batch.held_bytes)
     }
 
-    /// The next batch leaves for this broker: its number and its bytes.
+    /// Takes the next batch for this broker: its number and its bytes.
     pub(super) fn leave(&mut self, leader: i32, sealing: &mut Sealing<'_>) -> (u64, &[u8]) {
         self.leader = leader;
         self.retry_at = None;
@@ -214,7 +214,7 @@ impl<T> Lane<T> {
         self.shares = false;
     }
 
-    /// The broker may not have this batch, or is known not to have it: it leaves again.
+    /// The broker may not have this batch, or is known not to have it: it will be sent again.
     pub(super) fn came_back(&mut self, number: u64) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
             batch.is_under_way = false;
@@ -247,7 +247,7 @@ impl<T> Lane<T> {
         self.batches.drain(..).map(Batch::done).collect()
     }
 
-    /// By which name the broker knows the batches.
+    /// The producer id and epoch under which the broker knows the batches.
     pub(super) fn producer(&self) -> Option<ProducerId> {
         self.producer
     }

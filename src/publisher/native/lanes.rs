@@ -1,8 +1,8 @@
 //! The idempotent producer without its connections: frames in, requests out, answers in, deliveries
 //! out.
 //!
-//! Pure: connections, time and what brokers say are arguments, so that the simulator drives the
-//! same code. One request takes a batch of every partition that has one, as its broker leads them.
+//! Pure: connections, time and brokers' answers are arguments, so the simulator drives the same
+//! code. One request takes a batch of every partition that has one, as its broker leads them.
 //! Frames of a partition reach its log once and in their order. If one cannot be delivered, the
 //! delivery of all that follow in the partition fails, too.
 
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Requests of a connection that may be unanswered. A broker reads the next one when it has
-/// answered the one before; the others are there already.
+/// answered the previous one; the others wait at the broker.
 const REQUESTS_MAX: usize = UNDER_WAY_MAX;
 
 /// Bytes of a request, unless its first batch alone takes more. What does not fit goes with the
@@ -67,7 +67,7 @@ pub(super) struct Lanes<T> {
     naming_at: Option<Instant>,
     is_naming: bool,
     held_bytes: usize,
-    /// Frames whose delivery was not told.
+    /// Frames whose delivery is not reported yet.
     outstanding: usize,
     told: VecDeque<Delivery<T>>,
     compressor: Option<TextCompressor>,
@@ -153,7 +153,7 @@ impl<T> Lanes<T> {
         delivery
     }
 
-    /// Frames whose delivery was not told.
+    /// Frames whose delivery is not reported yet.
     pub(super) fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -172,7 +172,7 @@ impl<T> Lanes<T> {
     pub(super) fn learn(&mut self, metadata: &Metadata, now: Instant) {
         let mut folded = self.table.fold(metadata);
         if matches!(folded, Err(error) if error.is_final()) {
-            // What that means for the shards is decided by those who read the topic.
+            // The stages that read the topic decide what that means for the shards.
             self.table = LeaderTable::new();
             folded = self.table.fold(metadata);
         }
@@ -211,7 +211,7 @@ impl<T> Lanes<T> {
         self.table.broker(node_id)
     }
 
-    /// When something may leave, if only time is in the way.
+    /// When a batch may be sent, if it waits only for time.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|partition| &self.lanes[*partition as usize]);
         let naming_at = self.naming_at.filter(|_| !self.waiting.is_empty());
@@ -281,8 +281,8 @@ impl<T> Lanes<T> {
         true
     }
 
-    /// Partitions of which a batch may leave for a broker, in their order. If that is too much for
-    /// one request, the next one begins with the others.
+    /// Partitions that have a batch for a broker, in their order. If they are too many for one
+    /// request, the next one begins with the rest.
     fn leaving(&mut self, node_id: i32, now: Instant) -> Vec<i32> {
         let Lanes { waiting, table, lanes, first, .. } = self;
         let mut bytes = 0;
@@ -345,7 +345,8 @@ impl<T> Lanes<T> {
         Ok(())
     }
 
-    /// The connection to a broker is gone, or there was none: what was sent there comes back.
+    /// The connection to a broker is gone, or there was none: the batches that were sent there come
+    /// back.
     pub(super) fn closed(&mut self, node_id: i32) {
         for asked in self.asked.remove(&node_id).unwrap_or_default() {
             match asked.what {
@@ -484,7 +485,7 @@ impl<T> Lanes<T> {
 /// Why a lane has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It may do better with other frames.
+    /// Other frames may succeed.
     Passing,
     /// Its oldest frame is larger than the topic takes.
     TooLarge,

@@ -1,5 +1,5 @@
-//! The connection to one broker that leads partitions: requests as they come to be, answers as they
-//! come in, and another connection after each that has failed.
+//! The connection to one broker that leads partitions: it sends requests, takes answers, and is
+//! replaced after a failure.
 
 use super::Shared;
 use super::lanes::REPLICAS_MS_MAX;
@@ -117,7 +117,8 @@ impl<T> Leader<T> {
             link.connection.give_back(answer);
             read.map_err(|error| link.connection.protocol(error))?;
             if lanes.borrow().has_waiting() {
-                // What has come back may be for another broker, or its leader must be asked for.
+                // Batches that have come back may belong to another broker, or their leader must be
+                // asked for.
                 turns.turn_again();
             }
         }

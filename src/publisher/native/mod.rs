@@ -1,7 +1,7 @@
 //! A producer for frames on the publisher's own ring: one connection to each broker that leads, one
 //! request for all of its partitions.
 //!
-//! What is not a frame of the output topic is rare, and goes through another producer.
+//! Records other than frames are rare, and go through another producer.
 
 mod lane;
 mod lanes;
@@ -93,7 +93,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
         self.leaders.clear();
     }
 
-    /// What everything but frames goes through.
+    /// The producer for everything except frames.
     pub(crate) fn into_others(self) -> O {
         self.others
     }
