@@ -18,7 +18,7 @@ impl Certificates {
         Certificates { options: options.cloned(), held: options.and_then(contents) }
     }
 
-    /// What the group says, and whether a restart would help. With TLS 1.3 a broker refuses a
+    /// Adds to the group's error whether a restart would help. With TLS 1.3 a broker refuses a
     /// certificate after the handshake, and librdkafka says only that no broker answers.
     pub(super) fn judge(&self, event: MembershipEvent) -> MembershipEvent {
         use MembershipError::{TlsFailed, TlsOutdated, Unreachable};

@@ -1,5 +1,5 @@
-//! The way into the group: brokers that do not answer are waited for, and what waiting cannot cure
-//! ends the daemon.
+//! The way into the group: waits for brokers that do not answer, and ends the daemon for errors
+//! that waiting cannot cure.
 
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
@@ -55,8 +55,8 @@ pub(super) fn connect(
     }
 }
 
-/// huntd's own client goes first: it says best why a broker cannot be reached, and answers that
-/// make no sense do not get to librdkafka (see decision 031).
+/// huntd's own client goes first: it has the best reason why a broker cannot be reached, and keeps
+/// malformed answers from librdkafka (see decision 031).
 fn try_once(options: &ControlOptions) -> Result<Clients, ControlError> {
     let risks = check_topics(options)?;
     join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {

@@ -1,5 +1,4 @@
-//! What the control thread puts into the log. Lines that may come again and again are throttled,
-//! each kind by itself.
+//! What the control thread logs. Lines that may repeat are throttled, each kind by itself.
 
 use super::control_error::ControlError;
 use crate::kafka::error_code::ErrorCode;
@@ -135,7 +134,7 @@ impl Journal {
         }
     }
 
-    /// Events of players changed nothing. A few may be what a producer sent twice.
+    /// Events of players changed nothing. A producer may have sent a few of them twice.
     pub(super) fn no_ops(&mut self, no_ops: &NoOps) {
         let NoOps { partition, count, player_id, seq, last_seq } = no_ops;
         let sentence = format!(
@@ -190,7 +189,7 @@ impl Journal {
         }
     }
 
-    /// Something that was decided.
+    /// A decision of ownership.
     pub(super) fn write(&mut self, note: &Note, progress: &Progress) {
         match note {
             Note::Assigned(partitions) => tracing::info!(?partitions, "assigned"),

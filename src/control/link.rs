@@ -52,7 +52,7 @@ pub(super) struct Link {
     address: SocketAddr,
     versions: Versions,
     replace_at: Option<Instant>,
-    /// Whether it was let ask for more than the versions.
+    /// Whether the broker let it ask for more than the versions.
     is_admitted: bool,
 }
 
@@ -111,7 +111,7 @@ impl Link {
         Ok(Link { channel, address, versions, replace_at, is_admitted: false })
     }
 
-    /// The connection, for who asked for it.
+    /// The connection for the thread that asked for it.
     pub(super) fn into_dialled(self) -> Dialled {
         let Link { channel, address, versions, replace_at, .. } = self;
         let Channel { stream, tls, .. } = channel;
@@ -318,7 +318,7 @@ impl Channel {
                 opened => opened.map_err(|error| self.tls_error(error))?,
             };
             match opened {
-                // What TLS says to itself is passed over.
+                // TLS's own records are passed over.
                 Opened::Record { bytes, plaintext: opened } => {
                     plaintext.extend_from_slice(&tls.received[opened]);
                     tls.received.drain(..bytes);

@@ -1,5 +1,5 @@
-//! The control thread: polls the group, the output topic and the other threads, feeds what it hears
-//! to [`Ownership`], and executes what that decides.
+//! The control thread: polls the group, the output topic and the other threads, passes their events
+//! to [`Ownership`], and executes its actions.
 //!
 //! Everything here may block; nothing here is on the path of an event.
 
@@ -54,16 +54,16 @@ use std::time::{Duration, Instant};
 use topic_rules::TopicNames;
 use topic_watch::TopicWatch;
 
-/// Milliseconds that the last commit of a shard may take before the shard is let go without it.
+/// Milliseconds that the last commit of a shard may take before the shard is released without it.
 pub(crate) const COMMIT_MS_MAX: u64 = 500;
 
-/// Milliseconds between two polls of what does not wake the control thread.
+/// Milliseconds between two polls of sources that do not wake the control thread.
 const CONTROL_POLL_MS: u64 = 10;
 
 /// Milliseconds that leaving the group may take.
 pub(crate) const LEAVE_MS_MAX: u64 = 300;
 
-/// Rulebooks that may wait for the control thread: a reload waits for the one before.
+/// Rulebooks that may wait for the control thread: a reload waits for the previous one.
 pub(crate) const RULEBOOKS_MAX: usize = 1;
 
 /// Messages about shards that may wait for a thread: several for every shard.
@@ -110,7 +110,7 @@ pub(crate) struct ControlOptions {
     pub origin: Origin,
     /// For replicas of other hosts' snapshots; `None`: there are none.
     pub replicas: Option<replicas::ReplicaOptions>,
-    /// What to do with a shard whose state cannot be had.
+    /// What to do with a shard that has no usable state.
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.
     pub skips: Vec<(i32, i64)>,
@@ -126,7 +126,7 @@ struct Control {
     /// Where panics are counted; `None` until it is known which topic the input is.
     panic_file: Option<PanicFile>,
     ownership: Ownership,
-    /// What the group said while states were looked for.
+    /// Events of the group that came while states were searched.
     heard: VecDeque<MembershipEvent>,
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
@@ -186,7 +186,7 @@ impl Control {
         }
     }
 
-    /// Runs until every shard is let go, because the daemon has to end.
+    /// Runs until every shard is released, because the daemon has to end.
     fn run(mut self) -> Result<(), ControlError> {
         loop {
             self.hear_stop();
@@ -219,7 +219,7 @@ impl Control {
         }
     }
 
-    /// Hears the group; waits a little for it, unless there is something else to wait for.
+    /// Polls the group; waits a little for it, unless there is something else to wait for.
     fn hear_group(&mut self) {
         let wait = match self.ownership.is_busy() {
             true => Duration::ZERO,
@@ -296,7 +296,7 @@ impl Control {
         watched.map(|partition| handover::facts(&self.ends.progress, partition)).collect()
     }
 
-    /// Does what was decided. Break: the daemon ends.
+    /// Executes an action. Break: the daemon ends.
     fn execute(&mut self, action: OwnershipAction) -> ControlFlow<Result<(), ControlError>> {
         match action {
             OwnershipAction::Survey(partitions) => self.survey(&partitions),
@@ -437,7 +437,7 @@ impl Control {
         self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
-        // A standby has heard of the topic's leaders, and needs no connection to them.
+        // A standby knows the topic's leaders, and needs no connection to them.
         let is_connected = match summary.open > 0 {
             true => self.ends.metrics.gauge(Gauge::Connections) > 0,
             false => self.options.origin.input_topic_id.get().is_some(),
@@ -461,8 +461,8 @@ impl Control {
     }
 }
 
-/// The group is heard while other hosts' snapshots are read. What it says comes first, except for
-/// an answer to our own question.
+/// Polls the group while other hosts' snapshots are read. Its events come first, except for an
+/// answer to our own question.
 fn keep_watch(
     ends: &ControlEnds,
     membership: &mut Membership,

@@ -187,7 +187,7 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Lets the clients ask for tokens while nothing is read or appended.
+    /// Lets the clients fetch tokens while nothing is read or appended.
     pub(crate) fn rest(&self) {
         drop(self.consumer.poll(Duration::ZERO));
         self.producer.poll(Duration::ZERO);
@@ -246,7 +246,7 @@ impl OutputLog {
     /// Lost connections come back, or reading stalls for too long; anything else is final.
     fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(OutputEvent<'_>)) {
         if is_out_of_range(error) {
-            // librdkafka does not say which partition it was, so all are begun again.
+            // librdkafka does not name the partition, so all are read again.
             for partition in &self.reading {
                 take(OutputEvent::Truncated { partition: *partition });
             }

@@ -1,4 +1,4 @@
-//! How often records panicked the engine, kept in a file: a record that does so in every process
+//! Keeps in a file how often records panicked the engine: a record that does so in every process
 //! has to be passed over, too.
 
 use crate::ownership::panic_counts::PanicCounts;

@@ -1,5 +1,5 @@
-//! What huntd's topics must be. `huntd topics` creates them so, and checks them, as `huntd check`
-//! and every start of the daemon do.
+//! The settings that huntd's topics must have. `huntd topics` creates topics with them. It checks
+//! them, and so do `huntd check` and every start of the daemon.
 
 use crate::engine::event::RECORD_BYTES_MAX;
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
@@ -109,8 +109,8 @@ fn setting(name: &'static str, value: impl ToString, rule: Rule) -> TopicSetting
     }
 }
 
-/// Records go by their age. Where they go by their keys, a broker refuses frames and dead letters,
-/// which have none, or deletes events that a replay needs.
+/// Records expire by age. With compaction, a broker refuses frames, which have no key, and deletes
+/// events that a replay needs, and dead letters without a value.
 fn deleted_by_age() -> TopicSetting {
     TopicSetting { is_needed: true, ..setting("cleanup.policy", "delete", Rule::Same) }
 }
@@ -182,7 +182,7 @@ fn wanted_replicas(name: &str, partitions: u16) -> WantedTopic {
         settings: vec![
             setting("cleanup.policy", "compact", Rule::Same),
             setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
-            // Only closed segments are compacted: with small ones little is kept that nobody needs.
+            // Only closed segments are compacted, so small segments keep little garbage.
             setting("segment.bytes", COPY_SEGMENT_BYTES, Rule::AtMost(1 << 30)),
         ],
     }

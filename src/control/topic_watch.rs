@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Milliseconds between two polls.
 const POLL_EVERY_MS: u64 = 2_500;
 
-/// Polls in a row that do not find a topic before it is called missing: a broker that has only just
+/// Polls in a row without a topic after which it counts as missing: a broker that has only just
 /// started does not know all topics yet.
 const POLLS_WITHOUT: u32 = 2;
 
@@ -38,7 +38,7 @@ struct Seen {
 }
 
 impl TopicWatch {
-    /// Begins to poll. Without a thread for it nothing is ever called missing.
+    /// Begins to poll. Without a thread for it, no topic ever counts as missing.
     pub(super) fn start(options: &ControlOptions, status: Arc<Status>) -> TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
         let seen = Arc::new(Seen::default());
@@ -47,7 +47,7 @@ impl TopicWatch {
         let watch = move || {
             let (mut client, mut sightings) = (None, Sightings::default());
             loop {
-                // What brokers do not answer is no news.
+                // A poll without an answer changes nothing.
                 if let Ok(found) = poll(&mut client, &dial, &names) {
                     if sightings.take(&found) {
                         status.set_missing_topics(sightings.missing());
@@ -118,9 +118,9 @@ struct Sightings {
 struct Sighting {
     /// How many polls in a row have not found it.
     polls_without: u32,
-    /// As two connections have told.
+    /// As two connections have reported.
     shape: Option<Shape>,
-    /// Another one, which a second connection has to tell before it counts.
+    /// Another one, which a second connection has to report before it counts.
     doubted: Option<Shape>,
     is_recreated: bool,
 }
@@ -148,8 +148,8 @@ impl Shape {
 }
 
 impl Sightings {
-    /// Takes what one poll has found, and says in the log what is new. Whether other topics are
-    /// missing now.
+    /// Takes the result of one poll, and logs the changes. Returns whether other topics are missing
+    /// than before.
     fn take(&mut self, found: &[(&str, Option<Shape>)]) -> bool {
         let mut is_news = false;
         for (name, shape) in found {
@@ -198,7 +198,7 @@ impl Sighting {
         self.polls_without >= POLLS_WITHOUT
     }
 
-    /// Takes what a connection tells, and says in the log if it is something else than before.
+    /// Takes the report of a connection, and logs it if it differs from before.
     fn meet(&mut self, name: &str, shape: Shape) {
         let (doubted, known) = (self.doubted.take(), self.shape.unwrap_or(shape));
         let shape = Shape { id: if shape.id == 0 { known.id } else { shape.id }, ..shape };

@@ -1,4 +1,4 @@
-//! What `check` finds out without the network, and says in a few lines.
+//! What `check` finds without the network, in a few lines.
 
 use super::config::Config;
 use crate::output::frame::Format;

@@ -124,7 +124,7 @@ pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Start each shard over, with an empty zone, that cannot be started otherwise.
+    /// Start over, with an empty zone, each shard that cannot be started otherwise.
     #[arg(long)]
     pub genesis: bool,
     /// Pass over a record, or a batch that cannot be read, for good; more than once if need be.
@@ -141,7 +141,7 @@ pub struct CheckArgs {
     /// Do not ask any broker.
     #[arg(long)]
     pub offline: bool,
-    /// Fail for what is only warned of otherwise, such as one of several brokers that is away.
+    /// Turn warnings into errors, for example that one of several brokers does not answer.
     #[arg(long)]
     pub deny_warnings: bool,
 }
@@ -152,7 +152,7 @@ pub struct DemoArgs {
     /// Events to make, 2,000,000 without it, or to take of the match at most.
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub events: Option<u64>,
-    /// Events a second; 0 for as many as go through, which shows no honest latency.
+    /// Events a second; 0 for as many as possible, which gives no honest latency.
     #[arg(long, value_name = "R", default_value_t = 100_000)]
     pub rate: u64,
     /// Players in the world.
@@ -170,7 +170,7 @@ pub struct DemoArgs {
     /// How the match is recorded; without it the first record decides.
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
-    /// Play the match in its own time, so many times as fast: 1 as it was recorded.
+    /// Play the match in its own time, this many times as fast; 1 plays it as it was recorded.
     #[arg(long, value_name = "X", requires = "match_file", conflicts_with = "rate")]
     #[arg(value_parser = speed)]
     pub speed: Option<f64>,
@@ -188,7 +188,7 @@ pub struct DemoArgs {
 /// Arguments of `load`.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Whom to ask.
+    /// The cluster to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// The topic to produce to, hunt-events without it. It must exist: see `huntd topics`.
@@ -247,14 +247,14 @@ pub struct ReplayArgs {
     /// Timestamp of the first event, in milliseconds since the Unix epoch, as `load` says it.
     #[arg(long, value_name = "MS", default_value_t = BASE_MS, value_parser = since_epoch())]
     pub base_ms: i64,
-    /// Bring players that leave for another zone there with what they carry, as a daemon does. Not
-    /// for what was read from a daemon's input, which has these records already.
+    /// Hand players that leave for another zone over to it, as a daemon does. Do not use it with
+    /// records of a daemon's input, which has these handoffs already.
     #[arg(long, requires = "file")]
     pub carry_players: bool,
     /// A topic of events.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Whom to ask.
+    /// The cluster to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// The game's rules, more than once if events change them; else the configuration's.
@@ -277,7 +277,7 @@ pub struct RulesArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Let the game go on by these rules: one of the files in rules.files, or its ruleset.
+    /// Switch the game to these rules: one of the files in rules.files, or its ruleset.
     #[arg(long, value_name = "FILE|RULESET")]
     pub switch_to: Option<String>,
     /// Also print the rules that each zone plays by now.
@@ -326,14 +326,14 @@ pub struct SnapshotChoice {
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Args)]
 pub struct TapArgs {
-    /// Whom to ask.
+    /// The cluster to ask.
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// The topic: hunt-updates without it, or hunt-dead-letters.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Where to begin: `start`; `fence`, the last one that is there, for updates, and the start for
-    /// dead letters; or an offset, from which on the first fence is waited for.
+    /// Where to begin: `start`; `fence`, the last fence (for dead letters, the start); or an
+    /// offset, from which on `tap` waits for the first fence.
     #[arg(long, value_name = "PLACE", default_value = "fence", value_parser = parse_tap_from)]
     pub from: TapFrom,
     /// Only this partition of the topic.
@@ -352,13 +352,13 @@ pub struct TapArgs {
     /// Print dead letters instead, each with its reason; the topic is then the dead-letter topic.
     #[arg(long, conflicts_with_all = ["raw", "player", "kind"])]
     pub dead_letters: bool,
-    /// Append the records of the dead letters that are there to their input again.
+    /// Append the records of the present dead letters to their input again.
     #[arg(long, requires = "dead_letters")]
     pub resend: bool,
     /// Print every frame's own fields instead of the updates, whether a reader takes it or not.
     #[arg(long)]
     pub raw: bool,
-    /// Exit after so many lines.
+    /// Exit after this many lines.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Exit at the present end of the topic instead of waiting for more.

@@ -35,7 +35,7 @@ pub struct Config {
     pub publisher: publisher::PublisherOptions,
     /// For snapshots.
     pub snapshot: snapshot::SnapshotOptions,
-    /// What to do with a shard whose state cannot be had; the command line says.
+    /// What to do with a shard that has no usable state; the command line says so.
     pub remedy: Remedy,
     /// For the hot thread.
     pub runtime: runtime::RuntimeOptions,
@@ -134,10 +134,10 @@ fn first_directory(text: &str) -> Option<PathBuf> {
     text.split(':').find_map(optional).map(PathBuf::from)
 }
 
-/// The checks, with what is needed to say where a refused value is written.
+/// The checks, with the places where values are written, for errors.
 pub(super) struct Check<'a> {
     settings: &'a Settings,
-    /// The limits that were looked at so far.
+    /// The limits that were checked so far.
     limits: RefCell<Limits>,
 }
 
@@ -312,7 +312,7 @@ impl Check<'_> {
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
                 publish.queue_kbytes_max,
-                // Less than one frame would never let any out.
+                // With less than one frame, nothing could ever be sent.
                 FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
             tick_every_ms: self.number(

@@ -97,7 +97,7 @@ impl ExitCode {
                 "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."
             }
             ExitCode::TlsRefused => {
-                "A broker is not trusted, or trusts us not: check certificates and `[kafka.tls]`."
+                "A broker is not trusted, or refuses us: check certificates and `[kafka.tls]`."
             }
             ExitCode::NotAuthenticated => {
                 "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret."
@@ -119,7 +119,7 @@ impl From<ExitCode> for std::process::ExitCode {
 
 /// Makes a panic in any thread end the process with [`ExitCode::Bug`], after its message.
 ///
-/// A daemon that has lost one of its threads would go on with wrong promises; the supervisor's
+/// A daemon that has lost one of its threads could not keep its guarantees. The supervisor's
 /// restart goes through recovery instead. `is_contained` says, on the thread that panics, whether
 /// the panic will be caught.
 pub fn end_on_panic(is_contained: fn() -> bool) {

@@ -77,14 +77,14 @@ impl Exporter {
                     Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
                     Ok(())
                 };
-                // A client that breaks off is the client's matter.
+                // A client may break off at any time.
                 let _ = exchange(stream, &observed, &live).or(patience).await;
             }));
         }
     }
 }
 
-/// What a request's bytes so far ask for.
+/// What the bytes of a request ask for, as far as they have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpRequest {
     /// Nothing yet: the head is incomplete.
@@ -100,7 +100,7 @@ pub enum HttpRequest {
 pub enum Page {
     /// Everything that is measured, for Prometheus.
     Metrics,
-    /// Whether the process should be left alone.
+    /// Whether the process lives: if not, restart it.
     Live,
     /// Whether it should get work.
     Ready,

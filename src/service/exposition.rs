@@ -91,7 +91,7 @@ pub const FAMILIES: [Family; 38] = [
         "Next input offset that a stage has not seen, by partition and stage.",
     ),
     family("huntd_updates_next", "gauge", "Number of a partition's next update."),
-    family("huntd_ruleset", "gauge", "The rules that a zone goes by, by partition: their ruleset."),
+    family("huntd_ruleset", "gauge", "The ruleset that a zone plays by, by partition."),
     family(
         "huntd_ruleset_known",
         "gauge",
@@ -153,7 +153,7 @@ pub fn render(observed: &Observed) -> String {
         head(&mut page, &name, "counter", counter.help());
         line(&mut page, &name, "", observed.metrics.get(counter));
     }
-    // Asked once a page: the kernel takes longer for its answers than all the rest.
+    // Read once per page: the kernel's answers take longer than all the rest.
     let (process, hot) = (Process::this(), Schedule::of("hot"));
     for family in FAMILIES {
         let name = family.name;
@@ -251,9 +251,9 @@ fn line(page: &mut String, name: &str, labels: &str, value: u64) {
     writeln!(page, "{name}{labels} {value}").expect("a string takes it");
 }
 
-/// Counts since the process began, also of partitions that are not owned any more: a counter that
-/// came and went would lose what it counted. Those of owned partitions begin at 0, because
-/// `rate` and `increase` do not see the value with which a series begins, and alerts ask for them.
+/// Counts since the process began, including partitions that are no longer owned: a counter that
+/// came and went would lose counts. Those of owned partitions begin at 0, because `rate` and
+/// `increase` do not see the value with which a series begins, and alerts ask for them.
 fn shown<'a>(
     tally: &'a Tally,
     progress: &'a Progress,

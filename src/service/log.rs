@@ -46,8 +46,8 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
 /// What is logged can be changed while the process runs: the subscriber is the process's, too.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Sends log lines where the options say, for the rest of the process's life. Where the journal is
-/// asked for and absent, text takes its place, with a line that says so.
+/// Sends log lines where the options say, for the rest of the process's life. If the journal is
+/// configured but absent, text takes its place, with a line that says so.
 pub(crate) fn start(options: &ServiceOptions) {
     let journal = match options.log_format {
         LogFormat::Journald => true,
@@ -89,8 +89,8 @@ pub(crate) fn set_level(level: Level) {
     }
 }
 
-/// What is logged. librdkafka logs every attempt to connect, and of an outage all over again
-/// when it is past; what matters of that, huntd says itself. The rest is for who looks closer.
+/// What is logged. librdkafka logs every attempt to connect, and repeats an outage when it is over.
+/// huntd itself logs what matters of that. The rest is for a closer look.
 fn filter(level: Level) -> Targets {
     let own = LevelFilter::from_level(level);
     let librdkafka = if level >= Level::DEBUG { own } else { LevelFilter::OFF };

@@ -110,7 +110,7 @@ pub enum Error {
 /// The running service thread.
 pub struct Service {
     thread: JoinHandle<()>,
-    /// Takes how the daemon has ended, which ends the thread.
+    /// Takes the daemon's result, which ends the thread.
     ended: channel::Sender<Result<(), String>>,
     address: SocketAddr,
 }
@@ -179,7 +179,7 @@ fn serve(
     }
     executor.spawn(Reporter::run(observed, live, is_announced)).detach();
     let ended = smol::block_on(executor.run(end.recv()));
-    // Nobody says how a daemon has ended that has not begun.
+    // A daemon that has not begun has no result.
     notify::stopped(ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned())));
 }
 

@@ -28,7 +28,7 @@ pub(crate) const STUCK_MS: u64 = 5_000;
 /// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
 const PATIENCE_MS: u64 = 10_000;
 
-/// Milliseconds over which the daemon asks for more patience while it drains.
+/// Milliseconds for which the daemon asks for more patience while it drains, at most.
 const DRAIN_MS_MAX: u64 = 60_000;
 
 /// The daemon at one moment.
@@ -42,11 +42,11 @@ pub(crate) struct Sample {
     pub trouble: Trouble,
     /// Turns of the hot thread so far.
     pub turns: u64,
-    /// Records taken so far, whatever became of them.
+    /// Records taken so far, whatever their outcome.
     pub records: u64,
     /// Shards owned.
     pub shards: usize,
-    /// What they have to catch up with.
+    /// What they still have to apply before they are live.
     pub restoring: Restoring,
     /// Records that are in the input and not yet in an acknowledged frame; `None` while unknown.
     pub lag: Option<i64>,
@@ -162,8 +162,8 @@ impl Reporter {
             && still >= Duration::from_millis(STUCK_MS)
     }
 
-    /// A start or a drain that moves may take longer than the unit's timeouts; one that does not
-    /// move, a start whose shards have all halted, or a drain beyond its bound, may not.
+    /// A start or a drain that makes progress may take longer than the unit's timeouts. One without
+    /// progress, a start whose shards have all halted, or a drain beyond its bound may not.
     fn patience(&self, sample: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match sample.phase {
             Phase::Starting
@@ -273,16 +273,17 @@ pub(crate) fn reloading() {
     notify(&states);
 }
 
-/// A reload has ended, whatever came of it.
+/// A reload has ended, accepted or refused.
 pub(crate) fn reloaded() {
     notify(&[NotifyState::Ready]);
 }
 
-/// The last line, when the service thread ends. Who ends the process logs why it has failed.
+/// The last status line, when the service thread ends. The code that ends the process logs why it
+/// has failed.
 pub(crate) fn stopped(ended: Result<(), String>) {
     let status = match ended {
         Ok(()) => {
-            tracing::info!("drained: the shards are let go and the queues are empty");
+            tracing::info!("drained: the shards are released and the queues are empty");
             "huntd has drained".to_owned()
         }
         Err(sentence) => format!("huntd has FAILED: {sentence}"),

@@ -1,4 +1,4 @@
-//! What every Prometheus client exports of its process, under the names that all of them use.
+//! The process metrics that every Prometheus client exports, under their usual names.
 
 use std::fs::{self, File};
 use std::sync::LazyLock;
@@ -18,8 +18,8 @@ pub(crate) fn check_descriptors() -> io::Result<()> {
 /// Threads that a daemon with one broker has, with those of librdkafka's clients, and some more.
 const THREADS_MIN: usize = 48;
 
-/// Whether enough threads are left for a start. Libraries that find none left panic, or wait for
-/// what the thread would have done.
+/// Whether enough threads are left for a start. Without one, libraries panic, or wait for the
+/// missing thread for ever.
 pub(crate) fn check_threads() -> io::Result<()> {
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, thread::park);

@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 /// What may change in the configuration while the process runs.
 const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
 
-/// Keys that only `huntd serve` has a use for, by the start of their paths.
+/// Keys that only `huntd serve` uses, by the start of their paths.
 const KEYS_OF_SERVE: [&str; 1] = ["serve."];
 
-/// Keys that only `huntd run` has a use for, by the start of their paths.
+/// Keys that only `huntd run` uses, by the start of their paths.
 const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
 
 /// Milliseconds between two checks whether the shards know the rules.
 const KNOWN_POLL_MS: u64 = 10;
 
-/// Milliseconds after which it is said that the shards do not know the rules yet: the control
+/// Milliseconds after which the log says that the shards do not know the rules yet: the control
 /// thread may be waiting for brokers.
 const KNOWN_MS_MAX: u64 = 5_000;
 
@@ -41,7 +41,7 @@ pub(crate) enum Reloading {
 }
 
 impl Reloading {
-    /// Whether the process goes by this key; otherwise another one may do so.
+    /// Whether this process uses the key; if not, another one may.
     fn goes_by(self, path: &str) -> bool {
         let others = match self {
             Reloading::Run => &KEYS_OF_SERVE[..],
@@ -65,8 +65,8 @@ impl InForce {
         Some(InForce { process, source, rulebook: rulebook.clone() })
     }
 
-    /// What the files hold now, if the process can go on with it; else a sentence that says why
-    /// not.
+    /// The present content of the files, if the process can go on with it; otherwise a sentence
+    /// that says why not.
     pub(crate) fn read_again(&self) -> Result<(Config, Rulebook), String> {
         let ConfigSource { file, arguments, values } = &self.source;
         let config = config::load(file, arguments)
@@ -104,7 +104,7 @@ impl InForce {
         rulebook.rulesets().ne(self.rulebook.rulesets())
     }
 
-    /// From now on the process goes by what was read.
+    /// From now on the process uses what was read.
     pub(crate) fn replace(&mut self, config: Config, rulebook: Rulebook) {
         log::set_level(config.service.log_level);
         self.source = config.source.expect("it was read from the file");

@@ -1,4 +1,4 @@
-//! How far the shards are that catch up with their input, in words.
+//! How far the restoring shards are, in words.
 
 use crate::telemetry::progress::Progress;
 use std::fmt::{self, Display};

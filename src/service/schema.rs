@@ -95,7 +95,7 @@ fn comment(section: &str, key: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Whether a value is as the schema wants it, as far as this schema's own words go.
+    /// Whether a value fits the schema, for the keywords that this schema uses.
     fn fits(schema: &Value, value: &Value) -> bool {
         let is_of_type = match schema["type"].as_str().expect("a type") {
             "object" => value.as_object().is_some_and(|object| {

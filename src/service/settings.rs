@@ -19,8 +19,8 @@ pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 /// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
 
-/// How much a wrong name must resemble another one, from 0 to 1, to be taken for a slip: `dir` is
-/// one for `directory` (0.84), and `foo` none for `group_protocol` (0.60).
+/// How much a wrong name must resemble another one, from 0 to 1, to count as a misspelling: `dir`
+/// is one of `directory` (0.84), but `foo` is none of `group_protocol` (0.60).
 const LIKENESS_MIN: f64 = 0.75;
 
 /// What to do about a name that resembles none.
@@ -42,7 +42,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Something else than a value is wrong.
+    /// An error that is not about a value.
     pub(crate) fn at(place: SettingSource, sentence: String) -> ConfigError {
         ConfigError { place, sentence, value_of: None }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// Begins to catch the signal, which ends the process otherwise.
+    /// Begins to catch the signal, which would otherwise end the process.
     pub(crate) fn listen() -> io::Result<Reloads> {
         Ok(Reloads { caught: async_signal::Signals::new([async_signal::Signal::Hup])? })
     }

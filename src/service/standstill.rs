@@ -4,8 +4,8 @@ use crate::telemetry::progress::{Progress, ShardProgress};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Milliseconds without any progress after which a partition stands still that has records to take,
-/// or that may have some.
+/// Milliseconds without progress after which a partition stands still, if it has records to take or
+/// may have some.
 const STILL_MS: u64 = 10_000;
 
 /// Milliseconds between two samples after which this process has stood still itself, and says
@@ -38,7 +38,8 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Samples all owned shards: which stand still. The log has a line for each that begins to.
+    /// Samples all owned shards, and returns those that stand still. Logs a line for each that has
+    /// just come to a stop.
     pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> Vec<StillShard> {
         let mut before = std::mem::take(&mut self.shards);
         let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
@@ -82,7 +83,7 @@ fn offsets(shard: &ShardProgress) -> [i64; 5] {
 /// What the last record that moved waits for.
 fn waits_for(shard: &ShardProgress) -> &'static str {
     let [fetched, decoded, applied, published, acked] = offsets(shard);
-    // A shard makes no more while as much as it may have is on its way.
+    // A shard sends nothing more while its quota is on its way.
     let is_on_its_way = shard.sent.get() > shard.settled.get();
     if is_on_its_way || acked < published {
         "the brokers of the output or dead-letter topic do not acknowledge what was sent"

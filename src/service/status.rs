@@ -53,7 +53,7 @@ impl Phase {
     }
 }
 
-/// What does not do what it should.
+/// Shards and topics that are in trouble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
     /// Shards that cannot go on without an operator.
@@ -72,7 +72,7 @@ pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
 /// Why a lock is not poisoned.
 const UNPOISONED: &str = "nobody panics while it is held";
 
-/// Partitions that are named of those that wait for the same.
+/// Partitions that are named at most, of those that wait for the same thing.
 const NAMED_MAX: usize = 10;
 
 /// A line for each thing that shards wait for, with their partitions.
@@ -123,7 +123,7 @@ impl Status {
         self.changed.wake();
     }
 
-    /// What does not do what it should.
+    /// Shards and topics that are in trouble.
     pub(crate) fn trouble(&self) -> Trouble {
         Trouble {
             halted: self.halted_shards.load(Ordering::Acquire),
