@@ -46,7 +46,7 @@ impl AbortedTransactions {
         AbortedTransactions { open: Vec::new() }
     }
 
-    /// Forgets what was there and takes the transactions of a response's partition.
+    /// Replaces its transactions with those of a response's partition.
     pub fn load(&mut self, transactions: impl Iterator<Item = AbortedTransaction>) {
         self.open.clear();
         self.open.extend(transactions);

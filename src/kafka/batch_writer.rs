@@ -1,9 +1,9 @@
 //! Record batches as an idempotent producer writes them: records first, the header when the batch
-//! leaves.
+//! is sent.
 //!
-//! Once sealed, a batch does not change any more: what is sent again is the same bytes, and a
-//! broker knows by producer id, epoch and sequence that it has them already. Source: Kafka's
-//! documentation, "Record Batch"; KIP-98.
+//! Once sealed, a batch does not change any more: it is sent again as the same bytes, and a broker
+//! recognises it by producer id, epoch and sequence. Source: Kafka's documentation, "Record Batch";
+//! KIP-98.
 
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Codec;
@@ -20,12 +20,12 @@ const LEADER_EPOCH_UNKNOWN: i32 = -1;
 /// The format of batches.
 const MAGIC: i8 = 2;
 
-/// Under which name and number a batch is known to its broker.
+/// The producer id and epoch by which a broker knows a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerId {
-    /// The number that a broker has given out.
+    /// The id that a broker has given out.
     pub id: i64,
-    /// A higher epoch shuts out what is still on its way under a lower one (KIP-360).
+    /// A higher epoch shuts out batches of a lower one that are still on their way (KIP-360).
     pub epoch: i16,
 }
 
@@ -76,8 +76,8 @@ impl UnsealedBatch {
         self.records += 1;
     }
 
-    /// Compresses the records into `memory`, if that is asked for, and writes the header: the bytes
-    /// as they are sent, and what is left of the memory.
+    /// Compresses the records into `memory`, if that is configured, and writes the header. Returns
+    /// the bytes to send, and the rest of the memory.
     pub(crate) fn seal(
         self,
         producer: ProducerId,

@@ -17,12 +17,12 @@ use std::time::{Duration, SystemTime};
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
 /// The lifetime of a token that librdkafka is given, in milliseconds. Before it ends, librdkafka
-/// asks for a token again and so gets the one that is in the file by then. The program that writes
-/// the file replaces a token minutes before it expires.
+/// asks for a token again and gets the one that is then in the file. The program that writes the
+/// file replaces a token minutes before it expires.
 const TOKEN_MS: u64 = 10_000;
 
-/// Time in which librdkafka has to ask for its first token, before it is asked for anything else: a
-/// client that is asked waits for a token, and cannot be given one meanwhile.
+/// Time in which librdkafka has to ask for its first token, before anything else is asked of it:
+/// such a question waits for a token, and the token cannot be given meanwhile.
 pub(crate) const FIRST_TOKEN_WAIT: Duration = Duration::from_millis(50);
 
 /// How a client reaches the cluster, and by which names brokers know it.
@@ -34,7 +34,7 @@ pub struct ClientOptions {
     pub client_id: String,
     /// How its connections are protected.
     pub security: Security,
-    /// The consumer group. Brokers check the right to read by its name, also of clients that do
+    /// The consumer group. Brokers check the right to read by its name, even for clients that do
     /// not join it.
     pub group: String,
 }
@@ -52,7 +52,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
-        // A request that waits for the acknowledgement of the one before it waits up to 40 ms.
+        // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
@@ -60,7 +60,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
 }
 
 /// The settings of a client whose connections are protected like those of the data plane. A secret
-/// that cannot be read is left out: the dialler says what is wrong with it.
+/// that cannot be read is left out: the dialler reports what is wrong with it.
 fn protect(config: &mut ClientConfig, security: &Security) {
     let Security { tls, sasl } = security;
     config.set(
@@ -132,7 +132,7 @@ impl ClientContext for TokenSource {
 
 impl ConsumerContext for TokenSource {}
 
-/// A consumer that hears nothing of its group.
+/// A consumer that takes no events of its group.
 pub(crate) type KafkaReader = BaseConsumer<TokenSource>;
 
 /// A consumer that may be asked at once.
@@ -148,7 +148,7 @@ pub(crate) fn give_first_token<C: ConsumerContext>(
     options: &ClientOptions,
 ) {
     if options.authenticates_by_token() {
-        // It has joined nothing and reads nothing, so there is nothing else to hear.
+        // It has joined nothing and reads nothing, so no other event can come.
         drop(consumer.poll(FIRST_TOKEN_WAIT));
     }
 }
@@ -233,7 +233,7 @@ pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -
     (0..partitions).map(offset).collect()
 }
 
-/// What an error of librdkafka says about a topic.
+/// What an error of librdkafka means for a topic.
 pub(crate) fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
     match error.rdkafka_error_code() {
         Some(

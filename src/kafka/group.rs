@@ -1,9 +1,9 @@
 //! Membership in the consumer group: which partitions are ours. The door to librdkafka's consumer.
 //!
 //! librdkafka joins, heartbeats and commits, and never fetches: every assignment is answered with
-//! an empty list, so it has nothing to fetch, while the true list goes to the data plane. The
-//! answer to a revocation is given only when the shards were let go, so that the next owner starts
-//! after that.
+//! an empty list, so it has nothing to fetch, while the true list goes to the data plane. A
+//! revocation is answered only when the shards are released, so that the next owner starts after
+//! that.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
@@ -120,8 +120,8 @@ impl Membership {
         self.partitions
     }
 
-    /// Waits at most so long for something to happen. To be called again and again, also while a
-    /// revocation is not answered: a member that does not call is taken for dead.
+    /// Waits at most this long for something to happen. To be called repeatedly, even while a
+    /// revocation is not answered: the group takes a member that does not call for dead.
     pub fn poll(&mut self, wait_max: Duration) -> Option<MembershipEvent> {
         if self.releasing.is_some() && self.consumer.assignment_lost() {
             let lost = self.releasing.take().unwrap_or_default();
@@ -153,7 +153,7 @@ impl Membership {
         }
     }
 
-    /// Answers the last [`MembershipEvent::Revoked`]: its shards were let go. After a
+    /// Answers the last [`MembershipEvent::Revoked`]: its shards are released. After a
     /// [`MembershipEvent::Lost`] there is nothing to answer, and nothing happens.
     pub fn release(&mut self) {
         if self.releasing.take().is_some() {
@@ -161,8 +161,8 @@ impl Membership {
         }
     }
 
-    /// Commits next offsets, for lag tools. Does not wait, and does not hear of a failure: the next
-    /// commit makes up for it.
+    /// Commits next offsets, for lag tools. Does not wait, and ignores a failure: the next commit
+    /// makes up for it.
     pub fn commit(&mut self, offsets: &[(i32, i64)]) {
         if offsets.is_empty() {
             return;
@@ -174,17 +174,17 @@ impl Membership {
     }
 
     /// Asks the group whether we are still a member of its current generation, for a
-    /// [`MembershipEvent::Answered`] with this number to come. A process that was stopped for long
-    /// does not know that others have taken its place, but a broker refuses the commits of such a
-    /// member.
+    /// [`MembershipEvent::Answered`] with this number to come. A process that stood still for long
+    /// does not know that others have taken its place, but a broker refuses its commits.
     pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
         let question = Question { number: question, offsets: self.offset_list(offsets) };
         let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
         asker.questions.send(question).expect("the asker listens until it is dropped");
     }
 
-    /// Commits, and waits at most so long until the broker has them: whether it has. It is asked
-    /// for them, because librdkafka's own blocking commit has no time limit.
+    /// Commits, and waits at most this long until the broker has the offsets. Returns whether it
+    /// has. It asks the broker for them, because librdkafka's own blocking commit has no time
+    /// limit.
     pub fn commit_and_wait(&mut self, offsets: &[(i32, i64)], wait_max: Duration) -> bool {
         if offsets.is_empty() {
             return true;
@@ -310,8 +310,8 @@ fn partitions(
     }
 }
 
-/// Offsets that are not committed for want of a right. It may be given back, so that this is no
-/// reason to end.
+/// Offsets that could not be committed because a right is missing. The right may be granted again,
+/// so this is no reason to end.
 fn missing_right(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,
@@ -322,7 +322,7 @@ fn missing_right(
     is_missing.then(|| MembershipError::Passing(trouble.to_string()))
 }
 
-/// Puts librdkafka's error into the words of this module.
+/// Translates an error of librdkafka.
 fn trouble(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,

@@ -1,7 +1,7 @@
-//! What the group has not committed of each input partition, no matter who owns it.
+//! The records of each input partition that the group has not committed, no matter who owns it.
 //!
-//! An owner knows its own lag better and sooner. This one is for the partitions of an owner that
-//! died: every instance shows it, so that an alert sees them.
+//! An owner knows its own lag better and sooner. This lag is for the partitions of an owner that
+//! died: every instance shows it, so an alert sees them.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
@@ -92,7 +92,7 @@ struct PartitionLag {
     records: i64,
 }
 
-/// Since when the group's offsets are where they are, by partition.
+/// Since when the group's offsets have not moved, by partition.
 #[derive(Debug, Default)]
 struct Commits {
     seen: BTreeMap<i32, SeenCommit>,
@@ -148,7 +148,7 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
     list.add_partition_range(topic, 0, count - 1);
     let committed = offsets(&consumer.committed_offsets(list, wait).ok()?, topic, count);
     let ends = log_ends(consumer, topic, count, wait).ok()?;
-    // What was never committed has to be read from its start.
+    // A partition without a commit has to be read from its start.
     let starts = match committed.contains(&None) {
         true => offsets_at(consumer, topic, count, Offset::Beginning, wait).ok()?,
         false => vec![None; committed.len()],

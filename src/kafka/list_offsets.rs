@@ -49,7 +49,7 @@ pub(crate) fn request(
     writer.end_frame(start);
 }
 
-/// Partitions with their offsets, or with why there is none.
+/// Partitions with their offsets, or with the reason why there is none.
 pub(crate) type Offsets = Vec<(i32, Result<i64, ErrorCode>)>;
 
 /// Reads an answer: each partition with its offset, or with an error.

@@ -13,7 +13,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// these two.
 const FRAME_HEAD: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 
-/// The length of a block that is none.
+/// The length that ends the blocks.
 const FRAME_END: u32 = 0;
 
 /// Set in the length of a block that is stored uncompressed.
@@ -107,7 +107,7 @@ impl Sequences<'_> {
         if literals < 15
             && let Some(source) = input[from..].first_chunk::<STRIDE>()
         {
-            // This copies more bytes than there are. What is written next replaces the rest.
+            // This may copy too many bytes. The next write replaces the rest.
             self.bytes[self.end..self.end + STRIDE].copy_from_slice(source);
             self.end += literals;
         } else {
@@ -133,7 +133,7 @@ impl Sequences<'_> {
         self.end += literals.len();
     }
 
-    /// What of a length the token has no room for.
+    /// The part of a length that does not fit into the token.
     #[inline]
     fn push_length(&mut self, length: usize) {
         let Some(mut rest) = length.checked_sub(15) else { return };

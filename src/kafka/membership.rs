@@ -1,4 +1,4 @@
-//! What a member of the consumer group hears, and why it cannot be one: values alone.
+//! The events of a member of the consumer group, and the reasons why it cannot be one: only values.
 
 /// What happened to our partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub enum MembershipEvent {
     /// These are ours from now on, beside those that are already. The list may be empty: a member
     /// without a partition stands by.
     Assigned(Vec<i32>),
-    /// These go to another member once `Membership::release` says that they were let go.
+    /// These go to another member once `Membership::release` says that they are released.
     Revoked(Vec<i32>),
     /// These belong to another member already: drop them, publish nothing more.
     Lost(Vec<i32>),
@@ -14,7 +14,7 @@ pub enum MembershipEvent {
     Answered {
         /// The question's number.
         question: u64,
-        /// Whether what it asked for is still ours.
+        /// Whether the partitions that it asked for are still ours.
         is_member: bool,
     },
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
@@ -61,7 +61,7 @@ pub enum MembershipError {
 }
 
 impl MembershipError {
-    /// Whether only the operator can help.
+    /// Whether only an operator can help.
     pub fn is_final(&self) -> bool {
         use MembershipError::{Passing, TlsFailed, Unreachable};
         let may_pass = matches!(self, Unreachable(_) | TlsFailed(_) | Passing(_));

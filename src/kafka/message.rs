@@ -1,4 +1,5 @@
-//! Messages other than Fetch: their common envelope, the versions that brokers speak, who leads.
+//! Messages other than Fetch: their common envelope, the versions that brokers speak, and who
+//! leads.
 //!
 //! These are rare, so they may allocate. Requests are encoded by the `kafka-protocol` crate.
 //! Responses are read here: that crate allocates what an array's length claims before it reads an
@@ -35,7 +36,7 @@ pub enum MessageError {
         /// What the answer names.
         found: i32,
     },
-    /// The length before a message cannot be.
+    /// The length before a message cannot be right.
     #[error(
         "the broker announces a message of {bytes} bytes, but at most {bytes_max} are taken: \
          check that the address is a plaintext Kafka listener"
@@ -221,8 +222,8 @@ pub(super) fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-/// Reads an answer's header and hands the rest to `read`. What may follow is passed over, as
-/// Kafka's own clients do: librdkafka's mock cluster ends Metadata answers with bytes too many.
+/// Reads an answer's header and hands the rest to `read`. Bytes that follow are ignored, as by
+/// Kafka's own clients: librdkafka's mock cluster ends Metadata answers with too many bytes.
 pub(super) fn parse<T>(
     api: &Api,
     flexible_header: bool,
@@ -286,8 +287,8 @@ pub fn parse_api_versions(
     version: i16,
     correlation_id: i32,
 ) -> Result<ApiVersionsAnswer, MessageError> {
-    // A broker that does not know the version answers in version 0, and the header never is in
-    // the flexible form: the client cannot know yet what the broker speaks (KIP-511).
+    // A broker that does not know the version answers in version 0. The header is never in the
+    // flexible form, because the client cannot know yet what the broker speaks (KIP-511).
     let error = parse_error_code(bytes, correlation_id)?;
     if error == ErrorCode::UNSUPPORTED_VERSION && version > 0 {
         return Ok(ApiVersionsAnswer::AskWithVersionZero);

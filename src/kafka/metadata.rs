@@ -72,7 +72,7 @@ pub struct LeaderTable {
     topic_id: u128,
     brokers: Vec<Broker>,
     rows: Vec<Row>,
-    /// How often it was told who leads.
+    /// How often leaders have changed.
     edition: u64,
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct Produced {
 /// What helps against an error of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProduceRemedy {
-    /// To send the same bytes again.
+    /// Send the same bytes again.
     Resend,
-    /// To send them to the broker that leads now.
+    /// Send them to the broker that leads now.
     AskLeader,
     /// Send all batches again, in order: the broker lacks an earlier one, which is on its way.
     ResendBefore,
@@ -43,12 +43,12 @@ pub(crate) enum ProduceRemedy {
     Split,
     /// Take another producer id: the broker does not know this one, or knows a higher epoch of it.
     NewProducerId,
-    /// Give up: no remedy is known to leave neither a gap nor a duplicate.
+    /// Give up: every known remedy may leave a gap or a duplicate.
     GiveUp,
 }
 
-/// What helps against an error of a partition. What is not listed is given up: it is not known
-/// whether the batch is in the log.
+/// What helps against an error of a partition. For any other error the batch is given up: it is not
+/// known whether the batch is in the log.
 pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     match error.0 {
         // CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,

@@ -1,7 +1,7 @@
-//! InitProducerId, version 0 and 1: a number under which a producer is known (KIP-98).
+//! InitProducerId, versions 0 and 1: the id of a producer (KIP-98).
 //!
-//! Later versions let a broker raise the epoch of a transactional producer, which this is not: an
-//! idempotent one raises it by itself (KIP-360).
+//! Later versions let a broker raise the epoch of a transactional producer. This producer is only
+//! idempotent, and raises its epoch by itself (KIP-360).
 
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;

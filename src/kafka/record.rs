@@ -12,7 +12,7 @@ const RECORD_BYTES_MIN: usize = 7;
 /// key.
 const HEAD_BYTES: usize = 16;
 
-/// What stands at the start of a record, or behind its key.
+/// The bytes at the start of a record, or behind its key.
 type Head = [u8; HEAD_BYTES];
 
 /// One record. Its bytes lie in the receive buffer or in the decompressor's buffer.
@@ -122,7 +122,7 @@ impl<'a> Records<'a> {
         Ok(None)
     }
 
-    /// Makes no record: one that a call makes is written to memory, and so would be the others.
+    /// Returns no record, because a record that a call returns is written to memory.
     #[inline(never)]
     fn finish(&self) -> Result<(), BatchError> {
         match self.bytes.len() - self.at {
@@ -135,7 +135,7 @@ impl<'a> Records<'a> {
     fn malformed(&self, malformed: Malformed) -> BatchError {
         let left = (self.count - self.index) as usize;
         self.wrong(match malformed {
-            // Fewer bytes than the smallest records would take: it is the count that lies.
+            // Fewer bytes than the smallest records would take: the count is wrong.
             _ if left > (self.bytes.len() - self.at) / RECORD_BYTES_MIN => {
                 BatchReason::RecordCount(self.count)
             }
@@ -304,8 +304,8 @@ fn read_fields(bytes: &[u8], at: usize) -> Result<Fields, Malformed> {
     Ok(Fields { timestamp_delta, offset_delta, key, value, end })
 }
 
-/// Where bytes lie after their zigzag length, of which any negative one means null, as Kafka itself
-/// reads it.
+/// Where bytes lie after their zigzag length. Any negative length means null, as Kafka itself reads
+/// it.
 #[inline(always)]
 fn read_nullable(reader: &mut WireReader<'_>) -> Result<Option<(usize, usize)>, WireError> {
     let length = reader.varint()?;

@@ -4,8 +4,8 @@
 //! [`HeaderScan`] reads the headers only, so that the next Fetch can leave before the records are
 //! read; [`Batches`] hands the batches out one by one; [`Batch::open`] checks the CRC-32C,
 //! decompresses if need be, and gives the [`Records`]. Every length, count and offset that a batch
-//! states is checked: a batch that lies is a [`BatchError`], which stops its shard. Source: Kafka's
-//! documentation, "Record Batch"; KIP-98.
+//! states is checked: a wrong one is a [`BatchError`], which stops the batch's shard. Source:
+//! Kafka's documentation, "Record Batch"; KIP-98.
 
 use thiserror::Error;
 
@@ -211,10 +211,11 @@ fn known_field<const N: usize>(header: &[u8; BATCH_HEADER_BYTES], at: usize) -> 
     value
 }
 
-/// What the headers of a partition's batches say.
+/// The result of scanning the headers of a partition's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderScan {
-    /// Where the next Fetch goes on: after the last whole batch, or the asked offset if none.
+    /// Where the next Fetch continues: after the last whole batch, or at the asked offset if there
+    /// is none.
     pub next_offset: i64,
     /// Leader epoch of the last whole batch, for truncation detection (KIP-320).
     pub leader_epoch: Option<i32>,
@@ -319,8 +320,8 @@ impl<'a> Batch<'a> {
         Batches::new(bytes, batch_bytes_max).take_batch()
     }
 
-    /// The batch that has this header and these bytes, if its checksum holds. What will be passed
-    /// over is checked, too: where it ends and whose it is stands in its header.
+    /// The batch that has this header and these bytes, if its checksum holds. A batch that will be
+    /// passed over is checked, too, because its header says where it ends and whose it is.
     pub(crate) fn checked(
         header: BatchHeader,
         bytes: &'a mut [u8],

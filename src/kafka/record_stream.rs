@@ -16,7 +16,7 @@ const HEAD_BYTES_MAX: usize = BROKER_BATCH_BYTES;
 /// Bytes of the longest variable-length integer of 64 bits.
 const VARINT_BYTES_MAX: u32 = 10;
 
-/// What a step has come to.
+/// How far a step has come.
 #[derive(Debug)]
 pub enum Step<'s> {
     /// Not to the end of a record. The next step goes on.
@@ -40,7 +40,7 @@ pub struct StreamedRecord<'s> {
     pub value: Option<&'s Excerpt>,
 }
 
-/// The start of a key or a value, and what is known of the rest.
+/// The start of a key or a value, and length and checksum of the whole.
 pub struct Excerpt {
     /// The first bytes: all of them, unless there are very many.
     pub head: Vec<u8>,
@@ -77,9 +77,9 @@ impl std::fmt::Debug for Excerpt {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     BeforeRecord,
-    /// So many bytes of the key are to come.
+    /// This many bytes of the key are to come.
     Key(u64),
-    /// So many bytes of the value are to come.
+    /// This many bytes of the value are to come.
     Value(u64),
     /// The rest is Kafka's headers, which say nothing to huntd.
     Headers,
@@ -198,7 +198,7 @@ impl<'r> RecordStream<'r> {
         self.header.base_offset + i64::from(self.offset_delta)
     }
 
-    /// Reads what stands before a record's key.
+    /// Reads the bytes before a record's key.
     fn begin_record(&mut self) -> Result<(), BatchReason> {
         self.index += 1;
         self.record_left = u64::from(VARINT_BYTES_MAX);

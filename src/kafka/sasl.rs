@@ -33,7 +33,7 @@ const SASL_AUTHENTICATION_FAILED: ErrorCode = ErrorCode(58);
 /// some thousands. librdkafka has the same upper bound.
 const SCRAM_ITERATIONS: RangeInclusive<u32> = 4_096..=1_000_000;
 
-/// Why a broker does not take this client for who it says it is.
+/// Why a broker does not authenticate this client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SaslError {
     /// The secret cannot be read.
@@ -69,7 +69,8 @@ pub enum SaslError {
         /// The broker's own words.
         sentence: String,
     },
-    /// What the broker answers is no step of the mechanism: it does not know the password either.
+    /// The broker's answer is no step of the mechanism: perhaps it does not know the password
+    /// either.
     #[error("the broker's part of {mechanism} is wrong: {sentence}; is it the right broker?")]
     Exchange {
         /// The mechanism.
@@ -131,11 +132,11 @@ impl SaslExchange {
         Ok(SaslExchange { session, mechanism, user, is_over: false })
     }
 
-    /// The next bytes for the broker, after these from it; none before its first. `None`: it has
-    /// said all that it has to say.
+    /// The next bytes for the broker, after these from it; none before its first. `None`: the
+    /// client has no more to say.
     pub fn step(&mut self, from_broker: Option<&[u8]>) -> Result<Option<Vec<u8>>, SaslError> {
-        // A broker that refuses a token says why instead of answering with nothing (RFC 7628), and
-        // has no more to say.
+        // A broker that refuses a token sends the reason instead of an empty answer (RFC 7628), and
+        // ends the exchange.
         if self.mechanism == Mechanism::OauthBearer
             && let Some(why) = from_broker.filter(|why| !why.is_empty())
         {

@@ -95,7 +95,7 @@ pub struct SecurityFileError {
 }
 
 impl SecurityFileError {
-    /// The file is not as it has to be.
+    /// The file is not in the required form.
     pub fn new(path: &Path, sentence: impl ToString) -> SecurityFileError {
         SecurityFileError { path: path.to_owned(), sentence: sentence.to_string() }
     }
@@ -117,7 +117,7 @@ impl Secret {
         }
     }
 
-    /// The secret, for who shows it to a broker.
+    /// The secret, for the code that shows it to a broker.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

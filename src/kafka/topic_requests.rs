@@ -52,13 +52,13 @@ pub(crate) struct NewTopic<'a> {
 /// What became of a topic that was to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Creation {
-    /// Why it was not.
+    /// Why it was not created.
     pub error: ErrorCode,
     /// Why it was not, in the broker's own words.
     pub sentence: String,
 }
 
-/// Whether a broker with these ranges tells the settings of topics.
+/// Whether a broker with these ranges answers questions about topics' settings.
 pub(super) fn tells_settings(ranges: &[ApiRange]) -> bool {
     let key = DESCRIBE_CONFIGS.key as i16;
     ranges.iter().any(|range| {
@@ -114,8 +114,8 @@ pub(crate) fn parse_settings(
     }
 }
 
-/// Appends a request to create a topic, for the controller. It answers when the topic is there, or
-/// after so many milliseconds.
+/// Appends a request to create a topic, for the controller. It answers when the topic exists, or
+/// after this many milliseconds.
 pub(crate) fn create_request(
     envelope: Envelope<'_>,
     topic: &NewTopic<'_>,

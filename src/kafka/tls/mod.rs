@@ -49,7 +49,7 @@ pub enum TlsError {
     /// The broker has ended the connection with an alert.
     #[error("the broker refuses the TLS connection with the alert {}{}", .0, alert_hint(.0))]
     Alert(String),
-    /// What came is no TLS.
+    /// The received bytes are not TLS.
     #[error(
         "the listener does not speak TLS: leave out [kafka.tls], or connect to the port of an SSL \
          listener"
@@ -83,7 +83,7 @@ fn alert_hint(name: &str) -> &'static str {
     }
 }
 
-/// What every handshake begins with.
+/// The settings of every handshake.
 pub type TlsConfig = Arc<ClientConfig>;
 
 /// Reads the files.

@@ -17,7 +17,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 /// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
 pub(crate) const TLS_RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
 
-/// Records under one key, after which a connection is worn: far below the 2^24.5 of RFC 8446, 5.5.
+/// Records under one key after which a connection is replaced: far below the 2^24.5 of RFC 8446,
+/// 5.5.
 const RECORDS_MAX: u64 = 1 << 23;
 
 /// Records in a row that may hold nothing but what TLS says to itself: a few tickets and new keys.
@@ -47,7 +48,7 @@ pub enum Opened {
     Incomplete,
     /// A record.
     Record {
-        /// Its bytes, which are done with.
+        /// Its bytes, which are used up.
         bytes: usize,
         /// Where in them its plaintext stands: nowhere if the record is TLS' own.
         plaintext: Range<usize>,
