@@ -1,4 +1,4 @@
-//! Who may ask for what: tokens from a file, and tokens of players that the game signs.
+//! Who may do what: tokens from a file, and tokens of players that the game signs.
 //!
 //! The file has the SHA-256 of each token, not the token itself. Players' tokens are in no file:
 //! the game signs them with a key that this process knows, and the signature is enough to check
@@ -41,7 +41,7 @@ pub(crate) enum AccessError {
         /// What is wrong with it.
         source: RegularFileError,
     },
-    /// It is not as it has to be.
+    /// It is not in the required form.
     #[error("{path}: {sentence}")]
     Wrong {
         /// The file.
@@ -130,7 +130,7 @@ impl Tokens {
         let written: WrittenTokens = toml::from_str(text).map_err(|error| {
             let before = &text.as_bytes()[..error.span().map_or(0, |span| span.start)];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            // What the file has stays in the file.
+            // Errors must not show the file's secrets.
             format!("line {line}: {}; see docs/QUERIES.md", error.message())
         })?;
         let players = written.players.unwrap_or(WrittenPlayers { keys: vec![], requests_per_s: 1 });
@@ -197,7 +197,7 @@ impl Tokens {
         }
     }
 
-    /// Whether the client's token is good for this; a player's is good for nothing but its own.
+    /// Whether the client's token allows this; a player's allows only what is its own.
     pub(crate) fn has(&self, client: Client, scope: Scope) -> bool {
         matches!(client, Client::Token(at) if self.tokens[at].scopes.contains(&scope))
     }

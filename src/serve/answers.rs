@@ -20,7 +20,7 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 /// Bytes of a poll at least. Most have no more, so the next one is as long as the last.
 pub(super) const POLL_BYTES_MIN: usize = 50;
 
-/// What is known of all zones, and how each is doing.
+/// The view of all zones, and the state of each.
 pub struct Served {
     /// What is known.
     pub view: View,
@@ -39,7 +39,7 @@ pub enum ZoneState {
     Live {
         /// The owner epoch in force.
         owner_epoch: u64,
-        /// How old what is shown of it is.
+        /// Its lag.
         lag: Lag,
     },
     /// It cannot go on.
@@ -53,7 +53,8 @@ pub(crate) enum Answer {
     Json(Option<(u16, ZonePosition)>),
     /// Nothing changed since.
     Unchanged(u16, ZonePosition),
-    /// The zone is within a frame, or not yet where it has to be: ask again after its next frame.
+    /// The zone is within a frame, or has not reached the position yet: ask again after its next
+    /// frame.
     NotYet(u16),
 }
 
@@ -125,7 +126,7 @@ impl Served {
         }
     }
 
-    /// Whether a zone has come to a position.
+    /// Whether a zone has reached a position.
     pub(crate) fn has_reached(&self, at: &At) -> Result<bool, Problem> {
         let zone = self.zone(at.zone)?;
         Ok(zone.position().next_offset >= at.next_offset)

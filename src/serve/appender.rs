@@ -25,13 +25,13 @@ const COMMANDS_PER_TURN: usize = 1_024;
 /// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
 
-/// How long librdkafka is asked for reports at a time. In the last millisecond of it rust-rdkafka
-/// waits busily.
+/// How long one call waits for librdkafka's reports. In its last millisecond, rust-rdkafka waits
+/// busily.
 const POLL_WAIT: Duration = Duration::from_secs(1);
 
-/// Appends events for clients, a batch of each zone at a time. What comes meanwhile is the next
-/// batch: under load one request carries many events, and librdkafka never holds one that it may
-/// not send yet, for which its thread would wait busily.
+/// Appends events for clients, a batch of each zone at a time. Events that come meanwhile are the
+/// next batch. So under load one request carries many events, and librdkafka never holds an event
+/// that it may not send yet: its thread would wait busily for that.
 pub(crate) struct Appender {
     topic: String,
     producer: Arc<BaseProducer<Reports>>,
@@ -86,7 +86,7 @@ impl Reports {
         let _gone = self.reports.try_send(Report { ticket, appended });
     }
 
-    /// Says in the log what the brokers do not take.
+    /// Logs errors of the brokers.
     fn failed(&self, error: &KafkaError) -> Appended {
         let error = topic_error(&self.topic, error);
         let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
@@ -150,7 +150,7 @@ impl Appender {
         })
     }
 
-    /// What a thread of its own has to do: it hands on the reports, until the appender is gone.
+    /// The work of a separate thread: it hands on the reports, until the appender is gone.
     pub(crate) fn reporter(&self) -> impl FnOnce() + Send + use<> {
         let producer = Arc::downgrade(&self.producer);
         move || {

@@ -1,8 +1,8 @@
 //! Commands: events that clients post, and what became of them.
 //!
-//! A command goes the way of every other event: it is appended to the input, some daemon decides
-//! it, and its outcome is read in what was published. What is no event is refused here and never
-//! reaches the log.
+//! A command takes the way of every other event: it is appended to the input, some daemon decides
+//! it, and the published updates show its outcome. A record that is not an event is refused here
+//! and never reaches the log.
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
@@ -39,7 +39,7 @@ pub(crate) struct Command {
 pub(crate) enum Appended {
     /// The brokers have it at this offset.
     At(i64),
-    /// It was not sent: as much is on its way as there may be.
+    /// It was not sent: too much is on its way.
     Full,
     /// The brokers do not take it from this process.
     Refused,
@@ -63,7 +63,7 @@ enum CommandOutcome {
     Decided,
 }
 
-/// Gives events that have no `seq` of their own one: the time, later than every one before.
+/// Gives a `seq` to events that have none: the time, later than every one before.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     last_us: i64,

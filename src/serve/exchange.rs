@@ -1,7 +1,7 @@
 //! One client's requests and answers, without its socket: bytes in, bytes out.
 //!
-//! Requests are answered one after another, in their order. One that has to wait for a zone keeps
-//! those behind it waiting, and nothing is read for them: the client's own window is the bound.
+//! Requests are answered one after another, in their order. A request that waits for a zone delays
+//! those behind it, and no more is read from the client: its own window is the bound.
 
 use crate::serve::answers::{Answer, Served};
 use crate::serve::command::{Appended, Command, awaited, write_outcome};
@@ -223,7 +223,8 @@ impl Exchange {
         need
     }
 
-    /// Refuses what is no request, or whose body is not taken: nothing behind it can be read.
+    /// Refuses bytes that are no request, or a request whose body is not taken: nothing behind it
+    /// can be read.
     fn refuse_for_good(&mut self, problem: &Problem) {
         AnswerHead { closes: true, ..AnswerHead::default() }.refuse(&mut self.unsent, problem);
         self.is_closing = true;

@@ -39,9 +39,8 @@ const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 /// How often the thread checks whether it has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
 
-/// Milliseconds since its publication after which a frame is history. While a game goes on, a
-/// reader never meets the log's end, so a zone whose frames are younger than this counts as caught
-/// up.
+/// Age in milliseconds from which on a frame is history. While a game goes on, a reader never
+/// reaches the log's end, so a zone whose frames are younger counts as caught up.
 const LIVE_AGE_MS_MAX: i64 = 1_000;
 
 /// What the feed needs to know.
@@ -291,7 +290,7 @@ impl Feed {
     }
 }
 
-/// Lets the zones that are read to their ends be of now.
+/// Confirms that the zones that are read to their ends are up to date.
 fn learn_ends(ends: &LogEnds, readings: &mut [Option<Reading>], sender: &FeedSender) {
     let Some(ends) = ends.take() else { return };
     for (zone, (reading, end)) in (0..).zip(readings.iter_mut().zip(ends)) {

@@ -1,4 +1,4 @@
-//! What the feed thread tells the serving thread, and how it calls it.
+//! What the feed thread sends to the serving thread, and how it wakes that thread.
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
@@ -34,8 +34,8 @@ pub(crate) enum FeedMessage {
         /// When it was published, in milliseconds since the Unix epoch.
         published_ms: i64,
     },
-    /// It has come to its log's end, or as near as one does while a game goes on: its answers are
-    /// of now.
+    /// It has reached its log's end, or has come as near as possible while a game goes on: its
+    /// answers are up to date.
     Live {
         /// The zone.
         zone: u16,

@@ -25,7 +25,7 @@ const PLAYER_ACTIONS: [ActionKind; 7] = [
     ActionKind::Use,
 ];
 
-/// Who gets in.
+/// Decides who gets in.
 pub struct Gate {
     tokens: RefCell<Option<Tokens>>,
     /// Counts how often the tokens were replaced.
@@ -104,7 +104,7 @@ impl Gate {
         Ok(Pass { client: Some(client), edition, reads, commands })
     }
 
-    /// Whether who was let in may stay.
+    /// Whether a client that was let in may stay.
     pub(crate) fn still_admits(&self, pass: &Pass, now_ms: u64) -> bool {
         let is_over = match pass.client {
             Some(Client::Player { expires_s, .. }) => expires_s <= self.unix_s(now_ms),

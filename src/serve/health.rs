@@ -19,7 +19,7 @@ pub(crate) const METRICS: &str = "/metrics";
 /// What a probe answers, which needs no token: status and text. `None`: this path is no probe.
 pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
-        // It answers, so it lives.
+        // The process answers, so it lives.
         "/livez" => Some(("200 OK", "live\n".to_owned())),
         "/readyz" => Some(match unready(&served.zones) {
             None => ("200 OK", "ready\n".to_owned()),
@@ -38,7 +38,7 @@ fn unready(zones: &[ZoneState]) -> Option<String> {
     all_halted.then(|| "all zones are halted".to_owned())
 }
 
-/// How each zone is, and the process.
+/// The metrics of each zone, and of the process.
 pub(crate) fn metrics(served: &Served) -> String {
     let mut out = String::with_capacity(METRICS_BYTES);
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<f64>| {
@@ -58,7 +58,7 @@ pub(crate) fn metrics(served: &Served) -> String {
     family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
     });
-    let (help, now) = ("Seconds by which what is shown of the zone is old.", Instant::now());
+    let (help, now) = ("Age of the zone's answers.", Instant::now());
     family("huntd_view_lag_seconds", "gauge", help, &|zone| match state(zone) {
         ZoneState::Live { lag, .. } => Some(lag.ms(now) as f64 / 1e3),
         _ => None,

@@ -1,15 +1,15 @@
-//! How old what is shown of a zone is.
+//! The lag of a zone: how old its answers are.
 //!
-//! A zone without new frames is of now only if the brokers have lately named its log's end, and all
-//! before that end is folded. Without that proof it grows old, whatever keeps frames away: a broker
-//! that is frozen or gone, or a gap.
+//! A zone without new frames is up to date only if the brokers have lately named its log's end, and
+//! everything before that end is folded. Without that proof its lag grows, whatever keeps frames
+//! away: a broker that is frozen or gone, or a gap.
 
 use std::time::{Duration, Instant};
 
 /// How long a proof counts. The brokers are asked every second, and may take another one to answer.
 const PROOF_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// How old what is shown of a zone is.
+/// The lag of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// Milliseconds from when its newest frame was published to when it was folded.

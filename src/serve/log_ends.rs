@@ -30,7 +30,7 @@ pub(super) struct LogEnds {
 }
 
 impl LogEnds {
-    /// Begins to ask. Without a thread for it every zone without new frames grows old.
+    /// Begins to ask. Without a thread for it, the lag of every zone without new frames grows.
     pub(super) fn start(consumer: Arc<KafkaReader>, topic: String, zones: u16) -> LogEnds {
         let (answered, answers) = sync_channel(1);
         let (alive, ended) = sync_channel::<()>(0);

@@ -6,8 +6,8 @@
 //! input topic ◄──────────────────────────────────── appender ◄── commands
 //! ```
 //!
-//! It shares nothing with the daemons that decide but Kafka, and any number of its processes hold
-//! equal views.
+//! It shares only Kafka with the daemons, which decide, and any number of its processes hold equal
+//! views.
 
 pub(crate) mod request;
 
@@ -184,7 +184,8 @@ impl Server {
         self.address
     }
 
-    /// Serves on the calling thread until it is asked to stop. What `beside` gives runs on it, too.
+    /// Serves on the calling thread until it is asked to stop. The future of `beside` runs on it,
+    /// too.
     pub(crate) fn run<B: Future<Output = ()> + 'static>(
         self,
         stop: &Arc<AtomicBool>,

@@ -9,7 +9,7 @@ use crate::serve::command::{Appended, Command, Stamps, commands};
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::problem::Problem;
 
-/// Turns what clients post into records, and appends them.
+/// Turns posted events into records, and appends them.
 pub(crate) struct Postings {
     /// `None`: clients may not post events.
     appender: Option<Appender>,

@@ -6,7 +6,7 @@ use crate::view::zone::ZonePosition;
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// It is no HTTP/1.1 request.
+    /// It is not an HTTP/1.1 request.
     Malformed,
     /// Its body comes in a transfer coding.
     TransferCoding,
@@ -42,7 +42,7 @@ pub(crate) enum Problem {
         /// Why, and what to do.
         sentence: String,
     },
-    /// The zone did not come so far in time.
+    /// The zone did not reach the position in time.
     NotThereYet {
         /// The zone.
         zone: u16,
@@ -57,7 +57,7 @@ pub(crate) enum Problem {
     Unauthorized,
     /// The token is not good for this.
     OutOfScope,
-    /// The client has sent as much as it may.
+    /// The client has sent too many requests.
     TooMany,
     /// Clients may not do this here.
     Forbidden,

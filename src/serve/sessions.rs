@@ -1,5 +1,5 @@
-//! The clients' sessions: what has come of each goes into its exchange, and what the exchange
-//! answers is sent. Between two requests a session has no buffer.
+//! The clients' sessions: a client's bytes go into its exchange, and the exchange's answers are
+//! sent. Between two requests a session has no buffer.
 
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::{SocketEvent, SocketNumber, Sockets};
@@ -32,10 +32,10 @@ const IDLE_MS_MAX: u64 = 75_000;
 /// Milliseconds in which a client must take some bytes of its answer.
 const SEND_MS_MAX: u64 = 30_000;
 
-/// Milliseconds for which it is read what a client still sends after its last answer.
+/// Milliseconds for which a client's bytes are still read after its last answer.
 const CLOSING_MS: u64 = 1_000;
 
-/// Milliseconds after which clients are accepted again, when one could not be.
+/// Milliseconds before clients are accepted again after an accept has failed.
 const ACCEPT_AGAIN_MS: u64 = 100;
 
 /// Bytes of a client that wait while something else keeps it from being answered: a request with
@@ -126,7 +126,7 @@ impl Sessions {
         self.now.as_millis() as u64
     }
 
-    /// How long the thread may sleep for all that the sessions know.
+    /// How long the thread may sleep, as far as sessions are concerned.
     pub(crate) fn sleep_max(&self) -> Duration {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let next_ms = self.timers.next_ms().unwrap_or(u64::MAX);

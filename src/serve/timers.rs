@@ -1,4 +1,4 @@
-//! When sessions have to be looked at again: a wheel of milliseconds, without I/O and clock.
+//! When sessions are due: a timer wheel of milliseconds, without I/O and clock.
 //!
 //! Each session has one time at most. To set, to move and to find one takes a constant time and no
 //! allocation. A session whose time moved on stays where it is on the wheel until its old time
@@ -32,7 +32,7 @@ struct Link {
     after: u32,
     /// The millisecond of its slot; `None`: it is in no slot.
     linked_ms: Option<u64>,
-    /// `None`: it needs not be looked at.
+    /// `None`: it has no time.
     due_ms: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Sessions that wait for a zone to come to an input offset.
+//! Sessions that wait for a zone to reach an input offset.
 //!
-//! A frame lets only those go on whose offset it has reached: with many commands under way, to ask
-//! every session again after each frame is most of a server's work.
+//! A frame wakes only those whose offset it has reached: with many commands under way, asking every
+//! session again after each frame would be most of a server's work.
 
 use crate::runtime::sockets::SocketNumber;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ pub struct AwaitedOffset {
     pub next_offset: i64,
 }
 
-/// All sessions that wait so.
+/// All sessions that wait for an offset.
 #[derive(Default)]
 pub(crate) struct OffsetWaiters {
     sessions: BTreeSet<(AwaitedOffset, SocketNumber)>,

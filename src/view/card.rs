@@ -78,7 +78,7 @@ impl Card {
     pub(super) fn hold(&mut self, item: u8, held: u32) {
         let known = (0..INVENTORY_SLOTS).find(|at| self.held[*at] > 0 && self.items[*at] == item);
         let place = known.or_else(|| self.held.iter().position(|held| *held == 0));
-        // An inventory has no more items than slots; what a strange log says beyond that is lost.
+        // An inventory has no more items than slots. If a strange log has more, they are lost.
         let Some(at) = place else { return };
         let held = u16::try_from(held).unwrap_or(u16::MAX);
         (self.items[at], self.held[at]) = (if held == 0 { 0 } else { item }, held);
@@ -110,7 +110,7 @@ impl Details {
         (self.hunts[at], self.found[at]) = (hunt, found.saturating_add(1));
     }
 
-    /// All times move on by so much: the clock started after they were noted.
+    /// Moves all times on by this much: the clock started after they were noted.
     pub(super) fn shift(&mut self, card: &Card, by_ms: i64) {
         let shifted = |time_ms: i64| time_ms.saturating_add(by_ms);
         self.scored_at_ms = shifted(self.scored_at_ms);

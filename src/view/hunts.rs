@@ -104,7 +104,7 @@ impl HuntLog {
     }
 
     pub(super) fn start(&mut self, hunt: u32, treasures: u16, started_at_ms: i64, ends_at_ms: i64) {
-        // A shard runs no more; what a strange log has beyond that drives the oldest out.
+        // A shard runs no more hunts than this. If a strange log has more, the oldest goes.
         if self.running.len() == HUNTS_MAX {
             self.running.remove(0);
         }

@@ -12,8 +12,8 @@ use crate::view::board::{Place, ranks_around};
 use crate::view::card::{Card, Standing};
 use crate::view::zone::{FoldError, Moved, ZoneView};
 
-/// Updates from a look ahead to the next one, and from there to the fold: players lie anywhere in
-/// memory, and so several of them are waited for together.
+/// Updates from one prefetch step to the next, and from there to the fold. Players lie anywhere in
+/// memory, so several waits for them overlap.
 const UPDATES_AHEAD: usize = 8;
 
 /// Zones of a view: their number and a player's row make one word of the world's board.

@@ -26,11 +26,11 @@ pub struct ZonePosition {
     pub next_offset: i64,
 }
 
-/// Why a zone's updates cannot be gone on with.
+/// Why a zone's next updates cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FoldError {
-    /// The zone goes on by rules that this process was not given.
-    #[error("it goes on by ruleset {ruleset}: name that file in rules.files, and restart")]
+    /// The zone changes to rules that this process does not have.
+    #[error("it changes to ruleset {ruleset}: name its file in rules.files, and restart")]
     RulesMissing {
         /// Their hash.
         ruleset: u32,
@@ -297,7 +297,8 @@ impl ZoneView {
         self.is_within_frame = true;
         self.recent.push(*update);
         match update.change() {
-            // A refusal changes nobody, and what leaves with a player has left with `left`.
+            // A refusal changes nobody, and a handoff's parts follow the `left` that removed the
+            // player.
             Change::Refused { .. }
             | Change::Handoff { .. }
             | Change::HandoffPlace { .. }
