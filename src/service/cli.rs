@@ -80,7 +80,7 @@ pub enum Verb {
     /// Print a configuration with every key and its default, or its JSON Schema.
     #[command(long_about = help::CONFIG)]
     Config(DefaultsArgs),
-    /// Print what a shell needs to complete huntd's command line.
+    /// Print a script with which a shell completes huntd's command line.
     #[command(long_about = help::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Write the manual pages.
@@ -372,10 +372,10 @@ pub struct TopicsArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Partitions of topics to create: zones of the world; 4 without it.
+    /// Partitions of a new input topic: zones of the world; 4 without it.
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// Copies of each partition of topics to create; 1 without it.
+    /// Copies of each partition of new topics; without it as many as existing topics have, or 1.
     #[arg(long, value_name = "N", value_parser = replicas())]
     pub replicas: Option<u16>,
     /// Create nothing, only check.

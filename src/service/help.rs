@@ -25,10 +25,10 @@ pub(crate) const CHECK: &str = "\
 Check everything that would keep `huntd run` from starting, and say about each trouble what to do.
 
 Offline: every key, the rules, the cores, and whether the kernel gives io_uring. Otherwise also \
-the brokers, the topics, and whether rules.files have the rules that each zone goes by. What is \
-not certain to be wrong is a warning: a password or a token that is sent without TLS, brokers that \
-do not answer beside one that does, and what the last updates do not say. --deny-warnings makes \
-each of these an error with exit code 3.
+the brokers, the topics, and whether rules.files have the rules that each zone plays by. It warns \
+where it cannot be sure that something is wrong: a password or a token is sent without TLS, some \
+brokers do not answer, or the last updates cannot be read in time. --deny-warnings makes \
+each warning an error with exit code 3.
 
 Examples:
   huntd check --config huntd.toml --offline
@@ -72,8 +72,8 @@ pub(crate) const RULES: &str = "\
 List the rules that a configuration names, each with its ruleset: the number that stands in every \
 frame. With --zones, print also the ruleset of each zone, as the last updates of the output topic \
 say, and which file has it. With --switch-to, append an event to each partition of the input after \
-which the game goes on by other rules: every daemon must have them in rules.files by then, for a \
-zone whose daemon has not stops there.
+which the game plays by these rules. Every daemon must have them in rules.files before: if not, \
+its zones halt at the event.
 
 Examples:
   huntd rules --config huntd.toml
@@ -129,7 +129,7 @@ Examples:
 
 /// `huntd completions --help`.
 pub(crate) const COMPLETIONS: &str = "\
-Print what a shell needs to complete huntd's verbs, options and their values.
+Print a script with which a shell completes huntd's verbs, options and their values.
 
 Examples:
   huntd completions bash > /usr/share/bash-completion/completions/huntd
