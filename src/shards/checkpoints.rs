@@ -44,13 +44,13 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// A shard has come, or one is about to end.
+    /// A shard was opened, or one is about to end.
     pub(super) fn check_soon(&mut self) {
         self.check_at = None;
     }
 }
 
-/// When one shard has its checkpoints.
+/// When one shard takes its checkpoints.
 pub(super) struct CheckpointSchedule {
     /// When the next one is due.
     due: Instant,
@@ -127,7 +127,7 @@ impl Shards {
         self.workspace.context.turns.turn_at(at);
     }
 
-    /// A shard that is due and has nothing new is due again after the usual time.
+    /// A shard that is due but has nothing new is due again after the usual time.
     fn put_off(&mut self, now: Instant) {
         let every = self.workspace.ends.checkpoints.as_ref().map_or(Duration::ZERO, |to| to.every);
         for index in 0..self.owned.len() {
@@ -140,8 +140,8 @@ impl Shards {
         }
     }
 
-    /// Whether a shard's state is new, all its updates are known to be as published, and the
-    /// checkpoint before is done with. At the shard's end a newer checkpoint replaces that one.
+    /// Whether a shard's state is new, its replay is over, and its previous checkpoint is finished.
+    /// At the shard's end a newer checkpoint replaces that one.
     fn may_begin(&self, shard: &OwnedShard) -> bool {
         let progress = self.workspace.context.progress.shard(shard.cursor.partition);
         let is_free = progress.checkpoints.get() == progress.checkpoints_settled.get();
@@ -224,7 +224,7 @@ impl Shards {
         self.stop_shard(partition, ShardEnd::CheckpointFailed(sentence));
     }
 
-    /// A shard ends before its time: nothing comes of its checkpoint.
+    /// A shard is dropped: its checkpoint is abandoned.
     pub(super) fn abandon_checkpoint(&mut self, shard: &OwnedShard) {
         let Some(ends) = &self.workspace.ends.checkpoints else { return };
         if self.checkpoints.writing == Some(shard.index()) {

@@ -1,14 +1,14 @@
 //! The framer: cuts one shard's updates into frames, on the hot thread.
 //!
-//! It numbers the updates, continues the chain over them, and holds back what an earlier owner has
-//! published already: a replay makes the same updates again, and the chain proves that it did.
+//! It numbers the updates, continues the chain over them, and suppresses those that are published
+//! already: a replay makes the same updates again, and the chain proves that it did.
 
 use crate::engine::update::Updates;
 use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
 use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};
 
-/// Milliseconds after which a shard whose input moved says so in a frame, even without updates.
+/// Milliseconds after which a shard whose input has moved publishes a frame, even without updates.
 pub(crate) const FRAME_SILENCE_MS_MAX: u64 = 100;
 
 /// Milliseconds between two fences of one owner, for readers that want to join. None is sent during
@@ -40,14 +40,14 @@ pub struct Grant {
     pub start_offset: i64,
     /// Leader epoch of the last record before it; `None`: not known.
     pub start_leader_epoch: Option<i32>,
-    /// Number of the first update that comes of it.
+    /// Number of the first update that it makes.
     pub start_update: u64,
     /// The chain over all updates before that.
     pub start_chain: Chain,
 }
 
 impl Grant {
-    /// What an opened shard has to know.
+    /// What an opened shard must know.
     pub fn new(opening: &Opening) -> Grant {
         let Opening { ownership_id, ruleset, acquired, .. } = opening;
         Grant {
@@ -84,7 +84,7 @@ pub struct Framer {
     fence_at: Instant,
 }
 
-/// What became of the updates that were collected.
+/// What to do with the updates that were collected.
 pub enum Sealed {
     /// Nothing is to be sent now.
     Nothing,
@@ -98,7 +98,7 @@ pub enum Sealed {
 }
 
 impl Framer {
-    /// A framer for a shard that goes on where its state was taken.
+    /// A framer for a shard that continues where its state was taken.
     pub fn new(grant: Grant, now: Instant) -> Framer {
         let start = grant.start_offset;
         Framer {
@@ -155,7 +155,7 @@ impl Framer {
         self.grant.ruleset = ruleset;
     }
 
-    /// What it knows of the output.
+    /// Its grant.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -252,8 +252,8 @@ impl Framer {
             .map_or(Sealed::Nothing, Sealed::Frame)
     }
 
-    /// Whether the fence should be repeated: readers join there. A replay does not repeat it, for
-    /// it is not yet where it says that it is.
+    /// Whether the fence should be repeated: readers join there. A replay does not repeat it,
+    /// because the shard has not reached the position that the fence would state.
     pub(crate) fn is_fence_due(&self, now: Instant) -> bool {
         self.fence_at <= now && !self.is_replaying() && !self.is_dirty()
     }

@@ -3,7 +3,7 @@
 //!
 //! A shard that has no frame to write to keeps its blocks and waits. Its cursor is stalled, so the
 //! fetch path fetches no more for it, and the other shards go on. A panic of the engine takes down
-//! its shard, and no other.
+//! only its own shard.
 
 pub mod checkpoints;
 pub mod framer;
@@ -47,7 +47,7 @@ pub const STALL_RETRY_MS: u64 = 1;
 pub enum ToHot {
     /// Begin a shard where its state was taken.
     Open {
-        /// What it has to know of its output.
+        /// What it must know of its output.
         grant: Grant,
         /// The state: making one takes longer than a turn may.
         engine: Box<Shard>,
@@ -92,7 +92,8 @@ pub struct ShardEnds {
 }
 
 impl ShardEnds {
-    /// Whether the outbox has room for what is no frame: it keeps room for every frame there is.
+    /// Whether the outbox has room for something other than a frame: it keeps room for every frame
+    /// there is.
     fn has_room_beside_frames(&self) -> bool {
         self.publisher.len() + FRAMES_MAX < OUTBOX_ITEMS_MAX
     }
@@ -139,7 +140,7 @@ impl Workspace {
     }
 }
 
-/// Shows how much is going on in a zone.
+/// Publishes the number of players, hunts and treasures of a zone.
 fn publish_population(progress: &ShardProgress, engine: &Shard) {
     let population = engine.population();
     progress.players.set(population.players.into());
@@ -194,8 +195,8 @@ impl Shards {
     /// Ready once the queue has ended and every shard is closed.
     pub(crate) fn turn(&mut self, blocks: &mut Receiver<Box<Block>>) -> Poll<()> {
         self.workspace.context.metrics.set_gauge(Gauge::QueueBlocks, blocks.len() as u64);
-        // Not polled: the fetch path has its turn before, so to be woken for a block would only
-        // cost one more turn, and keep this one from resting.
+        // Not polled: the fetch path has had its turn before. A wake-up for each block would only
+        // cost one more turn, and keep the thread from resting.
         while let Some(block) = blocks.try_receive() {
             self.place(block);
         }
@@ -211,7 +212,7 @@ impl Shards {
         }
     }
 
-    /// Puts a block to its shard and applies it while it is in the cache. A block of an earlier
+    /// Gives a block to its shard and applies it while it is in the cache. A block of an earlier
     /// ownership has no shard: it goes back to the pool.
     fn place(&mut self, block: Box<Block>) {
         let partition = usize::try_from(block.partition).expect("a partition number");
@@ -227,8 +228,8 @@ impl Shards {
         }
     }
 
-    /// One turn of one shard: what waits is applied, what was made is handed over, the fence is
-    /// repeated, its checkpoint goes on, and a shard that closes and has nothing left ends.
+    /// One turn of one shard: applies what waits, hands over what was made, repeats the fence,
+    /// continues the checkpoint, and ends a shard that is closed and has nothing left.
     fn turn_shard(&mut self, partition: usize) {
         let Some(shard) = self.shards[partition].as_deref_mut() else { return };
         if let Err(end) = shard.apply(&mut self.workspace) {
@@ -292,8 +293,8 @@ impl Shards {
         self.workspace.context.progress.set_rulesets(rulebook.rulesets());
     }
 
-    /// Ends a shard in order: its fetch stops, what is decoded is applied, its last frame is handed
-    /// over, and its last state stored.
+    /// Ends a shard in order: stops its fetch, applies what is decoded, hands over its last frame,
+    /// and stores its last state.
     pub(crate) fn close(&mut self, partition: i32) {
         self.workspace.cursors.close(partition);
         let index = usize::try_from(partition).expect("a partition number");
@@ -316,7 +317,7 @@ impl Shards {
         }
     }
 
-    /// Removes a shard that has closed, or whose cursor has failed, and of which nothing is left to
+    /// Removes a shard that has closed, or whose cursor has failed, and that has nothing left to
     /// do.
     fn end_shard(&mut self, partition: usize) {
         let shard = self.shards[partition].as_deref().expect("the caller looked");

@@ -38,7 +38,7 @@ impl From<StartError> for ShardEnd {
     }
 }
 
-/// One shard and its way in and out.
+/// One shard with its input and its output.
 pub(super) struct OwnedShard {
     pub(super) engine: Box<Shard>,
     pub(super) framer: Framer,
@@ -88,7 +88,7 @@ impl OwnedShard {
         usize::try_from(self.cursor.partition).expect("a partition number")
     }
 
-    /// Whether it closes, or its cursor has failed, and nothing of it is decoded and not applied.
+    /// Whether it closes, or its cursor has failed, and all of its decoded input is applied.
     pub(super) fn is_done(&self) -> bool {
         (self.closing || self.cursor.has_failed()) && self.cursor.blocks_out() == 0
     }
@@ -204,7 +204,7 @@ impl OwnedShard {
         true
     }
 
-    /// Whether the shard may send what is no frame.
+    /// Whether the shard may send something other than a frame.
     fn may_send_beside(&self, workspace: &Workspace) -> bool {
         self.may_send(workspace) && workspace.ends.has_room_beside_frames()
     }
@@ -288,7 +288,8 @@ impl OwnedShard {
         Ok(())
     }
 
-    /// A producer whose players begin to count again is ignored: the operator has to hear of it.
+    /// A producer whose players begin to count again from 1 is ignored: the operator has to learn
+    /// of it.
     fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
         let Some((player_id, seq)) = counts.repeated else { return };
         self.no_ops += counts.no_ops;
@@ -395,14 +396,13 @@ impl OwnedShard {
             turns.turn_at(since + workspace.options.linger);
         }
         if let Some(at) = self.framer.silence_ends_at() {
-            // A frame that is overdue waits for the publisher: looking again at once would not
-            // help.
+            // An overdue frame waits for the publisher: another turn at once would not help.
             turns.turn_at(at.max(turns.now() + Duration::from_millis(STALL_RETRY_MS)));
         }
     }
 }
 
-/// What became of the events of a block, as far as it is counted by event.
+/// Counts of a block's events by outcome.
 #[derive(Default)]
 struct OutcomeCounts {
     /// Applied events by kind.
