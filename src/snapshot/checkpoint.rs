@@ -48,12 +48,12 @@ pub struct CheckpointId {
 pub struct GatedCheckpoint {
     /// The checkpoint.
     pub id: CheckpointId,
-    /// What a reader of the output makes of all that is acknowledged.
+    /// Where a reader of the output stands after all acknowledged frames.
     pub mark: Mark,
 }
 
-/// What the other threads send to the snapshot writer. Checkpoints follow one another; none begins
-/// before the one before it has given all its bytes or was abandoned.
+/// What the other threads send to the snapshot writer. Checkpoints follow one another: none begins
+/// before the previous one has given all its bytes or was abandoned.
 #[derive(Debug)]
 pub enum ToSnapshots {
     /// The next checkpoint. It replaces an earlier one of its shard that still waits.

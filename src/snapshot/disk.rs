@@ -1,4 +1,5 @@
-//! The few things that snapshots ask of a file system, and the state directory that does them.
+//! The few operations that snapshots need from a file system, and the state directory that
+//! implements them.
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
@@ -8,9 +9,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One directory of files with plain names. An operation that failed may have been done in part;
-/// what was written is only there for sure after a [`Disk::sync`] that did not fail, what was
-/// renamed after a [`Disk::sync_directory`].
+/// One directory of files with plain names. A failed operation may have been done in part. Written
+/// bytes are durable only after a successful [`Disk::sync`], names only after a successful
+/// [`Disk::sync_directory`].
 pub trait Disk {
     /// The names of all files.
     fn list(&mut self) -> io::Result<Vec<String>>;
@@ -25,13 +26,13 @@ pub trait Disk {
     /// Fills all of `bytes` from an offset of a file.
     fn read_at(&mut self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 
-    /// Brings what was written to a file to the disk.
+    /// Makes the written bytes of a file durable.
     fn sync(&mut self, name: &str) -> io::Result<()>;
 
     /// Gives a file another name, in the place of a file that has it.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Brings names to the disk.
+    /// Makes names durable.
     fn sync_directory(&mut self) -> io::Result<()>;
 
     /// Removes a file.
@@ -167,7 +168,8 @@ impl Disk for Files {
     fn sync(&mut self, name: &str) -> io::Result<()> {
         let file = self.file(name)?;
         file.sync_data()?;
-        // What is read next is what the disk has, not what memory remembers, where that is known.
+        // The next read gets the disk's bytes and not those of the page cache, if the system
+        // supports that.
         let _advice = fadvise(file, 0, None, Advice::DontNeed);
         Ok(())
     }

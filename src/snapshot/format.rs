@@ -22,7 +22,8 @@ pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
 pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Input offsets that a replay of one snapshot passes over: each panicked the engine thrice.
+/// Input offsets that a replay of one snapshot passes over: each panicked the engine three times,
+/// or an operator asked for it.
 const SKIPS_MAX: usize = 1024;
 
 /// Bytes before the first block, of which the header takes some.
@@ -37,7 +38,7 @@ pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
 /// Version of the header, and of the chain in it.
 const SNAPSHOT_VERSION: u32 = 3;
-/// The version before, which says nothing of leader epochs and is read as well.
+/// The previous version, which has no leader epoch and is read, too.
 const VERSION_WITHOUT_EPOCH: u32 = 2;
 const UNKNOWN_ID: [u8; 16] = [0; 16];
 /// In the place of a leader epoch that is not known, as in Kafka's own messages.
@@ -54,7 +55,7 @@ const _: () = assert!(
         <= HEADER_BYTES_MAX
 );
 
-/// Which topics a snapshot's offsets are about. Offsets of others mean nothing.
+/// The topics that a snapshot's offsets belong to. In other topics they mean nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Id of the Kafka cluster; empty: not known.
@@ -68,7 +69,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether both name the same topics. What one of them does not know is no contradiction.
+    /// Whether both name the same topics. An unknown name or id contradicts nothing.
     pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
@@ -92,7 +93,7 @@ impl Origin {
     }
 }
 
-/// All that a snapshot says beside the state.
+/// Everything in a snapshot except the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The topics.
@@ -107,8 +108,8 @@ pub struct Header {
     pub engine_version: u32,
     /// The first input offset that the state has not seen.
     pub next_offset: i64,
-    /// Leader epoch of the last record before `next_offset`, by which a broker tells whether its
-    /// log is still the one that was read (KIP-320); `None`: not known.
+    /// Leader epoch of the last record before `next_offset`, from which a broker can tell whether
+    /// its log is still the one that was read (KIP-320); `None`: not known.
     pub leader_epoch: Option<i32>,
     /// Number of the first update that the state has not made.
     pub next_update: u64,
@@ -129,7 +130,7 @@ pub struct Header {
     pub block_crcs: Vec<u32>,
 }
 
-/// Why bytes are no snapshot to go on from.
+/// Why bytes are not a usable snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// Not as it was written.
@@ -158,7 +159,7 @@ pub enum SnapshotError {
 }
 
 impl Header {
-    /// What is known of a checkpoint before its bytes are stored, under the number that its storage
+    /// The header of a checkpoint before its bytes are stored, with the number that its storage
     /// gives it.
     pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
@@ -180,7 +181,7 @@ impl Header {
         }
     }
 
-    /// What its blocks carry, so that no other snapshot's block is taken for one of them.
+    /// The id that its blocks carry, so that no other snapshot's block is taken for one of them.
     pub fn id(&self) -> u64 {
         let Header { sequence, next_offset, next_update, digest, .. } = *self;
         let words = [sequence, next_offset.cast_unsigned(), next_update, self.chain.0, digest];

@@ -3,11 +3,11 @@
 //! A replica is a snapshot's blocks, several per record, and then its manifest: the header, and the
 //! offset of the first record. A replica counts only when its manifest is there.
 //!
-//! When the new manifest is acknowledged, all other records of the shard get tombstones: those of
-//! the previous replica, and those of replicas that were not finished. A replicator knows the
-//! records that it wrote itself. It has met the others in its search for the newest manifest. That
-//! search is of bounded length. Before it, only records of daemons that died before they had
-//! written all tombstones can remain.
+//! When the new manifest is acknowledged, the replicator deletes, with null values, all other
+//! records of the shard: those of the previous replica, and those of replicas that were not
+//! finished. It knows the records that it wrote itself. It has met the others in its search for the
+//! newest manifest. That search is of bounded length. Before it, only records of daemons that died
+//! before they had deleted all can remain.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 /// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], as frames are.
 pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
-/// Records from the end of a partition in which the search for the newest manifest begins: the
-/// tombstones of the replica before follow it.
+/// Records before the end of a partition at which the search for the newest manifest begins: the
+/// manifest is followed by the deletions of the previous replica.
 const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
 /// Milliseconds that one record of a replica may take to be acknowledged.
@@ -45,7 +45,7 @@ const REPLICA_MS_MAX: u64 = 30_000;
 /// KiB of replicas that may wait for the brokers.
 const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
-/// What copying needs to know.
+/// The options of copying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaOptions {
     /// How the brokers are reached.
@@ -159,7 +159,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Appends one record; one without a value is the tombstone of its key.
+    /// Appends one record; one without a value deletes its key.
     fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
         let mut record: BaseRecord<'_, str, [u8]> =
@@ -337,7 +337,7 @@ impl Replicas {
             .and_then(|()| self.consumer.assign(&list))
             .map_err(|error| failure(topic, &error))?;
         let done = self.read_assigned(end, watch, take);
-        // That there is nothing to stop is no failure.
+        // It is no failure if there is nothing to stop.
         drop(self.consumer.unassign());
         done
     }

@@ -18,20 +18,21 @@ use std::time::Instant;
 /// Milliseconds that copying may go on when the daemon has to end.
 const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
-/// Snapshots that may wait for the replicator; what does not fit is copied the next time.
+/// Snapshots that may wait for the replicator. If one does not fit, its shard's next snapshot is
+/// copied.
 pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
 /// The replicator's ends of all that it shares with other threads.
 pub(crate) struct ReplicatorEnds {
     /// Stored snapshots. When the channel ends, the replicator ends.
     pub stored: Receiver<Header>,
-    /// Raised when the daemon has to end: then copying has little time left.
+    /// Raised when the daemon has to end: copying has little time left then.
     pub stop: Arc<AtomicBool>,
     /// The counters.
     pub metrics: Arc<Metrics>,
 }
 
-/// Copies until nothing is stored any more. Of each shard only the newest snapshot is copied.
+/// Copies snapshots until no more will be stored. Of each shard, only the newest one is copied.
 pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
@@ -57,7 +58,7 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
         match copy(options, &mut replicas, &mut store, &header, &mut watch) {
             Ok(()) => ends.metrics.add(Counter::SnapshotsCopied, 1),
             Err(error) => {
-                // What it has sent may still be on its way: the next one begins with new clients.
+                // Its records may still be on their way: the next copy begins with new clients.
                 replicas = None;
                 ends.metrics.add(Counter::SnapshotCopiesFailed, 1);
                 if let Some(withheld) = trouble.notice(Instant::now()) {
@@ -68,8 +69,8 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
     }
 }
 
-/// Takes all that was stored; waits for it if there is nothing to copy. False: there will be no
-/// more.
+/// Takes all stored snapshots, and waits for one if there is nothing to copy. False: there will be
+/// no more.
 fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
     if waiting.is_empty() {
         match stored.recv() {

@@ -1,9 +1,8 @@
-//! Where snapshots are kept: a slot for each, and one that is written.
+//! Where snapshots are kept: a slot for each, and one for the snapshot that is being written.
 //!
-//! A snapshot is written to a slot that no start looks at, under a name of its own; the name of a
-//! snapshot is given to it when it is whole and on the disk. The slot that is written was a
-//! snapshot before, so a full disk does not stop the next one. Nothing goes before the newest was
-//! read back.
+//! A snapshot is written to a slot under a name that no start reads. It gets a snapshot's name when
+//! it is whole and on the disk. The slot was an older snapshot before, so a full disk does not stop
+//! the next one. No snapshot is given up before the newest was read back.
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
@@ -55,8 +54,7 @@ impl<D: Disk> Store<D> {
         Store { disk, origin, keep, verified: BTreeSet::new() }
     }
 
-    /// Begins to write a checkpoint. What was written of an earlier one of this shard and not
-    /// committed is gone.
+    /// Begins to write a checkpoint. An uncommitted earlier draft of this shard is lost.
     pub(crate) fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
         let slots = slots(&self.disk.list()?, checkpoint.id.partition);
         let sequence = slots.first().map_or(1, |sequence| sequence + 1);
@@ -85,7 +83,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Makes a draft the newest snapshot: everything before it is acknowledged, and a reader stands
-    /// at this mark. The oldest one goes once the newest was read back.
+    /// at this mark. The oldest one is given up once the newest was read back.
     pub(crate) fn commit(
         &mut self,
         draft: SnapshotDraft,
@@ -104,7 +102,7 @@ impl<D: Disk> Store<D> {
             self.lose(&name);
             return Err(error);
         }
-        // What is left over is no loss: the next one tries again.
+        // Leftover files do no harm: the next snapshot tries again.
         let _left_over = self.retire(header.partition);
         Ok(header)
     }
@@ -116,7 +114,7 @@ impl<D: Disk> Store<D> {
         self.disk.sync_directory()
     }
 
-    /// Gives a file up. If even that fails, the next snapshot overwrites it.
+    /// Removes a file. If that fails too, the next snapshot overwrites it.
     fn lose(&mut self, name: &str) {
         let _gone = self.disk.remove(name);
     }
@@ -191,7 +189,7 @@ impl<D: Disk> Store<D> {
         header.restore(&state, rulebook)
     }
 
-    /// Reads a whole snapshot and checks that each block is what it was.
+    /// Reads a whole snapshot and checks each block.
     pub(crate) fn verify(&mut self, header: &Header) -> Result<(), SnapshotError> {
         self.blocks(header, |_| {})?;
         self.verified.insert((header.partition, header.sequence));
@@ -228,7 +226,7 @@ impl<D: Disk> Store<D> {
         Ok(names.iter().filter_map(|name| Some(parse(name)?.0)).collect())
     }
 
-    /// Removes all snapshots of a shard: how many there were.
+    /// Removes all snapshots of a shard, and returns how many there were.
     pub(crate) fn remove_all(&mut self, partition: i32) -> io::Result<usize> {
         let names = self.disk.list()?;
         let ours = names.iter().filter(|name| parse(name).is_some_and(|(of, _)| of == partition));

@@ -82,7 +82,7 @@ impl StoredStates {
         found.map(|state| self.candidate(state.header())).collect()
     }
 
-    /// What a snapshot says of itself, to be chosen or passed over.
+    /// The candidate that a snapshot's header describes.
     fn candidate(&self, header: &Header) -> Candidate {
         let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
         Candidate {
@@ -94,14 +94,14 @@ impl StoredStates {
         }
     }
 
-    /// The state that a candidate stands for; `None`: the shard starts without one. Nothing more is
-    /// known of the shard then.
+    /// Takes the state of a candidate; `None`: the shard starts without one. All other states of
+    /// the shard are forgotten.
     pub fn choose(&mut self, partition: i32, candidate: Option<usize>) -> Option<StoredState> {
         let mut found = self.found.remove(&partition).unwrap_or_default();
         candidate.map(|candidate| found.swap_remove(candidate))
     }
 
-    /// A state could not be read: it is no candidate any more.
+    /// A state could not be read: it is no longer a candidate.
     pub fn set_damaged(&mut self, state: &StoredState) {
         self.damaged.insert(state.key());
     }

@@ -1,7 +1,7 @@
 //! The snapshot writer: writes checkpoints to slots, and makes them snapshots once they are gated.
 //!
-//! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: a
-//! snapshot that could not be stored is counted and logged, and the next one is tried.
+//! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: it
+//! counts and logs a snapshot that could not be stored, and tries the next one.
 
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
@@ -31,8 +31,8 @@ const WRITER_BATCH_MAX: usize = 64;
 /// Milliseconds that the writer sleeps at most, unless it is woken.
 const WRITER_IDLE_MS_MAX: u64 = 100;
 
-/// Milliseconds that the end of the daemon waits for the writer and the replicator: shards that
-/// were released have their snapshots by then, or a disk does not answer.
+/// Milliseconds that the end of the daemon waits for the writer and the replicator: released shards
+/// have their snapshots by then, unless a disk does not answer.
 pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
 /// What became of a checkpoint.
@@ -59,7 +59,7 @@ pub struct SnapshotWriter<D> {
     store: Store<D>,
     /// By partition: the checkpoint that is written or waits for its gate.
     waiting: BTreeMap<i32, Waiting>,
-    /// The partition whose state comes now.
+    /// The partition whose state is being received.
     writing: Option<i32>,
     outcomes: VecDeque<SnapshotOutcome>,
 }
@@ -105,7 +105,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if self.forget(partition) {
             self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
         }
-        // If it cannot begin, its state must not be taken for that of the checkpoint before it.
+        // If it cannot begin, its state must not be taken for that of the previous checkpoint.
         self.writing = None;
         match self.store.begin(header) {
             Ok(draft) => {
@@ -118,7 +118,7 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 
     fn write(&mut self, mut buffer: Buffer) -> Buffer {
-        // A checkpoint that has failed may still send state: it comes to nothing.
+        // A failed checkpoint may still send state, which is ignored.
         if let Some(partition) = self.writing
             && let Some(waiting) = self.waiting.get_mut(&partition)
             && let Err(error) = self.store.write_block(&mut waiting.draft, &mut buffer)
@@ -129,7 +129,7 @@ impl<D: Disk> SnapshotWriter<D> {
         buffer
     }
 
-    /// A checkpoint may become a snapshot. That may be known before the last of its state comes.
+    /// A checkpoint may become a snapshot. The gate may come before the last of the state.
     fn gate(&mut self, gate: GatedCheckpoint) {
         if let Some(waiting) = self.waiting.get_mut(&gate.id.partition)
             && waiting.id == gate.id
@@ -208,7 +208,7 @@ pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) 
     }
 }
 
-/// How the queue was left.
+/// How reading the queue ended.
 enum Inbox {
     /// There may be more.
     Full,
