@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 /// hundred zones at most. The bound sizes the tables that must not grow while events flow.
 pub const SHARDS_MAX: usize = 1024;
 
-/// Id of a topic, which is another one when the topic is created again (KIP-516). It is written
-/// once, when a broker has answered; zeros: brokers give none.
+/// Id of a topic, which changes when the topic is created again (KIP-516). It is written once, when
+/// a broker has answered; zeros: brokers give none.
 pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
 /// Rulesets that are shown: as many as a daemon can have.
@@ -107,7 +107,7 @@ pub struct ShardProgress {
     /// Frames and dead letters handed to the publisher since the process began. Hot thread.
     pub sent: Count,
     /// Of these, how many are acknowledged, failed or dropped with a failed ownership. The
-    /// difference is what is on its way, whatever the ownership. Publisher.
+    /// difference is on its way, whatever the ownership. Publisher.
     pub settled: Count,
     /// Bytes of all these frames and dead letters, each counted at its longest. Hot thread.
     pub sent_bytes: Count,
@@ -115,8 +115,8 @@ pub struct ShardProgress {
     pub settled_bytes: Count,
     /// Checkpoints that were begun since the process began. Hot thread.
     pub checkpoints: Count,
-    /// Of these, how many are stored, failed or dropped. The difference is what the writer has to
-    /// do, whatever the ownership. Snapshot writer.
+    /// Of these, how many are stored, failed or dropped. The difference is the writer's remaining
+    /// work, whatever the ownership. Snapshot writer.
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Snapshot writer.
     pub snapshot_at_ms: Offset,

@@ -1,4 +1,4 @@
-//! A log line that may come again and again is let through once in a while, and counted otherwise.
+//! Lets a repeated log line through once in a while, and counts the others.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};

@@ -33,7 +33,7 @@ impl Tally {
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// All counts, also those of 0: partition, name and count, in this order.
+    /// All counts, zeros included: partition, name and count, in this order.
     pub fn counts(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
         let rows = (0..).zip(self.counts.chunks(self.names.len().max(1)));
         rows.flat_map(|(partition, row)| {
