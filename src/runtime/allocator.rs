@@ -83,7 +83,7 @@ impl CountingAllocator {
         }
     }
 
-    /// Notes that so many bytes are in use now instead of so many.
+    /// Notes how the number of bytes in use has changed.
     #[inline]
     fn resize(_from: usize, _to: usize) {
         #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a thread that reads what strangers write may still ask of the kernel: a seccomp filter.
+//! The system calls that a thread with untrusted input may still make: a seccomp filter.
 //!
 //! The hot thread reads records and answers of brokers, and has its sockets from the dialler. The
 //! serving thread reads requests, and has its sockets from its ring. Neither needs files,
@@ -14,7 +14,7 @@ use std::io;
 
 /// What both threads need.
 const CALLS: [i64; 24] = [
-    // The ring, and the handles that it lets go of.
+    // The ring, and the handles that it closes.
     libc::SYS_io_uring_enter,
     libc::SYS_close,
     // Memory.
@@ -46,7 +46,7 @@ const CALLS: [i64; 24] = [
     libc::SYS_restart_syscall,
 ];
 
-/// What the serving thread needs beside that.
+/// What the serving thread needs besides.
 const SERVING_CALLS: [i64; 6] = [
     // The end of what is sent to a client.
     libc::SYS_shutdown,
@@ -80,7 +80,7 @@ pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(no_rules).collect();
     // A handler of a signal writes to its pipe, a pair of sockets, without naming an address.
     rules.insert(libc::SYS_sendto, vec![argument(4, 0)]);
-    // Debug builds look whether a handle is open before they close it.
+    // Debug builds check that a handle is open before they close it.
     rules.insert(libc::SYS_fcntl, vec![argument(1, libc::F_GETFD as u64)]);
     // The allocator gives its memory a name.
     rules.insert(libc::SYS_prctl, vec![argument(0, libc::PR_SET_VMA as u64)]);

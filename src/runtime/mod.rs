@@ -1,5 +1,5 @@
-//! What the hot thread stands on: its turns, the ring, its core, its allocator. And the sockets of
-//! the thread that serves clients, on a ring of its own.
+//! What the hot thread runs on: turns, the ring, its core, the allocator. Also the sockets of the
+//! serving thread, on a separate ring.
 
 pub mod turns;
 pub mod operations;

@@ -1,10 +1,10 @@
-//! What the hot thread asks of the kernel, as values: operations that are started, carried out
-//! elsewhere, and finished.
+//! Operations of a thread with a ring, as values: they are started, executed elsewhere, and
+//! finished.
 //!
-//! Nothing here does I/O. The ring carries the operations out with the kernel; the simulator does
-//! it with a network of its own. Buffers go in by value and come back with the completion, so that
-//! no other code can reach a buffer while it is written to. A completion waits in its slot until
-//! its future is polled; there are no callbacks.
+//! Nothing here does I/O. The ring executes the operations with the kernel, the simulator with a
+//! network of its own. Buffers go in by value and come back with the completion, so that no other
+//! code can reach a buffer while it is written to. A completion waits in its slot until its future
+//! is polled; there are no callbacks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ pub struct UserData {
     serial: u32,
 }
 
-/// What is to be done, in the order in which it was asked for.
+/// An order to the ring. Orders are executed in the order in which they were given.
 pub enum Request {
     /// Begin this, and [`Operations::finish`] it some time.
     Start(UserData, Task),
@@ -137,17 +137,17 @@ impl Operations {
         Operation { operations: self.clone(), user_data, finished: false }
     }
 
-    /// Called by the ring: what is to be done next.
+    /// Called by the ring: the next order.
     pub fn take_order(&self) -> Option<Request> {
         self.inner.borrow_mut().requests.pop_front()
     }
 
-    /// Called by the ring: whether something is to be done.
+    /// Called by the ring: whether there is an order.
     pub(crate) fn has_orders(&self) -> bool {
         !self.inner.borrow().requests.is_empty()
     }
 
-    /// Called by the ring: this operation has ended. Each is finished once, also a cancelled one.
+    /// Called by the ring: this operation has ended. Each is finished once, even a cancelled one.
     pub fn finish(&self, user_data: UserData, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
         let slot = &mut inner.slots[user_data.slot as usize];

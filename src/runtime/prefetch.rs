@@ -9,7 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// Asks for a value and goes on at once. A hint: nothing but the time depends on it.
+/// Prefetches a value without waiting. A hint: only the time depends on it.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     ask_for(value);

@@ -21,14 +21,14 @@ pub enum RegularFileError {
         /// The bound.
         bytes_max: u64,
     },
-    /// It holds other bytes than text.
+    /// It holds bytes that are not text.
     #[error("it is not UTF-8 text")]
     NotText,
 }
 
 /// The bytes of a regular file that has at most this many.
 pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, RegularFileError> {
-    // To open a pipe would wait for its writer.
+    // Opening a pipe would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(RegularFileError::Irregular);
