@@ -13,7 +13,7 @@ use crate::output::frame::Chain;
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of one shard's records: events = applied + refusals + no-ops + rejects.
+/// The outcomes of one shard's records: events = applied + refusals + no-ops + rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Account {
     /// Records in all.

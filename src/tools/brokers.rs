@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a name, a connection, TLS and the first answer may take together.
 const REACH_MS_MAX: u64 = 3_000;
 
-/// What has come of asking all brokers.
+/// The result of asking all brokers.
 pub(super) struct Reached {
     /// Those that answer, in the order of the configuration; at least one.
     pub answering: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     let (sender, results) = mpsc::channel();
     for (number, broker) in brokers.iter().cloned().enumerate() {
         let (sender, options) = (sender.clone(), without_authentication(client));
-        // Not joined: a resolver or a broker that does not answer is left alone.
+        // Not joined: nobody waits for a resolver or a broker that does not answer.
         thread::spawn(move || drop(sender.send((number, ask(&broker, &options)))));
     }
     drop(sender);
@@ -66,8 +66,8 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     Ok(Reached { answering, warning })
 }
 
-/// Asks each of these brokers about a topic before librdkafka does: an answer without sense would
-/// end the process there (decision 031). What else goes wrong is for who asks the brokers next.
+/// Asks each of these brokers about a topic before librdkafka does: a malformed answer would crash
+/// the process there (decision 031). Other errors are left to the code that asks next.
 pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolError> {
     let options = DialOptions {
         topic: topic.to_owned(),
@@ -112,7 +112,7 @@ fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     }
 }
 
-/// Whether an answer that is of no use was that of a broker at all.
+/// Whether a useless answer came from a broker at all.
 fn is_of_a_broker(error: &MessageError) -> bool {
     !matches!(
         error,

@@ -1,4 +1,5 @@
-//! `huntd check`: all that would keep `huntd run` from starting, or its shards from going on.
+//! `huntd check`: everything that would keep `huntd run` from starting, or its shards from going
+//! on.
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
@@ -15,7 +16,7 @@ use crate::service::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-/// Says what `run` would do, and all that is wrong.
+/// Prints what `run` would do, and everything that is wrong.
 pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let mut errors = Vec::new();
@@ -68,8 +69,8 @@ fn readable_secret(security: &Security) -> Option<String> {
     ))
 }
 
-/// What is wrong with brokers, topics and rules, and what there is only to warn of. Without brokers
-/// nothing else can be found out.
+/// Errors and warnings about brokers, topics and rules. Without brokers nothing else can be
+/// checked.
 fn online(
     args: &CheckArgs,
     config: &Config,
@@ -80,7 +81,7 @@ fn online(
         Err(error) => return (vec![error], Vec::new()),
     };
     let mut warnings = Vec::from_iter(warning);
-    // Brokers that do not answer are not waited for again.
+    // Do not wait again for brokers that do not answer.
     let mut config = config.clone();
     config.group.client.brokers = answering;
     let config = &config;
@@ -130,7 +131,7 @@ fn unknown_rules(
     )))
 }
 
-/// One error as it is, more of them a line each.
+/// One error as it is, several with a line each.
 fn several(mut errors: Vec<ToolError>) -> ToolError {
     match errors.len() {
         1 => errors.remove(0),

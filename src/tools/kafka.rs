@@ -1,4 +1,4 @@
-//! What the tools share about talking to brokers, through librdkafka.
+//! What the tools share for talking to brokers through librdkafka.
 
 use super::brokers;
 use super::failure::ToolError;
@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     pub input_topic: String,
     /// Where updates are.
     pub output_topic: String,
-    /// Where records are that were no events.
+    /// The topic with records that were not events.
     pub dead_letter_topic: String,
 }
 

@@ -1,4 +1,5 @@
-//! `huntd tap --dead-letters`: records that were no events, with the reason; and back to the input.
+//! `huntd tap --dead-letters`: prints records that were not events, with the reason, and sends them
+//! back to the input.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
@@ -35,7 +36,8 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let mut senders = BTreeMap::new();
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut sent = 0_u64;
-    // What is sent again may come back as a letter: only those that are there now are sent.
+    // A record that is sent again may come back as a letter, so only the letters that exist now are
+    // sent.
     let until_end = args.until_end || args.resend;
     while left > 0 && !(until_end && ends.is_empty()) {
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
@@ -117,7 +119,7 @@ impl<'a> Letter<'a> {
         })
     }
 
-    /// Why the letter has not all of what it is about, if so.
+    /// Why the letter cannot be sent again, if it lacks a part of its record.
     fn why_not_whole(&self) -> Option<String> {
         let (zone, offset) = (self.partition, self.offset);
         if self.reason == Reject::UnreadableBatch.name() {

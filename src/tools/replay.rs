@@ -179,7 +179,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Applies a record, and brings the players that it made leave to their new zones.
+    /// Applies a record, and hands the players that leave by it over to their new zones.
     fn play(&mut self, record: &SourceRecord<'_>, place: RecordPlace) -> Result<(), ToolError> {
         let reject = self.apply(record)?;
         if let Some(reject) = reject {
@@ -220,8 +220,8 @@ impl Play<'_> {
         Ok(reject)
     }
 
-    /// Brings the players that have left a zone to the one that they left it for. One that two full
-    /// zones send to and fro stays on its way until a later record makes room.
+    /// Hands the players that have left a zone over to their new zones. A player that two full
+    /// zones send back and forth stays on its way until a later record makes room.
     fn carry(&mut self, time_ms: i64) -> Result<(), ToolError> {
         for _ in 0..HANDOFFS_PER_RECORD {
             let Some(record) = self.handoffs.pop_front() else { break };

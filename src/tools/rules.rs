@@ -76,8 +76,8 @@ fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Appends the event to each partition. Where the game goes by these rules already it is a no-op,
-/// so that after a failure it can be tried again.
+/// Appends the event to each partition. If a zone plays by these rules already, the event is a
+/// no-op, so the command can be repeated after a failure.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, "rules")?;
     let partitions = kafka::topic_partitions(&client, &topic)?;

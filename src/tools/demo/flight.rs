@@ -61,7 +61,7 @@ impl Flight {
         let sent = self.sent(partition);
         let partition = &self.partitions[usize::from(partition)];
         let covered = partition.covered.load(Ordering::Relaxed);
-        // A frame that covers what was never sent is found out when the accounts are compared.
+        // The comparison of the accounts finds a frame that covers events that were never sent.
         for offset in covered..next_offset.min(sent) {
             tell(partition.due_us[slot(offset)].load(Ordering::Relaxed));
         }

@@ -17,7 +17,7 @@ pub(super) struct DemoReport {
     latency_us: BTreeMap<&'static str, u64>,
     hot_allocations: u64,
     digest: u64,
-    /// A sentence for everything that is not as it must be.
+    /// A sentence for everything that is wrong.
     problems: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl DemoReport {
         }
     }
 
-    /// Prints the table, and the JSON object if asked for. `Err` if anything is not as it must be.
+    /// Prints the table, and the JSON object if asked for. `Err` if anything is wrong.
     pub(super) fn print(&self, json: bool) -> Result<(), ToolError> {
         let mut out = std::io::stdout().lock();
         self.write_table(&mut out)?;
