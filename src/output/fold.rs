@@ -195,7 +195,7 @@ mod tests {
 
     /// It may be a fence. A reader that ignored it would take a former owner for the present one.
     #[test]
-    fn a_frame_that_cannot_be_read_is_not_passed_over_as_what_is_no_frame_is() {
+    fn an_unreadable_frame_is_not_ignored_like_a_record_that_is_no_frame() {
         let mut fold = Fold::from_log_start(0);
         assert_eq!(fold.take(0, b"no frame"), Ok(()));
         let mut bytes = Vec::new();

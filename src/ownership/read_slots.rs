@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_partition_is_read_when_one_ends_or_nothing_comes_of_it() {
+    fn the_next_partition_is_read_when_one_ends_or_makes_no_progress() {
         let now = Instant::now();
         let patience = Duration::from_millis(SLOT_MS_MAX);
         let mut slots = ReadSlots::new(2);

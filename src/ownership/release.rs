@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_shard_is_struck_from_what_the_group_said_meanwhile() {
+    fn a_lost_shard_is_removed_from_the_events_that_wait() {
         let mut release = Release::new(ReleaseReason::Revoked, Instant::now());
         release.add(0, Some(1));
         release.postpone(MembershipEvent::Assigned(vec![0, 3]));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_borne() {
+    fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_tolerated() {
         let now = Instant::now();
         let mut rivals = Rivals::default();
         assert_eq!(rivals.check(PARTITION, 7, now), OutputClaim::Ours, "of the owner before us");

@@ -309,7 +309,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn operations_that_a_thread_has_no_use_for_are_refused() {
+    fn operations_that_a_thread_does_not_need_are_refused() {
         let ring = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
         assert_refuses_what_has_no_use(&mut ring.inner.borrow_mut().uring);
     }

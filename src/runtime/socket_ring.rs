@@ -270,7 +270,7 @@ mod tests {
     use crate::runtime::ring::tests::assert_refuses_what_has_no_use;
 
     #[test]
-    fn operations_that_serving_has_no_use_for_are_refused() {
+    fn operations_that_serving_does_not_need_are_refused() {
         let mut ring = SocketRing::new().expect("this kernel has io_uring");
         assert_refuses_what_has_no_use(&mut ring.uring);
     }

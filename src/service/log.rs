@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kafka_library_is_heard_only_by_who_asks_for_more_than_usual() {
+    fn librdkafka_s_lines_are_logged_only_from_a_finer_level_on() {
         for (level, librdkafka) in [(Level::INFO, false), (Level::DEBUG, true)] {
             let filter = filter(level);
             assert!(filter.would_enable("huntd::control", &Level::INFO));

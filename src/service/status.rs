@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_for_readiness_is_told_which_shards_stand_still_and_what_for() {
+    fn readiness_names_the_shards_that_stand_still_and_what_they_wait_for() {
         let status = Status::new();
         status.enter(Phase::Ready);
         let waiting = |waits_for| move |partition| StillShard { partition, waits_for };

@@ -240,7 +240,7 @@ fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
 }
 
 #[test]
-fn snapshots_about_other_topics_are_no_candidates_and_go_in_time() {
+fn snapshots_of_other_topics_are_no_candidates_and_are_removed_in_time() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
     zone.join(10);
     let others = Origin { input_topic: "others".to_owned(), ..origin() };
@@ -256,7 +256,7 @@ fn snapshots_about_other_topics_are_no_candidates_and_go_in_time() {
 }
 
 #[test]
-fn snapshots_of_an_input_that_was_created_again_are_told_apart_and_go_in_time() {
+fn snapshots_of_a_recreated_input_are_recognised_and_removed_in_time() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
     zone.join(10);
     let of = |id: u8| {

@@ -95,7 +95,7 @@ mod tests {
     use crate::testing::frame_maker::FrameMaker;
 
     #[test]
-    fn what_was_driven_out_is_known_to_be_gone() {
+    fn updates_that_are_no_longer_kept_are_known_to_be_gone() {
         let mut recent = Recent::new(100, 7);
         let update = FrameMaker::new(0).frame(1).updates.as_slice()[0];
         let mut push = |count: usize, next_offset| {

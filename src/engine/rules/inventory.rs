@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_told() {
+    fn items_without_room_are_reported() {
         let mut items = [stack(1, 5); INVENTORY_SLOTS];
         items[7] = stack(2, 4);
         assert_eq!(put(&mut items, stack(2, 9), 5), (5, 8));

@@ -46,7 +46,7 @@ fn what_happens_after_a_change_happens_by_the_new_rules() {
 }
 
 #[test]
-fn who_has_more_health_than_the_new_rules_give_keeps_it_and_needs_no_medkit() {
+fn health_above_the_new_maximum_is_kept_and_needs_no_medkit() {
     let (mut game, _, second) = game();
     game.check(&format!(
         "1 arrive x=5000 y=5000 from_zone=1 crossing=1 last_seq=5 item=5 count=2

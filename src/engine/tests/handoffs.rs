@@ -94,7 +94,7 @@ fn an_arrival_at_a_full_tile_or_a_wall_or_off_the_map_stands_nearby() {
 }
 
 #[test]
-fn an_arrival_at_a_full_zone_goes_back_with_all_it_has_and_only_once() {
+fn an_arrival_at_a_full_zone_is_sent_back_once_with_everything() {
     let mut rules = rules();
     rules.actors.count_max = 1;
     Game::of_zone(4, rules).check(

@@ -209,7 +209,7 @@ fn hints(game: &mut Game, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_hint_is_told_again_when_it_is_about_another_hunt() {
+fn a_hint_is_published_again_when_it_is_about_another_hunt() {
     let mut game = Game::new(plain());
     game.play("1 arrive x=500 y=3584 crossing=1 effect=3 left_ms=60000");
     game.play("0 hunt_start hunt=1 seed=9 treasures=200 duration_ms=60000");
@@ -224,7 +224,7 @@ fn a_hint_is_told_again_when_it_is_about_another_hunt() {
 }
 
 #[test]
-fn who_arrives_or_stands_up_with_a_compass_is_told_the_way_at_once() {
+fn an_arrival_or_a_respawn_with_a_compass_gets_a_hint_at_once() {
     let mut rules = plain();
     rules.weapons[0].damage = 100;
     let mut game = Game::new(rules);
@@ -240,7 +240,7 @@ fn who_arrives_or_stands_up_with_a_compass_is_told_the_way_at_once() {
 }
 
 #[test]
-fn a_compass_that_comes_again_tells_the_way_again() {
+fn a_further_compass_publishes_the_hint_again() {
     let mut game = Game::new(plain());
     game.play("0 hunt_start hunt=3 seed=9 treasures=2 duration_ms=600000");
     game.wait(0);
@@ -270,7 +270,7 @@ fn what_a_finisher_found_counts_on_after_it_was_away() {
 }
 
 #[test]
-fn many_finishers_are_told_some_an_event_and_the_first_three_get_prizes() {
+fn many_finishers_are_published_a_few_per_event_and_the_first_three_get_prizes() {
     let mut rules = plain();
     rules.hunts.finish_treasures = 1;
     let mut game = Game::new(rules);

@@ -93,7 +93,7 @@ fn haste_counts_from_its_start_to_its_end() {
 
 /// Four actors are settled an event: the fifth one's haste is over, and nobody has said so.
 #[test]
-fn haste_that_is_over_does_not_count_because_more_of_it_comes() {
+fn haste_that_is_over_does_not_count_when_more_haste_arrives() {
     let mut game = Game::new(rules());
     for player in 1..=5 {
         game.play(&format!("{player} join x=0 y={} seq=10", 1024 * player));

@@ -81,7 +81,7 @@ fn a_shot_through_the_corner_of_four_tiles_meets_the_one_along_x() {
 }
 
 #[test]
-fn who_finds_no_free_tile_stands_up_where_it_lies() {
+fn without_a_free_tile_an_actor_respawns_where_it_lies() {
     let mut rules = rules();
     rules.weapons[0].damage = 100;
     rules.actors.per_tile_max = 1;
@@ -116,7 +116,7 @@ fn a_weapon_needs_its_pause_and_must_exist() {
 }
 
 #[test]
-fn who_has_no_health_left_is_down_until_the_respawn() {
+fn an_actor_without_health_is_down_until_the_respawn() {
     let mut rules = rules();
     rules.weapons[0].damage = 100;
     let mut game = Game::new(rules);

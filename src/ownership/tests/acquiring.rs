@@ -242,7 +242,7 @@ fn what_replays_differently_starts_over_if_that_is_the_remedy() {
 }
 
 #[test]
-fn poison_is_told_in_the_output_once_and_passed_over_by_everybody() {
+fn a_poisonous_record_is_skipped_in_the_output_once_and_by_every_owner() {
     let (mut log, mut shard) = owned_log(9);
     // What is published was made with the first of these, so that no replay passes it over.
     let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];

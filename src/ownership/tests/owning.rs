@@ -374,7 +374,7 @@ fn a_member_whose_instance_id_is_taken_drops_all_and_joins_again() {
 }
 
 #[test]
-fn a_member_that_has_lost_its_partitions_is_none_until_the_group_lets_it_in_again() {
+fn after_the_loss_of_its_partitions_a_process_is_no_member_until_the_group_lets_it_in() {
     let mut daemon = Daemon::owning(&[0, 1]);
     assert!(daemon.ownership.summary().is_member);
     daemon.group(MembershipEvent::Lost(vec![0, 1]));

@@ -237,7 +237,7 @@ fn sent_answer(bench: &mut Bench, id: i32, place: usize) {
 }
 
 #[test]
-fn batches_behind_a_refused_one_come_back_and_leave_again_behind_it() {
+fn batches_behind_a_refused_one_come_back_and_are_sent_again_after_it() {
     for (refusal, needs_leader) in [(7, false), (19, false), (6, true), (56, true)] {
         let mut bench = Bench::new(&[1], Some(4711));
         let sent: Vec<Sent> = (1..=3)

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rarest_update_is_told_and_then_nothing_for_a_while() {
+    fn the_rarest_update_is_printed_and_then_nothing_for_a_while() {
         let looted =
             Change::Looted { doubled: false, treasure: 1, hunt: 2, points: 50, elapsed_ms: 9 };
         let downed = Change::Downed { weapon: 0, respawn_ms: 5_000, by: 8 };

@@ -124,7 +124,7 @@ fn has(messages: &[Vec<String>], line: &str) -> bool {
 }
 
 #[test]
-fn systemd_hears_ready_status_watchdog_and_stopping() {
+fn systemd_gets_ready_status_watchdog_and_stopping() {
     let systemd = Systemd::listen();
     let mut daemon =
         Daemon::start(&[("NOTIFY_SOCKET", &systemd.path), ("WATCHDOG_USEC", "300000")]);

@@ -82,7 +82,7 @@ fn readiness_follows_the_phase_and_gives_the_reason() {
 }
 
 #[test]
-fn what_is_no_page_gets_a_status_that_says_so() {
+fn a_path_without_a_page_gets_a_status_that_says_so() {
     let service = start(&observed());
     let status = |request: &str| answer(&service, request.as_bytes())[9..12].to_owned();
     assert_eq!(get(&service, "/").0, 404);

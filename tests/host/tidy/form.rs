@@ -406,6 +406,10 @@ const PHRASES: &[(&str, &str)] = &[
     ("nobody has told", "what is unknown, or too old"),
     ("whatever surprises", "any other record"),
     ("of which nobody says", "what is unknown"),
+    ("hand-off", "handoff"),
+    ("took the engine down", "panicked the engine"),
+    ("is done without", "something goes on without it"),
+    ("what strangers write", "untrusted bytes"),
 ];
 
 /// What else than Rust and documents has prose: comments, descriptions, names of vectors.
