@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// The updates that it prints when it is stopped at its first position, and started again from
-    /// what it has printed: so many, and all of them if it ends.
+    /// what it has printed: this many, and all of them if it ends.
     fn read_in_parts(&self, brokers: &str, topic: &str, count: usize) -> Vec<String> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let arguments = ["read", brokers, topic, file.path().to_str().expect("the path is text")];

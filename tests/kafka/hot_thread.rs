@@ -211,7 +211,7 @@ impl Strace {
 }
 
 /// Events pass a warm daemon: the hot thread makes one kind of system call, and that less than once
-/// in so many events.
+/// in this many events.
 fn assert_only_enters(warm: &mut Warm, events_per_enter_min: u64) {
     let before = warm.page();
     let strace = Strace::attach(hot_task(warm.huntd.pid()).id);

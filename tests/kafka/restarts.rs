@@ -51,7 +51,7 @@ fn kills_and_stops_under_load_leave_an_output_without_gaps_or_repetitions() {
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
-/// Waits until a daemon owns so many partitions.
+/// Waits until a daemon owns this many partitions.
 pub(crate) fn wait_until_owned(huntd: &mut Huntd, partitions: u64) {
     huntd.wait_until(&format!("{partitions} partitions owned"), |huntd| {
         huntd.log().contains("\"address\"") && huntd.metric("huntd_shards_owned") == partitions

@@ -181,7 +181,7 @@ fn files_that_cannot_be_used_end_the_daemon_with_code_3() {
 
 #[test]
 fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
-    // JSSE sends a KeyUpdate, and asks for one, after so many bytes. It is told by a security
+    // JSSE sends a KeyUpdate, and asks for one, after this many bytes. It is told by a security
     // property: a system property of this name does nothing.
     let limits = "AES/GCM/NoPadding KeyUpdate 2^20, ChaCha20-Poly1305 KeyUpdate 2^20";
     let properties = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -184,7 +184,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Reads a stream from where the last one ended, until so many bytes have come.
+    /// Reads a stream from where the last one ended, until this many bytes have come.
     fn listen(&mut self, address: &str, zone: u16, bytes_max: usize) {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(ANSWER_WAIT)).expect("a socket takes a timeout");

@@ -40,7 +40,7 @@ pub(crate) fn start_offsets(log: &str) -> Vec<i64> {
     acquired.map(offset).collect()
 }
 
-/// Waits until a snapshot of so many shards was stored by this daemon.
+/// Waits until a snapshot of this many shards was stored by this daemon.
 pub(crate) fn wait_for_snapshots(huntd: &mut Huntd, shards: usize) {
     huntd.wait_until("a snapshot of each shard", |huntd| {
         let page = huntd.get("/metrics");

@@ -54,7 +54,7 @@ fn replicas(cluster: &Cluster) -> Replicas {
     Replicas::connect(options).expect("clients")
 }
 
-/// Copies a snapshot of which so many blocks can be read.
+/// Copies a snapshot of which this many blocks can be read.
 fn put(replicas: &mut Replicas, sequence: u64, blocks: usize) -> Result<(), ReplicaError> {
     let header = header(sequence);
     let read_block = |index: u32| match (index as usize) < blocks {

@@ -218,7 +218,7 @@ impl Control {
 
     fn look_at_note(&mut self, around: &mut Surroundings<'_>, note: &Note) {
         match note {
-            // A process that is killed before the genesis stands finds out once more.
+            // A process that is killed before the genesis is in the log has to find out again.
             Note::StartsOver { partition, .. } => {
                 around.chance.see(Sight::StartedOver);
                 if around.broker.was_input_deleted() {

@@ -1,5 +1,5 @@
-//! What a broker answers, byte by byte: ApiVersions, Metadata and Fetch, each in the
-//! version that it was asked in. `appends.rs` has what is appended.
+//! A broker's answers, byte by byte: ApiVersions, Metadata and Fetch, each in the version of the
+//! request. `appends.rs` has what is appended.
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault, Sight};
@@ -17,11 +17,11 @@ const OUTPUT_TOPIC_ID: u128 = 7;
 const UNKNOWN_TOPIC: i16 = 3;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
-/// What comes of a request.
+/// The result of a request.
 pub(crate) enum Answer {
     /// These bytes, length included.
     Bytes(Vec<u8>),
-    /// Nothing yet, for so many milliseconds at most.
+    /// Nothing yet, for this many milliseconds at most.
     Hold(u64),
 }
 
@@ -43,7 +43,7 @@ struct AskedFetch {
     partitions: Vec<Asked>,
 }
 
-/// What a Fetch asks of one partition.
+/// What a Fetch wants from one partition.
 struct Asked {
     partition: i32,
     leader_epoch: i32,

@@ -18,7 +18,7 @@ const NOT_LEADER: i16 = 6;
 const OUT_OF_ORDER: i16 = 45;
 const OLD_EPOCH: i16 = 47;
 
-/// What is known of a producer's batches in one partition.
+/// What a broker knows of a producer's batches in one partition.
 #[derive(Default)]
 pub(crate) struct Producer {
     epoch: i16,

@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A transaction that came to nothing.
+/// A transaction that was aborted.
 #[derive(Clone, Copy)]
 pub(crate) struct Aborted {
     pub(crate) producer_id: i64,
@@ -42,7 +42,7 @@ pub(crate) struct InputLog {
     pub(crate) epochs: Vec<(i32, i64)>,
     /// All records of committed batches, whatever retention has deleted since.
     pub(crate) records: BTreeMap<i64, Record>,
-    /// The first offset at which a truncation has ever taken something away.
+    /// The first offset at which a truncation has ever removed a record.
     pub(crate) truncated_to: Option<i64>,
 }
 
@@ -152,7 +152,7 @@ impl InputLog {
     /// An unclean election: the new leader lacks the last batches.
     pub(crate) fn truncate(&mut self, batches: usize) {
         let mut kept = self.batches.len().saturating_sub(batches);
-        // What is left of a transaction without its marker is given to nobody.
+        // The rest of a transaction without its marker is given to nobody.
         let gone = self.batches.get(kept).map_or(self.end, |batch| batch.first);
         let torn = self.aborted.iter().find(|part| part.first < gone && gone <= part.last);
         if let Some(part) = torn {
@@ -176,7 +176,7 @@ impl InputLog {
         self.start = self.batches.first().map_or(self.end, |batch| batch.first).max(self.start);
     }
 
-    /// Where the log has parted from one whose last record before an offset has this epoch.
+    /// Where this log differs from one whose last record before an offset has this epoch.
     pub(crate) fn diverges(&self, epoch: i32, offset: i64) -> Option<(i32, i64)> {
         Some(self.end_of_epoch(epoch)).filter(|(known, end)| *known < epoch || *end < offset)
     }
@@ -189,7 +189,7 @@ impl InputLog {
         (self.epochs[known].0, end)
     }
 
-    /// The stored batches from an offset on, cut off after so many bytes.
+    /// The stored batches from an offset on, cut off after this many bytes.
     pub(crate) fn read(&self, offset: i64, bytes_max: usize) -> Vec<u8> {
         let from = self.batches.partition_point(|batch| batch.last < offset);
         let mut out = Vec::new();

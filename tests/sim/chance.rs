@@ -102,7 +102,7 @@ closed_list! {
 }
 
 closed_list! {
-    /// What must be seen to happen some time, beside faults.
+    /// What must happen at some time, besides faults.
     Sight {
         Acquired,
         AcquiredFromSnapshot,
@@ -156,7 +156,7 @@ closed_list! {
     }
 }
 
-/// How often what happened.
+/// How often each thing has happened.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) faults: Vec<u64>,
@@ -197,8 +197,8 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// Each seed has some of the faults, some often and some seldom: where all are on, few of them
-    /// have the time to show what they lead to.
+    /// Each seed has some of the faults, some of them often and some seldom: if all were on, few
+    /// would have the time to show their consequences.
     pub(crate) fn new(seed: u64) -> Chance {
         let mut chance =
             Chance { state: seed, odds: vec![0; Fault::ALL.len()], counts: Counts::new() };
@@ -226,7 +226,7 @@ impl Chance {
         self.strikes_of(fault, 1)
     }
 
-    /// Whether the fault strikes now, where there are few occasions: this many times as often.
+    /// Whether the fault strikes now, this many times as often, because there are few occasions.
     pub(crate) fn strikes_of(&mut self, fault: Fault, times: u32) -> bool {
         let odds = self.odds[fault as usize];
         let strikes = odds > 0 && self.below(10_000) < u64::from(odds * times);

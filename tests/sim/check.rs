@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 pub(crate) const CROWDED_US: u64 = 60_000_000;
 
 impl Sim {
-    /// Two full zones pass a player back and forth until one has room: those who began in a zone
-    /// leave it.
+    /// Two full zones pass a player back and forth until one has room. So the players that began in
+    /// a zone leave it.
     pub(crate) fn make_room(&mut self) {
         for partition in 0..self.followers.len() as i32 {
             for record in farewells(partition as u16, self.now) {
@@ -44,7 +44,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Whether every shard that can be is caught up, and nothing is on its way any more.
+    /// Whether every shard that can catch up has done so, and nothing is on its way any more.
     pub(crate) fn is_caught_up(&self) -> bool {
         let partitions = 0..self.followers.len() as i32;
         self.late_outputs() == 0
@@ -68,8 +68,8 @@ impl Sim {
         owned && self.followers[partition as usize].mark().next_offset >= end
     }
 
-    /// Whether huntd has refused to guess, and was right: what it needs of this partition is not
-    /// there any more, and the operator does not let it start over.
+    /// Whether huntd was right to refuse to guess: records that it needs of this partition are
+    /// gone, and the operator does not let it start over.
     fn is_hopeless(&self, partition: i32) -> bool {
         let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
@@ -180,7 +180,7 @@ impl Sim {
         }
     }
 
-    /// What is passed over is poison, or an operator has asked for it.
+    /// A skipped record is poison, or an operator has asked for the skip.
     fn check_skips(&self, partition: i32, era: &Era) -> Result<(), String> {
         let is_poisoned = |log: &InputLog, offset: &i64| {
             let record = log.records.get(offset).and_then(|record| record.value.as_deref());
@@ -205,7 +205,7 @@ impl Sim {
         follower.follow(output, &mut self.chance)?;
         let Header { partition, next_update, mark, .. } = header;
         let published = follower.mark().next_update;
-        // With the filter gone as well, it is what comes of it that has to be seen.
+        // With the filter gone as well, the checks have to notice the consequences.
         if next_update > published && self.mutation != Mutation::UngatedAndUnfiltered {
             let what = format!("a snapshot has made {next_update} updates of {published}");
             return Err(format!("partition {partition}: {what}"));
@@ -259,7 +259,8 @@ impl Sim {
         }
     }
 
-    /// Every player that has left for another zone is on its way there, whatever has died.
+    /// Every player that has left for another zone is on its way there, no matter which process has
+    /// died.
     fn check_handoffs(&self, partition: i32, replay: &Replay) -> Result<(), String> {
         for handoff in HandoffRecord::all(partition, 0, 0, &replay.updates) {
             let mut value = Vec::new();
@@ -293,7 +294,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Readers that join later come to the same.
+    /// Readers that join later end in the same state.
     fn check_late_readers(&mut self, partition: i32, replay: &Replay) -> Result<(), String> {
         let output = &self.broker.outputs[partition as usize];
         for _ in 0..3 {

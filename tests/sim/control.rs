@@ -1,5 +1,5 @@
-//! One daemon's control thread: it polls the simulated group and brokers, and feeds what it hears
-//! to the real [`Ownership`]. `actions.rs` executes what that decides.
+//! One daemon's control thread: it polls the simulated group and brokers, and passes their events
+//! to the real [`Ownership`]. `actions.rs` executes its actions.
 
 use crate::answers::TOPIC;
 use crate::chance::{Chance, Fault, Sight};
@@ -81,9 +81,9 @@ pub(crate) struct Control {
     pub(crate) blocked_until: u64,
     pub(crate) is_stopping: bool,
     pub(crate) has_left: bool,
-    /// What became of shards that were acquired: why they were refused, or where they began.
+    /// The results of acquisitions: why shards were refused, or where they began.
     pub(crate) acquired: Vec<(i32, Result<Mark, StartError>)>,
-    /// What is wrong with what was decided.
+    /// Errors in decisions.
     pub(crate) wrong: Option<String>,
     pub(crate) mutation: Mutation,
 }
@@ -193,7 +193,7 @@ impl Control {
         self.output.die(late);
     }
 
-    /// Whether something is going on that needs more turns soon.
+    /// Whether something under way needs more turns soon.
     pub(crate) fn is_busy(&self) -> bool {
         self.ownership.is_busy() || !self.ends.messages.is_empty()
     }
@@ -220,7 +220,7 @@ impl Control {
         self.check_failures();
     }
 
-    /// What has failed for good must have been given up.
+    /// A client that has failed for good must have been given up.
     fn check_failures(&mut self) {
         if let Some(partition) = self.output.failed.first() {
             self.wrong = Some(format!("partition {partition} waits for an output that has failed"));

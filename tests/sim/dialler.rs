@@ -1,4 +1,4 @@
-//! One daemon's dialler: what it is asked for comes some time later, or fails.
+//! One daemon's dialler: its answers come some time later, or it fails.
 
 use crate::answers::Answer;
 use crate::broker::Broker;
@@ -109,7 +109,7 @@ impl Dialler {
         let mut request = Vec::new();
         message::metadata_request(envelope(version), self.topic, &mut request);
         let mut bytes = answer(broker, chance, node_id, &request);
-        // What a broker that lags behind the others would say.
+        // The answer of a broker that lags behind the others.
         if let Some(oldest) = self.last_metadata.front()
             && chance.strikes_of(Fault::MetadataStale, 4)
         {

@@ -1,4 +1,5 @@
-//! A host's disk: what was written is there at once and lasts only once it was synced; and it lies.
+//! A host's disk: written bytes can be read at once, but are durable only after a sync. And the
+//! disk lies.
 
 use crate::chance::{Chance, Fault};
 use huntd::snapshot::disk::Disk;
@@ -59,7 +60,7 @@ impl HostDisk {
         self.0.borrow_mut().chance.stop_faults();
     }
 
-    /// How often which fault struck here.
+    /// How often each fault struck here.
     pub(crate) fn counts(&self) -> crate::chance::Counts {
         self.0.borrow().chance.counts.clone()
     }
@@ -151,7 +152,7 @@ impl Disk for HostDisk {
     fn sync(&mut self, name: &str) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
         if state.chance.strikes_of(Fault::SyncFails, 5) {
-            // What was not synced counts as written from now on, and is not.
+            // From now on, unsynced bytes count as written although they are not.
             let contents = state.file(name)?;
             if let Some(lasting) = contents.lasting.take() {
                 contents.bytes = lasting;

@@ -1,4 +1,4 @@
-//! The players: what they write into the input, and the rules of a world that is small.
+//! The players: what they write into the input, and the rules of a small world.
 
 use crate::chance::{Chance, Fault};
 use huntd::engine::event::{Action, ActionKind, Event};

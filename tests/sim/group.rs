@@ -21,7 +21,7 @@ pub(crate) enum GroupEvent {
 pub(crate) struct Group {
     partitions: i32,
     members: BTreeMap<u64, Member>,
-    /// Who is counted in for each partition.
+    /// The member that each partition belongs to.
     owners: Vec<Option<u64>>,
     session_us: u64,
     /// Something has changed since partitions were shared out.
@@ -40,7 +40,7 @@ struct Member {
     is_fenced: bool,
     /// Expelled; its next heartbeat, at this time, will tell it.
     expelled_until: Option<u64>,
-    /// What it believes to have.
+    /// The partitions that it believes to own.
     has: Vec<i32>,
     /// Revoked, and not answered.
     revoked: Vec<i32>,
@@ -99,7 +99,7 @@ impl Group {
         self.members.get_mut(&node).expect("just entered").next_event(now)
     }
 
-    /// The member is gone and has said so.
+    /// The member has left the group.
     pub(crate) fn leave(&mut self, node: u64) {
         self.members.remove(&node);
         self.disown(node);
@@ -110,7 +110,7 @@ impl Group {
         self.is_unsettled = true;
     }
 
-    /// The member has let go of what was revoked.
+    /// The member has released the revoked partitions.
     pub(crate) fn release(&mut self, node: u64, partitions: &[i32]) {
         let Some(member) = self.members.get_mut(&node) else { return };
         member.revoked.retain(|revoked| !partitions.contains(revoked));
@@ -139,7 +139,7 @@ impl Group {
             let is_silent = member.heard_at + self.session_us < now;
             let is_victim = expels && victim as usize % nodes.len() == place;
             if (is_silent || is_victim) && member.is_counted() {
-                // Until then it goes on, and does not know that others do, too.
+                // Until then it goes on, and does not know that others own its partitions.
                 let heartbeat_at = now + chance.between(0, self.session_us / HEARTBEATS);
                 member.expelled_until = Some(heartbeat_at);
                 member.events.clear();

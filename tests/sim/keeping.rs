@@ -105,7 +105,7 @@ impl Keeping {
         self.is_writing |= begun.is_some();
         if let Some(mut buffer) = self.writer.take(message) {
             if around.chance.strikes(Fault::CheckpointFails) {
-                // More than a block: the engine cannot tell a state to it.
+                // More than a block: the engine cannot write a state into it.
                 buffer.bytes_mut().resize(SNAPSHOT_BLOCK_BYTES + 1, 0);
             }
             let given = self.free_buffers.try_send(buffer);

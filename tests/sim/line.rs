@@ -1,5 +1,5 @@
-//! What one daemon's producer has on its way: records that land in a log some time, in the order of
-//! their lane, and what the daemon hears of it, which may differ.
+//! The records that one daemon's producer has on their way: they land in a log some time, in the
+//! order of their lane, and the daemon gets reports, which may differ.
 
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
@@ -26,14 +26,14 @@ pub(crate) struct Sent {
     pub(crate) alone: i64,
 }
 
-/// What the daemon hears of a record.
+/// What is reported of a record.
 pub(crate) struct Told {
     at: u64,
     pub(crate) id: u64,
     pub(crate) result: Result<i64, SendFailure>,
 }
 
-/// Something that lands without anybody being told.
+/// A record that lands without a report.
 pub(crate) struct Late {
     pub(crate) at: u64,
     pub(crate) what: Landing,
@@ -82,7 +82,7 @@ pub(crate) struct Line {
     pub(crate) room: usize,
     stalled_until: u64,
     pub(crate) fatal: Option<String>,
-    /// What the producer is told, in its turn, up to this time.
+    /// Reports for the producer, in their order, up to this time.
     pub(crate) now: u64,
     next_id: u64,
     mutation: Mutation,
@@ -119,7 +119,7 @@ impl Line {
         Some(self.next_id)
     }
 
-    /// What is to be told by now.
+    /// The reports that are due.
     pub(crate) fn next_told(&mut self) -> Option<Told> {
         self.told.pop_front_if(|told| told.at <= self.now)
     }
@@ -197,7 +197,7 @@ impl Line {
         matches!(self.mutation, Mutation::Unverified | Mutation::Resent)
     }
 
-    /// The producer is gone. Some of what it had still lands, and no daemon hears of it.
+    /// The producer is gone. Some of its records still land, without a report.
     pub(crate) fn abandon(&mut self, chance: &mut Chance, late: &mut Vec<Late>) {
         self.told.clear();
         for queue in std::mem::take(&mut self.lanes).into_values() {

@@ -1,9 +1,9 @@
 //! The whole daemon in one thread, driven by one seed: the fetch path, decoder, queue, shards,
 //! engine, frames, publisher and recovery as they are, in a world of simulated brokers, disks and
-//! clocks where everything goes wrong that can.
+//! clocks where everything goes wrong that can go wrong.
 //!
 //! `cargo test --test sim` runs 10,000 seeds, on all cores. `HUNTD_SEEDS=1000000` runs as
-//! many, `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` tells what happens in it.
+//! many, `HUNTD_SEED=7` one, and `HUNTD_TRACE=1` prints what happens in it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 
@@ -177,7 +177,7 @@ fn repeats(stage: &Stage) -> bool {
     differs.is_none()
 }
 
-/// Daemons that are wrong must be seen to be. Each core tries one of them at a time. The last ones
+/// The checks must notice every broken daemon. Each core tries one of them at a time. The last ones
 /// of the list take the most seeds, so they come first.
 fn catch_mutations() -> bool {
     let (next, missed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -199,7 +199,7 @@ fn is_caught(stage: &Stage, mutation: Mutation) -> bool {
     let start = Instant::now();
     let caught = (0..SEEDS).find_map(|seed| {
         let what = stage.run(seed, mutation).1.err()?;
-        // Without the gate it is the snapshot that must be seen to be early.
+        // Without the gate, the checks must notice that the snapshot is early.
         let is_its_own = mutation != Mutation::Ungated || what.contains("a snapshot ");
         is_its_own.then_some((seed, what))
     });
@@ -213,7 +213,7 @@ fn is_caught(stage: &Stage, mutation: Mutation) -> bool {
     caught.is_some()
 }
 
-/// Runs the same on as many threads as there are cores: what each of them came to.
+/// Runs the same function on each core, and returns the results.
 fn on_all_cores<T: Send>(work: impl Fn() -> T + Sync) -> Vec<T> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Daemons that are wrong in one way, to show that the checks would see it.
+//! Daemons that are broken in one way, to show that the checks notice it.
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Mutation {
     /// A frame that was not delivered is sent again from memory, and every acknowledgement counts.
     /// If only verified ones did, the ledger would notice the missing frame.
     Resent,
-    /// Ownership does not hear that a frame was not delivered.
+    /// Ownership does not learn that a frame was not delivered.
     FailureIgnored,
     /// A revocation forgets the check of a foreign span that is under way.
     SpanCheckForgotten,

@@ -1,6 +1,7 @@
 //! One daemon's connections: carries out what its hot thread asks of the kernel.
 //!
-//! Bytes arrive in pieces and late; connections are refused, break, and bring what is no answer.
+//! Bytes arrive in pieces and late. Connections are refused, break, and bring bytes that are no
+//! answer.
 
 use crate::answers::Answer;
 use crate::broker::Broker;
@@ -208,7 +209,7 @@ impl Network {
         }
     }
 
-    /// What was sent before connections were gone, and was not read until then.
+    /// Requests that were sent before connections were lost, and that nobody had read.
     pub(crate) fn take_left(&mut self) -> Vec<(i32, Vec<u8>)> {
         std::mem::take(&mut self.left)
     }

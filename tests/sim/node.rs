@@ -47,7 +47,7 @@ pub(crate) enum Thread {
     Publisher,
     Control,
     SnapshotWriter,
-    /// librdkafka's: what was handed to it lands.
+    /// librdkafka's thread: its records land.
     Wire,
 }
 
@@ -189,7 +189,7 @@ impl Node {
         let mut earliest = (u64::MAX, Thread::Wire);
         for thread in THREADS {
             let at = self.next[thread as usize];
-            // What left the process goes on without it.
+            // Records that have left the process go on without it.
             let at = if thread == Thread::Wire { at } else { at.max(self.paused_until) };
             if at < earliest.0 {
                 earliest = (at, thread);
@@ -320,7 +320,7 @@ impl Node {
         }
     }
 
-    /// Whether a bound is broken: what it may hold is known beforehand.
+    /// Whether a bound is broken: each bound is known beforehand.
     pub(crate) fn check_bounds(&self, partitions: i32) -> Result<(), String> {
         let Limits { queue_blocks, frames_per_shard, bytes_max } = self.limits;
         let on_the_way = self.line.borrow().on_the_way();

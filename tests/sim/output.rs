@@ -79,7 +79,7 @@ impl Output {
         self.failed.remove(&partition);
     }
 
-    /// A shard was opened: what is read of it now is a foreign span.
+    /// A shard was opened: from now on, reading its output means checking a foreign span.
     pub(crate) fn opened(&mut self, partition: i32) {
         self.fences.remove(&partition);
         self.own.remove(&partition);

@@ -1,4 +1,4 @@
-//! The publisher's producer: hands records to a line, and tells what the line tells.
+//! The publisher's producer: hands records to a line, and passes on the line's reports.
 
 use crate::answers::TOPIC;
 use crate::line::{Lane, Line};
@@ -58,7 +58,7 @@ impl<T> Produce<T> for SimProducer<T> {
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
         loop {
             let told = self.line.borrow_mut().next_told()?;
-            // Of what was given up before, nothing is heard any more.
+            // Records that were given up before are no longer reported.
             let Some(receipt) = self.receipts.get_mut().remove(&told.id) else { continue };
             let (offset, failure) = match told.result {
                 Ok(offset) => (offset, None),

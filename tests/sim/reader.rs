@@ -1,4 +1,4 @@
-//! Readers of the output, and the pure replay that they are held against.
+//! Readers of the output, and the pure replay that they are compared with.
 
 use crate::broker::{InputLog, OutputLog};
 use crate::chance::{Chance, Sight};
@@ -226,8 +226,8 @@ impl Era {
     }
 }
 
-/// What the input of a shard makes from the beginning of its era on, played without any of
-/// huntd's pipeline.
+/// The updates of a shard's input from the beginning of its era on, played without huntd's
+/// pipeline.
 pub(crate) struct Replay {
     pub(crate) begin: Start,
     pub(crate) updates: Vec<Update>,

@@ -1,5 +1,5 @@
-//! The input topic is deleted and, some time later, created again: its name and its offsets are as
-//! before, and mean other records.
+//! The input topic is deleted and, some time later, created again: its name and its offsets are the
+//! same, but mean other records.
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::Fault;

@@ -66,7 +66,7 @@ pub(crate) struct Sim {
     pub(crate) mutation: Mutation,
     /// Records that operators have asked to pass over, by partition and offset.
     pub(crate) asked_skips: BTreeSet<(i32, i64)>,
-    /// The operator lets what cannot be started start over, and has asked for that.
+    /// The operator lets shards that cannot be started start over, and has asked for that.
     pub(crate) starts_over: bool,
     pub(crate) is_genesis_asked: bool,
 }
@@ -316,7 +316,7 @@ impl Sim {
         }
         let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
         if remedy == Remedy::StartOver {
-            // What could not be started can start over.
+            // Shards that could not be started can start over.
             self.refusals.clear();
         }
         OwnershipOptions {
@@ -484,7 +484,7 @@ impl Sim {
         self.viewers.push(Viewer::from_start(zone, &self.rulebook, self.mutation));
     }
 
-    /// Records on their way to nobody's knowledge.
+    /// Records that land without a report.
     pub(crate) fn late_outputs(&self) -> usize {
         self.late.iter().filter(|late| late.is_for_output()).count()
     }

@@ -1,4 +1,4 @@
-//! What a daemon's threads find around them, for one turn.
+//! The surroundings of a daemon's threads, for one turn.
 
 use crate::answers::{OUTPUT_TOPIC, TOPIC};
 use crate::broker::Broker;

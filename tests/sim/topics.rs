@@ -1,4 +1,4 @@
-//! What the control thread of a simulated daemon hears about the topics.
+//! What the control thread of a simulated daemon learns about the topics.
 
 use crate::control::Control;
 use crate::surroundings::Surroundings;

@@ -1,4 +1,4 @@
-//! Views of the world as `huntd serve` has them, beside the readers and held against the replay.
+//! Views of the world as `huntd serve` has them, beside the readers and compared with the replay.
 
 use crate::broker::OutputLog;
 use crate::mutation::Mutation;
@@ -89,7 +89,7 @@ impl Viewer {
         given.into_iter().try_for_each(|followed| self.apply(followed))
     }
 
-    /// What a view that is wrong takes the record for. `None`: for nothing.
+    /// What a broken view takes the record for. `None`: it ignores the record.
     fn mutated(&self, mark: &Mark, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let Ok((mut header, updates)) = decode_frame(&bytes) else { return Some(bytes) };
         let is_updates = header.kind == FrameKind::Updates;

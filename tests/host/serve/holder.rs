@@ -23,7 +23,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Opens so many sessions, each of which has had an answer when this returns.
+    /// Opens this many sessions, each of which has had an answer when this returns.
     pub(crate) fn start(address: &str, sessions: usize) -> Holder {
         let child = Command::new(std::env::current_exe().expect("a test has a program"))
             .args(["--exact", "serve::holder::a_child_holds_its_sessions", "--nocapture"])

@@ -275,7 +275,7 @@ impl Campaign {
     }
 }
 
-/// The smallest time that so many percent do not exceed.
+/// The smallest time that this many percent do not exceed.
 fn at(times: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (times.len() * percent).div_ceil(100);
     times.get(rank.saturating_sub(1)).copied()

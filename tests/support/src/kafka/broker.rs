@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Free ports for a cluster of so many brokers.
+    /// Free ports for a cluster of this many brokers.
     pub fn reserve(broker_count: usize) -> Vec<Place> {
         (1..)
             .zip(free_ports(2 * broker_count).chunks_exact(2))
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// So many ports that are free now.
+/// This many ports that are free now.
 pub fn free_ports(count: usize) -> Vec<u16> {
     // All are held until all are found, so they differ.
     let listeners: Vec<TcpListener> = (0..count).map(|_| free_port()).collect();
@@ -120,7 +120,7 @@ impl Broker {
         self.process = Some(Process::launch(&self.java, self.folder.path()));
     }
 
-    /// Waits until the broker serves clients and knows so many live brokers.
+    /// Waits until the broker serves clients and knows this many live brokers.
     pub fn wait_until_ready(&mut self, broker_count: usize) {
         let deadline = Instant::now() + PATIENCE;
         let probe = client::Probe::new(&self.address());
@@ -167,7 +167,7 @@ impl Broker {
     }
 
     /// Starts a stopped broker again, on the same ports with the same data, and waits until it
-    /// serves clients and knows so many live brokers.
+    /// serves clients and knows this many live brokers.
     pub fn restart(&mut self, broker_count: usize) {
         self.launch();
         self.wait_until_ready(broker_count);

@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Adds partitions to a topic until it has so many.
+    /// Adds partitions to a topic until it has this many.
     pub fn add_partitions(&self, name: &str, partitions: usize) {
         let admin: AdminClient<DefaultClientContext> =
             self.config().create().expect("the configuration is valid");
@@ -268,7 +268,7 @@ impl Probe {
         Probe { producer }
     }
 
-    /// Whether the broker answers ApiVersions and Metadata, and lists so many live brokers: before
+    /// Whether the broker answers ApiVersions and Metadata, and lists this many live brokers: before
     /// the controller has admitted a broker, no topic can be created on it.
     pub fn sees_brokers(&self, broker_count: usize) -> bool {
         self.producer

@@ -94,7 +94,7 @@ impl Options {
         Options::new(1024, false)
     }
 
-    /// For thousands of requests a second, once it has seen so many for a while.
+    /// For thousands of requests a second, once it has seen this many for a while.
     pub fn for_rates() -> Options {
         Options::new(1024, true)
     }

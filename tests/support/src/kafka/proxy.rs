@@ -64,7 +64,7 @@ struct Orders {
     cuts: usize,
     /// Answers to these requests are zeros behind their correlation id.
     zeroed_api: Option<i16>,
-    /// So many of the next answers to this request do not pass, and their connections are closed.
+    /// This many of the next answers to this request do not pass, and their connections are closed.
     withheld: (i16, usize),
 }
 
@@ -169,12 +169,12 @@ impl Proxy {
         proxy
     }
 
-    /// Flips a bit in so many of the next pieces with records.
+    /// Flips a bit in this many of the next pieces with records.
     pub fn flip(&self, way: Way, count: usize) {
         self.shared.orders(way).flips = count;
     }
 
-    /// Flips a bit in the lengths of so many of the next answers to Fetches.
+    /// Flips a bit in the lengths of this many of the next answers to Fetches.
     pub fn flip_lengths(&self, count: usize) {
         self.shared.orders(Way::FromBroker).length_flips = count;
     }
@@ -201,7 +201,7 @@ impl Proxy {
         self.shared.orders(way).replaced
     }
 
-    /// Passes only a part of so many of the next pieces, and closes their connections.
+    /// Passes only a part of this many of the next pieces, and closes their connections.
     pub fn cut(&self, way: Way, count: usize) {
         self.shared.orders(way).cuts = count;
     }
@@ -216,7 +216,7 @@ impl Proxy {
         self.shared.orders(Way::FromBroker).zeroed_api = api_key;
     }
 
-    /// Closes the connections of so many of the next requests of this API instead of answering.
+    /// Closes the connections of this many of the next requests of this API instead of answering.
     pub fn withhold(&self, api_key: i16, count: usize) {
         self.shared.orders(Way::FromBroker).withheld = (api_key, count);
     }
