@@ -223,7 +223,7 @@ impl Journal {
             Note::Fenced { partition, owner_epoch } => tracing::warn!(
                 partition,
                 epoch = owner_epoch,
-                "another instance has fenced the shard: let go"
+                "another instance has fenced the shard: it is no longer ours"
             ),
             Note::Released { partition } => {
                 let progress = progress.shard(*partition);

@@ -167,7 +167,7 @@ impl OutputLog {
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.options.output_topic, partition);
         if let Err(error) = self.consumer.incremental_unassign(&list) {
-            tracing::debug!(%error, partition, "an output partition is not let go");
+            tracing::debug!(%error, partition, "an output partition is not dropped");
         }
     }
 

@@ -286,7 +286,7 @@ impl Connection {
         Incoming { buffer, filled, sealed: filled..end }
     }
 
-    /// Bytes of a buffer in which a response of so many can arrive: of an encrypted one all
+    /// Bytes of a buffer in which a response of this many can arrive: of an encrypted one all
     /// records, if they are full, and in any case one more.
     fn buffer_bytes(&self, response_bytes: usize) -> usize {
         self.tls.as_ref().map_or(response_bytes, |tls| {

@@ -251,7 +251,7 @@ pub(crate) fn parse_authenticate(
 mod tests {
     use super::*;
 
-    /// What becomes of a broker that asks for so many rounds of the hash.
+    /// What becomes of a broker that asks for this many rounds of the hash.
     fn asked_for(iterations: &str) -> Result<(), SaslError> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "secret").expect("it can be written");

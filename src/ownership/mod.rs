@@ -10,7 +10,7 @@
 //!             ▲         │             │                                      │              │
 //!             └─────────┴─────────────┴── what may pass is tried again ──────┴──────────────┤
 //!                                                        Halted ◄── what may not ───────────┤
-//!                                                 revoked: closing, then let go in order ◄──┤
+//!                                                 revoked: closing, then released in order ◄┤
 //!                                                     lost: dropped at once ◄───────────────┘
 //! ```
 
@@ -206,7 +206,7 @@ impl Ownership {
 
     /// Takes an event of the group. During a release, every event except a loss has to wait.
     fn hear(&mut self, event: MembershipEvent, now: Instant) {
-        self.session.hears(&event);
+        self.session.on_group_event(&event);
         match (event, &mut self.table.release) {
             // It is meant for our former membership.
             _ if self.session.is_rejoining() => {}

@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// The group lets us in, or has given our partitions away and has to let us in again.
-    pub(super) fn hears(&mut self, event: &MembershipEvent) {
+    pub(super) fn on_group_event(&mut self, event: &MembershipEvent) {
         self.state = match (event, self.state) {
             (MembershipEvent::Assigned(_), State::Joining) => State::Member,
             (MembershipEvent::Lost(_), State::Member) => State::Joining,
@@ -209,9 +209,9 @@ mod tests {
             MembershipError::TlsOutdated("certificate expired".to_owned()),
         ] {
             let mut session = Session::new(now);
-            session.hears(&MembershipEvent::Assigned(vec![0]));
+            session.on_group_event(&MembershipEvent::Assigned(vec![0]));
             assert!(matches!(session.fails(error.clone(), now), OwnershipAction::Log(_)));
-            session.hears(&MembershipEvent::Lost(vec![0]));
+            session.on_group_event(&MembershipEvent::Lost(vec![0]));
             assert_eq!(session.fails(error.clone(), now), OwnershipAction::Fail(error));
             // A start has nothing that this one has not.
             let failed = MembershipError::TlsFailed("certificate expired".to_owned());

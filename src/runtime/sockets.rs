@@ -54,7 +54,7 @@ pub(crate) enum SocketCompletion {
     Accepted(io::Result<OwnedFd>, Continues),
     /// Bytes of a client; `None`: it sends no more.
     Received(u32, io::Result<Option<FilledBuffer>>, Continues),
-    /// So many bytes were taken, of this buffer.
+    /// This many bytes were taken, of this buffer.
     Sent(u32, io::Result<usize>, Vec<u8>),
     /// The bell was rung.
     Rung,

@@ -76,7 +76,7 @@ impl Served {
         }
     }
 
-    /// The updates of a frame that was published so many milliseconds ago were folded: the zone has
+    /// The updates of a frame that was published this many milliseconds ago were folded: the zone has
     /// come up to this input offset.
     pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, frame_ms: u64) {
         self.view.seal(zone, next_offset);

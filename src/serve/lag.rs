@@ -24,7 +24,7 @@ impl Lag {
         Lag { frame_ms: 0, complete_until: now }
     }
 
-    /// A frame that was published so many milliseconds ago is folded, and with it all before it.
+    /// A frame that was published this many milliseconds ago is folded, and with it all before it.
     pub(crate) fn folded(&mut self, frame_ms: u64, now: Instant) {
         self.frame_ms = frame_ms;
         if let Some(published) = now.checked_sub(Duration::from_millis(frame_ms)) {

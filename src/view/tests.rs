@@ -127,7 +127,7 @@ fn the_last_updates_are_kept_with_the_places_of_their_frames() {
     assert_eq!(recent.get(published.len() as u64), None);
 }
 
-/// A view of one zone that is full with so many players, whose scores have changed.
+/// A view of one zone that is full with this many players, whose scores have changed.
 fn crowded(players: u32) -> View {
     let mut rules = built_in();
     rules.actors.count_max = players;

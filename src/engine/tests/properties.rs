@@ -233,7 +233,7 @@ impl Carried {
 
 const PLAYERS: std::ops::Range<u64> = 1..5;
 
-/// So many of an item, in a sum that has room for each kind apart.
+/// This many of an item, in a sum that has room for each kind apart.
 fn items(item: u8, count: u16) -> i64 {
     i64::from(count) << (8 * item)
 }

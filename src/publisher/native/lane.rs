@@ -11,7 +11,7 @@ use crate::kafka::lz4_text::TextCompressor;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Batches of a partition that may be under way: a broker remembers so many of each producer, and
+/// Batches of a partition that may be under way: a broker remembers this many of each producer, and
 /// takes none of them twice (KIP-98).
 pub(super) const UNDER_WAY_MAX: usize = 5;
 

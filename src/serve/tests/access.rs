@@ -35,7 +35,7 @@ fn world() -> World {
     world_at_rate(1_000)
 }
 
-/// A world whose tokens have so many requests a second.
+/// A world whose tokens have this many requests a second.
 pub(super) fn world_at_rate(requests_per_s: u32) -> World {
     let mut world = World::new();
     world.gate = Gate::new(Some(tokens(requests_per_s)), 1_000 * ORIGIN_S);
