@@ -76,8 +76,8 @@ impl Served {
         }
     }
 
-    /// The updates of a frame that was published this many milliseconds ago were folded: the zone has
-    /// come up to this input offset.
+    /// The updates of a frame that was published this many milliseconds ago were folded: the zone
+    /// has come up to this input offset.
     pub fn seal(&mut self, zone: u16, next_offset: i64, owner_epoch: u64, frame_ms: u64) {
         self.view.seal(zone, next_offset);
         if let ZoneState::Live { owner_epoch: present, lag } = &mut self.zones[usize::from(zone)] {

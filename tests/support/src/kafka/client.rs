@@ -268,8 +268,8 @@ impl Probe {
         Probe { producer }
     }
 
-    /// Whether the broker answers ApiVersions and Metadata, and lists this many live brokers: before
-    /// the controller has admitted a broker, no topic can be created on it.
+    /// Whether the broker answers ApiVersions and Metadata, and lists this many live brokers:
+    /// before the controller has admitted a broker, no topic can be created on it.
     pub fn sees_brokers(&self, broker_count: usize) -> bool {
         self.producer
             .client()

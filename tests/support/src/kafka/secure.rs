@@ -127,8 +127,8 @@ impl SecureCluster {
     }
 }
 
-/// A token for [`USER`] that is valid from a minute ago on, for this many seconds from now. It is not
-/// signed (RFC 7515, appendix A.5): the broker has no keys.
+/// A token for [`USER`] that is valid from a minute ago on, for this many seconds from now. It is
+/// not signed (RFC 7515, appendix A.5): the broker has no keys.
 pub fn token(valid_s: i64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is past 1970");
     let now = now.as_secs() as i64;
