@@ -69,7 +69,7 @@ impl Release {
     /// The shard has another owner already: there is nothing to release.
     pub(super) fn remove(&mut self, partition: i32) {
         self.shards.remove(&partition);
-        // The group took it back before we answered its assignment.
+        // An assignment of it that waits is void, too.
         for event in &mut self.postponed {
             if let MembershipEvent::Assigned(partitions) = event {
                 partitions.retain(|assigned| *assigned != partition);

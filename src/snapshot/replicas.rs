@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 /// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], as frames are.
 pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
-/// Records before the end of a partition at which the search for the newest manifest begins: the
-/// manifest is followed by the deletions of the previous replica.
+/// Records at the end of a partition in which the search for the newest manifest begins: the
+/// deletions of the previous replica follow the manifest.
 const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
 /// Milliseconds that one record of a replica may take to be acknowledged.
