@@ -42,7 +42,7 @@ const _: () = assert!(RUNS_MAX == HIGH_LANE);
 /// Where the number of a field stands.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-pub(super) enum Lane {
+pub(super) enum RunLane {
     First,
     Second,
     Third,
@@ -55,8 +55,15 @@ pub(super) enum Lane {
 }
 
 /// The lanes of the runs, in their order.
-const RUN_LANES: [Lane; RUNS_MAX] =
-    [Lane::First, Lane::Second, Lane::Third, Lane::Fourth, Lane::Fifth, Lane::Sixth, Lane::Seventh];
+const RUN_LANES: [RunLane; RUNS_MAX] = [
+    RunLane::First,
+    RunLane::Second,
+    RunLane::Third,
+    RunLane::Fourth,
+    RunLane::Fifth,
+    RunLane::Sixth,
+    RunLane::Seventh,
+];
 
 /// Digits of one lane, and of the player's two lanes together.
 const LANE_DIGITS: u8 = 16;
@@ -147,7 +154,7 @@ pub(super) struct Shape {
     pub kind: ActionKind,
     pub present: FieldSet,
     /// The lane of each field.
-    pub lanes: [Lane; FIELDS],
+    pub lanes: [RunLane; FIELDS],
     /// Where the first run begins; 64 if not in the first half.
     pub first: u8,
     /// Records that had this shape, until the count is halved.
@@ -187,7 +194,7 @@ impl Shape {
             next: NONE,
             kind: record.kind,
             present: record.present,
-            lanes: [Lane::Absent; FIELDS],
+            lanes: [RunLane::Absent; FIELDS],
             first,
             hits: Cell::new(0),
             pieces: [no_piece; PIECES_MAX],
