@@ -7,9 +7,11 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::{Exchange, ExchangeNeed};
 use huntd::serve::gate::Gate;
+use huntd::serve::lag::Lag;
 use huntd::service::rules::built_in;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use libfuzzer_sys::fuzz_target;
+use std::time::{Duration, Instant};
 
 thread_local! {
     static SERVED: Served = {
@@ -17,7 +19,9 @@ thread_local! {
         let shard = Shard::new(0, &rulebook);
         let mut served = Served::new(1, 64);
         served.view.put(ZoneView::of_shard(&shard, &rulebook, ZonePosition::default()));
-        served.zones[0] = ZoneState::Live { owner_epoch: 1, lag_ms: 0 };
+        // An answer tells the lag, so it must not grow between two requests.
+        let lag = Lag::none(Instant::now() + Duration::from_secs(1 << 30));
+        served.zones[0] = ZoneState::Live { owner_epoch: 1, lag };
         served
     };
 }
