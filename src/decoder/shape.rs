@@ -408,7 +408,8 @@ impl Shapes {
         events: &mut Events,
     ) -> bool {
         let Some(processor) = self.processor else { return false };
-        let bytes = range.len();
+        // A range that ends before it starts is too long as well.
+        let bytes = range.end.wrapping_sub(range.start);
         if bytes > SHAPE_BYTES_MAX {
             return false;
         }

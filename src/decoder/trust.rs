@@ -31,7 +31,10 @@ impl Trust {
     /// The tier knew the record.
     #[inline]
     pub(super) fn earn(&mut self) {
-        self.left = TRUST_MAX.min(self.left + TRUST_EARNED);
+        // It may pass the most by one: an exact bound costs more.
+        if self.left < TRUST_MAX {
+            self.left += TRUST_EARNED;
+        }
     }
 
     /// It did not.

@@ -42,8 +42,9 @@ impl<'r> Record<'r> {
 pub struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
-    index: i32,
     count: i32,
+    /// Records that were not read yet.
+    left: i32,
     /// The last record's delta; the next one's must be greater.
     offset_delta: i32,
     offset_delta_max: i32,
@@ -69,8 +70,8 @@ impl<'a> Records<'a> {
         Records {
             bytes,
             at: 0,
-            index: 0,
             count: header.record_count,
+            left: header.record_count,
             offset_delta: -1,
             offset_delta_max: header.last_offset_delta,
             base_offset: header.base_offset,
@@ -83,43 +84,63 @@ impl<'a> Records<'a> {
     /// The next record at or above the asked offset; `None` once all records were read and nothing
     /// is left over. After an error the rest of the batch must not be read.
     #[inline]
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, BatchError> {
-        while self.index < self.count {
-            let usual = read_usual::<2>(self.bytes, self.at);
-            let usual = usual.or_else(|| read_usual::<1>(self.bytes, self.at));
-            let fields = match usual.or_else(|| read_short(self.bytes, self.at)) {
-                Some(fields) => fields,
-                None => match read_fields(self.bytes, self.at) {
-                    Ok(fields) => fields,
-                    Err(malformed) => return Err(self.malformed(malformed)),
-                },
+    pub fn next_record(&mut self) -> Result<Option<Record<'a>>, BatchError> {
+        while self.left > 0 {
+            // Apart from the others, so that the compiler knows what such a record has.
+            let wanted = match read_usual::<2>(self.bytes, self.at) {
+                Some(fields) => self.take(fields)?,
+                None => self.take_other()?,
             };
-            if fields.offset_delta <= self.offset_delta
-                || fields.offset_delta > self.offset_delta_max
-            {
-                return Err(self.wrong(BatchReason::RecordOffset(self.index)));
-            }
-            self.offset_delta = fields.offset_delta;
-            self.at = fields.end;
-            let offset = self.base_offset + i64::from(fields.offset_delta);
-            let timestamp_ms = match self.append_time_ms {
-                Some(append_time_ms) => append_time_ms,
-                None => match self.base_timestamp_ms.checked_add(fields.timestamp_delta) {
-                    Some(timestamp_ms) => timestamp_ms,
-                    None => return Err(self.wrong(BatchReason::RecordTime(self.index))),
-                },
-            };
-            self.index += 1;
-            if offset >= self.offset_min {
-                // The places were read from these bytes, so they lie within them.
-                let key = fields.key.map(|(at, length)| &self.bytes[at..at + length]);
-                let value_range = fields.value.map(|(at, length)| at..at + length);
-                let records = self.bytes;
-                return Ok(Some(Record { offset, timestamp_ms, key, value_range, records }));
+            if wanted.is_some() {
+                return Ok(wanted);
             }
         }
         self.finish()?;
         Ok(None)
+    }
+
+    #[inline]
+    fn take_other(&mut self) -> Result<Option<Record<'a>>, BatchError> {
+        let usual = read_usual::<1>(self.bytes, self.at);
+        let fields = match usual.or_else(|| read_short(self.bytes, self.at)) {
+            Some(fields) => fields,
+            None => match read_fields(self.bytes, self.at) {
+                Ok(fields) => fields,
+                Err(malformed) => return Err(self.malformed(malformed)),
+            },
+        };
+        self.take(fields)
+    }
+
+    /// The record with these fields, if it is at or above the asked offset.
+    #[inline(always)]
+    fn take(&mut self, fields: Fields) -> Result<Option<Record<'a>>, BatchError> {
+        if fields.offset_delta <= self.offset_delta || fields.offset_delta > self.offset_delta_max {
+            return Err(self.wrong(BatchReason::RecordOffset(self.index())));
+        }
+        self.offset_delta = fields.offset_delta;
+        self.at = fields.end;
+        let offset = self.base_offset + i64::from(fields.offset_delta);
+        let timestamp_ms = match self.append_time_ms {
+            Some(append_time_ms) => append_time_ms,
+            None => match self.base_timestamp_ms.checked_add(fields.timestamp_delta) {
+                Some(timestamp_ms) => timestamp_ms,
+                None => return Err(self.wrong(BatchReason::RecordTime(self.index()))),
+            },
+        };
+        self.left -= 1;
+        if offset < self.offset_min {
+            return Ok(None);
+        }
+        // The places were read from these bytes, so they lie within them.
+        let key = fields.key.map(|(at, length)| &self.bytes[at..at + length]);
+        let value_range = fields.value.map(|(at, length)| at..at + length);
+        Ok(Some(Record { offset, timestamp_ms, key, value_range, records: self.bytes }))
+    }
+
+    /// Which record of the batch comes next.
+    fn index(&self) -> i32 {
+        self.count - self.left
     }
 
     /// Returns no record, because a record that a call returns is written to memory.
@@ -133,14 +154,13 @@ impl<'a> Records<'a> {
 
     #[cold]
     fn malformed(&self, malformed: Malformed) -> BatchError {
-        let left = (self.count - self.index) as usize;
         self.wrong(match malformed {
             // Fewer bytes than the smallest records would take: the count is wrong.
-            _ if left > (self.bytes.len() - self.at) / RECORD_BYTES_MIN => {
+            _ if self.left as usize > (self.bytes.len() - self.at) / RECORD_BYTES_MIN => {
                 BatchReason::RecordCount(self.count)
             }
-            Malformed::Wire(error) => BatchReason::Record { index: self.index, error },
-            Malformed::Length => BatchReason::RecordLength(self.index),
+            Malformed::Wire(error) => BatchReason::Record { index: self.index(), error },
+            Malformed::Length => BatchReason::RecordLength(self.index()),
         })
     }
 
